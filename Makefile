@@ -1,0 +1,39 @@
+# Every target makes its own environment: a clone and a python3 (3.11 or later) are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: test demo lint types format bench clean
+.NOTPARALLEL:
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+demo: $(VENV)/installed-demo
+	$(BIN)/python examples/sentence_encoder.py $(ARGS)
+
+lint: $(VENV)/installed-lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/installed-lint
+	$(BIN)/mypy
+
+format: $(VENV)/installed-lint
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/installed-demo
+	$(BIN)/python benchmarks/compiler.py $(ARGS)
+
+# One stamp for each extra, renewed when the dependencies in pyproject.toml may have changed.
+$(VENV)/installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	touch $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

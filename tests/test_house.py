@@ -1,0 +1,178 @@
+"""The walls of the house: floors, cycles, late imports, import cost, headers and sizes of files."""
+
+import ast
+import graphlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "structir"
+
+# From the ground up. A file imports only from its own room and from rooms that stand before it.
+FLOORS = (
+    "errors",
+    "lazy",
+    "ir",
+    "analysis",
+    "build",
+    "projections",
+    "solver",
+    "ops",
+    "printer",
+    "script",
+    "interpret",
+    "passes",
+    "backend",
+    "frontend",
+    "distributed",
+    "tools",
+)
+HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
+FILE_LINES = 500
+FUNCTION_LINES = 60
+LATE_IMPORTS_ALLOWED = {"structir.lazy"}
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+SOURCES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+
+
+def package_of(module: str) -> str:
+    """What a relative import in this module starts from."""
+    return module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def imported_modules(module: str, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """The modules of the package that one import statement names, submodules before packages."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in SOURCES)
+        return
+    start = package_of(module).split(".") if node.level else []
+    start = start[: len(start) - node.level + 1] if node.level else []
+    base = ".".join([*start, node.module] if node.module else start)
+    for alias in node.names:
+        submodule = f"{base}.{alias.name}"
+        if submodule in SOURCES:
+            yield submodule
+        elif base in SOURCES:
+            yield base
+
+
+@cache
+def edges_of(module: str) -> frozenset[str]:
+    """Every module of the package that this one imports, type checking imports included."""
+    statements = (
+        n for n in ast.walk(tree_of(module)) if isinstance(n, ast.Import | ast.ImportFrom)
+    )
+    found = {name for node in statements for name in imported_modules(module, node)}
+    return frozenset(found - {module})
+
+
+def floor_of(module: str) -> int:
+    """The place of the module's room; the package's own façade stands above all rooms."""
+    parts = module.split(".")
+    return FLOORS.index(parts[1]) if len(parts) > 1 else len(FLOORS)
+
+
+def functions_of(module: str) -> Iterator[FunctionNode]:
+    return (node for node in ast.walk(tree_of(module)) if isinstance(node, FunctionNode))
+
+
+def test_every_file_stands_in_a_known_room() -> None:
+    rooms = {name.split(".")[1] for name in SOURCES if "." in name}
+    assert rooms <= set(FLOORS), (
+        f"add to FLOORS, at the right height: {sorted(rooms - set(FLOORS))}"
+    )
+
+
+def test_imports_go_down() -> None:
+    upward = [
+        f"{module} imports {target}"
+        for module in SOURCES
+        for target in sorted(edges_of(module))
+        if floor_of(target) > floor_of(module)
+    ]
+    assert upward == []
+
+
+def test_no_import_cycles() -> None:
+    try:
+        graphlib.TopologicalSorter({name: edges_of(name) for name in SOURCES}).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("import cycle: " + " <- ".join(error.args[1]))
+
+
+def test_no_import_inside_a_function() -> None:
+    late = [
+        f"{module}:{node.lineno} in {function.name}"
+        for module in SOURCES.keys() - LATE_IMPORTS_ALLOWED
+        for function in functions_of(module)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert late == []
+
+
+def test_import_is_light() -> None:
+    script = f"import sys, structir; print([m for m in {HEAVY!r} if m in sys.modules])"
+    run = [sys.executable, "-c", script]
+    loaded = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
+
+
+def test_public_names_resolve() -> None:
+    script = "import structir; [getattr(structir, name) for name in dir(structir)]"
+    run = [sys.executable, "-W", "error", "-c", script]
+    looked_up = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert looked_up.returncode == 0, looked_up.stderr
+
+
+def test_every_file_says_what_lives_there() -> None:
+    headers = {module: ast.get_docstring(tree_of(module)) or "" for module in SOURCES}
+    assert [name for name, text in headers.items() if not text.split("\n")[0].endswith(".")] == []
+
+
+def test_files_and_functions_are_small() -> None:
+    large = [
+        f"{module}: {lines} lines"
+        for module, path in SOURCES.items()
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > FILE_LINES
+    ]
+    large += [
+        f"{module}:{function.lineno} {function.name}: {lines} lines"
+        for module in SOURCES
+        for function in functions_of(module)
+        if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES
+    ]
+    assert large == []
+
+
+def test_postponed_work_names_its_issue() -> None:
+    mark = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b(?!\(#\d+\))")
+    folders = ("structir", "tests", "examples", "benchmarks")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    unnamed = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files
+        if "peers" not in path.parts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if mark.search(line)
+    ]
+    assert unnamed == []
