@@ -1,0 +1,48 @@
+"""Monoids: how the values of points that share a result are combined."""
+
+from __future__ import annotations
+
+import attrs
+
+from structir.ir.dtype import is_float
+from structir.lazy import lazy_module
+from structir.projections.point import Scalar
+
+np = lazy_module("numpy")
+
+
+@attrs.frozen
+class Monoid:
+    """A way to combine values. `combine` names the function of two points; pairs and averages are made from another monoid."""
+
+    name: str
+    combine: str
+    least: float  # the identity, before it is fitted into a dtype
+
+    def identity(self, dtype: str) -> Scalar:
+        """What combines with nothing, as a plain number of the dtype."""
+        if dtype == "bool":
+            return bool(self.least > 0)
+        if is_float(dtype):
+            return float(self.least)
+        if self.least in (float("inf"), float("-inf")):
+            info = np.iinfo(dtype)
+            return int(info.max if self.least > 0 else info.min)
+        return int(self.least)
+
+
+INF = float("inf")
+MONOIDS: dict[str, Monoid] = {
+    m.name: m
+    for m in (
+        Monoid("sum", "add", 0.0),
+        Monoid("prod", "mul", 1.0),
+        Monoid("max", "max", -INF),
+        Monoid("min", "min", INF),
+        Monoid("any", "or", 0.0),
+        Monoid("all", "and", 1.0),
+        Monoid("mean", "add", 0.0),  # the sum, over how many points there are
+        Monoid("argmax", "max", -INF),  # the running number of the first greatest
+        Monoid("argmin", "min", INF),
+    )
+}

@@ -1,0 +1,226 @@
+"""Index specs: which elements of its operands each point of an op's loop space reads, and which it writes.
+
+An `IndexSpec` is a list of clauses over letters. A *letter* is a `Sym` that stands for the position along one loop axis, from 0
+to its extent exclusive; extents are `Dim`s over the program's sizes. Equal extents never make two letters one.
+
+    matmul   lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]   reduce="sum"
+
+is one clause with `parallel=(b_0, i, j)`, `reduce=(k,)`, the reads `lhs -> (b_0, i, k)` and `rhs -> (b_0, k, j)` and the write
+`out -> (b_0, i, j)` of the value `mul(lhs, rhs)`. Running a clause means, in any order of the points but where stated otherwise:
+
+- a point exists if its `conditions` hold and every entry of every read and write lies inside its axis (entries that always do are
+  marked `inside`); other points are *absent*: they add nothing, and without a reduction leave the result at `fill`;
+- each read brings one element to the point, under the read's name; the writes' values are computed from these and the letters;
+- with reduce letters, the values of the points that share the parallel letters are combined by the monoid;
+- the write stores the value at its entries. Where points meet (`unique` is false) they combine by the clause's `monoid`; without one the
+  last point wins, in row-major order.
+
+Results start at `fill`, or from the operand `base`. Clauses run in order, and together cover what they cover: pieces of a
+concatenation are clauses that write at different offsets of one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, reduce
+from typing import Union
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.projections.point import Index, Literal, Operand, Point, Scalar, walk
+
+
+@attrs.frozen
+class Entry:
+    """Where a read or a write stands along one axis of its tensor.
+
+    `index` is a `Dim` over letters and sizes, or a `Point` over the names of other reads (an index read from data). A `loose`
+    entry is 0 where the axis turns out to have size 1, and `index` elsewhere: broadcasting that cannot be decided before it runs.
+    A `whole` entry takes the axis at once; its index is the letter.
+    """
+
+    index: Union[Dim, Point]
+    size: Dim  # of the axis
+    inside: bool = True  # 0 <= index < size at every point of the loop space
+    loose: bool = False
+    whole: bool = False
+
+    @property
+    def data(self) -> Point | None:
+        """The index as an expression over other reads; None for an index over letters alone."""
+        return self.index if isinstance(self.index, Point) else None
+
+    @property
+    def dim(self) -> Dim:
+        """The index over letters, the flag `size != 1` multiplied in where the entry is loose."""
+        if isinstance(self.index, Point):
+            raise TypeError("an index that is read from data is no dim")
+        return self.index * flag(self.size) if self.loose else self.index
+
+    @property
+    def letters(self) -> frozenset[Sym]:
+        """All symbols of an index over letters, the program's sizes among them; of an index from data, its own letters."""
+        if isinstance(self.index, Point):
+            return frozenset(n.letter for n in walk(self.index) if isinstance(n, Index))
+        return dims.syms(self.index)
+
+
+def flag(size: Dim) -> Dim:
+    """1 where an axis has more than one element, 0 where it broadcasts."""
+    return dims.select(dims.compare("eq", size, 1), 0, 1)
+
+
+@attrs.frozen
+class Read:
+    """One element of an operand. `name` is how points speak of it; an operand may be read under several names."""
+
+    name: str
+    operand: int  # position in `IndexSpec.operands`
+    entries: tuple[Entry, ...]
+
+
+@attrs.frozen
+class Write:
+    """One element of a result, and the value that goes there."""
+
+    result: int  # position in `IndexSpec.results`
+    entries: tuple[Entry, ...]
+    value: Point
+    unique: bool = True  # no two points (of different parallel letters) write one element
+
+
+@attrs.frozen
+class Condition:
+    """A comparison of indices: only the points where it holds exist. `op` is lt, le, gt, ge, eq or ne."""
+
+    op: str
+    left: Dim
+    right: Dim
+
+
+@attrs.frozen(eq=False)
+class Clause:
+    """One loop nest: letters of the results (`parallel`, in the order of the first write), letters that are combined away
+    (`reduce`), letters that the body sees at once (`whole`), and what a point reads and writes."""
+
+    parallel: tuple[Sym, ...]
+    reduce: tuple[Sym, ...]
+    whole: tuple[Sym, ...]
+    reads: tuple[Read, ...]
+    writes: tuple[Write, ...]
+    conditions: tuple[Condition, ...] = ()
+    monoid: str | None = None  # a name in MONOIDS: of the reduction, and of writes that meet
+
+    @cached_property
+    def total(self) -> bool:
+        """Whether every point of the loop space exists."""
+        accesses = (*self.reads, *self.writes)
+        return not self.conditions and all(e.inside for a in accesses for e in a.entries)
+
+    def read(self, name: str) -> Read:
+        """The read of this name."""
+        return next(r for r in self.reads if r.name == name)
+
+
+@attrs.frozen
+class OperandInfo:
+    """An operand tensor: its name in the line, where it stands in the call, and what is known of it.
+
+    `path` is the position among the call's arguments, and for a member of a list the position in the list."""
+
+    name: str
+    path: tuple[int, ...]
+    dims: tuple[Dim, ...]
+    dtype: str | None
+
+
+@attrs.frozen
+class ResultInfo:
+    """A result tensor: its name in the line, and what is known of it."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: str | None
+
+
+@attrs.frozen(eq=False)
+class IndexSpec:
+    """An op at one call, as loops. An operand of the line that no clause reads is no data dependence."""
+
+    operands: tuple[OperandInfo, ...]
+    results: tuple[ResultInfo, ...]
+    extents: Mapping[Sym, Dim]  # of every letter
+    clauses: tuple[Clause, ...]
+    fill: Scalar = 0  # what no clause writes
+    base: int | None = None  # the operand that the result starts from, instead of `fill`
+
+    @property
+    def whole(self) -> bool:
+        """Whether a body sees axes at once: the values are made by a hook, the entries only say what depends on what."""
+        return any(clause.whole for clause in self.clauses)
+
+    def count(self, clause: Clause) -> Dim | None:
+        """How many points are combined into one; None where it depends on the place."""
+        if not clause.total:
+            return None
+        return reduce(lambda n, letter: n * self.extents[letter], clause.reduce, 1)
+
+
+@attrs.frozen
+class Scan:
+    """A reduction over a triangle: `source <= target` (or `<`, `>=`, `>`) over two letters of one extent."""
+
+    target: Sym  # the parallel letter
+    source: Sym  # the reduced letter
+    op: str  # how source compares with target
+
+
+FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def scan_of(spec: IndexSpec, clause: Clause) -> Scan | None:
+    """The scan that a clause is, if it is one: a single reduced letter bounded by a parallel one, read at it alone."""
+    if len(clause.reduce) != 1 or len(clause.conditions) != 1:
+        return None
+    condition, source = clause.conditions[0], clause.reduce[0]
+    left, right, op = dims.as_sym(condition.left), dims.as_sym(condition.right), condition.op
+    if right is source:
+        left, right, op = right, left, FLIPPED.get(op, "eq")
+    same = right is not None and spec.extents.get(right) == spec.extents[source]
+    if left is not source or right not in clause.parallel or not same or op not in FLIPPED:
+        return None
+    reads_target = any(right in e.letters for r in clause.reads for e in r.entries)
+    return None if reads_target or right is None else Scan(right, source, op)
+
+
+def affine(index: Dim, letters: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] | None:
+    """An index as coefficients of letters and an offset, both free of letters; None where it is not affine."""
+    coefficients: dict[Sym, Dim] = {}
+    rest = index
+    for letter in letters:
+        found = dims.linear(rest, letter)
+        if found is None:
+            return None
+        coefficient, rest = found
+        if coefficient != 0:
+            coefficients[letter] = coefficient
+    free = frozenset(letters)
+    if any(dims.syms(c) & free for c in coefficients.values()):
+        return None
+    return coefficients, rest
+
+
+def product_of_reads(point: Point) -> tuple[str, ...] | None:
+    """The names of the reads whose product a value is, in order; None if it is anything else."""
+    names: list[str] = []
+    for node in walk(point):
+        match node:
+            case Operand(name):
+                names.append(name)
+            case Literal(value) if value == 1:
+                pass
+            case _ if getattr(node, "fn", None) != "mul":
+                return None
+    return tuple(names) if names else None
