@@ -1,0 +1,107 @@
+"""The demo: a real sentence encoder, compiled once, encodes batches of any size and any length.
+
+The program is in `minilm_program.py`, its weights and tokeniser come through `minilm_files.py`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import minilm_numpy
+import numpy as np
+from minilm_files import Tokens, Weights, load_tokenizer, load_weights, model_folder, tokens_of
+from minilm_program import minilm_text
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import structir
+
+SENTENCES = (
+    "A man is playing the guitar on a stage.",
+    "Someone performs music in front of an audience.",
+    "The cat sleeps on the warm windowsill.",
+    "A kitten naps in the sunshine.",
+    "The central bank raised interest rates again.",
+    "Borrowing money has become more expensive this year.",
+)
+PARAGRAPH = " ".join(SENTENCES)
+BATCHES = (SENTENCES[:1], SENTENCES, (PARAGRAPH,), (PARAGRAPH,) * 8)
+REPEATS = 9
+
+Floats = NDArray[np.floating[Any]]
+Encoder = Callable[[Tokens, Tokens], tuple[Floats, Floats]]
+
+
+class Times(NamedTuple):
+    """Seconds for one batch: the compiled program, and NumPy one op after another."""
+
+    compiled: float
+    numpy: float
+
+
+def compiled_encoder(executable: structir.Executable, weights: Weights) -> Encoder:
+    """The compiled `main` with its weights already given."""
+    main, values = executable["main"], tuple(weights.values())
+    return lambda input_ids, attention_mask: main(input_ids, attention_mask, *values)
+
+
+def numpy_encoder(weights: Weights) -> Encoder:
+    return lambda input_ids, mask: minilm_numpy.encode(input_ids, mask, weights)
+
+
+def seconds(encode: Encoder, tokens: tuple[Tokens, Tokens]) -> float:
+    start = time.perf_counter()
+    encode(*tokens)
+    return time.perf_counter() - start
+
+
+def measure(compiled: Encoder, numpy: Encoder, tokens: tuple[Tokens, Tokens]) -> Times:
+    """Medians of runs in turn, so that other load on the machine meets both alike."""
+    runs = [(seconds(compiled, tokens), seconds(numpy, tokens)) for _ in range(REPEATS)]
+    return Times(*np.median(runs, axis=0))
+
+
+def similarity_table(sentences: Sequence[str], embeddings: Floats) -> Table:
+    table = Table(title="How alike the sentences are (cosine of their embeddings)")
+    table.add_column("sentence")
+    for number in range(1, len(sentences) + 1):
+        table.add_column(str(number), justify="right")
+    for number, (sentence, row) in enumerate(
+        zip(sentences, embeddings @ embeddings.T, strict=True)
+    ):
+        table.add_row(f"{number + 1}  {sentence}", *(f"{value:.2f}" for value in row))
+    return table
+
+
+def report(
+    console: Console, compiled: Encoder, numpy: Encoder, batches: list[tuple[Tokens, Tokens]]
+) -> None:
+    for tokens in batches:
+        batch, seq = tokens[0].shape
+        apart = np.abs(compiled(*tokens)[1] - numpy(*tokens)[1]).max()
+        times = measure(compiled, numpy, tokens)
+        console.print(
+            f"batch {batch}, seq {seq}: compiled {times.compiled * 1e3:.1f} ms, "
+            f"NumPy op by op {times.numpy * 1e3:.1f} ms, "
+            f"{times.numpy / times.compiled:.2f} times as fast, largest difference {apart:.1e}",
+            soft_wrap=True,
+        )
+
+
+def main() -> None:
+    console = Console()
+    folder = model_folder()
+    weights, tokenizer = load_weights(folder), load_tokenizer(folder)
+    start = time.perf_counter()
+    executable = structir.compile(structir.parse(minilm_text(), filename="minilm"))
+    spent = time.perf_counter() - start
+    compiled, numpy = compiled_encoder(executable, weights), numpy_encoder(weights)
+    _, embeddings = compiled(*tokens_of(tokenizer, SENTENCES))
+    console.print(similarity_table(SENTENCES, embeddings))
+    report(console, compiled, numpy, [tokens_of(tokenizer, batch) for batch in BATCHES])
+    console.print(f"compiled {executable.compile_count} time, in {spent:.2f} s, for all of these")
+
+
+if __name__ == "__main__":
+    main()
