@@ -1,0 +1,28 @@
+"""StructIR: a tensor IR and compiler with first-class StructInfo. The public names, each loaded on first use."""
+
+from structir.lazy import lazy_names
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "parse": "structir.printer.reader",
+    "parse_struct_info": "structir.printer.reader",
+    "structural_equal": "structir.ir.structural",
+    "structural_hash": "structir.ir.structural",
+    "SymVar": "structir.ir.symbolic",
+    "interpret": "structir.interpret.run",
+    "compile": "structir.backend.compile",
+    "save": "structir.printer.archive",
+    "load": "structir.printer.archive",
+    "ir": "structir.ir:",
+    "analysis": "structir.analysis:",
+    "passes": "structir.passes:",
+    "script": "structir.script:",
+    "errors": "structir.errors:",
+}
+
+__getattr__, _names = lazy_names(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return [*_names(), "__version__"]

@@ -1,0 +1,318 @@
+"""BlockBuilder: programs made binding by binding, in A-normal form, each StructInfo deduced as it is emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from structir.analysis.deduction import annotated, deduce, leaving, result_info
+from structir.analysis.lattice import FAIL_L0, base_check, bound_dims
+from structir.analysis.purity import is_pure_value
+from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
+from structir.ir.dims import Sym
+from structir.ir.expr import (
+    ATOMS,
+    NO_ATTRS,
+    Attrs,
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import Node, replace
+from structir.ir.struct_info import StructInfo
+
+
+class Scope:
+    """A sequence being built: its finished blocks, its open block, and what it has brought into scope."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self.blocks: list[BindingBlock] = []
+        self.bindings: list[Binding] = []
+        self.in_dataflow = False
+        self.own_symbols: set[Sym] = set()
+        self.outer_symbols: frozenset[Sym] | set[Sym] = outer.symbols() if outer else frozenset()
+        self.variables: set[Var] = set()
+
+    def symbols(self) -> set[Sym]:
+        """Every symbolic variable in scope."""
+        return self.own_symbols | self.outer_symbols
+
+    def define(self, info: StructInfo) -> None:
+        """Bring the symbolic variables into scope that stand alone in a parameter or a match_cast."""
+        self.own_symbols |= bound_dims([info]) - self.outer_symbols
+
+    def add(self, binding: Binding) -> None:
+        """Append one binding to the open block."""
+        self.bindings.append(binding)
+
+    def close_block(self) -> None:
+        """End the open block, if it holds anything."""
+        if self.bindings:
+            kind = DataflowBlock if self.in_dataflow else BindingBlock
+            self.blocks.append(kind(tuple(self.bindings)))
+            self.bindings = []
+        self.in_dataflow = False
+
+    def sequence(self, body: Expr, span: Span | None = None) -> SeqExpr:
+        """The finished sequence; its StructInfo is what remains of the result's outside of it."""
+        self.close_block()
+        bound = {b.var for block in self.blocks for b in block.bindings}
+        info = leaving(deduce(body), self.own_symbols, bound)
+        return SeqExpr(tuple(self.blocks), body, info, span)
+
+
+class BlockBuilder:
+    """Builds modules and functions.
+
+        bb = BlockBuilder()
+        with bb.function("main", [x, w]):
+            with bb.dataflow():
+                y = bb.emit(R.matmul(x, w))
+                out = bb.emit_output(y)
+            bb.emit_func_output(out)
+        mod = bb.get()
+
+    Nested expressions are given names of their own; op calls, calls, tuples and branches are deduced
+    when they are emitted, and a wrong one raises StructInfoError at once.
+    """
+
+    def __init__(self, module: IRModule | None = None) -> None:
+        self.functions: dict[str, Node] = dict(module.functions) if module else {}
+        self.attrs: Attrs = module.attrs if module else NO_ATTRS
+        self.scopes: list[Scope] = []
+        self._names: list[dict[str, int]] = []
+        self._results: list[tuple[Expr, StructInfo | None] | None] = []
+
+    # ---- functions
+
+    @contextmanager
+    def function(
+        self,
+        name: str,
+        params: Sequence[Var] = (),
+        *,
+        ret: StructInfo | None = None,
+        pure: bool = True,
+        attrs: Attrs | None = None,
+    ) -> Iterator[None]:
+        """Open a function of the module; it ends with `emit_func_output`."""
+        with self._open(params):
+            yield
+            self.functions[name] = self._close(params, ret, pure, attrs, name)
+
+    @contextmanager
+    def _open(self, params: Sequence[Var]) -> Iterator[None]:
+        scope = Scope(self.scopes[-1] if self.scopes else None)
+        for param in params:
+            scope.define(param.struct_info)
+        self.scopes.append(scope)
+        self._names.append(dict.fromkeys((p.name for p in params), 0))
+        self._results.append(None)
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+            self._names.pop()
+            self._results.pop()
+
+    def _close(
+        self,
+        params: Sequence[Var],
+        declared: StructInfo | None,
+        pure: bool,
+        attrs: Attrs | None,
+        name: str,
+    ) -> Function:
+        result = self._results[-1]
+        if result is None:
+            raise StructIRError(f"{name} has no result: call emit_func_output before it ends")
+        scope = self.scopes[-1]
+        value = result[0]
+        info = result_info(deduce(value), params, scope.outer_symbols)
+        declared = declared if declared is not None else result[1]
+        if declared is not None:
+            info = annotated(declared, info, f"the result of {name}", value.span)
+        return Function(tuple(params), scope.sequence(value), info, pure, attrs or NO_ATTRS)
+
+    def emit_func_output(self, output: Expr, ret: StructInfo | None = None) -> None:
+        """State the result of the open function."""
+        scope = self._scope()
+        scope.close_block()
+        self._results[-1] = (self.atom(output), ret)
+
+    def local_function(
+        self, params: Sequence[Var], body: Callable[[], Expr], name: str = "closure"
+    ) -> Var:
+        """A function inside the open one, bound to a variable; `body` emits its bindings and gives its result."""
+        with self._open(params):
+            self.emit_func_output(body())
+            function = self._close(params, None, True, None, name)
+        return self.emit(function, name)
+
+    def get(self) -> IRModule:
+        """The module of all functions built so far."""
+        return IRModule(dict(self.functions), self.attrs)
+
+    def global_var(self, name: str) -> GlobalVar:
+        """A reference to a function of the module, with its type if it is built already."""
+        found = self.functions.get(name)
+        info = found.struct_info if isinstance(found, Function) else None
+        return GlobalVar(name, info)
+
+    # ---- bindings
+
+    @contextmanager
+    def dataflow(self) -> Iterator[None]:
+        """Open a dataflow block: only what is emitted with `emit_output` is seen after it."""
+        scope = self._scope()
+        scope.close_block()
+        scope.in_dataflow = True
+        yield
+        scope.close_block()
+
+    def emit(
+        self,
+        value: Expr,
+        name: str | None = None,
+        *,
+        annotation: StructInfo | None = None,
+        span: Span | None = None,
+    ) -> Var:
+        """Bind a value to a new variable; what is nested in it is bound before."""
+        scope = self._scope()
+        kind = DataflowVar if scope.in_dataflow else Var
+        return self._bind(kind, self.normalised(value), name, annotation, span)
+
+    def emit_output(self, value: Expr, name: str | None = None) -> Var:
+        """Bind a value of a dataflow block to a variable that is seen after the block."""
+        if not self._scope().in_dataflow:
+            raise StructIRError("emit_output is for dataflow blocks: use emit")
+        return self._bind(Var, self.normalised(value), name or self._fresh("gv"), None, None)
+
+    def match_cast(
+        self, value: Expr, info: StructInfo, name: str | None = None, span: Span | None = None
+    ) -> Var:
+        """Bind a value under a StructInfo that is checked when run; new symbolic variables are bound."""
+        scope = self._scope()
+        value = self.atom(value)
+        if base_check(info, deduce(value)) is FAIL_L0 and base_check(deduce(value), info) is FAIL_L0:
+            raise StructInfoError(
+                Diagnostic("the value can never have this structure", span, "match_cast")
+                .note(f"asked for: {info}")
+                .note(f"the value: {value.struct_info}", value.span)
+            )
+        scope.define(info)
+        kind = DataflowVar if scope.in_dataflow else Var
+        var = kind(name or self._fresh("lv" if scope.in_dataflow else "gv"), info, span)
+        scope.add(MatchCast(var, value, info, span))
+        return var
+
+    def if_else(
+        self, cond: Expr, then: Callable[[], Expr], otherwise: Callable[[], Expr], name: str | None = None
+    ) -> Var:
+        """Bind the value of a choice; each function emits the bindings of its side and gives its value."""
+        cond = self.atom(cond)
+        branches = [self._branch(side) for side in (then, otherwise)]
+        return self.emit(If(cond, branches[0], branches[1]), name)
+
+    def _branch(self, side: Callable[[], Expr]) -> SeqExpr:
+        self.scopes.append(Scope(self.scopes[-1]))
+        try:
+            return self.scopes[-1].sequence(self.atom(side()))
+        finally:
+            self.scopes.pop()
+
+    def _bind(
+        self,
+        kind: type[Var],
+        value: Expr,
+        name: str | None,
+        annotation: StructInfo | None,
+        span: Span | None,
+    ) -> Var:
+        scope = self.scopes[-1]
+        info = value.struct_info
+        if annotation is not None:
+            info = annotated(annotation, info, name or "the value", span, value)
+        if name is None:
+            name = self._fresh("lv" if scope.in_dataflow else "gv")
+        var = kind(name, info, span)
+        scope.bindings.append(VarBinding(var, value, span))
+        return var
+
+    def _scope(self) -> Scope:
+        if not self.scopes:
+            raise StructIRError("there is no open function: use `with bb.function(name, params):`")
+        return self.scopes[-1]
+
+    def _fresh(self, stem: str) -> str:
+        names = self._names[-1]
+        count = names.get(stem)
+        if count is None:
+            names[stem] = 1
+            return stem
+        while (name := f"{stem}{count}") in names:
+            count += 1
+        names[stem] = count + 1
+        names[name] = 1
+        return name
+
+    # ---- A-normal form
+
+    def atom(self, value: Expr) -> Expr:
+        """The value itself where it may stand as an argument, else a variable that it is bound to."""
+        if type(value) in ATOMS:
+            return value
+        if type(value) is Tuple:
+            return self._over_atoms(value, "fields")
+        return self.emit(value)
+
+    def normalised(self, value: Expr) -> Expr:
+        """The value over atoms, deduced. What is nested is bound first, innermost first."""
+        kind = type(value)
+        if kind is Call:
+            value = self._call(value)  # type: ignore[arg-type]
+        elif kind is Tuple:
+            value = self._over_atoms(value, "fields")
+        elif kind is TupleGetItem:
+            source = self.atom(value.tuple_value)  # type: ignore[attr-defined]
+            value = value if source is value.tuple_value else replace(value, tuple_value=source)  # type: ignore[attr-defined]
+        if value.struct_info is None:
+            value = replace(value, struct_info=deduce(value))
+        return value
+
+    def _call(self, call: Call) -> Call:
+        for argument in call.args:
+            if type(argument) not in ATOMS:
+                call = self._over_atoms(call, "args")
+                break
+        if type(call.op) is Call or type(call.op) is TupleGetItem:
+            call = replace(call, op=self.atom(call.op), struct_info=None)
+        if not is_pure_value(call) and self.scopes[-1].in_dataflow:
+            raise StructInfoError(
+                Diagnostic("a call with effects cannot stand in a dataflow block", call.span)
+                .note(f"the call is {call}")
+                .hinted("end the dataflow block before it")
+            )
+        return call
+
+    def _over_atoms(self, value: Any, field: str) -> Any:
+        old = getattr(value, field)
+        new = tuple([self.atom(item) for item in old])
+        if all(a is b for a, b in zip(new, old, strict=True)):
+            return value
+        return replace(value, **{field: new})

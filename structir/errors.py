@@ -1,0 +1,144 @@
+"""Where an error is, what it says, and how it is shown: spans, diagnostics, exceptions, and the one renderer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+
+@attrs.frozen(eq=False, repr=False)
+class Source:
+    """A text that a program was read from."""
+
+    filename: str
+    text: str
+    first_line: int = 1  # a decorated function starts in the middle of its file
+
+    def line(self, number: int) -> str:
+        """The text of one line, numbered as in the file; empty when there is none."""
+        lines = self.text.splitlines()
+        index = number - self.first_line
+        return lines[index] if 0 <= index < len(lines) else ""
+
+
+@attrs.frozen(eq=False, repr=False)
+class Span:
+    """A stretch of a source: lines count from 1, columns from 0, the end is exclusive."""
+
+    source: Source
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.source.filename}:{self.line}:{self.column + 1}"
+
+
+@attrs.frozen
+class Note:
+    """A fact that a diagnostic rests on, and where it stands."""
+
+    text: str
+    span: Span | None = None
+
+
+@attrs.frozen
+class Diagnostic:
+    """One message: what is wrong, where, in which op, resting on which facts, and what to try."""
+
+    message: str
+    span: Span | None = None
+    op: str | None = None
+    notes: tuple[Note, ...] = ()
+    hint: str | None = None
+    severity: str = "error"
+
+    def note(self, text: str, span: Span | None = None) -> Diagnostic:
+        """The same diagnostic resting on one fact more."""
+        return attrs.evolve(self, notes=(*self.notes, Note(text, span)))
+
+    def hinted(self, hint: str) -> Diagnostic:
+        """The same diagnostic with something to try."""
+        return attrs.evolve(self, hint=hint)
+
+    def at(self, span: Span | None) -> Diagnostic:
+        """The same diagnostic, placed here unless it has a place already."""
+        return self if self.span is not None else attrs.evolve(self, span=span)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _lines(diagnostic: Diagnostic) -> list[str]:
+    head = f"{diagnostic.op}: " if diagnostic.op else ""
+    lines = [f"{diagnostic.severity}: {head}{diagnostic.message}"]
+    width = 2
+    if diagnostic.span is not None:
+        width = len(str(diagnostic.span.line))
+        lines += _excerpt(diagnostic.span, width)
+    for note in diagnostic.notes:
+        place = f"   {note.span}" if note.span is not None else ""
+        lines.append(f"{' ' * width} = {note.text}{place}")
+    if diagnostic.hint:
+        lines.append(f"{' ' * width} = hint: {diagnostic.hint}")
+    return lines
+
+
+def _excerpt(span: Span, width: int) -> list[str]:
+    code = span.source.line(span.line)
+    lines = [f"{' ' * width}--> {span}"]
+    if code:
+        end = span.end_column if span.end_line == span.line else len(code)
+        carets = "^" * max(end - span.column, 1)
+        gap = " " * width
+        lines += [
+            f"{gap} |",
+            f"{span.line:>{width}} | {code}",
+            f"{gap} | {' ' * span.column}{carets}",
+        ]
+    return lines
+
+
+class StructIRError(Exception):
+    """Every error that StructIR raises on purpose."""
+
+
+class DiagnosticError(StructIRError):
+    """A program is wrong; one or several diagnostics say where and why."""
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
+        one = isinstance(diagnostics, Diagnostic)
+        self.diagnostics: Sequence[Diagnostic] = (diagnostics,) if one else tuple(diagnostics)
+        super().__init__("\n\n".join(map(str, self.diagnostics)))
+
+
+class ParseError(DiagnosticError):
+    """The text is not a program."""
+
+
+class StructInfoError(DiagnosticError):
+    """A value cannot have the structure that is asked of it."""
+
+
+class WellFormedError(DiagnosticError):
+    """A program breaks a rule of scoping or of form."""
+
+
+class ShapeMismatchError(StructIRError):
+    """An argument or an intermediate does not have the structure that the program states."""
+
+
+class MissingExtraError(StructIRError):
+    """An optional part of StructIR is not installed."""
+
+
+class DiagnosticWarning(UserWarning):
+    """Something that cannot be decided is taken on trust."""
+
+
+def warn(diagnostic: Diagnostic) -> None:
+    """Issue a diagnostic as a Python warning."""
+    warnings.warn(DiagnosticWarning(str(diagnostic)), stacklevel=2)

@@ -1,0 +1,27 @@
+"""The IR's public names, each loaded on first use: nodes, StructInfo kinds, ops, modules, the builder."""
+
+from structir.lazy import lazy_names
+
+_EXPR = (
+    "Attrs Binding BindingBlock Call Constant DataTypeImm DataflowBlock DataflowVar Expr ExternFunc Function "
+    "GlobalVar If MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple TupleGetItem Var VarBinding"
+)
+_INFO = (
+    "DERIVE_FUNCS FuncStructInfo ObjectStructInfo PrimStructInfo ShapeStructInfo StructInfo TensorStructInfo "
+    "TupleStructInfo derive_func struct_info"
+)
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    dict.fromkeys(_EXPR.split(), "structir.ir.expr")
+    | dict.fromkeys(_INFO.split(), "structir.ir.struct_info")
+    | dict.fromkeys(("Op", "find_op", "registered_ops"), "structir.ir.op")
+    | dict.fromkeys(("Node", "rebuild", "replace"), "structir.ir.node")
+    | dict.fromkeys(("structural_equal", "structural_hash"), "structir.ir.structural")
+    | {
+        "BlockBuilder": "structir.build",
+        "IRModule": "structir.ir.module",
+        "SymVar": "structir.ir.symbolic",
+        "dims": "structir.ir.dims:",
+    },
+)

@@ -1,0 +1,45 @@
+"""The element types: their names, their kinds, and NumPy's types for them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from structir.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import numpy
+
+np = lazy_module("numpy")
+ml_dtypes = lazy_module("ml_dtypes")
+
+FLOATS = frozenset(
+    {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"}
+)
+SIGNED = frozenset({"int8", "int16", "int32", "int64"})
+UNSIGNED = frozenset({"uint8", "uint16", "uint32", "uint64"})
+INTS = SIGNED | UNSIGNED
+DTYPES = FLOATS | INTS | {"bool"}
+EXTENDED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})  # beyond NumPy's own
+
+
+def is_float(dtype: str) -> bool:
+    """Whether elements are floating-point numbers."""
+    return dtype in FLOATS
+
+
+def is_int(dtype: str) -> bool:
+    """Whether elements are integers; bool is none."""
+    return dtype in INTS
+
+
+@cache
+def numpy_dtype(name: str) -> numpy.dtype:
+    """NumPy's type for a dtype; bfloat16 and float8 come from ml_dtypes."""
+    made: numpy.dtype = np.dtype(getattr(ml_dtypes, name) if name in EXTENDED else name)
+    return made
+
+
+def dtype_of(array: numpy.ndarray) -> str:
+    """The dtype of an array, as StructIR names it."""
+    return array.dtype.name

@@ -1,0 +1,41 @@
+"""A module: functions by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from structir.errors import StructIRError
+from structir.ir.expr import NO_ATTRS, Attrs, Function
+from structir.ir.node import Node, node
+
+
+@node
+class IRModule(Node):
+    """Functions by name, in order, with attributes of the whole."""
+
+    functions: Mapping[str, Node] = attrs.Factory(dict)
+    attrs: Attrs = NO_ATTRS
+    name: str = "Module"
+
+    def __getitem__(self, name: str) -> Function:
+        found = self.functions.get(name)
+        if found is None:
+            known = ", ".join(self.functions)
+            raise StructIRError(f"the module has no function {name!r}; it has {known}")
+        return found  # type: ignore[return-value]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def with_functions(self, functions: Mapping[str, Node]) -> IRModule:
+        """The same module over other functions."""
+        return IRModule(functions, self.attrs, self.name)
+
+    def script(self) -> str:
+        """The text of the module, which `structir.parse` reads back."""
+        return str(self)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.functions)

@@ -1,0 +1,204 @@
+"""Equality and hash of programs up to renaming of variables and symbolic dims, by one linear form of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from structir.ir.dims import Poly, Sym, syms
+from structir.ir.expr import (
+    Constant,
+    DataflowVar,
+    Function,
+    GlobalVar,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Var,
+    VarBinding,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import Node, field_names
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo, TensorStructInfo
+
+
+def structural_equal(first: Node, second: Node) -> bool:
+    """Whether two programs, or parts of programs, are the same up to the names of variables and dims."""
+    return first is second or _linear(first) == _linear(second)
+
+
+def structural_hash(program: Node) -> int:
+    """A hash that structurally equal programs share; a function keeps its own."""
+    if isinstance(program, Function):
+        kept = program.__dict__.get("_structural_hash")
+        if kept is None:
+            kept = program.__dict__["_structural_hash"] = hash(tuple(_linear(program)))
+        return kept  # type: ignore[no-any-return]
+    if isinstance(program, IRModule):
+        names = sorted(program.functions)
+        each = tuple((name, structural_hash(program.functions[name])) for name in names)
+        return hash((each, tuple(sorted(program.attrs))))
+    return hash(tuple(_linear(program)))
+
+
+def _linear(program: Node) -> list[Any]:
+    form = _LinearForm()
+    form.add(program)
+    return form.tokens
+
+
+class _ArrayToken:
+    """The contents of a constant: equal bit for bit, so that NaN equals itself."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _ArrayToken):
+            return False
+        mine, theirs = self.array, other.array
+        same_kind: bool = mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        return mine is theirs or (same_kind and mine.tobytes() == theirs.tobytes())
+
+    def __hash__(self) -> int:
+        return hash((self.array.dtype.name, self.array.shape))
+
+
+class _LinearForm:
+    """A program as a flat list: variables and dims are numbered as they first occur."""
+
+    def __init__(self) -> None:
+        self.tokens: list[Any] = []
+        self.numbers: dict[Any, int] = {}
+        self.dims: dict[Poly, Any] = {}
+        self.infos: dict[StructInfo, int] = {}
+
+    def add(self, value: Any) -> None:
+        rule = _RULES.get(type(value))
+        if rule is not None:
+            rule(self, value)
+        elif isinstance(value, StructInfo):
+            self.info(value)
+        elif isinstance(value, Node):
+            self.fields(value)
+        else:
+            self.tokens.append(value)
+
+    def fields(self, value: Node) -> None:
+        self.tokens.append(type(value))
+        for name in field_names(type(value)):
+            self.add(getattr(value, name))
+
+    def sequence(self, values: tuple[Any, ...]) -> None:
+        self.tokens.append(len(values))
+        for value in values:
+            self.add(value)
+
+    def mapping(self, values: Mapping[str, Any]) -> None:
+        for name in sorted(values):
+            self.tokens.append(name)
+            self.add(values[name])
+
+    def number(self, key: Any) -> tuple[int, bool]:
+        known = self.numbers.get(key)
+        if known is not None:
+            return known, False
+        self.numbers[key] = len(self.numbers)
+        return self.numbers[key], True
+
+    def var(self, value: Var) -> None:
+        number, new = self.number(value)
+        self.tokens.append(number)
+        if new:
+            self.tokens.append(type(value))
+            self.info(value.struct_info)
+
+    def dim(self, value: Poly) -> None:
+        token = self.dims.get(value)
+        if token is None:
+            for sym in sorted(syms(value), key=_order):
+                self.number(sym)
+            token = self.dims[value] = value.key(self.numbers.__getitem__)
+        self.tokens.append(token)
+
+    def info(self, value: StructInfo | None) -> None:
+        """An info met before has its number: its dims were numbered then."""
+        if value is None:
+            self.tokens.append(None)
+            return
+        number = self.infos.get(value)
+        if number is not None:
+            self.tokens.append(number)
+            return
+        self.infos[value] = len(self.infos)
+        if type(value) is TensorStructInfo:
+            self.tokens += (TensorStructInfo, value.dtype, value.ndim)
+            self.add(value.dims)
+        else:
+            self.fields(value)
+
+    def binding(self, value: VarBinding) -> None:
+        self.add(value.value)
+        self.var(value.var)
+
+    def cast(self, value: MatchCast) -> None:
+        self.tokens.append(MatchCast)
+        self.add(value.value)
+        self.info(value.struct_info)
+        self.var(value.var)
+
+    def seq(self, value: SeqExpr) -> None:
+        for block in value.blocks:
+            self.tokens += (type(block), len(block.bindings))
+            for binding in block.bindings:
+                self.add(binding)
+        self.add(value.body)
+
+    def function(self, value: Function) -> None:
+        self.tokens += (Function, value.is_pure)
+        self.mapping(value.attrs)
+        self.sequence(value.params)
+        self.info(value.ret_struct_info)
+        self.seq(value.body)
+
+    def module(self, value: IRModule) -> None:
+        self.mapping(value.attrs)
+        self.mapping(value.functions)
+
+    def shape(self, value: ShapeExpr) -> None:
+        self.tokens.append(ShapeExpr)
+        self.sequence(value.dims)
+
+    def constant(self, value: Constant) -> None:
+        self.tokens.append(_ArrayToken(value.data))
+        self.info(value.struct_info)
+
+    def sym(self, value: Sym) -> None:
+        self.tokens.append(self.number(value)[0])
+
+
+def _order(sym: Sym) -> int:
+    return sym.order
+
+
+_RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
+    Var: _LinearForm.var,
+    DataflowVar: _LinearForm.var,
+    GlobalVar: lambda form, value: form.tokens.append(("global", value.name)),
+    Op: lambda form, value: form.tokens.append(value),
+    Poly: _LinearForm.dim,
+    Sym: _LinearForm.sym,
+    tuple: _LinearForm.sequence,
+    dict: _LinearForm.mapping,
+    VarBinding: _LinearForm.binding,
+    MatchCast: _LinearForm.cast,
+    SeqExpr: _LinearForm.seq,
+    Function: _LinearForm.function,
+    IRModule: _LinearForm.module,
+    ShapeExpr: _LinearForm.shape,
+    Constant: _LinearForm.constant,
+    float: lambda form, value: form.tokens.append(repr(value)),
+}
