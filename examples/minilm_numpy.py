@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from minilm_program import EMBEDDING_WEIGHTS, LAYER_WEIGHTS, LAYERS, layer_weight
 from numpy.typing import NDArray
 from scipy.special import erf
+
+from minilm_program import EMBEDDING_WEIGHTS, LAYER_WEIGHTS, LAYERS, layer_weight
 
 Floats = NDArray[np.floating[Any]]
 Tokens = NDArray[np.int64]

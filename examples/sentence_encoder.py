@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import minilm_numpy
 import numpy as np
-from minilm_files import Tokens, Weights, load_tokenizer, load_weights, model_folder, tokens_of
-from minilm_program import minilm_text
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+import minilm_numpy
 import structir
+from minilm_files import Tokens, Weights, load_tokenizer, load_weights, model_folder, tokens_of
+from minilm_program import minilm_text
 
 SENTENCES = (
     "A man is playing the guitar on a stage.",

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from minilm_files import ModelUnavailableError, Weights, load_weights, model_folder
 from numpy.typing import NDArray
+
+from minilm_files import ModelUnavailableError, Weights, load_weights, model_folder
 
 REFERENCE = Path(__file__).parents[1] / "data" / "minilm_reference.npz"
 

@@ -3,12 +3,13 @@
 import ast
 from pathlib import Path
 
-import minilm_numpy
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+
+import minilm_numpy
 from minilm_files import ModelUnavailableError, Weights, load_tokenizer, model_folder, tokens_of
 from minilm_program import WEIGHTS, minilm_text
-from numpy.typing import NDArray
 
 from .conftest import Case
 

@@ -1,0 +1,196 @@
+"""Measures the compiler in time a binding: parse, print, build with deduction, compare and hash.
+
+    python benchmarks/compiler.py                     StructIR alone
+    BENCH_VENVS=folder python benchmarks/compiler.py  beside Apache TVM and xDSL, in turn
+
+The folder holds virtual environments: `va` with apache-tvm==0.27.0.post1, `vx` with xdsl==0.74.0.
+Programs have 1,000 and 10,000 bindings; the slope is the growth of the time by that of the size.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+FIGURES = ("parse", "parse_bare", "print", "build", "struct_equal", "struct_hash")
+SECTIONS = ("parse", "parse_bare", "print", "build", "equal")
+SECONDS_ALLOWED = 600
+# What a peer has no counterpart for, or takes too long over to be worth the wait.
+NOT_ASKED = {("xdsl", "parse_bare"), ("tvm", "parse_bare")}
+
+
+class Side(NamedTuple):
+    """One of the systems compared, and how its script is started."""
+
+    name: str
+    python: str
+    script: Path
+
+
+class Figure(NamedTuple):
+    """One thing measured once: the median and the least of the repeats, in seconds."""
+
+    side: str
+    section: str
+    kind: str
+    size: int
+    seconds: float
+    least: float
+
+
+class Run(NamedTuple):
+    """One child process: a side, asked for one section of one program."""
+
+    side: Side
+    section: str
+    kind: str
+    size: int
+
+
+Key = tuple[str, str, str, int]  # kind, section, side, size
+
+
+def sides() -> list[Side]:
+    """StructIR, and each peer whose environment is there."""
+    own = Side("structir", sys.executable, HERE / "structir_side.py")
+    venvs = os.environ.get("BENCH_VENVS")
+    if not venvs:
+        return [own]
+    peers = [
+        Side(name, str(Path(venvs) / folder / "bin" / "python"), HERE / "peers" / script)
+        for name, folder, script in (("tvm", "va", "bench_tvm.py"), ("xdsl", "vx", "bench_xdsl.py"))
+    ]
+    return [own, *(peer for peer in peers if Path(peer.python).exists())]
+
+
+def runs(asked: argparse.Namespace) -> Iterator[Run]:
+    """Rounds outermost and sides innermost, so that a noisy minute meets all of them."""
+    for _ in range(asked.rounds):
+        for kind in asked.kinds:
+            for size in asked.sizes:
+                for section in asked.sections:
+                    for side in sides():
+                        if (side.name, section) not in NOT_ASKED:
+                            yield Run(side, section, kind, size)
+
+
+def figures_of(run: Run, budget: float) -> Iterator[Figure]:
+    command = [run.side.python, str(run.side.script), "--section", run.section, "--kind", run.kind]
+    command += ["--n", str(run.size), "--budget", str(budget)]
+    environment = os.environ | {"PYTHONPATH": str(HERE / "peers")}
+    finished = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_ALLOWED,
+        check=False,
+    )
+    rows = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    if finished.returncode or not rows:
+        said = finished.stderr.strip().splitlines()[-1:]
+        print(f"{run.side.name} {run.section} {run.size}: {said}", file=sys.stderr)
+    yield from (figure for row in rows if (figure := figure_of(row)) is not None)
+
+
+def figure_of(row: dict[str, Any]) -> Figure | None:
+    if row["seconds"] is None:
+        print(f"{row['peer']} {row['section']} {row['n']}: {row['error']}", file=sys.stderr)
+        return None
+    least = row.get("min", row["seconds"])
+    return Figure(row["peer"], row["section"], row["kind"], row["n"], row["seconds"], least)
+
+
+def medians(figures: Iterable[Figure]) -> dict[Key, float]:
+    grouped: dict[Key, list[float]] = defaultdict(list)
+    for figure in figures:
+        key = (figure.kind, figure.section, figure.side, figure.size)
+        grouped[key].append(figure.seconds)
+    return {key: statistics.median(seconds) for key, seconds in grouped.items()}
+
+
+def least(figures: Iterable[Figure]) -> dict[Key, float]:
+    grouped: dict[Key, float] = defaultdict(lambda: math.inf)
+    for figure in figures:
+        key = (figure.kind, figure.section, figure.side, figure.size)
+        grouped[key] = min(grouped[key], figure.least)
+    return dict(grouped)
+
+
+def slope(seconds: dict[Key, float], kind: str, section: str, side: str) -> str:
+    """How the time grows with the size, from the least times: they feel other load the least."""
+    points = sorted(
+        (key[3], time) for key, time in seconds.items() if key[:3] == (kind, section, side)
+    )
+    if len(points) < 2:
+        return ""
+    (size, time), (larger, longer) = points[0], points[-1]
+    return f"{math.log(longer / time) / math.log(larger / size):.2f}"
+
+
+def ratio(seconds: dict[Key, float], key: Key) -> str:
+    """How many times StructIR's time a peer takes."""
+    own = seconds.get((key[0], key[1], "structir", key[3]))
+    if key[2] == "structir" or own is None or key not in seconds:
+        return ""
+    return f" ({seconds[key] / own:.1f}x)"
+
+
+def cell(seconds: dict[Key, float], key: Key) -> str:
+    if key not in seconds:
+        return "-"
+    return f"{seconds[key] / key[3] * 1e6:.1f}{ratio(seconds, key)}"
+
+
+def table_of(kind: str, sizes: list[int], figures: list[Figure]) -> Table:
+    table = Table("section", "side", title=f"{kind}: us a binding, median (times StructIR's)")
+    for column in (*(f"{size:,}" for size in sizes), "slope"):
+        table.add_column(column, justify="right")
+    typical, quickest = medians(figures), least(figures)
+    for section in FIGURES:
+        for side in dict.fromkeys(figure.side for figure in figures):
+            cells = [cell(typical, (kind, section, side, size)) for size in sizes]
+            if any(text != "-" for text in cells):
+                table.add_row(section, side, *cells, slope(quickest, kind, section, side))
+    return table
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10000])
+    parser.add_argument("--kinds", nargs="+", default=["transformer"])
+    parser.add_argument("--sections", nargs="+", default=list(SECTIONS), choices=SECTIONS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budget", type=float, default=1.0, help="seconds for one figure")
+    parser.add_argument("--json", type=Path, help="also write the single figures there")
+    return parser.parse_args()
+
+
+def main() -> int:
+    asked = arguments()
+    console = Console()
+    planned = list(runs(asked))
+    steps = track(planned, "measuring", console=Console(stderr=True), transient=True)
+    figures = [figure for run in steps for figure in figures_of(run, asked.budget)]
+    for kind in asked.kinds:
+        console.print(table_of(kind, asked.sizes, figures))
+    if asked.json:
+        lines = [json.dumps(figure._asdict()) for figure in figures]
+        asked.json.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0 if any(figure.side == "structir" for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
