@@ -36,6 +36,8 @@ FLOORS = (
 HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
 FILE_LINES = 500
 FUNCTION_LINES = 60
+# Where a library that is slow to load may be imported at the top of a file; others go by `lazy.py`.
+SLOW_HOMES = {"sympy": "structir.ir.symbolic", "numba": "structir.backend"}
 LATE_IMPORTS_ALLOWED = {"structir.lazy"}
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -91,6 +93,23 @@ def floor_of(module: str) -> int:
     return FLOORS.index(parts[1]) if len(parts) > 1 else len(FLOORS)
 
 
+def for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def run_at_import(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The top statements of a file, less those that only type checkers see."""
+    return (statement for statement in tree.body if not for_type_checkers(statement))
+
+
+def imported_libraries(node: ast.AST) -> Iterator[str]:
+    """The top packages that an import statement names."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name.split(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.split(".")[0]
+
+
 def functions_of(module: str) -> Iterator[FunctionNode]:
     return (node for node in ast.walk(tree_of(module)) if isinstance(node, FunctionNode))
 
@@ -130,11 +149,34 @@ def test_no_import_inside_a_function() -> None:
     assert late == []
 
 
-def test_import_is_light() -> None:
-    script = f"import sys, structir; print([m for m in {HEAVY!r} if m in sys.modules])"
+def loaded_after(statements: str) -> list[str]:
+    """The libraries of HEAVY that a fresh interpreter has loaded after these statements."""
+    script = f"{statements}\nimport sys\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
     run = [sys.executable, "-c", script]
-    loaded = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert loaded.stdout.strip() == "[]"
+    finished = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.split()
+
+
+def test_import_is_light() -> None:
+    assert loaded_after("import structir") == []
+
+
+def test_reading_and_printing_needs_no_slow_library() -> None:
+    text = 'R.function\ndef f(x: R.Tensor(("n", "n + 1"), "float32")):\n    return R.add(x, x)\n'
+    loaded = loaded_after(f"import structir\nstructir.parse({'@' + text!r}).script()")
+    assert not {"sympy", "numba"} & set(loaded)
+
+
+def test_slow_libraries_are_imported_at_home() -> None:
+    strays = [
+        f"{module} imports {library}"
+        for module in SOURCES
+        for node in run_at_import(tree_of(module))
+        for library in imported_libraries(node)
+        if not module.startswith(SLOW_HOMES.get(library, "structir"))
+    ]
+    assert strays == []
 
 
 def test_public_names_resolve() -> None:
