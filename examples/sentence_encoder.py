@@ -40,9 +40,9 @@ class Times(NamedTuple):
     numpy: float
 
 
-def compiled_encoder(executable: structir.Executable, weights: Weights) -> Encoder:
-    """The compiled `main` with its weights already given."""
-    main, values = executable["main"], tuple(weights.values())
+def with_weights(main: Callable[..., tuple[Floats, Floats]], weights: Weights) -> Encoder:
+    """The program's `main` with its weights already given."""
+    values = tuple(weights.values())
     return lambda input_ids, attention_mask: main(input_ids, attention_mask, *values)
 
 
@@ -96,7 +96,7 @@ def main() -> None:
     start = time.perf_counter()
     executable = structir.compile(structir.parse(minilm_text(), filename="minilm"))
     spent = time.perf_counter() - start
-    compiled, numpy = compiled_encoder(executable, weights), numpy_encoder(weights)
+    compiled, numpy = with_weights(executable["main"], weights), numpy_encoder(weights)
     _, embeddings = compiled(*tokens_of(tokenizer, SENTENCES))
     console.print(similarity_table(SENTENCES, embeddings))
     report(console, compiled, numpy, [tokens_of(tokenizer, batch) for batch in BATCHES])
