@@ -13,7 +13,8 @@ np = lazy_module("numpy")
 
 @attrs.frozen
 class Monoid:
-    """A way to combine values. `combine` names the function of two points; pairs and averages are made from another monoid."""
+    """A way to combine values. `combine` names the function of two points; pairs and averages are
+    made from another monoid."""
 
     name: str
     combine: str

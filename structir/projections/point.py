@@ -1,14 +1,17 @@
-"""Scalar expressions at one point of an op's index space: what a body gives when it is called with symbols.
+"""Scalar expressions at one point of an op's index space: what a body gives when it is called with
+symbols.
 
-A body is called once, with an `Operand` for each operand, an `Index` for each parameter named like a letter, and the attributes'
-plain values; the tree that it returns is what references, kernels and gradients are made of:
+A body is called once, with an `Operand` for each operand, an `Index` for each parameter named like
+a letter, and the attributes' plain values; the tree that it returns is what references, kernels and
+gradients are made of:
 
     >>> from structir.projections.point import Operand, exp
     >>> x = Operand("x")
     >>> 1 / (1 + exp(-x))
     div(1, add(1, exp(neg(x))))
 
-`==` between two points compares the trees; `eq(a, b)` and `ne(a, b)` are the comparisons of their values.
+`==` between two points compares the trees; `eq(a, b)` and `ne(a, b)` are the comparisons of their
+values.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Union
+from typing import Any
 
 import attrs
 
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dims import text as dim_text
 
-Scalar = Union[int, float, bool]
+Scalar = int | float | bool
 
 
 class Point:
@@ -115,7 +118,7 @@ class Point:
         )
 
 
-Operandish = Union[Point, Scalar, Dim]
+Operandish = Point | Scalar | Dim
 
 
 def _value_key(value: Scalar) -> tuple[type, str]:
@@ -197,9 +200,10 @@ Derivative = Callable[..., Any]  # from the arguments to a point, or None where 
 class PointFunction:
     """One row of the table: a function on elements.
 
-    `numpy` is the name of NumPy's function, or of one in `projections.values`. `rule` tells the dtype: of the arguments together
-    (`same`), at least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third (`select`), or as asked
-    (`cast`). `slopes` holds the derivative by each argument, a function of all of them; none stands for zero everywhere.
+    `numpy` is the name of NumPy's function, or of one in `projections.values`. `rule` tells the
+    dtype: of the arguments together (`same`), at least floating (`float`), of truth (`compare`,
+    `logic`, `test`), of the second and third (`select`), or as asked (`cast`). `slopes` holds the
+    derivative by each argument, a function of all of them; none stands for zero everywhere.
     """
 
     name: str

@@ -1,29 +1,34 @@
-"""Index specs: which elements of its operands each point of an op's loop space reads, and which it writes.
+"""Index specs: which elements of its operands each point of an op's loop space reads, and which it
+writes.
 
-An `IndexSpec` is a list of clauses over letters. A *letter* is a `Sym` that stands for the position along one loop axis, from 0
-to its extent exclusive; extents are `Dim`s over the program's sizes. Equal extents never make two letters one.
+An `IndexSpec` is a list of clauses over letters. A *letter* is a `Sym` that stands for the position
+along one loop axis, from 0 to its extent exclusive; extents are `Dim`s over the program's sizes.
+Equal extents never make two letters one.
 
     matmul   lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]   reduce="sum"
 
-is one clause with `parallel=(b_0, i, j)`, `reduce=(k,)`, the reads `lhs -> (b_0, i, k)` and `rhs -> (b_0, k, j)` and the write
-`out -> (b_0, i, j)` of the value `mul(lhs, rhs)`. Running a clause means, in any order of the points but where stated otherwise:
+is one clause with `parallel=(b_0, i, j)`, `reduce=(k,)`, the reads `lhs -> (b_0, i, k)` and `rhs ->
+(b_0, k, j)` and the write `out -> (b_0, i, j)` of the value `mul(lhs, rhs)`. Running a clause
+means, in any order of the points but where stated otherwise:
 
-- a point exists if its `conditions` hold and every entry of every read and write lies inside its axis (entries that always do are
-  marked `inside`); other points are *absent*: they add nothing, and without a reduction leave the result at `fill`;
-- each read brings one element to the point, under the read's name; the writes' values are computed from these and the letters;
-- with reduce letters, the values of the points that share the parallel letters are combined by the monoid;
-- the write stores the value at its entries. Where points meet (`unique` is false) they combine by the clause's `monoid`; without one the
-  last point wins, in row-major order.
+- a point exists if its `conditions` hold and every entry of every read and write lies inside its
+  axis (entries that always do are marked `inside`); other points are *absent*: they add nothing,
+  and without a reduction leave the result at `fill`;
+- each read brings one element to the point, under the read's name; the writes' values are computed
+  from these and the letters;
+- with reduce letters, the values of the points that share the parallel letters are combined by the
+  monoid;
+- the write stores the value at its entries. Where points meet (`unique` is false) they combine by
+  the clause's `monoid`; without one the last point wins, in row-major order.
 
-Results start at `fill`, or from the operand `base`. Clauses run in order, and together cover what they cover: pieces of a
-concatenation are clauses that write at different offsets of one result.
+Results start at `fill`, or from the operand `base`. Clauses run in order, and together cover what
+they cover: pieces of a concatenation are clauses that write at different offsets of one result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, reduce
-from typing import Union
 
 import attrs
 
@@ -36,12 +41,13 @@ from structir.projections.point import Index, Literal, Operand, Point, Scalar, w
 class Entry:
     """Where a read or a write stands along one axis of its tensor.
 
-    `index` is a `Dim` over letters and sizes, or a `Point` over the names of other reads (an index read from data). A `loose`
-    entry is 0 where the axis turns out to have size 1, and `index` elsewhere: broadcasting that cannot be decided before it runs.
-    A `whole` entry takes the axis at once; its index is the letter.
+    `index` is a `Dim` over letters and sizes, or a `Point` over the names of other reads (an index
+    read from data). A `loose` entry is 0 where the axis turns out to have size 1, and `index`
+    elsewhere: broadcasting that cannot be decided before it runs. A `whole` entry takes the axis at
+    once; its index is the letter.
     """
 
-    index: Union[Dim, Point]
+    index: Dim | Point
     size: Dim  # of the axis
     inside: bool = True  # 0 <= index < size at every point of the loop space
     loose: bool = False
@@ -61,7 +67,8 @@ class Entry:
 
     @property
     def letters(self) -> frozenset[Sym]:
-        """All symbols of an index over letters, the program's sizes among them; of an index from data, its own letters."""
+        """All symbols of an index over letters, the program's sizes among them; of an index from
+        data, its own letters."""
         if isinstance(self.index, Point):
             return frozenset(n.letter for n in walk(self.index) if isinstance(n, Index))
         return dims.syms(self.index)
@@ -74,7 +81,8 @@ def flag(size: Dim) -> Dim:
 
 @attrs.frozen
 class Read:
-    """One element of an operand. `name` is how points speak of it; an operand may be read under several names."""
+    """One element of an operand. `name` is how points speak of it; an operand may be read under
+    several names."""
 
     name: str
     operand: int  # position in `IndexSpec.operands`
@@ -93,7 +101,8 @@ class Write:
 
 @attrs.frozen
 class Condition:
-    """A comparison of indices: only the points where it holds exist. `op` is lt, le, gt, ge, eq or ne."""
+    """A comparison of indices: only the points where it holds exist. `op` is lt, le, gt, ge, eq or
+    ne."""
 
     op: str
     left: Dim
@@ -102,8 +111,9 @@ class Condition:
 
 @attrs.frozen(eq=False)
 class Clause:
-    """One loop nest: letters of the results (`parallel`, in the order of the first write), letters that are combined away
-    (`reduce`), letters that the body sees at once (`whole`), and what a point reads and writes."""
+    """One loop nest: letters of the results (`parallel`, in the order of the first write), letters
+    that are combined away (`reduce`), letters that the body sees at once (`whole`), and what a
+    point reads and writes."""
 
     parallel: tuple[Sym, ...]
     reduce: tuple[Sym, ...]
@@ -126,9 +136,11 @@ class Clause:
 
 @attrs.frozen
 class OperandInfo:
-    """An operand tensor: its name in the line, where it stands in the call, and what is known of it.
+    """An operand tensor: its name in the line, where it stands in the call, and what is known of
+    it.
 
-    `path` is the position among the call's arguments, and for a member of a list the position in the list."""
+    `path` is the position among the call's arguments, and for a member of a list the position in
+    the list."""
 
     name: str
     path: tuple[int, ...]
@@ -147,7 +159,8 @@ class ResultInfo:
 
 @attrs.frozen(eq=False)
 class IndexSpec:
-    """An op at one call, as loops. An operand of the line that no clause reads is no data dependence."""
+    """An op at one call, as loops. An operand of the line that no clause reads is no data
+    dependence."""
 
     operands: tuple[OperandInfo, ...]
     results: tuple[ResultInfo, ...]
@@ -158,7 +171,8 @@ class IndexSpec:
 
     @property
     def whole(self) -> bool:
-        """Whether a body sees axes at once: the values are made by a hook, the entries only say what depends on what."""
+        """Whether a body sees axes at once: the values are made by a hook, the entries only say
+        what depends on what."""
         return any(clause.whole for clause in self.clauses)
 
     def count(self, clause: Clause) -> Dim | None:
@@ -170,33 +184,48 @@ class IndexSpec:
 
 @attrs.frozen
 class Scan:
-    """A reduction over a triangle: `source <= target` (or `<`, `>=`, `>`) over two letters of one extent."""
+    """A reduction over a triangle: `source <= target` (or `<`, `>=`, `>`), both of one extent.
+
+    The source is one reduced letter, or the running number of all of them."""
 
     target: Sym  # the parallel letter
-    source: Sym  # the reduced letter
-    op: str  # how source compares with target
+    op: str  # how the source compares with the target
 
 
 FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 def scan_of(spec: IndexSpec, clause: Clause) -> Scan | None:
-    """The scan that a clause is, if it is one: a single reduced letter bounded by a parallel one, read at it alone."""
-    if len(clause.reduce) != 1 or len(clause.conditions) != 1:
+    """The scan that a clause is, if its only condition bounds what is reduced by a parallel letter
+    that no read looks at."""
+    if len(clause.conditions) != 1 or clause.conditions[0].op not in FLIPPED:
         return None
-    condition, source = clause.conditions[0], clause.reduce[0]
-    left, right, op = dims.as_sym(condition.left), dims.as_sym(condition.right), condition.op
-    if right is source:
-        left, right, op = right, left, FLIPPED.get(op, "eq")
-    same = right is not None and spec.extents.get(right) == spec.extents[source]
-    if left is not source or right not in clause.parallel or not same or op not in FLIPPED:
+    condition = clause.conditions[0]
+    source, extent = running_number(spec, clause.reduce)
+    left, right, op = condition.left, condition.right, condition.op
+    if right == source:
+        left, right, op = right, left, FLIPPED[op]
+    target = dims.as_sym(right)
+    if left != source or target not in clause.parallel or target is None:
         return None
-    reads_target = any(right in e.letters for r in clause.reads for e in r.entries)
-    return None if reads_target or right is None else Scan(right, source, op)
+    reads_target = any(target in e.letters for r in clause.reads for e in r.entries)
+    same = dims.equal(spec.extents[target], extent)
+    return Scan(target, op) if same and not reads_target else None
+
+
+def running_number(spec: IndexSpec, letters: tuple[Sym, ...]) -> tuple[Dim, Dim]:
+    """The row-major number of a point among those of some letters, and how many there are."""
+    number: Dim = 0
+    count: Dim = 1
+    for letter in letters:
+        number = number * spec.extents[letter] + dims.as_dim(letter)
+        count = count * spec.extents[letter]
+    return number, count
 
 
 def affine(index: Dim, letters: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] | None:
-    """An index as coefficients of letters and an offset, both free of letters; None where it is not affine."""
+    """An index as coefficients of letters and an offset, both free of letters; None where it is not
+    affine."""
     coefficients: dict[Sym, Dim] = {}
     rest = index
     for letter in letters:

@@ -1,0 +1,249 @@
+"""What the reads of a clause bring over its whole loop space, as NumPy views and gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.polynomial import Opaque
+from structir.lazy import lazy_module
+from structir.projections.point import Point
+from structir.projections.spec import Entry, affine
+from structir.projections.values import Place, evaluate
+
+np = lazy_module("numpy")
+strides = lazy_module("numpy.lib.stride_tricks")
+
+Array = Any
+Mask = Any  # an array of truth values, or None where every point exists
+
+
+@attrs.frozen(eq=False)
+class Space:
+    """A loop space at concrete sizes: letters in order, one array axis each."""
+
+    letters: tuple[Sym, ...]
+    extents: Mapping[Sym, int]
+    sizes: Mapping[Sym, int]
+    grid: Mapping[Sym, Array] = attrs.field(init=False)
+
+    @grid.default
+    def _grid(self) -> Mapping[Sym, Array]:
+        rank = len(self.letters)
+        return {
+            letter: np.arange(self.extents[letter]).reshape(
+                [-1 if k == axis else 1 for k in range(rank)]
+            )
+            for axis, letter in enumerate(self.letters)
+        }
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many points there are along each letter."""
+        return tuple(self.extents[letter] for letter in self.letters)
+
+    def only(self, letters: tuple[Sym, ...]) -> Space:
+        """The space of some of the letters."""
+        return Space(letters, self.extents, self.sizes)
+
+    def size(self, dim: Dim) -> int:
+        """A size of the program as a number."""
+        return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
+
+    def index(self, dim: Dim) -> Array:
+        """An index at every point."""
+        with np.errstate(all="ignore"):
+            return np.asarray(_over_arrays(dim, {**self.sizes, **self.grid}), "int64")
+
+
+def _over_arrays(dim: Dim, values: Mapping[Sym, Array]) -> Array:
+    if isinstance(dim, int):
+        return dim
+    total: Array = dim.constant
+    for monomial, coefficient in dim.terms.items():
+        term: Array = coefficient
+        for atom in monomial:
+            term = term * (values[atom] if isinstance(atom, Sym) else _atom_value(atom, values))
+        total = total + term
+    return total
+
+
+def _atom_value(atom: Opaque, values: Mapping[Sym, Array]) -> Array:
+    args = [_over_arrays(argument, values) for argument in atom.args]
+    return ATOM_FUNCTIONS[atom.fn](*args)
+
+
+ATOM_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "floordiv": lambda a, b: np.floor_divide(a, b),
+    "floormod": lambda a, b: np.mod(a, b),
+    "min": lambda *args: reduce(np.minimum, args),
+    "max": lambda *args: reduce(np.maximum, args),
+    "select": lambda condition, a, b: np.where(condition, a, b),
+    "lt": lambda a, b: np.less(a, b),
+    "le": lambda a, b: np.less_equal(a, b),
+    "gt": lambda a, b: np.greater(a, b),
+    "ge": lambda a, b: np.greater_equal(a, b),
+    "eq": lambda a, b: np.equal(a, b),
+    "ne": lambda a, b: np.not_equal(a, b),
+}
+
+
+@attrs.frozen(eq=False)
+class Fetched:
+    """The elements that a read brings, one axis per letter of the space (1 where it does not vary),
+    and where they exist."""
+
+    values: Array
+    exists: Mask = None
+
+
+def both(a: Mask, b: Mask) -> Mask:
+    """Where two masks hold together."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+@attrs.frozen
+class Walk:
+    """An affine way through one axis: where it starts, and the step along each letter."""
+
+    start: int
+    steps: tuple[int, ...]
+
+    def reach(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """The least and the greatest index."""
+        moves = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
+        return self.start + sum(min(0, m) for m in moves), self.start + sum(
+            max(0, m) for m in moves
+        )
+
+
+def walk_of(entry: Entry, size: int, space: Space) -> Walk | None:
+    """An entry as an affine walk; None for an index that is read from data or is not affine."""
+    if isinstance(entry.index, Point):
+        return None
+    index = 0 if entry.loose and size == 1 else entry.index
+    if isinstance(index, int):
+        return Walk(index, (0,) * len(space.letters))
+    found = affine(index, space.letters)
+    if found is None:
+        return None
+    coefficients, start = found
+    steps = tuple(space.size(coefficients.get(letter, 0)) for letter in space.letters)
+    return Walk(space.size(start), steps)
+
+
+def fetch(
+    array: Array, entries: tuple[Entry, ...], space: Space, names: Mapping[str, Array]
+) -> Fetched:
+    """The elements of an array along the entries; `names` are the values of reads that entries
+    mention."""
+    walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    if 0 in space.shape:
+        moved = [k for w in walks if w is not None for k, step in enumerate(w.steps) if step]
+        shape = space.shape if None in walks else _moving_shape(space, set(moved))
+        return Fetched(np.empty(shape, array.dtype))
+    if None not in walks:
+        return _strided(array, [w for w in walks if w is not None], space)
+    return _gathered(array, entries, space, names)
+
+
+def _moving_shape(space: Space, moved: set[int]) -> tuple[int, ...]:
+    return tuple(n if k in moved else 1 for k, n in enumerate(space.shape))
+
+
+def _strided(array: Array, walks: list[Walk], space: Space) -> Fetched:
+    reaches = [w.reach(space.shape) for w in walks]
+    widths = [
+        (max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, array.shape, strict=True)
+    ]
+    exists: Mask = None
+    if any(width != (0, 0) for width in widths):
+        exists = reduce(
+            both, [_inside(w, n, space) for w, n in zip(walks, array.shape, strict=True)]
+        )
+        array = np.pad(array, widths)
+    starts = [w.start + before for w, (before, _) in zip(walks, widths, strict=True)]
+    return Fetched(_view(array, starts, walks, space), exists)
+
+
+def _view(
+    array: Array, starts: list[int], walks: list[Walk], space: Space, writeable: bool = False
+) -> Array:
+    corner = array[tuple([slice(s, None) for s in starts])]
+    moves = [
+        sum(w.steps[k] * stride for w, stride in zip(walks, array.strides, strict=True))
+        for k in range(len(space.letters))
+    ]
+    shape = tuple(n if any(w.steps[k] for w in walks) else 1 for k, n in enumerate(space.shape))
+    return strides.as_strided(corner, shape, moves, writeable=writeable)
+
+
+def _inside(walk: Walk, size: int, space: Space) -> Mask:
+    lo, hi = walk.reach(space.shape)
+    if lo >= 0 and hi < size:
+        return None
+    index = walk.start + sum(
+        step * space.grid[letter]
+        for step, letter in zip(walk.steps, space.letters, strict=True)
+        if step
+    )
+    return (index >= 0) & (index < size)
+
+
+def _gathered(
+    array: Array, entries: tuple[Entry, ...], space: Space, names: Mapping[str, Array]
+) -> Fetched:
+    index, exists = positions(entries, array.shape, space, names)
+    if 0 in array.shape:
+        shape = np.broadcast_shapes(*[np.shape(i) for i in index])
+        return Fetched(np.zeros(shape, array.dtype), np.zeros(shape, bool))
+    clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, array.shape, strict=True))
+    return Fetched(_full_rank(array[clipped], space), exists)
+
+
+def _full_rank(values: Array, space: Space) -> Array:
+    return values.reshape((1,) * (len(space.letters) - values.ndim) + values.shape)
+
+
+def positions(
+    entries: tuple[Entry, ...], shape: tuple[int, ...], space: Space, names: Mapping[str, Array]
+) -> tuple[list[Array], Mask]:
+    """The index along each axis at every point, and where all of them are inside."""
+    index: list[Array] = []
+    exists: Mask = None
+    for entry, size in zip(entries, shape, strict=True):
+        at = _position(entry, size, space, names)
+        index.append(at)
+        if not (entry.inside and entry.data is None):
+            exists = both(exists, (at >= 0) & (at < size))
+    return index, exists
+
+
+def _position(entry: Entry, size: int, space: Space, names: Mapping[str, Array]) -> Array:
+    if entry.loose and size == 1:
+        return np.asarray(0)
+    if isinstance(entry.index, Point):
+        found = evaluate(entry.index, Place(names, space.grid, space.sizes))
+        return found.astype("int64", copy=False)
+    return space.index(entry.index)
+
+
+def window(array: Array, entries: tuple[Entry, ...], space: Space) -> Array | None:
+    """A writeable view of the elements that the entries name, if they are an affine way that stays
+    inside."""
+    walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
+    known = [w for w in walks if w is not None]
+    if len(known) < len(walks) or 0 in space.shape:
+        return None
+    reaches = [w.reach(space.shape) for w in known]
+    if any(lo < 0 or hi >= n for (lo, hi), n in zip(reaches, array.shape, strict=True)):
+        return None
+    view = _view(array, [w.start for w in known], known, space, writeable=True)
+    return view if view.shape == space.shape else None

@@ -1,0 +1,102 @@
+"""Sums of products of reads, brought to the form of a batched matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from math import prod
+from typing import Any
+
+from structir.ir.dtype import is_float
+from structir.lazy import lazy_module
+from structir.projections.access import Fetched, Mask, Space, both
+from structir.projections.point import Point
+from structir.projections.spec import product_of_reads
+from structir.projections.values import computing_dtype
+
+np = lazy_module("numpy")
+
+Array = Any
+
+
+def contracted(
+    value: Point, fetched: Mapping[str, Fetched], exists: Mask, space: Space, parallel: int
+) -> Array | None:
+    """The sum over the letters from number `parallel` on, if the value is a product of at least two
+    different reads."""
+    names = product_of_reads(value)
+    if names is None or len(names) < 2 or 0 in space.shape:
+        return None
+    arrays = [_filled(fetched[name]) for name in names]
+    if exists is not None and not _zeros_vanish(arrays, [fetched[n].exists for n in names], exists):
+        return None
+    arrays = [a.astype(computing_dtype(a.dtype.name), copy=False) for a in arrays]
+    if len({a.dtype for a in arrays}) > 1 or arrays[0].dtype == bool:
+        return None
+    if len(arrays) == 2:
+        total = matrix_product(arrays[0], arrays[1], space.shape, parallel)
+    else:
+        total = _einsum(arrays, space.shape, parallel)
+    still = [k for k in range(parallel, len(space.shape)) if not any(_varies(a, k) for a in arrays)]
+    repeats = prod(space.shape[k] for k in still)
+    total = total if repeats == 1 else total * repeats
+    return np.broadcast_to(total, space.shape[:parallel])
+
+
+def _filled(read: Fetched) -> Array:
+    if read.exists is None:
+        return read.values
+    return np.where(read.exists, read.values, np.zeros((), read.values.dtype))
+
+
+def _zeros_vanish(arrays: list[Array], masks: list[Mask], exists: Array) -> bool:
+    """Whether absent points are worth nothing: a factor is zero there, and all factors are
+    finite."""
+    absent_somewhere = [m for m in masks if m is not None]
+    if not absent_somewhere or not np.array_equal(reduce(both, absent_somewhere), exists):
+        return False
+    return all(bool(np.isfinite(a).all()) for a in arrays if is_float(a.dtype.name))
+
+
+def _varies(array: Array, axis: int) -> bool:
+    return bool(array.shape[axis] != 1)
+
+
+def matrix_product(left: Array, right: Array, shape: tuple[int, ...], parallel: int) -> Array:
+    """The product of two arrays over one space, summed over its letters from number `parallel`
+    on."""
+    axes = range(len(shape))
+    alone = [k for k in axes if k >= parallel and shape[k] > 1]
+    left = _summed(left, [k for k in alone if _varies(left, k) and not _varies(right, k)])
+    right = _summed(right, [k for k in alone if _varies(right, k) and not _varies(left, k)])
+    batch = [k for k in range(parallel) if _varies(left, k) and _varies(right, k)]
+    rows = [k for k in range(parallel) if _varies(left, k) and not _varies(right, k)]
+    columns = [k for k in range(parallel) if _varies(right, k) and not _varies(left, k)]
+    inner = [k for k in range(parallel, len(shape)) if _varies(left, k) and _varies(right, k)]
+    product = _grouped(left, batch, rows, inner) @ _grouped(right, batch, inner, columns)
+    order = [*batch, *rows, *columns]
+    spread = product.reshape([shape[k] for k in order])
+    full = np.transpose(spread, np.argsort(order)) if order else spread
+    return full.reshape([shape[k] if k in order else 1 for k in range(parallel)])
+
+
+def _summed(array: Array, axes: list[int]) -> Array:
+    return array.sum(axis=tuple(axes), keepdims=True, dtype=array.dtype) if axes else array
+
+
+def _grouped(array: Array, *groups: list[int]) -> Array:
+    kept = [k for group in groups for k in group]
+    squeezed = array.squeeze(tuple(k for k in range(array.ndim) if k not in kept))
+    ordered = np.transpose(squeezed, [sorted(kept).index(k) for k in kept])
+    return ordered.reshape([prod(array.shape[k] for k in group) for group in groups])
+
+
+def _einsum(arrays: list[Array], shape: tuple[int, ...], parallel: int) -> Array:
+    operands: list[Any] = []
+    for array in arrays:
+        axes = [k for k in range(array.ndim) if _varies(array, k)]
+        operands += [array.squeeze(tuple(k for k in range(array.ndim) if k not in axes)), axes]
+    present = {k for axes in operands[1::2] for k in axes}
+    kept = [k for k in range(parallel) if k in present]
+    total = np.einsum(*operands, kept, optimize=True)
+    return total.reshape([shape[k] if k in kept else 1 for k in range(parallel)])

@@ -1,0 +1,235 @@
+"""An index spec run on NumPy arrays: the reference that every kernel is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import attrs
+
+from structir.ir.dims import Sym
+from structir.ir.dtype import is_float, numpy_dtype
+from structir.lazy import lazy_module
+from structir.projections.access import Fetched, Mask, Space, both, fetch, positions, window
+from structir.projections.contract import contracted
+from structir.projections.monoid import MONOIDS
+from structir.projections.spec import Clause, Condition, IndexSpec, Read, Write, scan_of
+from structir.projections.values import Place, evaluate, ufunc
+
+np = lazy_module("numpy")
+
+Array = Any
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """One evaluation: the spec, the operands, the program's sizes, and the results as they fill."""
+
+    spec: IndexSpec
+    operands: Sequence[Array]
+    sizes: Mapping[Sym, int]
+    results: list[Array | None]
+
+
+def run(
+    spec: IndexSpec, operands: Sequence[Array], sizes: Mapping[Sym, int] | None = None
+) -> list[Array]:
+    """The results of a spec at these operands; `sizes` gives the program's symbols where the spec
+    has any."""
+    state = Run(spec, operands, sizes or {}, [None] * len(spec.results))
+    extents = {letter: _number(state, extent) for letter, extent in spec.extents.items()}
+    for clause in spec.clauses:
+        space = Space((*clause.parallel, *clause.reduce), extents, state.sizes)
+        _run_clause(state, clause, space)
+    return [_started(state, k) for k in range(len(spec.results))]
+
+
+def _number(state: Run, dim: Any) -> int:
+    return dim if isinstance(dim, int) else Space((), {}, state.sizes).size(dim)
+
+
+def _run_clause(state: Run, clause: Clause, space: Space) -> None:
+    fetched = reads_of(state, clause, space)
+    exists = reduce(both, [_holds(c, space) for c in clause.conditions], None)
+    exists = reduce(both, [f.exists for f in fetched.values()], exists)
+    for write in clause.writes:
+        value, left = _combined(state, clause, space, write, fetched, exists)
+        _store(state, clause, space, write, value, left, fetched)
+
+
+def reads_of(state: Run, clause: Clause, space: Space) -> dict[str, Fetched]:
+    """What each read brings; reads that others take their index from come first."""
+    fetched: dict[str, Fetched] = {}
+    for read in sorted(clause.reads, key=_reads_data):
+        values = {name: f.values for name, f in fetched.items()}
+        fetched[read.name] = fetch(state.operands[read.operand], read.entries, space, values)
+    return fetched
+
+
+def _reads_data(read: Read) -> bool:
+    return any(e.data is not None for e in read.entries)
+
+
+def _holds(condition: Condition, space: Space) -> Mask:
+    left, right = space.index(condition.left), space.index(condition.right)
+    return ufunc(COMPARISONS[condition.op])(left, right)
+
+
+COMPARISONS = {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+
+
+def _combined(
+    state: Run,
+    clause: Clause,
+    space: Space,
+    write: Write,
+    fetched: Mapping[str, Fetched],
+    exists: Mask,
+) -> tuple[Array, Mask]:
+    """The value of a write over the parallel letters, and where it exists."""
+    parallel = len(clause.parallel)
+    if clause.reduce and clause.monoid == "sum":
+        quick = contracted(write.value, fetched, exists, space, parallel)
+        if quick is not None:
+            return quick, None
+    place = Place({n: f.values for n, f in fetched.items()}, space.grid, space.sizes)
+    value = evaluate(write.value, place)
+    value = value.reshape((1,) * (len(space.letters) - value.ndim) + value.shape)
+    if not clause.reduce and clause.monoid not in PAIRS:
+        return np.broadcast_to(value, space.shape), exists
+    scan = scan_of(state.spec, clause)
+    if scan is not None and all(f.exists is None for f in fetched.values()):
+        axis = clause.parallel.index(scan.target)
+        return _scanned(value, axis, scan.op, clause.monoid or "sum", space, parallel), None
+    return _reduced(
+        np.broadcast_to(value, space.shape), exists, clause.monoid or "sum", parallel
+    ), None
+
+
+def _scanned(value: Array, axis: int, op: str, monoid: str, space: Space, parallel: int) -> Array:
+    """Running combinations along the reduced letters, which are last; the result has them at
+    `axis`."""
+    full = [n if k != axis else 1 for k, n in enumerate(space.shape)]
+    value = np.broadcast_to(value, full).squeeze(axis)
+    value = value.reshape((*value.shape[: parallel - 1], -1))
+    identity = np.asarray(MONOIDS[monoid].identity(value.dtype.name), value.dtype)
+    backwards = op in ("ge", "gt")
+    value = np.flip(value, -1) if backwards else value
+    combine = ufunc(COMBINERS[monoid])
+    total = combine.accumulate(value, axis=-1, dtype=value.dtype)  # type: ignore[attr-defined]
+    if op in ("lt", "gt"):
+        first = np.broadcast_to(identity, (*total.shape[:-1], 1))
+        total = np.concatenate([first, total], axis=-1)[..., : total.shape[-1]]
+    return np.moveaxis(np.flip(total, -1) if backwards else total, -1, axis)
+
+
+PAIRS = frozenset({"argmax", "argmin"})  # these combine a value with where it stands
+COMBINERS = {
+    "sum": "add",
+    "mean": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+
+
+def _reduced(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
+    axes = tuple(range(parallel, value.ndim))
+    if monoid in ("any", "all"):
+        value = value != 0
+    elif value.dtype == bool and monoid in ("sum", "prod"):
+        value = value.astype("int64")  # counted first, then rounded to a truth value
+    identity = np.asarray(MONOIDS[monoid].identity(value.dtype.name), value.dtype)
+    if exists is not None:
+        exists = np.broadcast_to(exists, value.shape)
+        value = np.where(exists, value, identity)
+    if monoid in PAIRS:
+        flat = value.reshape((*value.shape[:parallel], -1))
+        return getattr(np, monoid)(flat, -1) if flat.size else np.zeros(flat.shape[:-1], "int64")
+    combine = ufunc(COMBINERS[monoid])
+    total = combine.reduce(value, axis=axes, dtype=value.dtype, initial=identity)  # type: ignore[attr-defined]
+    if monoid != "mean":
+        return total
+    with np.errstate(all="ignore"):
+        number = np.prod(value.shape[parallel:]) if exists is None else exists.sum(axis=axes)
+        return np.divide(total, number, dtype=total.dtype if is_float(total.dtype.name) else None)
+
+
+def _started(state: Run, result: int) -> Array:
+    """A result as far as it is written: at first the fill, or the operand that it starts from."""
+    found = state.results[result]
+    if found is None:
+        info = state.spec.results[result]
+        shape = tuple(_number(state, d) for d in info.dims)
+        if state.spec.base is not None:
+            base = state.operands[state.spec.base]
+            found = np.array(np.broadcast_to(base, shape))
+        else:
+            dtype = numpy_dtype(info.dtype or "float32")
+            found = np.full(shape, state.spec.fill).astype(dtype)
+        state.results[result] = found
+    return found
+
+
+def _store(
+    state: Run,
+    clause: Clause,
+    space: Space,
+    write: Write,
+    value: Array,
+    exists: Mask,
+    fetched: Mapping[str, Fetched],
+) -> None:
+    inner = space.only(clause.parallel)
+    target = _started(state, write.result)
+    value = rounded(value, target.dtype)
+    if 0 in inner.shape:
+        return
+    if (
+        write.unique
+        and exists is None
+        and (view := window(target, write.entries, inner)) is not None
+    ):
+        view[...] = value
+        return
+    _scatter(target, write, clause, inner, value, exists, fetched)
+
+
+def _scatter(
+    target: Array,
+    write: Write,
+    clause: Clause,
+    space: Space,
+    value: Array,
+    exists: Mask,
+    fetched: Mapping[str, Fetched],
+) -> None:
+    names = {name: _without_reduce(f.values, len(clause.parallel)) for name, f in fetched.items()}
+    index, inside = positions(write.entries, target.shape, space, names)
+    kept = both(exists, inside)
+    where = np.broadcast_to(True if kept is None else kept, space.shape)
+    places = tuple(np.broadcast_to(i, space.shape)[where] for i in index)
+    if write.unique or clause.monoid is None:
+        target[places] = value[where]
+    elif places:
+        ufunc(COMBINERS[clause.monoid]).at(target, places, value[where])  # type: ignore[attr-defined]
+
+
+def _without_reduce(values: Array, parallel: int) -> Array:
+    return values[(..., *(0 for _ in range(values.ndim - parallel)))] if values.size else values
+
+
+def rounded(value: Array, dtype: Any) -> Array:
+    """Computed elements in the dtype that they are stored in."""
+    with np.errstate(all="ignore"):
+        return value if value.dtype == dtype else value.astype(dtype)

@@ -1,0 +1,302 @@
+"""What points are worth: their dtypes, their values over arrays, their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, reduce
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Sym
+from structir.ir.dtype import FLOATS, is_float, is_int, numpy_dtype
+from structir.lazy import lazy_module
+from structir.projections.point import (
+    FUNCTIONS,
+    Apply,
+    Extent,
+    Index,
+    Literal,
+    Operand,
+    Point,
+    add,
+    as_point,
+    mul,
+)
+
+if TYPE_CHECKING:
+    pass
+
+np = lazy_module("numpy")
+special = lazy_module("scipy.special")
+
+Array = Any  # a NumPy array of any dtype, bfloat16 among them
+
+# Numbers written in a body and positions of letters take the dtype of what they meet.
+WEAK_INT, WEAK_FLOAT = "weak int", "weak float"
+SETTLED = {WEAK_INT: "int64", WEAK_FLOAT: "float64"}
+LITERAL_KINDS = {bool: "bool", int: WEAK_INT, float: WEAK_FLOAT}
+WIDE_FLOATS = ("float64", "float32")
+
+
+def dtype_of(point: Point, dtypes: Mapping[str, str]) -> str:
+    """The dtype of a point over reads of these dtypes; int64 or float64 when only numbers meet."""
+    kind = _kind(point, dtypes)
+    return SETTLED.get(kind, kind)
+
+
+def _kind(point: Point, dtypes: Mapping[str, str]) -> str:
+    match point:
+        case Operand(name):
+            return dtypes[name]
+        case Literal(value):
+            return LITERAL_KINDS[type(value)]
+        case Apply(fn, args, dtype):
+            return RULES[FUNCTIONS[fn].rule]([_kind(a, dtypes) for a in args], dtype)
+        case _:
+            return WEAK_INT
+
+
+def promoted(kinds: list[str]) -> str:
+    """The kind that several settle on: floats before integers, wider before narrower, weak last."""
+    return reduce(_pair, kinds)
+
+
+@cache
+def _pair(a: str, b: str) -> str:
+    if a == b:
+        return a
+    if b in SETTLED:
+        a, b = b, a
+    if a in SETTLED:
+        return _weak_pair(a, b)
+    if "bool" in (a, b):
+        return b if a == "bool" else a
+    floats = {a, b} & FLOATS
+    if len(floats) == 2:
+        return next((f for f in WIDE_FLOATS if f in floats), "float32")
+    if floats:
+        return floats.pop()
+    wider: str = np.promote_types(a, b).name
+    return wider if is_int(wider) else "int64"
+
+
+def _weak_pair(weak: str, other: str) -> str:
+    if other in SETTLED:
+        return WEAK_FLOAT
+    if weak == WEAK_FLOAT:
+        return other if is_float(other) else "float64"
+    return WEAK_INT if other == "bool" else other
+
+
+def _floating(kinds: list[str], _: str | None) -> str:
+    kind = promoted(kinds)
+    if is_float(kind):
+        return kind
+    return WEAK_FLOAT if kind in SETTLED else "float64"
+
+
+RULES: dict[str, Callable[[list[str], str | None], str]] = {
+    "same": lambda kinds, _: promoted(kinds),
+    "float": _floating,
+    "compare": lambda kinds, _: "bool",
+    "logic": lambda kinds, _: "bool",
+    "test": lambda kinds, _: "bool",
+    "select": lambda kinds, _: promoted(kinds[1:]),
+    "cast": lambda _, dtype: dtype or "float32",
+}
+
+
+def computing_dtype(dtype: str) -> str:
+    """The dtype that elements are computed in: floats narrower than 32 bits widen."""
+    return "float32" if is_float(dtype) and dtype not in WIDE_FLOATS else dtype
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """Where points are evaluated: what the reads brought, where the letters stand, what the sizes
+    are."""
+
+    values: Mapping[str, Array]
+    letters: Mapping[Sym, Array] = attrs.Factory(dict)
+    sizes: Mapping[Sym, int] = attrs.Factory(dict)
+
+
+def evaluate(point: Point, place: Place) -> Array:
+    """The value over arrays that broadcast against each other.
+
+    Narrow floats are computed in float32; the caller rounds the result to the dtype it wants.
+    """
+    with np.errstate(all="ignore"):
+        return _evaluated(point, place, {})[0]
+
+
+Kinded = tuple[Array, str]
+
+
+def _evaluated(point: Point, place: Place, memo: dict[Point, Kinded]) -> Kinded:
+    found = memo.get(point)
+    if found is None:
+        found = memo[point] = EVALUATORS[type(point)](point, place, memo)
+    return found
+
+
+def _operand_value(point: Operand, place: Place, _: dict[Point, Kinded]) -> Kinded:
+    value = place.values[point.name]
+    dtype = value.dtype.name
+    wide = computing_dtype(dtype)
+    return (value if wide == dtype else value.astype(wide)), wide
+
+
+def _index_value(point: Index, place: Place, _: dict[Point, Kinded]) -> Kinded:
+    return place.letters[point.letter], WEAK_INT
+
+
+def _literal_value(point: Literal, place: Place, _: dict[Point, Kinded]) -> Kinded:
+    kind = LITERAL_KINDS[type(point.value)]
+    return np.asarray(point.value, SETTLED.get(kind, kind)), kind
+
+
+def _extent_value(point: Extent, place: Place, _: dict[Point, Kinded]) -> Kinded:
+    return np.asarray(dims.evaluate(point.dim, place.sizes), "int64"), WEAK_INT
+
+
+def _apply_value(point: Apply, place: Place, memo: dict[Point, Kinded]) -> Kinded:
+    given = [_evaluated(a, place, memo) for a in point.args]
+    values, kinds = [v for v, _ in given], [k for _, k in given]
+    row = FUNCTIONS[point.fn]
+    kind = RULES[row.rule](kinds, point.dtype)
+    kind = kind if kind in SETTLED else computing_dtype(kind)
+    return APPLIERS[row.rule](point, values, kinds, kind), kind
+
+
+EVALUATORS: dict[type, Callable[..., Kinded]] = {
+    Operand: _operand_value,
+    Index: _index_value,
+    Literal: _literal_value,
+    Extent: _extent_value,
+    Apply: _apply_value,
+}
+
+
+def as_kind(value: Array, kind: str) -> Array:
+    """An array in the dtype that a kind is computed in."""
+    dtype = SETTLED.get(kind, kind)
+    return value if value.dtype.name == dtype else value.astype(dtype)
+
+
+@cache
+def ufunc(name: str) -> Callable[..., Array]:
+    """NumPy's function of a row of the table, or the one here that NumPy lacks."""
+    own = OWN_FUNCTIONS.get(name)
+    made: Callable[..., Array] = own if own is not None else getattr(np, name)
+    return made
+
+
+def _same(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+    if point.fn in ROUNDINGS and not is_float(kind) and kind != WEAK_FLOAT:
+        return values[0]
+    if kind == "bool" and point.fn not in BITWISE:  # NumPy has no arithmetic on truth values
+        return ufunc(FUNCTIONS[point.fn].numpy)(*[v.astype("int8") for v in values]) != 0
+    return ufunc(FUNCTIONS[point.fn].numpy)(*[as_kind(v, kind) for v in values])
+
+
+def _float(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+    return ufunc(FUNCTIONS[point.fn].numpy)(*[as_kind(v, kind) for v in values])
+
+
+def _compare(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+    common = promoted(kinds)
+    if is_float(common):
+        values = [as_kind(v, common) for v in values]
+    return ufunc(FUNCTIONS[point.fn].numpy)(*values)
+
+
+def _plain(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+    return ufunc(FUNCTIONS[point.fn].numpy)(*values)
+
+
+def _select(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+    condition = values[0] if kinds[0] == "bool" else values[0] != 0
+    return np.where(condition, as_kind(values[1], kind), as_kind(values[2], kind))
+
+
+def _cast(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+    return values[0].astype(numpy_dtype(point.dtype or kind)).astype(kind)
+
+
+APPLIERS: dict[str, Callable[[Apply, list[Array], list[str], str], Array]] = {
+    "same": _same,
+    "float": _float,
+    "compare": _compare,
+    "logic": _plain,
+    "test": _plain,
+    "select": _select,
+    "cast": _cast,
+}
+ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
+BITWISE = frozenset({"bitand", "bitor", "bitxor", "bitnot", "min", "max"})
+
+
+def _power(x: Array, y: Array) -> Array:
+    if is_float(x.dtype.name) or y.dtype.kind == "u":
+        return np.power(x, y)
+    inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
+    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
+
+
+def _rsqrt(x: Array) -> Array:
+    return np.reciprocal(np.sqrt(x))
+
+
+OWN_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "erf": lambda x: special.erf(x),
+    "sigmoid": lambda x: special.expit(x),
+    "rsqrt": _rsqrt,
+    "power": _power,
+}
+
+ZERO, ONE = Literal(0), Literal(1)
+
+
+def derivative(point: Point, operand: str) -> Point:
+    """How the value changes with one read, the other reads and the letters held."""
+    return _slope(point, operand, {})
+
+
+def _slope(point: Point, operand: str, memo: dict[Point, Point]) -> Point:
+    if isinstance(point, Operand):
+        return ONE if point.name == operand else ZERO
+    if not isinstance(point, Apply):
+        return ZERO
+    found = memo.get(point)
+    if found is None:
+        found = memo[point] = _chain(point, operand, memo)
+    return found
+
+
+def _chain(point: Apply, operand: str, memo: dict[Point, Point]) -> Point:
+    total: Point = ZERO
+    if point.dtype is not None and not is_float(point.dtype):
+        return total
+    for argument, slope in zip(point.args, FUNCTIONS[point.fn].slopes, strict=False):
+        inner = _slope(argument, operand, memo)
+        outer = slope(*point.args) if inner != ZERO else None
+        if outer is not None:
+            total = _sum(total, _product(as_point(outer), inner))
+    return total
+
+
+def _product(a: Point, b: Point) -> Point:
+    if ZERO in (a, b):
+        return ZERO
+    if a == ONE:
+        return b
+    return a if b == ONE else mul(a, b)
+
+
+def _sum(a: Point, b: Point) -> Point:
+    if a == ZERO:
+        return b
+    return a if b == ZERO else add(a, b)
