@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import sentence_encoder
+import structir
 from minilm_files import Weights
 from minilm_program import minilm_text
-
-import structir
 
 from .conftest import Case
 from .test_minilm import assert_case
