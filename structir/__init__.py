@@ -1,4 +1,5 @@
-"""StructIR: a tensor IR and compiler with first-class StructInfo. The public names, each loaded on first use."""
+"""StructIR: a tensor IR and compiler with first-class StructInfo. The public names, each loaded on
+first use."""
 
 from structir.lazy import lazy_names
 

@@ -1,4 +1,5 @@
-"""BlockBuilder: programs made binding by binding, in A-normal form, each StructInfo deduced as it is emitted."""
+"""BlockBuilder: programs made binding by binding, in A-normal form, each StructInfo deduced as it
+is emitted."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ from structir.ir.struct_info import StructInfo
 
 
 class Scope:
-    """A sequence being built: its finished blocks, its open block, and what it has brought into scope."""
+    """A sequence being built: its finished blocks, its open block, and what it has brought into
+    scope."""
 
     def __init__(self, outer: Scope | None = None) -> None:
         self.blocks: list[BindingBlock] = []
@@ -52,7 +54,8 @@ class Scope:
         return self.own_symbols | self.outer_symbols
 
     def define(self, info: StructInfo) -> None:
-        """Bring the symbolic variables into scope that stand alone in a parameter or a match_cast."""
+        """Bring the symbolic variables into scope that stand alone in a parameter or a match_cast.
+        Bring the symbolic variables into scope that stand alone in a parameter or a match_cast."""
         self.own_symbols |= bound_dims([info]) - self.outer_symbols
 
     def add(self, binding: Binding) -> None:
@@ -86,7 +89,8 @@ class BlockBuilder:
             bb.emit_func_output(out)
         mod = bb.get()
 
-    Nested expressions are given names of their own; op calls, calls, tuples and branches are deduced
+    Nested expressions are given names of their own; op calls, calls, tuples and branches are
+    deduced
     when they are emitted, and a wrong one raises StructInfoError at once.
     """
 
@@ -157,7 +161,8 @@ class BlockBuilder:
     def local_function(
         self, params: Sequence[Var], body: Callable[[], Expr], name: str = "closure"
     ) -> Var:
-        """A function inside the open one, bound to a variable; `body` emits its bindings and gives its result."""
+        """A function inside the open one, bound to a variable; `body` emits its bindings and gives
+        its result."""
         with self._open(params):
             self.emit_func_output(body())
             function = self._close(params, None, True, None, name)
@@ -206,10 +211,14 @@ class BlockBuilder:
     def match_cast(
         self, value: Expr, info: StructInfo, name: str | None = None, span: Span | None = None
     ) -> Var:
-        """Bind a value under a StructInfo that is checked when run; new symbolic variables are bound."""
+        """Bind a value under a StructInfo that is checked when run; new symbolic variables are
+        bound."""
         scope = self._scope()
         value = self.atom(value)
-        if base_check(info, deduce(value)) is FAIL_L0 and base_check(deduce(value), info) is FAIL_L0:
+        if (
+            base_check(info, deduce(value)) is FAIL_L0
+            and base_check(deduce(value), info) is FAIL_L0
+        ):
             raise StructInfoError(
                 Diagnostic("the value can never have this structure", span, "match_cast")
                 .note(f"asked for: {info}")
@@ -222,9 +231,14 @@ class BlockBuilder:
         return var
 
     def if_else(
-        self, cond: Expr, then: Callable[[], Expr], otherwise: Callable[[], Expr], name: str | None = None
+        self,
+        cond: Expr,
+        then: Callable[[], Expr],
+        otherwise: Callable[[], Expr],
+        name: str | None = None,
     ) -> Var:
-        """Bind the value of a choice; each function emits the bindings of its side and gives its value."""
+        """Bind the value of a choice; each function emits the bindings of its side and gives its
+        value."""
         cond = self.atom(cond)
         branches = [self._branch(side) for side in (then, otherwise)]
         return self.emit(If(cond, branches[0], branches[1]), name)
@@ -274,7 +288,8 @@ class BlockBuilder:
     # ---- A-normal form
 
     def atom(self, value: Expr) -> Expr:
-        """The value itself where it may stand as an argument, else a variable that it is bound to."""
+        """The value itself where it may stand as an argument, else a variable that it is bound to.
+        The value itself where it may stand as an argument, else a variable that it is bound to."""
         if type(value) in ATOMS:
             return value
         if type(value) is Tuple:

@@ -1,4 +1,5 @@
-"""Where an error is, what it says, and how it is shown: spans, diagnostics, exceptions, and the one renderer."""
+"""Where an error is, what it says, and how it is shown: spans, diagnostics, exceptions, and the one
+renderer."""
 
 from __future__ import annotations
 

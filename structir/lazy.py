@@ -30,7 +30,8 @@ def lazy_module(name: str) -> Any:
 def lazy_names(
     package: ModuleType | str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package whose public names live in the modules that `homes` tells.
+    """`__getattr__` and `__dir__` of a package whose public names live in the modules that `homes`
+    tells.
 
     A home `"a.b"` holds the name itself; a home `"a.b:"` is the module that the name stands for.
     """

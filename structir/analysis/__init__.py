@@ -3,8 +3,8 @@
 from structir.lazy import lazy_names
 
 _LATTICE = (
-    "BaseCheckResult FAIL_L0 FAIL_L1 FAIL_L2 PASS base_check bound_dims derive_call_ret_struct_info "
-    "erase_to_well_defined get_static_type unify_to_lca"
+    "BaseCheckResult FAIL_L0 FAIL_L1 FAIL_L2 PASS base_check bound_dims "
+    "derive_call_ret_struct_info erase_to_well_defined get_static_type unify_to_lca"
 )
 _VARIABLES = (
     "all_vars bound_vars defined_symbolic_vars free_symbolic_vars free_vars symbolic_vars uses_of"

@@ -47,7 +47,8 @@ from structir.ir.struct_info import (
 
 
 def deduce(value: Expr) -> StructInfo:
-    """The StructInfo of an expression whose parts are deduced; raises StructInfoError where it is wrong."""
+    """The StructInfo of an expression whose parts are deduced; raises StructInfoError where it is
+    wrong."""
     rule = _RULES.get(type(value))
     if rule is not None:
         return rule(value)
@@ -89,7 +90,7 @@ def _derived(call: Call, info: FuncStructInfo) -> StructInfo:
             call.span,
             name,
             (*diagnostic.notes, *Diagnostic("").note(f"{name}: {info}").notes),
-            "give the arguments that its parameters ask for, or match_cast a value that is known better",
+            "give the arguments that its parameters ask for, or match_cast a value known better",
         )
         raise StructInfoError(message) from None
 
@@ -104,7 +105,8 @@ def callee_name(call: Call) -> str:
 
 
 def stated_result(infos: tuple[StructInfo, ...]) -> StructInfo:
-    """The result that a call of an opaque function states: one info, several as a tuple, or nothing."""
+    """The result that a call of an opaque function states: one info, several as a tuple, or
+    nothing."""
     if len(infos) == 1:
         return infos[0]
     return TupleStructInfo(infos) if infos else OBJECT
@@ -164,7 +166,9 @@ def leaving(info: StructInfo, symbols: Collection[Sym], variables: Collection[Va
     return erase(info, lambda sym: None if sym in symbols else sym, kept)
 
 
-def result_info(info: StructInfo, params: Iterable[Var], outside: Collection[Sym] = ()) -> StructInfo:
+def result_info(
+    info: StructInfo, params: Iterable[Var], outside: Collection[Sym] = ()
+) -> StructInfo:
     """What a caller may know of a function's result: the dims that its parameters bind, or that it
     sees from `outside`, stay; every other dim and every variable is forgotten."""
     seen = bound_dims([p.struct_info for p in params])
@@ -175,11 +179,16 @@ def result_info(info: StructInfo, params: Iterable[Var], outside: Collection[Sym
 
 
 def annotated(
-    declared: StructInfo, deduced: StructInfo, what: str, span: Span | None, value: Expr | None = None
+    declared: StructInfo,
+    deduced: StructInfo,
+    what: str,
+    span: Span | None,
+    value: Expr | None = None,
 ) -> StructInfo:
     """The info that a value has when it is annotated.
 
-    Nothing declared (Object): what was deduced. Equal or weaker: what was declared. Undecidable: what
+    Nothing declared (Object): what was deduced. Equal or weaker: what was declared. Undecidable:
+    what
     was declared, on trust, with a DiagnosticWarning. Provably different: a StructInfoError.
     """
     if declared == OBJECT:
@@ -194,7 +203,9 @@ def annotated(
             Diagnostic(f"the annotation of {what} contradicts its value", span, op)
             .note(f"declared: {declared}", span)
             .note(f"deduced:  {deduced}", place)
-            .hinted("correct the annotation, or leave it out: what can be deduced need not be written")
+            .hinted(
+                "correct the annotation, or leave it out: what can be deduced need not be written"
+            )
         )
     warn(
         Diagnostic(

@@ -1,4 +1,5 @@
-"""The lattice of struct infos: how precise one is against another, their join, what scopes forget, calls.
+"""The lattice of struct infos: how precise one is against another, their join, what scopes forget,
+calls.
 
 Everything follows from what the fields of a kind hold (`field_kinds`); only functions, which bind
 dims of their own, have rules beside it. The rules are those of Relax (Lai et al., 2023, section 3).
@@ -77,7 +78,8 @@ def _check_dim(base: Dim | None, derived: Dim | None) -> BaseCheckResult:
 
 
 def _check_dims(base: Any, derived: Any) -> BaseCheckResult:
-    """Ranks are compared by the field beside it; a shape variable is known to equal itself alone."""
+    """Ranks are compared by the field beside it; a shape variable is known to equal itself alone.
+    Ranks are compared by the field beside it; a shape variable is known to equal itself alone."""
     if base is None or base is derived:
         return PASS
     if derived is None:
@@ -141,7 +143,8 @@ def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
 
 
 def _with_fields(info: StructInfo, change: Callable[[str, str, Any], Any]) -> StructInfo:
-    """The info over changed fields; an Object if one is forgotten that the kind cannot do without."""
+    """The info over changed fields; an Object if one is forgotten that the kind cannot do without.
+    The info over changed fields; an Object if one is forgotten that the kind cannot do without."""
     fields: dict[str, Any] = {}
     same = True
     for name, kind in field_kinds(type(info)):
@@ -222,7 +225,8 @@ def erase_to_well_defined(
 ) -> StructInfo:
     """What remains of an info in a scope where only `shape_vars` and `vars` are defined.
 
-    Each may be a mapping, which replaces, or a collection, whose members stand for themselves. A shape
+    Each may be a mapping, which replaces, or a collection, whose members stand for themselves. A
+    shape
     that mentions anything else is forgotten; rank and dtype stay.
     """
     pairs = shape_vars.items() if isinstance(shape_vars, Mapping) else ((s, s) for s in shape_vars)
@@ -236,7 +240,8 @@ def erase(
     dim_of: Callable[[Sym], Any],
     vars: Mapping[Var, Any] = {},
 ) -> StructInfo:
-    """`erase_to_well_defined` by a function from a symbolic variable to a dim, to itself, or to None."""
+    """`erase_to_well_defined` by a function from a symbolic variable to a dim, to itself, or to
+    None."""
     if isinstance(info, FuncStructInfo):
         own = own_dims(info)
         outer = dim_of
@@ -309,7 +314,8 @@ def get_static_type(info: StructInfo) -> StructInfo:
 
 
 def _alone(infos: Iterable[StructInfo]) -> set[Sym]:
-    """The symbolic variables that stand alone as a size somewhere in these infos, callables left out."""
+    """The symbolic variables that stand alone as a size somewhere in these infos, callables left
+    out."""
     found: set[Sym] = set()
     todo = list(infos)
     for info in todo:
@@ -330,7 +336,8 @@ def _alone(infos: Iterable[StructInfo]) -> set[Sym]:
 
 
 def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Sym]:
-    """The symbolic variables that parameters of these infos bind: those that stand alone as a size."""
+    """The symbolic variables that parameters of these infos bind: those that stand alone as a size.
+    The symbolic variables that parameters of these infos bind: those that stand alone as a size."""
     return frozenset(_alone(infos))
 
 
@@ -391,9 +398,7 @@ class _AllVars(dict[Var, Any]):
         return key
 
 
-def derive_call_ret_struct_info(
-    function: FuncStructInfo, args: Iterable[StructInfo]
-) -> StructInfo:
+def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructInfo]) -> StructInfo:
     """The StructInfo of calling a function of known type on arguments of these infos.
 
     Parameters bind the function's own dims from left to right; a size that is an expression binds
@@ -405,7 +410,9 @@ def derive_call_ret_struct_info(
     if len(infos) != len(function.params):
         wanted = len(function.params)
         raise StructInfoError(
-            Diagnostic(f"the function takes {wanted} argument{'s' * (wanted != 1)}, not {len(infos)}")
+            Diagnostic(
+                f"the function takes {wanted} argument{'s' * (wanted != 1)}, not {len(infos)}"
+            )
         )
     own = own_dims(function)
     env: dict[Sym, Dim] = {}

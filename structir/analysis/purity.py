@@ -27,7 +27,8 @@ def is_pure_value(value: Expr) -> bool:
 
 
 def is_pure(body: Function | SeqExpr) -> bool:
-    """Whether every call that runs with the body is pure; bodies of nested functions do not run with it."""
+    """Whether every call that runs with the body is pure; bodies of nested functions do not run
+    with it."""
     todo = [body.body if isinstance(body, Function) else body]
     while todo:
         for binding in todo.pop().bindings():

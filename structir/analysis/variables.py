@@ -1,4 +1,5 @@
-"""Which variables and symbolic dims a program mentions, binds, and leaves free; StructInfo's own count as uses."""
+"""Which variables and symbolic dims a program mentions, binds, and leaves free; StructInfo's own
+count as uses."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ symbolic = lazy_module("structir.ir.symbolic")
 
 
 def walk(program: Any) -> Iterator[Any]:
-    """Every node and every symbolic size of a program, parents first, each info once; without recursion."""
+    """Every node and every symbolic size of a program, parents first, each info once; without
+    recursion."""
     seen: set[StructInfo] = set()
     todo = [program]
     while todo:
@@ -69,7 +71,8 @@ def bindings_in(program: Any) -> dict[Var, None]:
 
 
 def symbols_bound_in(program: Any) -> dict[Sym, None]:
-    """Every symbolic variable that parameters or match_casts bind: those standing alone as a size."""
+    """Every symbolic variable that parameters or match_casts bind: those standing alone as a size.
+    Every symbolic variable that parameters or match_casts bind: those standing alone as a size."""
     found: dict[Sym, None] = {}
     for item in walk(program):
         if isinstance(item, Function):
@@ -109,7 +112,8 @@ def defined_symbolic_vars(program: Node) -> list[sympy.Symbol]:
 
 
 def free_symbolic_vars(program: Node) -> list[sympy.Symbol]:
-    """The symbolic dim variables that occur and are bound nowhere in the program, as sympy symbols."""
+    """The symbolic dim variables that occur and are bound nowhere in the program, as sympy symbols.
+    The symbolic dim variables that occur and are bound nowhere in the program, as sympy symbols."""
     bound = symbols_bound_in(program)
     return [symbolic.to_sympy(sym) for sym in symbols_in(program) if sym not in bound]
 

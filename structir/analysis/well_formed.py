@@ -44,7 +44,8 @@ def well_formed(program: IRModule | Function) -> bool:
 
 
 def check_well_formed(program: IRModule | Function) -> None:
-    """Raise one WellFormedError that lists every breach of the rules; return quietly if there is none."""
+    """Raise one WellFormedError that lists every breach of the rules; return quietly if there is
+    none."""
     found = breaches(program)
     if found:
         raise WellFormedError(found)
@@ -100,7 +101,9 @@ class _Checker:
         unknown = _free_symbols(declared) - seen
         if unknown:
             self.undefined_symbols(unknown, f"the result of {name}", function.span)
-        if info is not None and (base_check(declared, info) is FAIL_L0 or contradicts(declared, info)):
+        if info is not None and (
+            base_check(declared, info) is FAIL_L0 or contradicts(declared, info)
+        ):
             self.report(
                 f"the result of {name} contradicts its body",
                 value.span or function.span,
@@ -119,7 +122,7 @@ class _Checker:
                     local.append(binding.var)
                     if not in_dataflow:
                         self.report(
-                            f"the dataflow variable {binding.var.name} is bound outside a dataflow block",
+                            f"the dataflow variable {binding.var.name} is bound outside its block",
                             binding.span,
                         )
             self.scope.difference_update(local)
@@ -150,7 +153,9 @@ class _Checker:
         elif type(value) is Call and not is_pure_value(value):
             name = callee_name(value)
             if in_dataflow:
-                self.report(f"{name} has effects and cannot stand in a dataflow block", value.span or span)
+                self.report(
+                    f"{name} has effects and cannot stand in a dataflow block", value.span or span
+                )
             elif pure:
                 self.report(
                     f"{name} has effects, but the function says it is pure",
@@ -229,7 +234,10 @@ class _Checker:
             elif type(part) is Tuple or type(part) is ShapeExpr:
                 self.expr(part)
             elif isinstance(part, Expr) and type(part) not in ATOMS and not _is_op(part):
-                self.report("an expression is nested in another: the program is not in A-normal form", part.span)
+                self.report(
+                    "an expression is nested in another: the program is not in A-normal form",
+                    part.span,
+                )
 
     def use(self, var: Var) -> None:
         if var in self.scope:
@@ -268,7 +276,8 @@ class _Checker:
         self.report(
             f"{what} mentions {names}, which nothing binds",
             span,
-            hint="a symbolic dim is bound where it stands alone as a size of a parameter or of a match_cast",
+            hint="a symbolic dim is bound where it stands alone as a size of a parameter "
+            "or of a match_cast",
         )
 
 

@@ -1,14 +1,16 @@
-"""The IR's public names, each loaded on first use: nodes, StructInfo kinds, ops, modules, the builder."""
+"""The IR's public names, each loaded on first use: nodes, StructInfo kinds, ops, modules, the
+builder."""
 
 from structir.lazy import lazy_names
 
 _EXPR = (
-    "Attrs Binding BindingBlock Call Constant DataTypeImm DataflowBlock DataflowVar Expr ExternFunc Function "
-    "GlobalVar If MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple TupleGetItem Var VarBinding"
+    "Attrs Binding BindingBlock Call Constant DataTypeImm DataflowBlock DataflowVar Expr ExternFunc "
+    "Function GlobalVar If MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple TupleGetItem Var "
+    "VarBinding"
 )
 _INFO = (
-    "DERIVE_FUNCS FuncStructInfo ObjectStructInfo PrimStructInfo ShapeStructInfo StructInfo TensorStructInfo "
-    "TupleStructInfo derive_func struct_info"
+    "DERIVE_FUNCS FuncStructInfo ObjectStructInfo PrimStructInfo ShapeStructInfo StructInfo "
+    "TensorStructInfo TupleStructInfo derive_func struct_info"
 )
 
 __getattr__, __dir__ = lazy_names(

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 np = lazy_module("numpy")
 ml_dtypes = lazy_module("ml_dtypes")
 
-FLOATS = frozenset(
-    {"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"}
-)
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"})
 SIGNED = frozenset({"int8", "int16", "int32", "int64"})
 UNSIGNED = frozenset({"uint8", "uint16", "uint32", "uint64"})
 INTS = SIGNED | UNSIGNED

@@ -42,7 +42,8 @@ def _operator(symbol: str, *operands: Any) -> Expr:
 class Expr(Node):
     """Something with a value. `struct_info` is None only until a builder has deduced it.
 
-    Python's arithmetic and order operators build calls of the ops that declare them; `==` stays identity.
+    Python's arithmetic and order operators build calls of the ops that declare them; `==` stays
+    identity.
     """
 
     __slots__ = ()
@@ -222,7 +223,8 @@ class TupleGetItem(Expr):
 
 @node
 class Call(Expr):
-    """An op or a function applied to arguments; `sinfo_args` state the result of an opaque callee."""
+    """An op or a function applied to arguments; `sinfo_args` state the result of an opaque callee.
+    An op or a function applied to arguments; `sinfo_args` state the result of an opaque callee."""
 
     op: Expr
     args: tuple[Expr, ...]
@@ -261,7 +263,8 @@ class VarBinding(Binding):
 
 @node
 class MatchCast(Binding):
-    """`var = match_cast(value, struct_info)`: checked when run; it binds the symbolic variables that are new."""
+    """`var = match_cast(value, struct_info)`: checked when run; it binds the symbolic variables
+    that are new."""
 
     var: Var
     value: Expr
@@ -334,7 +337,8 @@ class Function(Expr):
         return str(self)
 
     def bindings(self) -> list[Binding]:
-        """All bindings of the body, in order; those of branches and nested functions are not among them."""
+        """All bindings of the body, in order; those of branches and nested functions are not among
+        them."""
         return self.body.bindings()
 
 
@@ -344,5 +348,15 @@ def is_atom(expr: Expr) -> bool:
 
 
 ATOMS = frozenset(
-    {Var, DataflowVar, GlobalVar, Constant, PrimValue, StringImm, DataTypeImm, ShapeExpr, ExternFunc}
+    {
+        Var,
+        DataflowVar,
+        GlobalVar,
+        Constant,
+        PrimValue,
+        StringImm,
+        DataTypeImm,
+        ShapeExpr,
+        ExternFunc,
+    }
 )

@@ -55,7 +55,8 @@ def parts(node: Any) -> Iterator[Any]:
 
 
 def rebuild(old: T, visit: Callable[[Any], Any]) -> T:
-    """The same node over visited fields (tuples element by element); the very same object if none changed."""
+    """The same node over visited fields (tuples element by element); the very same object if none
+    changed."""
     changed = False
     fields: dict[str, Any] = {}
     for name, alias in _init_names(type(old)):

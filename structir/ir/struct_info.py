@@ -28,7 +28,8 @@ SUFFIX = "StructInfo"
 
 
 class StructInfo(Node):
-    """What is known of a value before it runs. Subclasses only add fields; equal fields make equal infos."""
+    """What is known of a value before it runs. Subclasses only add fields; equal fields make equal
+    infos."""
 
     __slots__ = ()
 
@@ -80,7 +81,9 @@ class PrimStructInfo(StructInfo):
     """A scalar of a dtype, of a known value where `value` is given."""
 
     dtype: DType
-    value: Dim | None = attrs.field(default=None, converter=lambda v: None if v is None else as_dim(v))
+    value: Dim | None = attrs.field(
+        default=None, converter=lambda v: None if v is None else as_dim(v)
+    )
 
 
 @struct_info
@@ -98,7 +101,8 @@ class ShapeStructInfo(StructInfo):
 
 @struct_info
 class TensorStructInfo(StructInfo):
-    """A tensor: its sizes (or the variable that holds its shape), its dtype, its rank; each may be unknown."""
+    """A tensor: its sizes (or the variable that holds its shape), its dtype, its rank; each may be
+    unknown."""
 
     dims: Any = _dims_field()  # Dims | Var | None
     dtype: DType | None = None
@@ -106,7 +110,8 @@ class TensorStructInfo(StructInfo):
 
     @property
     def shape(self) -> Any:
-        """The sizes as integers and sympy expressions; the shape variable; or None where unknown."""
+        """The sizes as integers and sympy expressions; the shape variable; or None where unknown.
+        The sizes as integers and sympy expressions; the shape variable; or None where unknown."""
         return symbolic.to_sympy_shape(self.dims) if type(self.dims) is tuple else self.dims
 
 
@@ -119,7 +124,8 @@ class TupleStructInfo(StructInfo):
 
 @struct_info
 class FuncStructInfo(StructInfo):
-    """A function. `params=None` makes it opaque: its result is `ret`, or what `derive_func` says of the call."""
+    """A function. `params=None` makes it opaque: its result is `ret`, or what `derive_func` says of
+    the call."""
 
     params: tuple[StructInfo, ...] | None
     ret: StructInfo
@@ -134,7 +140,8 @@ DeriveFunc = TypeVar("DeriveFunc", bound=Callable[..., StructInfo])
 
 
 def derive_func(function: DeriveFunc) -> DeriveFunc:
-    """Register a function from a call to the StructInfo of its result, for opaque functions that name it."""
+    """Register a function from a call to the StructInfo of its result, for opaque functions that
+    name it."""
     DERIVE_FUNCS[function.__name__] = function
     return function
 

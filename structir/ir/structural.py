@@ -1,4 +1,5 @@
-"""Equality and hash of programs up to renaming of variables and symbolic dims, by one linear form of both."""
+"""Equality and hash of programs up to renaming of variables and symbolic dims, by one linear form
+of both."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo
 
 
 def structural_equal(first: Node, second: Node) -> bool:
-    """Whether two programs, or parts of programs, are the same up to the names of variables and dims."""
+    """Whether two programs, or parts of programs, are the same up to the names of variables and
+    dims."""
     return first is second or _linear(first) == _linear(second)
 
 

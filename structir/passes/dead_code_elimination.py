@@ -1,0 +1,78 @@
+"""Dropping bindings that nothing reads."""
+
+from __future__ import annotations
+
+from structir.analysis.purity import is_pure_value
+from structir.analysis.variables import variables_in
+from structir.ir.expr import Binding, BindingBlock, Expr, Function, If, MatchCast, SeqExpr, Var
+from structir.ir.node import replace
+from structir.passes.base import function_pass
+
+
+@function_pass
+def dead_code_elimination(function: Function) -> Function:
+    """Drop pure bindings that nothing reads, walking from the result back.
+
+    A variable that a live StructInfo mentions is read. A match_cast stays: it checks, and binds
+    dims.
+    """
+    uses = _Uses()
+    uses.of(function.ret_struct_info)
+    body = uses.without_dead(function.body)
+    return function if body is function.body else replace(function, body=body)
+
+
+class _Uses:
+    """The variables that the program after this point reads."""
+
+    def __init__(self) -> None:
+        self.variables: set[Var] = set()
+
+    def of(self, part: object) -> None:
+        self.variables.update(variables_in(part))
+
+    def without_dead(self, seq: SeqExpr) -> SeqExpr:
+        self.of(seq.body)
+        blocks = [self.block(block) for block in reversed(seq.blocks)][::-1]
+        kept = tuple([block for block in blocks if block.bindings])
+        same = len(kept) == len(seq.blocks) and all(map(_same, kept, seq.blocks))
+        return seq if same else replace(seq, blocks=kept)
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        bindings: list[Binding] = []
+        for binding in reversed(block.bindings):
+            if self.live(binding):
+                bindings.append(self.visited(binding))
+        bindings.reverse()
+        same = len(bindings) == len(block.bindings) and all(map(_same, bindings, block.bindings))
+        return block if same else replace(block, bindings=tuple(bindings))
+
+    def live(self, binding: Binding) -> bool:
+        if binding.var in self.variables or isinstance(binding, MatchCast):
+            return True
+        return not is_pure_value(binding.value)
+
+    def visited(self, binding: Binding) -> Binding:
+        self.of(binding.var.struct_info)
+        if isinstance(binding, MatchCast):
+            self.of(binding.struct_info)
+        value = self.value(binding.value)
+        return binding if value is binding.value else replace(binding, value=value)
+
+    def value(self, value: Expr) -> Expr:
+        if isinstance(value, Function):
+            self.of((value.ret_struct_info, value.params))
+            body = self.without_dead(value.body)
+            return value if body is value.body else replace(value, body=body)
+        if isinstance(value, If):
+            branches = [self.without_dead(b) for b in (value.true_branch, value.false_branch)]
+            self.of(value.cond)
+            if branches[0] is value.true_branch and branches[1] is value.false_branch:
+                return value
+            return replace(value, true_branch=branches[0], false_branch=branches[1])
+        self.of(value)
+        return value
+
+
+def _same(a: object, b: object) -> bool:
+    return a is b
