@@ -155,7 +155,8 @@ def cell(seconds: dict[Key, float], key: Key) -> str:
 
 
 def table_of(kind: str, sizes: list[int], figures: list[Figure]) -> Table:
-    table = Table("section", "side", title=f"{kind}: us a binding, median (times StructIR's)")
+    caption = "median us a binding; in brackets, a peer's time in StructIR's"
+    table = Table("section", "side", title=kind, caption=caption)
     for column in (*(f"{size:,}" for size in sizes), "slope"):
         table.add_column(column, justify="right")
     typical, quickest = medians(figures), least(figures)
