@@ -17,19 +17,16 @@ HEADS = 12
 def layer_norm(x: Floats, gamma: Floats, beta: Floats) -> Floats:
     centred = x - x.mean(axis=-1, keepdims=True)
     variance: Floats = np.mean(centred * centred, axis=-1, keepdims=True)
-    normal: Floats = centred / np.sqrt(variance + np.float32(1e-12)) * gamma + beta
-    return normal
+    return centred / np.sqrt(variance + np.float32(1e-12)) * gamma + beta
 
 
 def softmax(x: Floats) -> Floats:
     raised = np.exp(x - x.max(axis=-1, keepdims=True))
-    shares: Floats = raised / raised.sum(axis=-1, keepdims=True)
-    return shares
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
 def gelu(x: Floats) -> Floats:
-    gated: Floats = x * np.float32(0.5) * (np.float32(1) + erf(x * np.float32(0.5**0.5)))
-    return gated
+    return x * np.float32(0.5) * (np.float32(1) + erf(x * np.float32(0.5**0.5)))
 
 
 def split_heads(x: Floats) -> Floats:
@@ -44,8 +41,7 @@ def attention(x: Floats, bias: Floats, w: Mapping[str, Floats]) -> Floats:
     scale = np.float32((x.shape[-1] // HEADS) ** -0.5)
     shares = softmax(query @ key.transpose(0, 1, 3, 2) * scale + bias)
     joined = (shares @ value).transpose(0, 2, 1, 3).reshape(x.shape)
-    mixed: Floats = joined @ w["mix_weight"] + w["mix_bias"]
-    return mixed
+    return joined @ w["mix_weight"] + w["mix_bias"]
 
 
 def encoder_layer(x: Floats, bias: Floats, w: Mapping[str, Floats]) -> Floats:
@@ -65,8 +61,7 @@ def pool(hidden: Floats, present: Floats) -> Floats:
     weight = present[:, :, None]
     mean = (hidden * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), np.float32(1e-9))
     length = np.sqrt((mean * mean).sum(axis=1, keepdims=True))
-    unit: Floats = mean / np.maximum(length, np.float32(1e-12))
-    return unit
+    return mean / np.maximum(length, np.float32(1e-12))
 
 
 def encode(
