@@ -33,7 +33,8 @@ from structir.ir.expr import (
     VarBinding,
 )
 from structir.ir.module import IRModule
-from structir.ir.node import Node, replace
+from structir.ir.node import Node, rebuild, replace
+from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
 
 
@@ -288,46 +289,65 @@ class BlockBuilder:
     # ---- A-normal form
 
     def atom(self, value: Expr) -> Expr:
-        """The value itself where it may stand as an argument, else a variable that it is bound to.
-        The value itself where it may stand as an argument, else a variable that it is bound to."""
-        if type(value) in ATOMS:
+        """The value itself where it may stand as an argument, else a variable bound to it."""
+        kind = type(value)
+        if kind in ATOMS:
             return value
-        if type(value) is Tuple:
-            return self._over_atoms(value, "fields")
-        return self.emit(value)
+        value = self.normalised(value)
+        return value if kind is Tuple else self.emit(value)
 
     def normalised(self, value: Expr) -> Expr:
-        """The value over atoms, deduced. What is nested is bound first, innermost first."""
-        kind = type(value)
-        if kind is Call:
-            value = self._call(value)  # type: ignore[arg-type]
-        elif kind is Tuple:
-            value = self._over_atoms(value, "fields")
-        elif kind is TupleGetItem:
-            source = self.atom(value.tuple_value)  # type: ignore[attr-defined]
-            value = value if source is value.tuple_value else replace(value, tuple_value=source)  # type: ignore[attr-defined]
+        """The value over atoms, deduced. What is nested in it is bound first, innermost first, and
+        an expression that stands in several places once."""
+        for operand in _operands(value):
+            if type(operand) not in ATOMS:
+                value = self._flat(value)
+                break
+        if type(value) is Call and self.scopes[-1].in_dataflow and not is_pure_value(value):
+            raise StructInfoError(
+                Diagnostic("a call with effects cannot stand in a dataflow block", value.span)
+                .note(f"the call is {value}")
+                .hinted("end the dataflow block before it")
+            )
         if value.struct_info is None:
             value = replace(value, struct_info=deduce(value))
         return value
 
-    def _call(self, call: Call) -> Call:
-        for argument in call.args:
-            if type(argument) not in ATOMS:
-                call = self._over_atoms(call, "args")
-                break
-        if type(call.op) is Call or type(call.op) is TupleGetItem:
-            call = replace(call, op=self.atom(call.op), struct_info=None)
-        if not is_pure_value(call) and self.scopes[-1].in_dataflow:
-            raise StructInfoError(
-                Diagnostic("a call with effects cannot stand in a dataflow block", call.span)
-                .note(f"the call is {call}")
-                .hinted("end the dataflow block before it")
-            )
-        return call
+    def _flat(self, root: Expr) -> Expr:
+        """The root over atoms. By a stack: expressions may be nested thousands deep."""
+        done: dict[int, Expr] = {}
+        todo = [root]
+        while True:
+            value = todo[-1]
+            waiting = [o for o in _operands(value) if type(o) not in ATOMS and id(o) not in done]
+            if waiting:
+                todo += waiting[::-1]
+                continue
+            todo.pop()
+            flat = _over(value, done)
+            if value is root:
+                return flat
+            if id(value) not in done:
+                done[id(value)] = flat if type(flat) is Tuple else self.emit(flat)
 
-    def _over_atoms(self, value: Any, field: str) -> Any:
-        old = getattr(value, field)
-        new = tuple([self.atom(item) for item in old])
-        if all(a is b for a, b in zip(new, old, strict=True)):
-            return value
-        return replace(value, **{field: new})
+
+def _operands(value: Expr) -> tuple[Expr, ...]:
+    """The expressions that must be atoms where a value is bound."""
+    kind = type(value)
+    if kind is Call:
+        call: Any = value
+        return call.args if type(call.op) in ATOMS or type(call.op) is Op else (*call.args, call.op)
+    if kind is Tuple:
+        return value.fields  # type: ignore[attr-defined,no-any-return]
+    if kind is TupleGetItem:
+        return (value.tuple_value,)  # type: ignore[attr-defined]
+    return ()
+
+
+def _over(value: Expr, done: dict[int, Expr]) -> Expr:
+    """A value over the atoms that its operands have become."""
+
+    def atom(part: Any) -> Any:
+        return done.get(id(part), part)
+
+    return rebuild(value, atom)

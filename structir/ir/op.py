@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from structir.errors import Span
 from structir.ir.expr import OPERATORS, Call, Expr
 from structir.ir.node import node
+from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
     from structir.ir.struct_info import StructInfo
@@ -44,6 +45,7 @@ class Op(Expr):
 
 
 _ops: dict[str, Op] = {}
+families = lazy_module("structir.ops")  # the rooms above declare the ops; they load on first need
 
 
 def register_op(definition: OpDefinition) -> Op:
@@ -57,9 +59,11 @@ def register_op(definition: OpDefinition) -> Op:
 
 def find_op(name: str) -> Op | None:
     """The op of this name, as written after `R.`."""
+    families.load()
     return _ops.get(name)
 
 
 def registered_ops() -> Iterator[Op]:
     """Every op, in the order of declaration."""
+    families.load()
     return iter(_ops.values())
