@@ -1,0 +1,30 @@
+"""The reference interpreter: `structir.interpret(mod, "main", *args)` runs a program on NumPy, op
+by op."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from structir.interpret.extern import find_extern, register_extern
+from structir.interpret.machine import Machine
+from structir.ir.module import IRModule
+
+__all__ = ["find_extern", "interpret", "register_extern"]
+
+
+def interpret(mod: IRModule, name: str, *args: Any) -> Any:
+    """The result of a function of a module: arrays in, arrays out; tuples, shapes and numbers as
+    they are."""
+    return Machine(mod).global_function(name)(*args)
+
+
+class _Callable(ModuleType):
+    """The module itself is the function, and holds the registry beside it."""
+
+    def __call__(self, mod: IRModule, name: str, *args: Any) -> Any:
+        return interpret(mod, name, *args)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,216 @@
+"""Values met by the StructInfo that a program states of them: checks, and the sizes that they
+bind."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.errors import ShapeMismatchError
+from structir.interpret.scope import Scope, Value
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_float, is_int
+from structir.ir.expr import Var
+from structir.ir.struct_info import (
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+
+@attrs.frozen(eq=False)
+class Equation:
+    """A stated size, and the one found."""
+
+    stated: Dim
+    found: int
+    where: str  # "main: parameter x: axis 1"
+
+
+@attrs.frozen(eq=False)
+class Facts:
+    """What the values at one boundary say, gathered before sizes are solved."""
+
+    equations: list[Equation] = attrs.Factory(list)
+    shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # shape variables
+
+
+def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Scope) -> None:
+    """Check values against what is stated of them; sizes that are not bound yet are bound in the
+    scope."""
+    facts = Facts()
+    for info, value, where in stated:
+        _gather(info, value, where, facts)
+    _solve(facts.equations, scope)
+    for var, shape, where in facts.shapes:
+        expected = scope.values.get(var)
+        if expected is not None and tuple(expected) != shape:
+            raise _mismatch(where, f"the shape {var.name} = {tuple(expected)}", str(shape))
+
+
+def _mismatch(where: str, expected: str, found: str) -> ShapeMismatchError:
+    return ShapeMismatchError(f"{where}: expected {expected}, found {found}")
+
+
+def _gather(info: StructInfo, value: Value, where: str, facts: Facts) -> None:
+    gather = GATHERERS.get(type(info))  # of a kind from outside, or an Object, nothing is checked
+    if gather is not None:
+        gather(info, value, where, facts)
+
+
+def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not isinstance(value, np.ndarray):
+        raise _mismatch(where, "a tensor", described(value))
+    if info.ndim is not None and value.ndim != info.ndim:
+        raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
+    if info.dtype is not None and value.dtype.name != info.dtype:
+        raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name)
+    if isinstance(info.dims, Var):
+        facts.shapes.append((info.dims, value.shape, where))
+    elif info.dims is not None:
+        facts.equations += _axes(info.dims, value.shape, where)
+
+
+def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not isinstance(value, tuple) or not all(_is_integer(v) for v in value):
+        raise _mismatch(where, "a shape", described(value))
+    if info.ndim is not None and len(value) != info.ndim:
+        raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")
+    if info.dims is not None:
+        facts.equations += _axes(info.dims, value, where)
+
+
+def _axes(stated: tuple[Dim, ...], found: tuple[int, ...], where: str) -> list[Equation]:
+    pairs = enumerate(zip(stated, found, strict=True))
+    return [Equation(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
+
+
+def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not _has_dtype(value, info.dtype):
+        raise _mismatch(where, f"a number of dtype {info.dtype}", described(value))
+    if info.value is not None:
+        facts.equations.append(Equation(info.value, int(value), where))
+
+
+def _has_dtype(value: Value, dtype: str) -> bool:
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return bool(value.dtype.name == dtype)
+    if isinstance(value, bool):
+        return dtype == "bool"
+    if isinstance(value, int):
+        return is_int(dtype)
+    return isinstance(value, float) and is_float(dtype)
+
+
+def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not isinstance(value, tuple):
+        raise _mismatch(where, "a tuple", described(value))
+    if len(value) != len(info.fields):
+        raise _mismatch(where, f"a tuple of {len(info.fields)}", f"one of {len(value)}")
+    for position, (field, item) in enumerate(zip(info.fields, value, strict=True)):
+        _gather(field, item, f"{where}[{position}]", facts)
+
+
+def _gather_function(info: FuncStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not callable(value):
+        raise _mismatch(where, "a function", described(value))
+
+
+GATHERERS: dict[type, Callable[[Any, Value, str, Facts], None]] = {
+    TensorStructInfo: _gather_tensor,
+    ShapeStructInfo: _gather_shape,
+    PrimStructInfo: _gather_prim,
+    TupleStructInfo: _gather_tuple,
+    FuncStructInfo: _gather_function,
+}
+
+
+def _is_integer(value: Value) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def described(value: Value) -> str:
+    """A value in a few words, for messages."""
+    if isinstance(value, np.ndarray):
+        return f"a {value.dtype.name} tensor of shape {value.shape}"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    if callable(value):
+        return "a function"
+    return f"{type(value).__name__} {value!r}"
+
+
+def _solve(equations: list[Equation], scope: Scope) -> None:
+    """Check the equations that are known, bind a size wherever an equation has a single unknown,
+    and go round."""
+    open_equations, before = equations, len(equations) + 1
+    while len(open_equations) < before:
+        before = len(open_equations)
+        open_equations = [e for e in open_equations if not _settled(e, scope)]
+
+
+def _settled(equation: Equation, scope: Scope) -> bool:
+    unknown = [s for s in dims.syms(equation.stated) if s not in scope.sizes]
+    if len(unknown) == 1:
+        return _bound(equation, unknown[0], scope)
+    if unknown:
+        return False
+    expected = scope.size(equation.stated)
+    if expected != equation.found:
+        raise _mismatch(
+            equation.where, _worked_out(equation.stated, scope.sizes), str(equation.found)
+        )
+    return True
+
+
+def _bound(equation: Equation, unknown: Sym, scope: Scope) -> bool:
+    known = {s: scope.sizes[s] for s in dims.syms(equation.stated) if s in scope.sizes}
+    form = dims.linear(dims.substitute(equation.stated, known), unknown)
+    if form is None or not isinstance(form[0], int) or not isinstance(form[1], int) or not form[0]:
+        return False
+    coefficient, rest = form
+    value, left = divmod(equation.found - rest, coefficient)
+    if left or value < 0:
+        stated = _worked_out(equation.stated, known)
+        raise _mismatch(equation.where, f"{stated} for some {unknown.name}", str(equation.found))
+    scope.sizes[unknown] = value
+    return True
+
+
+def _worked_out(dim: Dim, sizes: Mapping[Sym, int]) -> str:
+    """A stated size with its value: `n + 1 = 5 (n = 4)`."""
+    if isinstance(dim, int):
+        return str(dim)
+    names = sorted(dims.syms(dim), key=lambda s: s.order)
+    given = ", ".join(f"{s.name} = {sizes[s]}" for s in names if s in sizes)
+    if any(s not in sizes for s in names):
+        return f"{dims.text(dim)} ({given})" if given else dims.text(dim)
+    if dims.as_sym(dim) is not None:
+        return given
+    return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({given})"
+
+
+def as_value(info: StructInfo, value: Value) -> Value:
+    """An argument as a run-time value: numbers and lists become tensors where a tensor is
+    stated."""
+    if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
+        if isinstance(value, np.generic):
+            return np.asarray(value)
+        if isinstance(value, bool | int | float | list):
+            return np.asarray(value, info.dtype)
+        return value
+    if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
+        fields = (*info.fields, *([None] * (len(value) - len(info.fields))))
+        pairs = zip(value, fields, strict=False)
+        return tuple([v if f is None else as_value(f, v) for v, f in pairs])
+    if isinstance(info, ShapeStructInfo) and isinstance(value, list):
+        return tuple(value)
+    return value

@@ -1,0 +1,251 @@
+"""The reference interpreter: bindings in order on a stack of its own, so depth never meets
+Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
+from structir.interpret.boundary import as_value, described, match
+from structir.interpret.extern import find_extern
+from structir.interpret.scope import Closure, Scope, Value
+from structir.ir.expr import (
+    Binding,
+    Call,
+    Constant,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.module import IRModule
+from structir.ir.op import Op
+from structir.ir.struct_info import TupleStructInfo
+from structir.ops.reference import reference
+
+
+@attrs.define(eq=False)
+class Frame:
+    """A sequence being evaluated: what is left of it, and what becomes of its result."""
+
+    bindings: Iterator[Binding]
+    body: Expr
+    scope: Scope
+    finish: Callable[[Value], Value] | None = None  # the checks at a function's end
+    waiting: Binding | None = None  # the binding whose value another frame is working out
+    finished: bool = False
+    result: Value = None
+
+
+def frame_of(seq: SeqExpr, scope: Scope, finish: Callable[[Value], Value] | None = None) -> Frame:
+    """A frame at the start of a sequence."""
+    return Frame((b for block in seq.blocks for b in block.bindings), seq.body, scope, finish)
+
+
+@attrs.frozen(eq=False)
+class Machine:
+    """Runs the functions of one module."""
+
+    module: IRModule
+
+    def run(self, frame: Frame) -> Value:
+        """The result of a frame and of everything that it calls."""
+        stack = [frame]
+        while True:
+            top = stack[-1]
+            inner = self._advance(top)
+            if inner is not None:
+                stack.append(inner)
+                continue
+            stack.pop()
+            value = top.result if top.finish is None else top.finish(top.result)
+            if not stack:
+                return value
+            self._deliver(stack[-1], value)
+
+    def _advance(self, frame: Frame) -> Frame | None:
+        """Go on with a frame until it is finished (None) or needs the result of another one."""
+        for binding in frame.bindings:
+            value = self.evaluate(binding.value, frame.scope)
+            if isinstance(value, Frame):
+                frame.waiting = binding
+                return value
+            self._bind(binding, value, frame.scope)
+        if not frame.finished:
+            frame.finished = True
+            value = self.evaluate(frame.body, frame.scope)
+            if isinstance(value, Frame):
+                return value
+            frame.result = value
+        return None
+
+    def _deliver(self, frame: Frame, value: Value) -> None:
+        if frame.waiting is None:
+            frame.result = value
+        else:
+            self._bind(frame.waiting, value, frame.scope)
+            frame.waiting = None
+
+    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
+        if isinstance(binding, MatchCast):
+            match([(binding.struct_info, value, f"match_cast of {binding.var.name}")], scope)
+        elif isinstance(value, Closure) and not value.name:
+            value = attrs.evolve(value, name=binding.var.name)
+        scope.values[binding.var] = value
+
+    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
+        """The value of an expression, or the frame that gives it."""
+        return EVALUATORS[type(expr)](self, expr, scope)
+
+    def value(self, expr: Expr, scope: Scope) -> Value:
+        """The value of an expression, worked out to the end."""
+        found = self.evaluate(expr, scope)
+        return self.run(found) if isinstance(found, Frame) else found
+
+    def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
+        """A function as a value."""
+        return Closure(function, outer, name, lambda me, args: self.run(self.entered(me, args)))
+
+    def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
+        """The frame of a call: arguments checked against the parameters, sizes bound."""
+        function, name = closure.function, closure.name or "function"
+        if len(args) != len(function.params):
+            raise StructIRError(
+                f"{name} takes {len(function.params)} arguments, but {len(args)} are given"
+            )
+        scope = Scope.inside(closure.outer)
+        given = [as_value(p.struct_info, a) for p, a in zip(function.params, args, strict=True)]
+        scope.values.update(zip(function.params, given, strict=True))
+        stated = [
+            (p.struct_info, value, f"{name}: parameter {p.name}")
+            for p, value in zip(function.params, given, strict=True)
+        ]
+        match(stated, scope)
+
+        def finish(value: Value) -> Value:
+            match([(function.ret_struct_info, value, f"{name}: result")], scope)
+            return value
+
+        return frame_of(function.body, scope, finish)
+
+    def global_function(self, name: str) -> Closure:
+        """A function of the module as a value."""
+        function = self.module[name]
+        if not isinstance(function, Function):
+            raise StructIRError(f"{name} is no graph function that could be interpreted")
+        return self.closure(function, None, name)
+
+
+def _variable(machine: Machine, var: Var, scope: Scope) -> Value:
+    return scope.value(var)
+
+
+def _global(machine: Machine, var: GlobalVar, scope: Scope) -> Value:
+    return machine.global_function(var.name)
+
+
+def _constant(machine: Machine, constant: Constant, scope: Scope) -> Value:
+    return constant.data
+
+
+def _prim(machine: Machine, prim: PrimValue, scope: Scope) -> Value:
+    value = prim.value
+    return value if isinstance(value, bool | float) else scope.size(value)
+
+
+def _immediate(machine: Machine, expr: StringImm | DataTypeImm, scope: Scope) -> Value:
+    return expr.value
+
+
+def _shape(machine: Machine, shape: ShapeExpr, scope: Scope) -> Value:
+    return tuple([scope.size(d) for d in shape.dims])
+
+
+def _tuple(machine: Machine, expr: Tuple, scope: Scope) -> Value:
+    return tuple([machine.value(field, scope) for field in expr.fields])
+
+
+def _field(machine: Machine, expr: TupleGetItem, scope: Scope) -> Value:
+    value = machine.value(expr.tuple_value, scope)
+    if not isinstance(value, tuple) or expr.index >= len(value):
+        raise ShapeMismatchError(f"there is no field {expr.index} in {described(value)}")
+    return value[expr.index]
+
+
+def _sequence(machine: Machine, seq: SeqExpr, scope: Scope) -> Frame:
+    return frame_of(seq, scope)
+
+
+def _choice(machine: Machine, expr: If, scope: Scope) -> Frame:
+    chosen = expr.true_branch if bool(machine.value(expr.cond, scope)) else expr.false_branch
+    return frame_of(chosen, scope)
+
+
+def _function(machine: Machine, function: Function, scope: Scope) -> Value:
+    return machine.closure(function, scope, "")
+
+
+def _extern(machine: Machine, function: ExternFunc, scope: Scope) -> Value:
+    return find_extern(function.global_symbol)
+
+
+def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
+    args = tuple([machine.value(a, scope) for a in call.args])
+    if isinstance(call.op, Op):
+        return _applied(call, args)
+    callee = machine.value(call.op, scope)
+    if isinstance(callee, Closure):
+        return machine.entered(callee, args)
+    if not callable(callee):
+        raise StructIRError(f"{described(callee)} is called as a function")
+    value = callee(*args)
+    if call.sinfo_args:
+        infos = call.sinfo_args
+        info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
+        match([(info, value, f"result of {_callee_name(call.op)}")], scope)
+    return value
+
+
+def _applied(call: Call, args: tuple[Value, ...]) -> Value:
+    try:
+        return reference(call, args)
+    except DiagnosticError as error:
+        where = f" at {call.span}" if call.span is not None else ""
+        raise ShapeMismatchError(f"at run time{where}: {error}") from error
+
+
+def _callee_name(callee: Any) -> str:
+    return getattr(callee, "global_symbol", None) or getattr(callee, "name", "the call")
+
+
+EVALUATORS: dict[type, Callable[[Machine, Any, Scope], Any]] = {
+    Var: _variable,
+    DataflowVar: _variable,
+    GlobalVar: _global,
+    Constant: _constant,
+    PrimValue: _prim,
+    StringImm: _immediate,
+    DataTypeImm: _immediate,
+    ShapeExpr: _shape,
+    Tuple: _tuple,
+    TupleGetItem: _field,
+    SeqExpr: _sequence,
+    If: _choice,
+    Function: _function,
+    ExternFunc: _extern,
+    Call: _call,
+}

@@ -1,0 +1,271 @@
+"""Points: the table's functions against NumPy and SciPy, their derivatives, and the rules of dtypes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+
+from structir.ir.dims import sym
+from structir.projections import point as points
+from structir.projections.point import (
+    FUNCTIONS,
+    Apply,
+    Extent,
+    Index,
+    Literal,
+    Operand,
+    cast,
+    eq,
+    exp,
+    log,
+    operands_of,
+    select,
+    substitute,
+)
+from structir.projections.values import Place, derivative, dtype_of, evaluate
+
+X, Y, Z = Operand("x"), Operand("y"), Operand("z")
+
+EXPECTED = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "pow": np.power,
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.round,
+    "trunc": np.trunc,
+    "min": np.minimum,
+    "max": np.maximum,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": special.erf,
+    "sigmoid": special.expit,
+    "atan2": np.arctan2,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
+    "not": np.logical_not,
+    "select": np.where,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+}
+INTEGER_ONLY = {
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "bitnot": np.bitwise_not,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+}
+ONE_OPERAND = frozenset(
+    "neg abs sign ceil floor round trunc exp expm1 log log1p sqrt rsqrt sin cos tan sinh cosh tanh "
+    "asin acos atan asinh acosh atanh erf sigmoid not isnan isinf isfinite bitnot".split()
+)
+
+
+def applied(name: str) -> Apply:
+    """A function of the table over x, over x and y, or over x, y and z."""
+    count = 1 if name in ONE_OPERAND else 3 if name == "select" else 2
+    return Apply(name, (X, Y, Z)[:count])
+
+
+def arguments(name: str, dtype: str) -> list[np.ndarray]:
+    """Values inside the domain of a function: between 0.1 and 0.9, or above 1 for acosh."""
+    rng = np.random.default_rng(0)
+    count = len(applied(name).args)
+    values = [rng.uniform(0.1, 0.9, 40) + (1 if name == "acosh" else 0) for _ in range(count)]
+    if name == "select":
+        values[0] = values[0] > 0.5
+        return [values[0], *[v.astype(dtype) for v in values[1:]]]
+    return [v.astype(dtype) for v in values]
+
+
+def test_every_function_is_expected_somewhere():
+    assert {*EXPECTED, *INTEGER_ONLY, "cast"} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", EXPECTED)
+def test_values_are_numpys(name, dtype):
+    values = arguments(name, dtype)
+    found = evaluate(applied(name), Place(dict(zip("xyz", values, strict=False))))
+    wanted = EXPECTED[name](*values)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", INTEGER_ONLY)
+def test_bits_are_numpys(name):
+    x, y = np.array([0, 1, 5, -7], "int32"), np.array([1, 3, 2, 0], "int32")
+    found = evaluate(applied(name), Place({"x": x, "y": y}))
+    given_ = (x,) if name == "bitnot" else (x, y)
+    np.testing.assert_array_equal(found, INTEGER_ONLY[name](*given_))
+    assert found.dtype == np.int32
+
+
+@pytest.mark.parametrize("name", [n for n, row in FUNCTIONS.items() if row.slopes and n != "cast"])
+def test_derivatives_match_differences(name):
+    values = dict(zip("xyz", arguments(name, "float64"), strict=False))
+    tree = applied(name)
+    for operand in operands_of(tree):
+        if values[operand].dtype == bool:
+            continue
+        slope = evaluate(derivative(tree, operand), Place(values))
+        ahead, behind = dict(values), dict(values)
+        ahead[operand] = values[operand] + 1e-6
+        behind[operand] = values[operand] - 1e-6
+        rise = evaluate(tree, Place(ahead)) - evaluate(tree, Place(behind))
+        np.testing.assert_allclose(np.broadcast_to(slope, rise.shape), rise / 2e-6, rtol=1e-5)
+
+
+def test_derivative_of_a_composition():
+    tree = log(1 + exp(X * Y)) / (X + 2)
+    values = {"x": np.array([0.3, -1.2]), "y": np.array([2.0, 0.4])}
+    slope = evaluate(derivative(tree, "x"), Place(values))
+    rise = [evaluate(tree, Place({**values, "x": values["x"] + h})) for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (rise[0] - rise[1]) / 2e-6, rtol=1e-6)
+    assert derivative(tree, "z") == Literal(0)
+    assert derivative(cast(X, "int32"), "x") == Literal(0)
+
+
+def test_ties_share_the_slope():
+    values = {"x": np.array([1.0, 2.0]), "y": np.array([1.0, 1.0])}
+    for operand, wanted in (("x", [0.5, 1.0]), ("y", [0.5, 0.0])):
+        slope = evaluate(derivative(points.max(X, Y), operand), Place(values))
+        np.testing.assert_array_equal(slope, wanted)
+
+
+def test_python_operators_build_trees():
+    n, i = sym("n"), next(iter(sym("i").terms))[0]
+    tree = (2 * X - Y) / n + Index(i) % 3
+    assert tree == Apply(
+        "add",
+        (
+            Apply("div", (Apply("sub", (Apply("mul", (Literal(2), X)), Y)), Extent(n))),
+            Apply("mod", (Index(i), Literal(3))),
+        ),
+    )
+    assert repr(1 / (1 + exp(-X))) == "div(1, add(1, exp(neg(x))))"
+
+
+def test_literals_of_different_kinds_differ():
+    assert len({Literal(1), Literal(1.0), Literal(True), Literal(0.0), Literal(-0.0)}) == 5
+
+
+def test_a_point_is_no_condition_of_python():
+    with pytest.raises(TypeError, match="select"):
+        bool(X > 0)
+    with pytest.raises(TypeError, match="eq"):
+        select(X == Y, X, Y)
+    with pytest.raises(TypeError, match="points and numbers"):
+        X + "one"
+
+
+def test_substitution_replaces_everywhere():
+    assert substitute(exp(X) * X, {X: Y + 1}) == exp(Y + 1) * (Y + 1)
+
+
+@pytest.mark.parametrize(
+    ("tree", "dtypes", "wanted"),
+    [
+        (X + 1, ("int8", ""), "int8"),
+        (X * 0.5, ("float16", ""), "float16"),
+        (X * 0.5, ("int32", ""), "float64"),
+        (X / 2, ("int32", ""), "float64"),
+        (X / 2, ("float32", ""), "float32"),
+        (X + Y, ("float32", "int64"), "float32"),
+        (X + Y, ("bfloat16", "float16"), "float32"),
+        (X + Y, ("int8", "uint8"), "int16"),
+        (X + Y, ("bool", "int32"), "int32"),
+        (X < Y, ("float32", "int64"), "bool"),
+        (select(X, Y, 0), ("bool", "float32"), "float32"),
+        (cast(X, "int8"), ("float32", ""), "int8"),
+        (exp(X), ("int32", ""), "float64"),
+        (Literal(2) + 1, ("", ""), "int64"),
+        (Literal(2) / 3, ("", ""), "float64"),
+    ],
+)
+def test_dtypes(tree, dtypes, wanted):
+    assert dtype_of(tree, dict(zip("xy", dtypes, strict=True))) == wanted
+
+
+def test_an_index_takes_the_dtype_it_meets():
+    letter = next(iter(sym("i").terms))[0]
+    place = Place({"x": np.ones(3, "float32")}, {letter: np.arange(3)})
+    found = evaluate(X * Index(letter), place)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, [0, 1, 2])
+
+
+def test_integers_divide_as_numpy():
+    x, y = np.array([7, -7, 7, -7, 5], "int32"), np.array([2, 2, -2, -2, 0], "int32")
+    place = Place({"x": x, "y": y})
+    np.testing.assert_array_equal(evaluate(X // Y, place)[:4], [3, -4, -4, 3])
+    np.testing.assert_array_equal(evaluate(X % Y, place)[:4], [1, 1, -1, -1])
+    np.testing.assert_array_equal(evaluate(X / Y, place)[:4], [3.5, -3.5, -3.5, 3.5])
+
+
+def test_integer_powers_of_negative_exponents_truncate():
+    x, y = np.array([2, 1, -1, -1, 3], "int64"), np.array([-1, -5, -3, -2, 3], "int64")
+    np.testing.assert_array_equal(evaluate(X**Y, Place({"x": x, "y": y})), [0, 1, -1, 1, 27])
+
+
+def test_truth_values_add_as_sets():
+    x, y = np.array([True, True, False]), np.array([True, False, False])
+    place = Place({"x": x, "y": y})
+    np.testing.assert_array_equal(evaluate(X + Y, place), [True, True, False])
+    np.testing.assert_array_equal(evaluate(X * Y, place), [True, False, False])
+    np.testing.assert_array_equal(evaluate(points.max(X, Y), place), [True, True, False])
+
+
+def test_rounding_keeps_integers():
+    x = np.array([2**62 + 1], "int64")
+    for name in ("ceil", "floor", "round", "trunc"):
+        assert evaluate(Apply(name, (X,)), Place({"x": x}))[0] == 2**62 + 1
+
+
+def test_narrow_floats_are_computed_wide():
+    x = np.array([1000.0], "float16")
+    assert evaluate(X * X / 1000, Place({"x": x}))[0] == pytest.approx(1000.0)
+    through = evaluate(cast(X * X, "float16") / 1000, Place({"x": x}))
+    assert math.isinf(through[0])
+
+
+@given(st.lists(st.integers(-100, 100), min_size=1, max_size=5), st.integers(1, 9))
+def test_equality_of_points_compares_values(values, pivot):
+    x = np.array(values)
+    found = evaluate(select(eq(X, pivot), 1, 0), Place({"x": x}))
+    assert found.tolist() == [int(v == pivot) for v in values]
