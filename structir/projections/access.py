@@ -176,7 +176,7 @@ def _strided(array: Array, walks: list[Walk], space: Space) -> Fetched:
 def _view(
     array: Array, starts: list[int], walks: list[Walk], space: Space, writeable: bool = False
 ) -> Array:
-    corner = array[tuple([slice(s, None) for s in starts])]
+    corner = array[(*[slice(s, None) for s in starts], ...)]
     moves = [
         sum(w.steps[k] * stride for w, stride in zip(walks, array.strides, strict=True))
         for k in range(len(space.letters))

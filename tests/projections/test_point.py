@@ -1,4 +1,5 @@
-"""Points: the table's functions against NumPy and SciPy, their derivatives, and the rules of dtypes."""
+"""Points: the table's functions against NumPy and SciPy, their derivatives, and the rules of
+dtypes."""
 
 import math
 
@@ -91,8 +92,40 @@ INTEGER_ONLY = {
     "shr": np.right_shift,
 }
 ONE_OPERAND = frozenset(
-    "neg abs sign ceil floor round trunc exp expm1 log log1p sqrt rsqrt sin cos tan sinh cosh tanh "
-    "asin acos atan asinh acosh atanh erf sigmoid not isnan isinf isfinite bitnot".split()
+    [
+        "neg",
+        "abs",
+        "sign",
+        "ceil",
+        "floor",
+        "round",
+        "trunc",
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "tan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asin",
+        "acos",
+        "atan",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "sigmoid",
+        "not",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "bitnot",
+    ]
 )
 
 

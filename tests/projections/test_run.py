@@ -1,0 +1,322 @@
+"""Index specs stated by hand, run on NumPy: every kind of entry, monoid and write, at many
+sizes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from structir.ir.dims import Sym, as_dim, sym
+from structir.projections.point import Index, Literal, Operand, exp
+from structir.projections.run import run
+from structir.projections.spec import (
+    Clause,
+    Condition,
+    Entry,
+    IndexSpec,
+    OperandInfo,
+    Read,
+    ResultInfo,
+    Scan,
+    Write,
+    affine,
+    product_of_reads,
+    scan_of,
+)
+
+X, Y, IDS = Operand("x"), Operand("y"), Operand("ids")
+RNG = np.random.default_rng(3)
+
+
+def letters(names):
+    return tuple(Sym(name) for name in names.split())
+
+
+def entries(shape, *indices, **marks):
+    """Entries over axes of these sizes; a letter stands for its own position."""
+    made = [as_dim(i) if isinstance(i, Sym) else i for i in indices]
+    return tuple(Entry(i, n, **marks) for i, n in zip(made, shape, strict=True))
+
+
+def spec_of(operands, result, extents, *clauses, dtype="float32", **keywords):
+    """A spec with one result, operands by name and shape."""
+    infos = [OperandInfo(n, (k,), s, dtype) for k, (n, s) in enumerate(operands.items())]
+    return IndexSpec(
+        tuple(infos), (ResultInfo("out", result, dtype),), extents, clauses, **keywords
+    )
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def matmul_spec(b, i, k, j, reads=None):
+    """Batched matrix product."""
+    lb, li, lk, lj = letters("b i k j")
+    left = Read("x", 0, entries((b, i, k), lb, li, lk))
+    right = Read("y", 1, entries((b, k, j), lb, lk, lj))
+    write = Write(0, entries((b, i, j), lb, li, lj), X * Y)
+    clause = Clause((lb, li, lj), (lk,), (), (left, right), (write,), monoid="sum")
+    extents = {lb: b, li: i, lk: k, lj: j}
+    return spec_of({"x": (b, i, k), "y": (b, k, j)}, (b, i, j), extents, clause)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(2, 3, 4, 5), (1, 3, 4, 1), (2, 0, 4, 5), (2, 3, 0, 5), (0, 1, 1, 1)]
+)
+def test_matrix_product(sizes):
+    b, i, k, j = sizes
+    x, y = floats(b, i, k), floats(b, k, j)
+    (found,) = run(matmul_spec(*sizes), [x, y])
+    np.testing.assert_allclose(found, x @ y, rtol=1e-5, atol=1e-6)
+    assert found.dtype == np.float32
+
+
+def test_matrix_product_of_symbolic_sizes():
+    b, i, k, j = (sym(n) for n in "bikj")
+    sizes = {next(iter(d.terms))[0]: n for d, n in zip((b, i, k, j), (2, 3, 4, 5), strict=True)}
+    x, y = floats(2, 3, 4), floats(2, 4, 5)
+    (found,) = run(matmul_spec(b, i, k, j), [x, y], sizes)
+    np.testing.assert_allclose(found, x @ y, rtol=1e-5)
+
+
+def test_views_need_no_contiguous_operands():
+    x, y = floats(4, 3, 2).transpose(2, 1, 0), floats(2, 5, 4)[:, ::-1].transpose(0, 2, 1)
+    (found,) = run(matmul_spec(2, 3, 4, 5), [x, y])
+    np.testing.assert_allclose(found, x @ y, rtol=1e-5)
+
+
+def test_diagonal_and_reversal():
+    (i,) = letters("i")
+    read = Read("x", 0, (Entry(as_dim(i), 4), Entry(3 - as_dim(i), 4)))
+    clause = Clause((i,), (), (), (read,), (Write(0, entries((4,), i), X),))
+    x = floats(4, 4)
+    (found,) = run(spec_of({"x": (4, 4)}, (4,), {i: 4}, clause), [x])
+    np.testing.assert_array_equal(found, np.diag(x[:, ::-1]))
+
+
+@pytest.mark.parametrize("broadcast", [1, 5])
+def test_loose_entries_read_one_element_of_a_short_axis(broadcast):
+    i, j = letters("i j")
+    loose = (Entry(as_dim(i), 3), Entry(as_dim(j), broadcast, loose=True))
+    reads = (Read("x", 0, loose), Read("y", 1, entries((3, 5), i, j)))
+    clause = Clause((i, j), (), (), reads, (Write(0, entries((3, 5), i, j), X - Y),))
+    x, y = floats(3, broadcast), floats(3, 5)
+    spec = spec_of({"x": (3, broadcast), "y": (3, 5)}, (3, 5), {i: 3, j: 5}, clause)
+    np.testing.assert_array_equal(run(spec, [x, y])[0], x - y)
+
+
+def window_spec(monoid, value, n, window, stride, dilation, pad):
+    """A window over one axis with padding: the points that hang over are absent."""
+    h, p = letters("h p")
+    count = (n + 2 * pad - dilation * (window - 1) - 1) // stride + 1
+    index = stride * as_dim(h) + dilation * as_dim(p) - pad
+    read = Read("x", 0, (Entry(index, n, inside=False),))
+    clause = Clause((h,), (p,), (), (read,), (Write(0, entries((count,), h), value),), (), monoid)
+    return spec_of({"x": (n,)}, (count,), {h: count, p: window}, clause), count
+
+
+@pytest.mark.parametrize(
+    ("stride", "dilation", "pad"), [(1, 1, 0), (2, 1, 1), (1, 2, 2), (3, 2, 3)]
+)
+@pytest.mark.parametrize(
+    ("monoid", "combine"),
+    [("sum", np.sum), ("max", lambda v: np.max(v, initial=-np.inf)), ("mean", np.mean)],
+)
+def test_windows(monoid, combine, stride, dilation, pad):
+    x = floats(9)
+    spec, count = window_spec(monoid, X, 9, 3, stride, dilation, pad)
+    (found,) = run(spec, [x])
+    for h in range(count):
+        taps = [stride * h + dilation * p - pad for p in range(3)]
+        inside = [x[t] for t in taps if 0 <= t < 9]
+        assert found[h] == pytest.approx(combine(inside), rel=1e-5)
+
+
+def test_an_absent_point_adds_nothing_even_beside_infinity():
+    h, p = letters("h p")
+    read = Read("x", 0, (Entry(as_dim(h) + as_dim(p) - 1, 3, inside=False),))
+    weights = Read("y", 1, entries((3,), p))
+    write = Write(0, entries((3,), h), X * Y)
+    clause = Clause((h,), (p,), (), (read, weights), (write,), monoid="sum")
+    spec = spec_of({"x": (3,), "y": (3,)}, (3,), {h: 3, p: 3}, clause)
+    x, y = np.array([1, 2, 3], "float32"), np.array([np.inf, 1, 1], "float32")
+    np.testing.assert_array_equal(run(spec, [x, y])[0], [3, np.inf, np.inf])
+    np.testing.assert_allclose(run(spec, [x, np.array([4, 1, 1], "float32")])[0], [3, 9, 11])
+
+
+def scan_spec(op, monoid, flipped=False):
+    i, j = letters("i j")
+    sides = (as_dim(i), as_dim(j)) if flipped else (as_dim(j), as_dim(i))
+    read = Read("x", 0, entries((2, 4), 0, j))
+    read = Read("x", 0, (Entry(0, 1), Entry(as_dim(j), 4)))
+    clause = Clause(
+        (i,), (j,), (), (read,), (Write(0, entries((4,), i), X),), (Condition(op, *sides),), monoid
+    )
+    return spec_of({"x": (1, 4)}, (4,), {i: 4, j: 4}, clause), clause, i
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("op", ["lt", "le", "gt", "ge"])
+@pytest.mark.parametrize(("monoid", "combine"), [("sum", np.sum), ("prod", np.prod)])
+def test_scans(op, monoid, combine, flipped):
+    spec, clause, i = scan_spec(op, monoid, flipped)
+    compare = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}[op]
+    order = (lambda a, b: compare(b, a)) if flipped else compare
+    found = scan_of(spec, clause)
+    assert isinstance(found, Scan) and found.target is i
+    x = floats(1, 4)
+    wanted = [combine(x[0, [j for j in range(4) if order(j, k)]]) for k in range(4)]
+    np.testing.assert_allclose(run(spec, [x])[0], wanted, rtol=1e-5)
+
+
+def test_a_scan_over_the_running_number_of_two_letters():
+    i, a, b = letters("i a b")
+    read = Read("x", 0, entries((2, 3), a, b))
+    condition = Condition("le", as_dim(a) * 3 + as_dim(b), as_dim(i))
+    clause = Clause(
+        (i,), (a, b), (), (read,), (Write(0, entries((6,), i), X),), (condition,), "sum"
+    )
+    spec = spec_of({"x": (2, 3)}, (6,), {i: 6, a: 2, b: 3}, clause)
+    assert scan_of(spec, clause) is not None
+    x = floats(2, 3)
+    np.testing.assert_allclose(run(spec, [x])[0], np.cumsum(x), rtol=1e-5)
+
+
+def test_a_triangle_that_is_no_scan():
+    i, j = letters("i j")
+    read = Read("x", 0, entries((4, 4), i, j))
+    condition = Condition("le", as_dim(j), as_dim(i))
+    clause = Clause((i,), (j,), (), (read,), (Write(0, entries((4,), i), X),), (condition,), "sum")
+    spec = spec_of({"x": (4, 4)}, (4,), {i: 4, j: 4}, clause)
+    assert scan_of(spec, clause) is None
+    x = floats(4, 4)
+    np.testing.assert_allclose(run(spec, [x])[0], np.tril(x).sum(1), rtol=1e-5)
+
+
+def test_reads_by_data_and_their_absent_points():
+    i, j = letters("i j")
+    table = (Entry(IDS, 5, inside=False), Entry(as_dim(j), 2))
+    reads = (Read("x", 0, table), Read("ids", 1, entries((4,), i)))
+    clause = Clause((i, j), (), (), reads, (Write(0, entries((4, 2), i, j), X),))
+    spec = spec_of({"x": (5, 2), "ids": (4,)}, (4, 2), {i: 4, j: 2}, clause, fill=-1)
+    x, ids = floats(5, 2), np.array([4, 0, 7, -1], "int32")
+    np.testing.assert_array_equal(run(spec, [x, ids])[0], [x[4], x[0], [-1, -1], [-1, -1]])
+
+
+@pytest.mark.parametrize("monoid", ["sum", None, "max"])
+def test_scatter_into_a_base(monoid):
+    (i,) = letters("i")
+    reads = (Read("y", 1, entries((4,), i)), Read("ids", 2, entries((4,), i)))
+    write = Write(0, (Entry(IDS, 3, inside=False),), Y, unique=False)
+    clause = Clause((i,), (), (), reads, (write,), (), monoid)
+    spec = spec_of({"x": (3,), "y": (4,), "ids": (4,)}, (3,), {i: 4}, clause, base=0)
+    x, y = np.zeros(3, "float32"), np.array([1, 5, 2, 7], "float32")
+    (found,) = run(spec, [x, y, np.array([1, 0, 1, 9])])
+    assert found.tolist() == {"sum": [5, 3, 0], None: [5, 2, 0], "max": [5, 2, 0]}[monoid]
+    assert x.tolist() == [0, 0, 0]
+
+
+def test_pieces_fill_one_result():
+    i, j = letters("i j")
+    first = Clause(
+        (i,), (), (), (Read("x", 0, entries((2,), i)),), (Write(0, entries((6,), i), X),)
+    )
+    moved = Write(0, (Entry(as_dim(j) + 3, 6),), Y)
+    second = Clause((j,), (), (), (Read("y", 1, entries((3,), j)),), (moved,))
+    spec = spec_of({"x": (2,), "y": (3,)}, (6,), {i: 2, j: 3}, first, second, fill=9)
+    x, y = floats(2), floats(3)
+    np.testing.assert_array_equal(run(spec, [x, y])[0], [*x, 9, *y])
+
+
+def test_transposed_windows_meet():
+    h, p = letters("h p")
+    reads = (Read("x", 0, entries((3,), h)), Read("y", 1, entries((2,), p)))
+    write = Write(0, (Entry(as_dim(h) + as_dim(p), 4),), X * Y, unique=False)
+    clause = Clause((h, p), (), (), reads, (write,), (), "sum")
+    spec = spec_of({"x": (3,), "y": (2,)}, (4,), {h: 3, p: 2}, clause)
+    x, y = floats(3), floats(2)
+    np.testing.assert_allclose(run(spec, [x, y])[0], np.convolve(x, y), rtol=1e-5)
+
+
+@given(
+    st.sampled_from(["sum", "prod", "max", "min", "any", "all"]),
+    st.sampled_from(["float32", "float64", "int8", "int32", "uint8", "bool", "float16"]),
+    st.integers(0, 3),
+    st.integers(0, 4),
+)
+def test_monoids_keep_dtypes(monoid, dtype, rows, columns):
+    i, j = letters("i j")
+    read = Read("x", 0, entries((rows, columns), i, j))
+    write = Write(0, entries((rows,), i), X)
+    clause = Clause((i,), (j,), (), (read,), (write,), (), monoid)
+    spec = spec_of({"x": (rows, columns)}, (rows,), {i: rows, j: columns}, clause, dtype=dtype)
+    x = np.random.default_rng(1).integers(0, 4, (rows, columns)).astype(dtype)
+    (found,) = run(spec, [x])
+    assert found.dtype == x.dtype and found.shape == (rows,)
+    for row, value in zip(x, found, strict=True):
+        if monoid in ("max", "min") and not columns:
+            continue
+        wanted = {"any": np.any, "all": np.all}.get(monoid) or getattr(np, monoid)
+        assert value == np.asarray(wanted(row)).astype(dtype)
+
+
+def test_empty_reductions_are_identities():
+    i, j = letters("i j")
+    for monoid, wanted in (("sum", 0), ("prod", 1), ("max", -np.inf), ("min", np.inf)):
+        read = Read("x", 0, entries((2, 0), i, j))
+        clause = Clause((i,), (j,), (), (read,), (Write(0, entries((2,), i), X),), (), monoid)
+        spec = spec_of({"x": (2, 0)}, (2,), {i: 2, j: 0}, clause)
+        assert run(spec, [floats(2, 0)])[0].tolist() == [wanted, wanted]
+
+
+def test_first_greatest_wins():
+    i, j = letters("i j")
+    read = Read("x", 0, entries((2, 4), i, j))
+    clause = Clause((i,), (j,), (), (read,), (Write(0, entries((2,), i), X),), (), "argmax")
+    spec = spec_of({"x": (2, 4)}, (2,), {i: 2, j: 4}, clause, dtype="int64")
+    x = np.array([[1, 3, 3, 0], [5, 5, 5, 5]], "float32")
+    assert run(spec, [x])[0].tolist() == [1, 0]
+
+
+def test_narrow_sums_run_wide():
+    (i,) = letters("i")
+    read = Read("x", 0, entries((4096,), i))
+    clause = Clause((), (i,), (), (read,), (Write(0, (), X),), (), "sum")
+    spec = spec_of({"x": (4096,)}, (), {i: 4096}, clause, dtype="float16")
+    (found,) = run(spec, [np.ones(4096, "float16")])
+    assert found == 4096 and found.dtype == np.float16  # a float16 sum would stop at 2048
+
+
+def test_letters_and_numbers_are_values_too():
+    i, j = letters("i j")
+    value = exp(Index(i) * 0.5) + Index(j) - Literal(1)
+    clause = Clause((i, j), (), (), (), (Write(0, entries((2, 3), i, j), value),))
+    spec = spec_of({}, (2, 3), {i: 2, j: 3}, clause)
+    i_, j_ = np.indices((2, 3))
+    np.testing.assert_allclose(run(spec, [])[0], np.exp(i_ * 0.5) + j_ - 1, rtol=1e-6)
+
+
+def test_an_index_that_is_not_affine():
+    (i,) = letters("i")
+    read = Read("x", 0, (Entry(as_dim(i) // 2 % 3, 3),))
+    clause = Clause((i,), (), (), (read,), (Write(0, entries((12,), i), X),))
+    x = floats(3)
+    (found,) = run(spec_of({"x": (3,)}, (12,), {i: 12}, clause), [x])
+    np.testing.assert_array_equal(found, x[np.arange(12) // 2 % 3])
+
+
+def test_affine_forms():
+    i, j = letters("i j")
+    n = sym("n")
+    coefficients, rest = affine(n * as_dim(i) + 2 * as_dim(j) - 3, (i, j))
+    assert coefficients == {i: n, j: 2} and rest == -3
+    assert affine(as_dim(i) * as_dim(j), (i, j)) is None
+    assert affine(as_dim(i) // 2, (i,)) is None
+
+
+def test_products_are_recognised():
+    assert product_of_reads(X * Y * IDS) == ("x", "y", "ids")
+    assert product_of_reads(X * X) == ("x", "x")
+    assert product_of_reads(X + Y) is None
+    assert product_of_reads(X * exp(Y)) is None
