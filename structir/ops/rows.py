@@ -1,0 +1,186 @@
+"""How many axes each row of a line stands for, from the ranks of the operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from structir.ops.formula import Extent, Letter
+from structir.ops.notation import Access, Entry
+
+Ranks = dict[str, int | None]
+
+
+@attrs.frozen
+class Rejected(Exception):  # noqa: N818 - it becomes a StructInfoError where the call is known
+    """A call is provably wrong; `facts` are dims or ranks and the operands (by position) they come from."""
+
+    message: str
+    facts: tuple[tuple[str, int | None, int | None], ...] = ()  # text, operand, axis
+    hint: str | None = None
+
+
+def row_ranks(
+    accesses: Sequence[Access],
+    ranks: Sequence[int | None],
+    axes: Mapping[str, int],
+    stated: Mapping[str, int | None],
+) -> Ranks:
+    """The number of axes of every row, None where it is not known.
+
+    `axes` places letters at axes; `stated` are the ranks of rows that attributes give.
+    """
+    found: Ranks = dict(stated)
+    told_by: dict[str, int] = {}
+    open_: list[tuple[int, Access, int]] = []
+    for k, (access, rank) in enumerate(zip(accesses, ranks, strict=True)):
+        if rank is None:
+            for row in access.rows:
+                found.setdefault(row, None)
+            continue
+        _check_rank(k, access, rank)
+        if axes and access.rows:
+            position = _placed(access, axes)
+            if position is not None:
+                _around(k, access, rank, position, axes, found, told_by)
+                continue
+        open_.append((k, access, rank))
+    _fit_strict(open_, found, told_by, frozenset(stated))
+    _fit_loose(accesses, ranks, open_, found, frozenset(stated))
+    return found
+
+
+def _check_rank(k: int, access: Access, rank: int) -> None:
+    if rank < access.fixed or (rank > access.fixed and not access.rows):
+        bound = "at least " if access.rows else ""
+        raise Rejected(
+            f"{access.name} must have {bound}{axes_text(access.fixed)}, not {rank}",
+            ((f"{access.name} has {axes_text(rank)}", k, None),),
+        )
+
+
+def axes_text(count: int) -> str:
+    """`1 axis`, `2 axes`."""
+    return f"{count} axis" if count == 1 else f"{count} axes"
+
+
+def _placed(access: Access, axes: Mapping[str, int]) -> int | None:
+    """Where the entry stands whose letter is placed by an attribute."""
+    for position, entry in enumerate(access.entries):
+        if names_of(entry) & axes.keys():
+            return position
+    return None
+
+
+def names_of(entry: Entry) -> set[str]:
+    """The letters that an entry is known by: its index if that is a letter, and its size."""
+    names = {entry.index.name} if isinstance(entry.index, Letter) else set()
+    return names | ({entry.size.name} if isinstance(entry.size, Extent) else set())
+
+
+def normal_axis(axis: int, rank: int, what: str = "the operand") -> int:
+    """An axis counted from the front; out of range is an error."""
+    if not -rank <= axis < rank:
+        allowed = f"axes run from {-rank} to {rank - 1}" if rank else "a scalar has no axes"
+        raise Rejected(f"axis {axis} is out of range for {what} of {axes_text(rank)}", (), allowed)
+    return axis % rank
+
+
+def _around(
+    k: int,
+    access: Access,
+    rank: int,
+    position: int,
+    axes: Mapping[str, int],
+    found: Ranks,
+    told_by: dict[str, int],
+) -> None:
+    """The rows before and after an entry whose axis is given."""
+    letter = next(iter(names_of(access.entries[position]) & axes.keys()))
+    axis = normal_axis(axes[letter], rank, access.name)
+    before, after = access.entries[:position], access.entries[position + 1 :]
+    for part, count in ((before, axis), (after, rank - axis - 1)):
+        rows = [e.row for e in part if e.row is not None]
+        own = count - (len(part) - len(rows))
+        if own < 0 or (own > 0 and not rows):
+            raise Rejected(
+                f"axis {axes[letter]} does not fit {access.text}",
+                ((f"{access.name} has {axes_text(rank)}", k, None),),
+            )
+        if rows:
+            _settle(k, access, rows[0], own, found, told_by)
+
+
+def _settle(
+    k: int, access: Access, row: str, count: int, found: Ranks, told_by: dict[str, int]
+) -> None:
+    known = found.get(row)
+    if known is not None and known != count:
+        facts = [(f"*{row} is {axes_text(known)}", told_by.get(row), None)]
+        facts.append((f"*{row} is {axes_text(count)}", k, None))
+        raise Rejected(f"the ranks do not agree on *{row} in {access.text}", tuple(facts))
+    found[row] = count
+    told_by.setdefault(row, k)
+
+
+def _fit_strict(
+    open_: list[tuple[int, Access, int]],
+    found: Ranks,
+    told_by: dict[str, int],
+    stated: frozenset[str],
+) -> None:
+    """Rows without `~`: an operand of known rank whose other rows are known tells the last one."""
+    waiting = [item for item in open_ if not _loose_rows(item[1])]
+    while waiting:
+        left = []
+        for k, access, rank in waiting:
+            unknown = [row for row in access.rows if found.get(row) is None]
+            others = sum(found.get(row) or 0 for row in access.rows)
+            if len(unknown) > 1:
+                left.append((k, access, rank))
+            elif unknown:
+                if rank - access.fixed - others < 0:
+                    raise Rejected(f"{access.name} has too few axes for {access.text}")
+                _settle(k, access, unknown[0], rank - access.fixed - others, found, told_by)
+            elif access.rows and access.fixed + others != rank:
+                row = access.rows[-1]
+                _settle(
+                    k, access, row, rank - access.fixed - others + (found[row] or 0), found, told_by
+                )
+        if len(left) == len(waiting):
+            return
+        waiting = left
+
+
+def _loose_rows(access: Access) -> list[str]:
+    return [e.row for e in access.entries if e.row is not None and e.loose]
+
+
+def _fit_loose(
+    accesses: Sequence[Access],
+    ranks: Sequence[int | None],
+    open_: list[tuple[int, Access, int]],
+    found: Ranks,
+    stated: frozenset[str],
+) -> None:
+    """Rows with `~` are as long as the longest; unknown if one operand's rank is."""
+    for k, access, rank in open_:
+        for row in _loose_rows(access):
+            others = sum(found.get(r) or 0 for r in access.rows if r != row)
+            own = rank - access.fixed - others
+            if row in stated:
+                limit = found[row]
+                if limit is not None and own > limit:
+                    raise Rejected(
+                        f"{access.name} has more axes than the target shape",
+                        (
+                            (f"{access.name} has {axes_text(rank)}", k, None),
+                            (f"the target has {axes_text(limit)}", None, None),
+                        ),
+                    )
+                continue
+            found[row] = max(found.get(row) or 0, own)
+    for access, rank in zip(accesses, ranks, strict=True):
+        if rank is None:
+            found.update({row: None for row in _loose_rows(access) if row not in stated})

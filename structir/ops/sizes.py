@@ -1,0 +1,551 @@
+"""The size view of a line: the extents of its letters, solved from the sizes of the operands.
+
+`plan_of` prepares, once for a line and the ranks of its operands, everything that does not depend on
+sizes. `resolved` then binds letters, checks and joins, and gives the sizes of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ops.formula import (
+    Attribute,
+    Extent,
+    Formula,
+    Letter,
+    Number,
+    evaluate,
+    leaves,
+)
+from structir.ops.notation import Entry, Line, Relation, relation_spelled, row_letters, spelled
+from structir.ops.rows import Rejected, row_ranks
+
+Dims = tuple[Dim, ...]
+Spelled = tuple[Entry, ...]
+
+
+@attrs.frozen
+class Assumption:
+    """Two sizes that must be equal when the program runs, which cannot be decided before."""
+
+    left: Dim
+    right: Dim
+    text: str  # why: the letter or condition they stand for
+
+
+@attrs.frozen
+class Equation:
+    """A size formula that equals an axis of an operand, or another formula."""
+
+    left: Formula
+    right: Formula | None  # None: the axis at `operand`, `axis`
+    operand: int | None
+    axis: int | None
+    text: str
+    letters: frozenset[str]  # of both sides
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """A line at given ranks: entries without rows, and what is to be done with the sizes.
+
+    The lists are in the order of the work: `strict` places bind letters, `joins` bind letters that only
+    stand loosely, `equations` bind the rest, `loose` places are checked against what was bound.
+    """
+
+    line: Line
+    rows: Mapping[str, int | None]
+    operands: tuple[Spelled | None, ...]
+    results: tuple[Spelled | None, ...]
+    strict: tuple[tuple[str, int, int], ...]
+    joins: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    equations: tuple[Equation, ...]
+    loose: tuple[tuple[str, int, int], ...]
+    comparisons: tuple[Relation, ...]
+    on: tuple[Relation, ...]
+    attribute_rows: tuple[tuple[str, tuple[str, ...]], ...]
+    read_off: Mapping[Formula, tuple[int, int]]  # a size that stands at an operand's axis
+
+
+@attrs.frozen(eq=False)
+class Resolved:
+    """A line at one call: what the size view found, and the entries for the index view.
+
+    `operands` and `results` hold the entries of each access without rows (row `s` of two axes is the
+    letters `s_0`, `s_1`; a loose operand row that is shorter is its last letters), or None where the
+    rank is unknown. `extents` has the letters whose size is known; a loose entry's own axis may be 1 where
+    its letter's extent is more, so its size is that of the operand.
+    """
+
+    plan: Plan
+    extents: Mapping[str, Dim]
+    attributes: Mapping[str, Any]
+    assumptions: tuple[Assumption, ...]
+    given: tuple[Dims | None, ...]  # the sizes of the operands, where they are known
+
+    @property
+    def line(self) -> Line:
+        """The line, list operands written out."""
+        return self.plan.line
+
+    @property
+    def rows(self) -> Mapping[str, int | None]:
+        """The rank of every row."""
+        return self.plan.rows
+
+    @property
+    def operands(self) -> tuple[Spelled | None, ...]:
+        """The entries of each operand, without rows."""
+        return self.plan.operands
+
+    @property
+    def results(self) -> tuple[Spelled | None, ...]:
+        """The entries of each result, without rows."""
+        return self.plan.results
+
+    @property
+    def on(self) -> tuple[Relation, ...]:
+        """The conditions on indices, without rows."""
+        return self.plan.on
+
+    def sizes(self, result: int) -> Dims | None:
+        """The sizes of a result; None where one of them is not known."""
+        entries = self.plan.results[result]
+        if entries is None:
+            return None
+        found: list[Dim] = []
+        for entry in entries:
+            size = self.size(entry)
+            if size is None:
+                return None
+            found.append(size)
+        return tuple(found)
+
+    def size(self, entry: Entry) -> Dim | None:
+        """The size of a result's axis: as it stands at an operand where it was read off one."""
+        size = entry.size
+        if size is None:
+            return None
+        if type(size) is Extent:
+            return self.extents.get(size.name)
+        place = self.plan.read_off.get(size)
+        if place is not None:
+            given = self.given[place[0]]
+            if given is not None:
+                return given[place[1]]
+        return _value(size, self.extents, self.attributes)
+
+
+class _Unknown(Exception):  # noqa: N818 - a signal inside this file
+    """A formula uses a size that is not known."""
+
+
+UNKNOWN = object()  # the value of a size attribute that is only known at run time
+
+
+def _value(
+    formula: Formula, extents: Mapping[str, Dim], attributes: Mapping[str, Any]
+) -> Dim | None:
+    def leaf(part: Formula) -> Dim:
+        if isinstance(part, Extent):
+            known = extents.get(part.name)
+            if known is None:
+                raise _Unknown
+            return known
+        if isinstance(part, Attribute):
+            value: Any = attributes[part.name]
+            for k in part.path:
+                value = UNKNOWN if value is UNKNOWN else value[k]
+            if value is UNKNOWN or value is None:
+                raise _Unknown
+            return value  # type: ignore[no-any-return]
+        raise TypeError(f"a size cannot use {part}")
+
+    try:
+        found: Dim = evaluate(formula, leaf)
+    except _Unknown:
+        return None
+    return found
+
+
+# ---- the plan ----
+
+
+@lru_cache(8192)
+def plan_of(
+    line: Line,
+    ranks: tuple[int | None, ...],
+    present: tuple[bool, ...],
+    axes: tuple[tuple[str, int], ...],
+    stated: tuple[tuple[str, int | None], ...],
+) -> Plan:
+    """Everything about a line that does not depend on sizes.
+
+    `ranks` and `present` follow the operands of the line; `axes` places letters; `stated` are the rows
+    that shape attributes stand for, and their ranks.
+    """
+    here = [k for k, there in enumerate(present) if there]
+    try:
+        rows = row_ranks(
+            [line.operands[k] for k in here], [ranks[k] for k in here], dict(axes), dict(stated)
+        )
+    except Rejected as error:
+        facts = tuple([(t, None if k is None else here[k], a) for t, k, a in error.facts])
+        raise Rejected(error.message, facts, error.hint) from None
+    operands = tuple(
+        [
+            spelled(access, rows, rank) if there and (rank is not None or not access.rows) else None
+            for access, rank, there in zip(line.operands, ranks, present, strict=True)
+        ]
+    )
+    results = tuple([_strictly(spelled(access, rows)) for access in line.results])
+    known = _known_rows(rows)
+    return _planned(line, rows, operands, results, dict(stated), known)
+
+
+def _known_rows(rows: Mapping[str, int | None]) -> dict[str, int | None]:
+    return {name: rank for name, rank in rows.items() if rank is not None}
+
+
+def _strictly(entries: Spelled | None) -> Spelled | None:
+    """Result entries: a result's axis is never loose."""
+    if entries is None:
+        return None
+    return tuple([attrs.evolve(e, loose=False) if e.loose else e for e in entries])
+
+
+def _planned(
+    line: Line,
+    rows: Mapping[str, int | None],
+    operands: tuple[Spelled | None, ...],
+    results: tuple[Spelled | None, ...],
+    stated: Mapping[str, int | None],
+    known: Mapping[str, int | None],
+) -> Plan:
+    strict: list[tuple[str, int, int]] = []
+    loose: list[tuple[str, int, int]] = []
+    equations: list[Equation] = []
+    read_off: dict[Formula, tuple[int, int]] = {}
+    for k, entries in enumerate(operands):
+        for axis, entry in enumerate(entries or ()):
+            size = entry.size
+            if entry.loose and isinstance(entry.index, Letter):
+                loose.append((entry.index.name, k, axis))
+                if size == Extent(entry.index.name):
+                    continue
+            if size is None:
+                continue
+            if isinstance(size, Extent):
+                strict.append((size.name, k, axis))
+                continue
+            read_off.setdefault(size, (k, axis))
+            text = line.operands[k].text
+            equations.append(Equation(size, None, k, axis, text, _letters(size)))
+    where = [relation_spelled(r, known, size=True) for r in line.where]
+    for relation in where:
+        if relation.op == "eq":
+            letters = _letters(relation.left) | _letters(relation.right)
+            equations.append(
+                Equation(relation.left, relation.right, None, None, relation.text, letters)
+            )
+    attribute_rows = tuple(
+        [(row, row_letters(row, rank)) for row, rank in stated.items() if rank is not None]
+    )
+    fixed = {letter for letter, _, _ in strict}
+    fixed |= {letter for equation in equations for letter in equation.letters}
+    fixed |= {letter for _, letters in attribute_rows for letter in letters}
+    places: dict[str, list[tuple[int, int]]] = {}
+    for letter, k, axis in loose:
+        if letter not in fixed:
+            places.setdefault(letter, []).append((k, axis))
+    return Plan(
+        line,
+        rows,
+        operands,
+        results,
+        tuple(strict),
+        tuple([(letter, tuple(found)) for letter, found in places.items()]),
+        tuple(equations),
+        tuple([place for place in loose if place[0] in fixed]),
+        tuple([r for r in where if r.op != "eq"]),
+        tuple([relation_spelled(r, known, size=False) for r in line.on]),
+        attribute_rows,
+        read_off,
+    )
+
+
+def _letters(formula: Formula) -> frozenset[str]:
+    return frozenset(leaf.name for leaf in leaves(formula) if isinstance(leaf, Extent))
+
+
+# ---- one call ----
+
+
+def resolved(plan: Plan, given: tuple[Dims | None, ...], attributes: Mapping[str, Any]) -> Resolved:
+    """The line at operands of these sizes; raises Rejected where the sizes provably do not fit."""
+    work = _Work(plan, given, attributes)
+    work.run()
+    return Resolved(plan, work.extents, attributes, tuple(work.assumptions), given)
+
+
+class _Work:
+    """The solving of one call."""
+
+    def __init__(
+        self, plan: Plan, given: tuple[Dims | None, ...], attributes: Mapping[str, Any]
+    ) -> None:
+        self.plan = plan
+        self.given = given
+        self.attributes = attributes
+        self.extents: dict[str, Dim] = {}
+        self.origin: dict[str, tuple[int | None, int | None]] = {}
+        self.assumptions: list[Assumption] = []
+
+    def run(self) -> None:
+        plan, given = self.plan, self.given
+        for row, letters in plan.attribute_rows:
+            value = self.attributes[row]
+            for k, letter in enumerate(letters):
+                self.extents[letter] = value[k]
+                self.origin[letter] = (None, None)
+        for letter, k, axis in plan.strict:
+            sizes = given[k]
+            if sizes is not None:
+                self.bind(letter, sizes[axis], k, axis)
+        for letter, places in plan.joins:
+            self.join(letter, places)
+        if plan.equations:
+            self.solve()
+        for letter, k, axis in plan.loose:
+            sizes = given[k]
+            if sizes is not None:
+                self.fit(letter, sizes[axis], k, axis)
+        for relation in plan.comparisons:
+            self.compare(relation)
+
+    def bind(self, letter: str, size: Dim, k: int | None, axis: int | None) -> None:
+        known = self.extents.get(letter)
+        if known is None:
+            self.extents[letter] = size
+            self.origin[letter] = (k, axis)
+        elif known is not size and known != size:
+            self.must_equal(known, size, letter, self.origin[letter], (k, axis))
+
+    def must_equal(
+        self,
+        left: Dim,
+        right: Dim,
+        what: str,
+        left_place: tuple[int | None, int | None],
+        right_place: tuple[int | None, int | None],
+    ) -> None:
+        same = dims.equal(left, right)
+        if same:
+            return
+        if same is False:
+            raise Rejected(
+                self.disagreement(what, left_place, right_place),
+                (
+                    (f"{what} is {dims.text(left)}", *left_place),
+                    (f"{what} is {dims.text(right)}", *right_place),
+                ),
+            )
+        self.assumptions.append(Assumption(left, right, what))
+
+    def disagreement(
+        self,
+        what: str,
+        left: tuple[int | None, int | None],
+        right: tuple[int | None, int | None],
+    ) -> str:
+        names = [self.plan.line.operands[k].name for k, _ in (left, right) if k is not None]
+        if len(names) == 2 and names[0] != names[1]:
+            return f"{names[0]} and {names[1]} disagree on {what}"
+        return f"the sizes disagree on {what}"
+
+    def join(self, letter: str, places: tuple[tuple[int, int], ...]) -> None:
+        """The size of an axis that broadcasts; unknown where it cannot be decided."""
+        size: Dim | None = None
+        first = (0, 0)
+        undecided = False
+        for k, axis in places:
+            sizes = self.given[k]
+            if sizes is None:
+                undecided = True
+                continue
+            own = sizes[axis]
+            if own == 1 or own is size:
+                if size is None:
+                    size, first = own, (k, axis)
+                continue
+            if size is None or size == 1:
+                size, first = own, (k, axis)
+                continue
+            met = self.met(letter, size, own, first, (k, axis))
+            if met is None:
+                undecided = True
+            elif met is not size:
+                size, first = met, (k, axis)
+        if size is not None and not (undecided and (not isinstance(size, int) or size == 1)):
+            self.extents[letter] = size
+            self.origin[letter] = first
+
+    def met(
+        self, letter: str, left: Dim, right: Dim, here: tuple[int, int], there: tuple[int, int]
+    ) -> Dim | None:
+        """Two sizes that broadcast, neither known to be 1; None where it cannot be decided."""
+        same = dims.equal(left, right)
+        if same:
+            return left
+        fixed = [size for size in (left, right) if isinstance(size, int)]
+        if same is False and (len(fixed) == 2 or not (_may_be_one(left) or _may_be_one(right))):
+            axis = f"axis {there[1]}"
+            raise Rejected(
+                f"{dims.text(left)} and {dims.text(right)} do not broadcast on {axis}",
+                (
+                    (f"axis {here[1]} is {dims.text(left)}", *here),
+                    (f"axis {there[1]} is {dims.text(right)}", *there),
+                ),
+                "sizes broadcast where they are equal or one of them is 1",
+            )
+        found = fixed[0] if fixed else None
+        whole = dims.select(dims.compare("eq", left, 1), right, left) if found is None else found
+        for size in (left, right):
+            if size is not found:
+                self.assume_loose(size, whole, letter)
+        return found
+
+    def assume_loose(self, size: Dim, whole: Dim, what: str) -> None:
+        allowed = dims.select(dims.compare("eq", size, 1), 1, whole)
+        self.assumptions.append(Assumption(size, allowed, what))
+
+    def fit(self, letter: str, size: Dim, k: int, axis: int) -> None:
+        """A loose place of a letter whose extent is settled elsewhere: 1, or that extent."""
+        whole = self.extents.get(letter)
+        if whole is None or size is whole or size == 1 or size == whole:
+            return
+        same = dims.equal(size, whole)
+        if same:
+            return
+        if same is False and not _may_be_one(size):
+            raise Rejected(
+                f"{self.plan.line.operands[k].name} does not broadcast on axis {axis}",
+                (
+                    (f"axis {axis} is {dims.text(size)}", k, axis),
+                    (f"it must be 1 or {dims.text(whole)}", *self.origin.get(letter, (None, None))),
+                ),
+                "sizes broadcast where they are equal or one of them is 1",
+            )
+        self.assume_loose(size, whole, letter)
+
+    # ---- equations
+
+    def solve(self) -> None:
+        todo = list(self.plan.equations)
+        moved = True
+        while todo and moved:
+            left = [equation for equation in todo if not self.step(equation)]
+            moved = len(left) < len(todo)
+            todo = left
+
+    def step(self, equation: Equation) -> bool:
+        """Use an equation: check it if all is known, bind its one unknown letter; False if it must wait."""
+        unknown = [letter for letter in equation.letters if letter not in self.extents]
+        if len(unknown) > 1:
+            return False
+        if equation.right is None:
+            sizes = self.given[equation.operand or 0]
+            right = None if sizes is None else sizes[equation.axis or 0]
+            if right is None:
+                return False
+        else:
+            right = self.value(equation.right)
+        left = self.value(equation.left)
+        if not unknown:
+            if left is not None and right is not None and left != right:
+                place = (equation.operand, equation.axis)
+                self.must_equal(left, right, self.named(equation), (None, None), place)
+            return left is not None and right is not None
+        if (left is None) == (right is None):
+            return False
+        formula = equation.left if left is None else equation.right
+        known = right if left is None else left
+        if formula is None or known is None:
+            return False
+        return self.isolate(formula, known, unknown[0], equation)
+
+    def named(self, equation: Equation) -> str:
+        return str(equation.left) if equation.right is None else equation.text
+
+    def value(self, formula: Formula) -> Dim | None:
+        if type(formula) is Extent:
+            return self.extents.get(formula.name)
+        if type(formula) is Number:
+            return formula.value
+        return _value(formula, self.extents, self.attributes)
+
+    def isolate(self, formula: Formula, total: Dim, letter: str, equation: Equation) -> bool:
+        """Bind the one unknown letter of `formula == total`, which must be linear in it."""
+        place = (equation.operand, equation.axis)
+        if type(formula) is Extent:
+            self.bind(letter, total, *place)
+            return True
+        unknown = dims.sym(letter)
+        value = _value(formula, {**self.extents, letter: unknown}, self.attributes)
+        atom = dims.as_sym(unknown)
+        if value is None or atom is None:
+            return False
+        parts = dims.linear(value, atom)
+        if parts is None or parts[0] == 0:
+            return False
+        factor, rest = parts
+        self.bind(letter, self.divided(total - rest, factor, total, equation), *place)
+        return True
+
+    def divided(self, top: Dim, factor: Dim, total: Dim, equation: Equation) -> Dim:
+        quotient = dims.exact_quotient(top, factor)
+        name = self.named(equation)
+        place = (equation.operand, equation.axis)
+        if quotient is not None:
+            if isinstance(quotient, int) and quotient < 0:
+                raise Rejected(
+                    f"{name} cannot be {dims.text(total)}",
+                    ((f"{name} is {dims.text(total)}", *place),),
+                )
+            return quotient
+        if factor == 0 or dims.equal(dims.floormod(top, factor), 0) is False:
+            text = f"{name} is {dims.text(total)}, which {dims.text(factor)} does not divide"
+            raise Rejected(
+                f"{dims.text(factor)} does not divide {dims.text(top)}", ((text, *place),)
+            )
+        quotient = dims.floordiv(top, factor)
+        self.assumptions.append(Assumption(quotient * factor, top, name))
+        return quotient
+
+    def compare(self, relation: Relation) -> None:
+        left, right = self.value(relation.left), self.value(relation.right)
+        if left is None or right is None:
+            return
+        holds = dims.compare(relation.op, left, right)
+        if holds == 0:
+            raise Rejected(
+                f"{relation.text} does not hold",
+                ((f"it is {dims.text(left)} and {dims.text(right)}", None, None),),
+            )
+        if holds != 1:
+            self.assumptions.append(Assumption(holds, 1, relation.text))
+
+
+def _may_be_one(size: Dim) -> bool:
+    return dims.equal(size, 1) is not False
+
+
+def ranks_of(given: Sequence[Dims | None]) -> tuple[int | None, ...]:
+    """The ranks of known sizes."""
+    return tuple([None if d is None else len(d) for d in given])
