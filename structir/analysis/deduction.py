@@ -226,8 +226,10 @@ def contradicts(a: StructInfo, b: StructInfo) -> bool:
         return any(map(contradicts, a.fields, b.fields))
     if not isinstance(a, TensorStructInfo | ShapeStructInfo) or type(a) is not type(b):
         return False
-    known = type(a.dims) is tuple and type(b.dims) is tuple
-    return known and any(equal(x, y) is False for x, y in zip(a.dims, b.dims, strict=False))
+    mine, theirs = a.dims, b.dims
+    if not isinstance(mine, tuple) or not isinstance(theirs, tuple):
+        return False
+    return any(equal(x, y) is False for x, y in zip(mine, theirs, strict=False))
 
 
 # ---- the table that a test or a notebook asks for ----------------------------------------------

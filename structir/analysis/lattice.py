@@ -159,8 +159,9 @@ def _with_fields(info: StructInfo, change: Callable[[str, str, Any], Any]) -> St
     return info if same else type(info)(**fields)
 
 
-def _may_be_unknown(cls: type[StructInfo], name: str) -> bool:
-    return getattr(attrs.fields(cls), name).default is not attrs.NOTHING
+def _may_be_unknown(cls: Any, name: str) -> bool:
+    default: Any = getattr(attrs.fields(cls), name).default
+    return default is not attrs.NOTHING
 
 
 def _join_static(a: Any, b: Any) -> Any:
@@ -356,7 +357,7 @@ def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStruct
         sym = as_sym(mine) if type(mine) is Poly else None
         other_sym = as_sym(their) if type(their) is Poly else None
         if sym in own and other_sym in theirs and sym not in env:
-            env[sym] = their  # type: ignore[index]
+            env[sym] = their
 
     for mine, their in zip(function.params or (), other.params or (), strict=False):
         _walk_dims(mine, their, meet)
@@ -394,7 +395,7 @@ def map_dims(info: StructInfo, env: Env) -> StructInfo:
 class _AllVars(dict[Var, Any]):
     """Every shape variable stands for itself."""
 
-    def get(self, key: Var, default: Any = None) -> Any:  # type: ignore[override]
+    def get(self, key: Var, default: Any = None) -> Any:
         return key
 
 

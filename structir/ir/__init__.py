@@ -4,9 +4,9 @@ builder."""
 from structir.lazy import lazy_names
 
 _EXPR = (
-    "Attrs Binding BindingBlock Call Constant DataTypeImm DataflowBlock DataflowVar Expr ExternFunc "
-    "Function GlobalVar If MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple TupleGetItem Var "
-    "VarBinding"
+    "Attrs Binding BindingBlock Call Constant DataTypeImm DataflowBlock DataflowVar Expr "
+    "ExternFunc Function GlobalVar If MatchCast PrimValue SeqExpr ShapeExpr StringImm Tuple "
+    "TupleGetItem Var VarBinding"
 )
 _INFO = (
     "DERIVE_FUNCS FuncStructInfo ObjectStructInfo PrimStructInfo ShapeStructInfo StructInfo "

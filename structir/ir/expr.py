@@ -133,17 +133,38 @@ class GlobalVar(Expr):
     span: Span | None = None
 
 
+def _of_data(constant: Any) -> StructInfo:
+    return TensorStructInfo(tuple(constant.data.shape), constant.data.dtype.name)
+
+
+def _of_value(prim: Any) -> StructInfo:
+    value = prim.value
+    if isinstance(value, bool | float):
+        return PrimStructInfo("bool" if isinstance(value, bool) else "float32")
+    return PrimStructInfo("int64", value)
+
+
+def _of_dims(shape: Any) -> StructInfo:
+    return ShapeStructInfo(shape.dims)
+
+
+def _of_fields(value: Any) -> StructInfo | None:
+    infos = tuple([field.struct_info for field in value.fields])
+    return None if None in infos else TupleStructInfo(infos)
+
+
+def _of_body(seq: Any) -> StructInfo | None:
+    info: StructInfo | None = seq.body.struct_info
+    return info
+
+
 @node
 class Constant(Expr):
     """A tensor known at compile time, held as a NumPy array."""
 
     data: numpy.ndarray
-    struct_info: StructInfo = attrs.field()
+    struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_data, takes_self=True))
     span: Span | None = None
-
-    @struct_info.default
-    def _of_data(self) -> StructInfo:
-        return TensorStructInfo(tuple(self.data.shape), self.data.dtype.name)
 
 
 @node
@@ -151,14 +172,8 @@ class PrimValue(Expr):
     """A scalar: an integer expression over symbolic dims, a float, or a bool."""
 
     value: Dim | float | bool
-    struct_info: StructInfo = attrs.field()
+    struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_value, takes_self=True))
     span: Span | None = None
-
-    @struct_info.default
-    def _of_value(self) -> StructInfo:
-        kinds = {bool: "bool", float: "float32"}
-        dtype = kinds.get(type(self.value))
-        return PrimStructInfo(dtype) if dtype else PrimStructInfo("int64", self.value)
 
 
 @node
@@ -184,12 +199,8 @@ class ShapeExpr(Expr):
     """A shape value, size by size."""
 
     dims: Dims = attrs.field(converter=as_dims)
-    struct_info: StructInfo = attrs.field()
+    struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_dims, takes_self=True))
     span: Span | None = None
-
-    @struct_info.default
-    def _of_dims(self) -> StructInfo:
-        return ShapeStructInfo(self.dims)
 
     @property
     def values(self) -> Any:
@@ -202,13 +213,8 @@ class Tuple(Expr):
     """Several values as one. The empty tuple also stands for an operand that is not given."""
 
     fields: tuple[Expr, ...]
-    struct_info: StructInfo | None = attrs.field()
+    struct_info: StructInfo | None = attrs.field(default=attrs.Factory(_of_fields, takes_self=True))
     span: Span | None = None
-
-    @struct_info.default
-    def _of_fields(self) -> StructInfo | None:
-        infos = tuple([f.struct_info for f in self.fields])
-        return None if None in infos else TupleStructInfo(infos)
 
 
 @node
@@ -291,13 +297,8 @@ class SeqExpr(Expr):
 
     blocks: tuple[BindingBlock, ...]
     body: Expr
-    struct_info: StructInfo | None = attrs.field()
+    struct_info: StructInfo | None = attrs.field(default=attrs.Factory(_of_body, takes_self=True))
     span: Span | None = None
-
-    @struct_info.default
-    def _of_body(self) -> StructInfo | None:
-        info: StructInfo | None = self.body.struct_info
-        return info
 
     def bindings(self) -> list[Binding]:
         """All bindings of all blocks, in order."""
@@ -327,7 +328,7 @@ class Function(Expr):
     span: Span | None = None
 
     @cached_property
-    def struct_info(self) -> FuncStructInfo:  # type: ignore[override]
+    def struct_info(self) -> FuncStructInfo:
         """The function's own StructInfo, from its parameters and its result."""
         params = tuple([p.struct_info for p in self.params])
         return FuncStructInfo(params, self.ret_struct_info, self.is_pure)

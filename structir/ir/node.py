@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -33,15 +32,25 @@ def node(cls: type[T]) -> type[T]:
     return attrs.frozen(slots=True, eq=False, repr=False)(cls)
 
 
-@cache
-def field_names(cls: type) -> tuple[str, ...]:
+_FIELD_NAMES: dict[type, tuple[str, ...]] = {}
+_INIT_NAMES: dict[type, tuple[tuple[str, str], ...]] = {}
+
+
+def field_names(cls: Any) -> tuple[str, ...]:
     """The fields of a node class that can hold parts of a program, in order."""
-    return tuple(f.name for f in attrs.fields(cls) if f.name != "span")
+    names = _FIELD_NAMES.get(cls)
+    if names is None:
+        names = tuple(f.name for f in attrs.fields(cls) if f.name != "span")
+        _FIELD_NAMES[cls] = names
+    return names
 
 
-@cache
-def _init_names(cls: type) -> tuple[tuple[str, str], ...]:
-    return tuple((f.name, f.alias or f.name) for f in attrs.fields(cls) if f.init)
+def _init_names(cls: Any) -> tuple[tuple[str, str], ...]:
+    names = _INIT_NAMES.get(cls)
+    if names is None:
+        names = tuple((f.name, f.alias or f.name) for f in attrs.fields(cls) if f.init)
+        _INIT_NAMES[cls] = names
+    return names
 
 
 def parts(node: Any) -> Iterator[Any]:

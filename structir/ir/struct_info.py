@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
@@ -146,11 +145,17 @@ def derive_func(function: DeriveFunc) -> DeriveFunc:
     return function
 
 
-@cache
-def field_kinds(cls: type[StructInfo]) -> tuple[tuple[str, str], ...]:
+_FIELD_KINDS: dict[type, tuple[tuple[str, str], ...]] = {}
+
+
+def field_kinds(cls: Any) -> tuple[tuple[str, str], ...]:
     """For each field of a kind, what it holds: dim, dims, dtype, info, infos or static."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    return tuple((f.name, _kind_of(f.name, hints[f.name])) for f in attrs.fields(cls) if f.init)
+    kinds = _FIELD_KINDS.get(cls)
+    if kinds is None:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        kinds = tuple((f.name, _kind_of(f.name, hints[f.name])) for f in attrs.fields(cls))
+        _FIELD_KINDS[cls] = kinds
+    return kinds
 
 
 def _kind_of(name: str, hint: Any) -> str:

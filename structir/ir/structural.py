@@ -36,7 +36,7 @@ def structural_hash(program: Node) -> int:
         kept = program.__dict__.get("_structural_hash")
         if kept is None:
             kept = program.__dict__["_structural_hash"] = hash(tuple(_linear(program)))
-        return kept  # type: ignore[no-any-return]
+        return int(kept)
     if isinstance(program, IRModule):
         names = sorted(program.functions)
         each = tuple((name, structural_hash(program.functions[name])) for name in names)
