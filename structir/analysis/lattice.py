@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, StructInfoError
+from structir.ir.binding_dims import bound_dims, own_dims
 from structir.ir.dims import Dim, Poly, Sym, as_dim, as_sym, equal, substitute, syms
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
@@ -205,7 +206,7 @@ def _join_functions(a: FuncStructInfo, b: FuncStructInfo) -> StructInfo:
     params = _join_infos(a.params, b.params)
     ret = unify_to_lca(a.ret, b.ret)
     # a dim that no parameter binds any longer says nothing in the result
-    lost = own_dims(a) - _alone(params)
+    lost = own_dims(a) - bound_dims(params)
     ret = erase(ret, lambda sym: None if sym in lost else sym)
     return FuncStructInfo(params, ret, purity)
 
@@ -314,49 +315,19 @@ def get_static_type(info: StructInfo) -> StructInfo:
 # ---- functions -------------------------------------------------------------------------------
 
 
-def _alone(infos: Iterable[StructInfo]) -> set[Sym]:
-    """The symbolic variables that stand alone as a size somewhere in these infos, callables left
-    out."""
-    found: set[Sym] = set()
-    todo = list(infos)
-    for info in todo:
-        if isinstance(info, FuncStructInfo):
-            continue
-        for name, kind in field_kinds(type(info)):
-            value = getattr(info, name)
-            if value is None:
-                continue
-            if kind == "info":
-                todo.append(value)
-            elif kind == "infos":
-                todo += value
-            elif kind == "dim" or (kind == "dims" and type(value) is tuple):
-                dims = (value,) if kind == "dim" else value
-                found |= {s for s in map(as_sym, dims) if s is not None}
-    return found
-
-
-def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Sym]:
-    """The symbolic variables that parameters of these infos bind: those that stand alone as a size.
-    The symbolic variables that parameters of these infos bind: those that stand alone as a size."""
-    return frozenset(_alone(infos))
-
-
-def own_dims(function: FuncStructInfo) -> frozenset[Sym]:
-    """The symbolic variables that a function type binds itself."""
-    return frozenset() if function.params is None else bound_dims(function.params)
-
-
 def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStructInfo:
     """The function with its own dims called as the other's, position by position."""
     env: dict[Sym, Dim] = {}
     own = own_dims(function)
     theirs = own_dims(other)
+    taken: set[Sym | None] = set()
 
     def meet(mine: Any, their: Any) -> None:
         sym = as_sym(mine) if type(mine) is Poly else None
         other_sym = as_sym(their) if type(their) is Poly else None
-        if sym in own and other_sym in theirs and sym not in env:
+        # one to one: (n, m) does not become (k, k)
+        if sym in own and other_sym in theirs and sym not in env and other_sym not in taken:
+            taken.add(other_sym)
             env[sym] = their
 
     for mine, their in zip(function.params or (), other.params or (), strict=False):

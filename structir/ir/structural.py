@@ -6,22 +6,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Poly, Sym, syms
 from structir.ir.expr import (
+    Call,
     Constant,
     DataflowVar,
     Function,
     GlobalVar,
+    If,
     MatchCast,
     SeqExpr,
     ShapeExpr,
+    Tuple,
+    TupleGetItem,
     Var,
     VarBinding,
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, field_names
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 
 
 def structural_equal(first: Node, second: Node) -> bool:
@@ -77,6 +82,8 @@ class _LinearForm:
         self.numbers: dict[Any, int] = {}
         self.dims: dict[Poly, Any] = {}
         self.infos: dict[StructInfo, int] = {}
+        self.count = 0  # numbers given
+        self.callables = 0  # met so far
 
     def add(self, value: Any) -> None:
         rule = _RULES.get(type(value))
@@ -100,6 +107,7 @@ class _LinearForm:
             self.add(value)
 
     def mapping(self, values: Mapping[str, Any]) -> None:
+        self.tokens.append(len(values))
         for name in sorted(values):
             self.tokens.append(name)
             self.add(values[name])
@@ -108,8 +116,9 @@ class _LinearForm:
         known = self.numbers.get(key)
         if known is not None:
             return known, False
-        self.numbers[key] = len(self.numbers)
-        return self.numbers[key], True
+        self.numbers[key] = self.count
+        self.count += 1
+        return self.count - 1, True
 
     def var(self, value: Var) -> None:
         number, new = self.number(value)
@@ -135,12 +144,28 @@ class _LinearForm:
         if number is not None:
             self.tokens.append(number)
             return
-        self.infos[value] = len(self.infos)
+        callables = self.callables
         if type(value) is TensorStructInfo:
             self.tokens += (TensorStructInfo, value.dtype, value.ndim)
             self.add(value.dims)
+        elif type(value) is FuncStructInfo:
+            self.callable(value)
         else:
             self.fields(value)
+        if self.callables == callables:  # alike callables need not be equal: each has its own dims
+            self.infos[value] = len(self.infos)
+
+    def callable(self, value: FuncStructInfo) -> None:
+        """A function type numbers the dims that it binds for itself."""
+        self.callables += 1
+        outer = self.numbers, self.dims, self.infos
+        own = standing_alone(value.params or ())
+        self.numbers = {key: number for key, number in self.numbers.items() if key not in own}
+        self.dims, self.infos = {}, {}
+        for sym in own:
+            self.number(sym)
+        self.fields(value)
+        self.numbers, self.dims, self.infos = outer
 
     def binding(self, value: VarBinding) -> None:
         self.add(value.value)
@@ -162,13 +187,37 @@ class _LinearForm:
     def function(self, value: Function) -> None:
         self.tokens += (Function, value.is_pure)
         self.mapping(value.attrs)
+        for sym in standing_alone([param.struct_info for param in value.params]):
+            self.number(sym)
         self.sequence(value.params)
         self.info(value.ret_struct_info)
         self.seq(value.body)
 
     def module(self, value: IRModule) -> None:
+        """Functions by name; what two of them share, a dim or a variable, is another in each."""
         self.mapping(value.attrs)
-        self.mapping(value.functions)
+        for name in sorted(value.functions):
+            self.tokens.append(name)
+            self.numbers, self.dims, self.infos = {}, {}, {}
+            self.add(value.functions[name])
+
+    def call(self, value: Call) -> None:
+        """A call by what is written: its info is that of the variable it is bound to."""
+        self.tokens.append(Call)
+        self.add(value.op)
+        self.sequence(value.args)
+        self.mapping(value.attrs)
+        self.sequence(value.sinfo_args)
+
+    def item(self, value: TupleGetItem) -> None:
+        self.tokens += (TupleGetItem, value.index)
+        self.add(value.tuple_value)
+
+    def branches(self, value: If) -> None:
+        self.tokens.append(If)
+        self.add(value.cond)
+        self.seq(value.true_branch)
+        self.seq(value.false_branch)
 
     def shape(self, value: ShapeExpr) -> None:
         self.tokens.append(ShapeExpr)
@@ -200,7 +249,12 @@ _RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
     SeqExpr: _LinearForm.seq,
     Function: _LinearForm.function,
     IRModule: _LinearForm.module,
+    Call: _LinearForm.call,
+    TupleGetItem: _LinearForm.item,
+    If: _LinearForm.branches,
+    Tuple: lambda form, value: form.sequence(value.fields),
     ShapeExpr: _LinearForm.shape,
     Constant: _LinearForm.constant,
     float: lambda form, value: form.tokens.append(repr(value)),
+    bool: lambda form, value: form.tokens.append(repr(value)),  # True is no 1
 }
