@@ -1,0 +1,115 @@
+"""Choices between dims: minimum, maximum, comparisons as 0 or 1, and selection by a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from structir.ir.dim_proofs import quickly_at_least, quickly_equal
+from structir.ir.polynomial import Dim, Interval, Opaque, as_atom, bounds, builds, opaque
+
+# How a comparison becomes one of the four that are kept: its function, and whether to swap sides.
+COMPARISONS = {
+    "<": ("lt", False),
+    "<=": ("le", False),
+    ">": ("lt", True),
+    ">=": ("le", True),
+    "==": ("eq", False),
+    "!=": ("ne", False),
+    "lt": ("lt", False),
+    "le": ("le", False),
+    "gt": ("lt", True),
+    "ge": ("le", True),
+    "eq": ("eq", False),
+    "ne": ("ne", False),
+}
+
+
+@builds("min")
+def dim_min(*dims: Dim) -> Dim:
+    """The least of some dims."""
+    return _chosen("min", dims, lambda kept, other: quickly_at_least(other, kept))
+
+
+@builds("max")
+def dim_max(*dims: Dim) -> Dim:
+    """The greatest of some dims."""
+    return _chosen("max", dims, quickly_at_least)
+
+
+def _chosen(fn: str, dims: tuple[Dim, ...], beats: Callable[[Dim, Dim], bool]) -> Dim:
+    kept: list[Dim] = []
+    for dim in _flat(fn, dims):
+        if not any([beats(other, dim) for other in kept]):
+            kept = [other for other in kept if not beats(dim, other)]
+            kept.append(dim)
+    return kept[0] if len(kept) == 1 else opaque(fn, tuple(kept), _choice_bounds(fn, kept))
+
+
+def _flat(fn: str, dims: tuple[Dim, ...]) -> list[Dim]:
+    """The arguments, with those of an inner choice of the same kind in its place."""
+    flat: list[Dim] = []
+    for dim in dims:
+        atom = as_atom(dim)
+        flat += atom.args if type(atom) is Opaque and atom.fn == fn else (dim,)
+    return flat
+
+
+def _choice_bounds(fn: str, dims: list[Dim]) -> Interval:
+    lows, highs = zip(*map(bounds, dims), strict=True)
+    low = [bound for bound in lows if bound is not None]
+    high = [bound for bound in highs if bound is not None]
+    if fn == "max":
+        return max(low, default=None), max(high) if len(high) == len(highs) else None
+    return min(low) if len(low) == len(lows) else None, min(high, default=None)
+
+
+def compare(op: str, first: Dim, second: Dim) -> Dim:
+    """Whether a comparison holds, as 1 or 0; `op` is a Python operator or its short name."""
+    fn, swapped = COMPARISONS[op]
+    return BUILT[fn](second, first) if swapped else BUILT[fn](first, second)
+
+
+@builds("lt")
+def _less(first: Dim, second: Dim) -> Dim:
+    if quickly_at_least(first, second):
+        return 0
+    return 1 if quickly_at_least(second - 1, first) else opaque("lt", (first, second), (0, 1))
+
+
+@builds("le")
+def _less_or_equal(first: Dim, second: Dim) -> Dim:
+    if quickly_at_least(second, first):
+        return 1
+    return 0 if quickly_at_least(first - 1, second) else opaque("le", (first, second), (0, 1))
+
+
+@builds("eq")
+def _same(first: Dim, second: Dim) -> Dim:
+    known = quickly_equal(first, second)
+    return opaque("eq", (first, second), (0, 1)) if known is None else int(known)
+
+
+@builds("ne")
+def _different(first: Dim, second: Dim) -> Dim:
+    known = quickly_equal(first, second)
+    return opaque("ne", (first, second), (0, 1)) if known is None else int(not known)
+
+
+BUILT = {"lt": _less, "le": _less_or_equal, "eq": _same, "ne": _different}
+
+
+@builds("select")
+def select(condition: Dim, chosen: Dim, other: Dim) -> Dim:
+    """One of two dims: the first unless the condition is 0."""
+    low, high = bounds(condition)
+    if low == high == 0 or chosen == other:
+        return other
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return chosen
+    if (chosen, other, low, high) == (1, 0, 0, 1):
+        return condition
+    if (chosen, other, low, high) == (0, 1, 0, 1):
+        return 1 - condition
+    lows, highs = zip(bounds(chosen), bounds(other), strict=True)
+    interval = (None if None in lows else min(lows), None if None in highs else max(highs))
+    return opaque("select", (condition, chosen, other), interval)

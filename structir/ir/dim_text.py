@@ -1,0 +1,111 @@
+"""Dims as Python text, for programs (`T.max(n, 4)`) and for generated code (`max(n, 4)`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.ir.polynomial import Atom, Dim, Monomial, Opaque, Poly, Sym
+
+NameOf = Callable[[Sym], str]
+SYMBOLS = {"floordiv": "//", "floormod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+SUM, PRODUCT, ATOM, COMPARISON = 1, 2, 3, 0  # how tightly a text binds
+
+
+def _own_name(variable: Sym) -> str:
+    return variable.name
+
+
+def text(dim: Dim, name_of: NameOf = _own_name) -> str:
+    """The text of a dim in a program: higher powers first, then older variables; constants last."""
+    return str(dim) if type(dim) is int else _sum(dim, name_of, _program_call)[0]
+
+
+def python_text(dim: Dim, name_of: NameOf = _own_name) -> str:
+    """The text of a dim in generated code: plain Python that also compiles to a kernel."""
+    return str(dim) if type(dim) is int else _sum(dim, name_of, _python_call)[0]
+
+
+Call = Callable[[str, list[tuple[str, int]]], tuple[str, int]]
+
+
+def _program_call(fn: str, args: list[tuple[str, int]]) -> tuple[str, int]:
+    name = "if_then_else" if fn == "select" else fn
+    return f"T.{name}({', '.join([text for text, _ in args])})", ATOM
+
+
+def _python_call(fn: str, args: list[tuple[str, int]]) -> tuple[str, int]:
+    texts = [text for text, _ in args]
+    if fn == "select":
+        return f"({texts[1]} if {texts[0]} else {texts[2]})", ATOM
+    return f"{fn}({', '.join(texts)})", ATOM
+
+
+def _dim(dim: Dim, name_of: NameOf, call: Call) -> tuple[str, int]:
+    if type(dim) is int:
+        return str(dim), ATOM if dim >= 0 else PRODUCT
+    return _sum(dim, name_of, call)
+
+
+def _sum(dim: Poly, name_of: NameOf, call: Call) -> tuple[str, int]:
+    terms = dim.terms.items()
+    if len(dim.terms) > 1:
+        terms = sorted(terms, key=_term_place)  # type: ignore[assignment]
+    first = True
+    joined, tightness = "", SUM
+    for monomial, coefficient in terms:
+        product, tightness = _term(monomial, abs(coefficient), name_of, call)
+        if first:
+            joined, first = f"-{product}" if coefficient < 0 else product, False
+            tightness = min(tightness, PRODUCT) if coefficient < 0 else tightness
+        else:
+            joined += f" - {product}" if coefficient < 0 else f" + {product}"
+    if dim.constant:
+        joined += f" - {-dim.constant}" if dim.constant < 0 else f" + {dim.constant}"
+    return joined, tightness if len(dim.terms) == 1 and not dim.constant else SUM
+
+
+def _term(monomial: Monomial, coefficient: int, name_of: NameOf, call: Call) -> tuple[str, int]:
+    if coefficient == 1 and len(monomial) == 1:
+        return _atom(monomial[0], name_of, call)
+    atoms = monomial
+    if any([type(atom) is Opaque for atom in monomial]):
+        atoms = tuple(sorted(monomial, key=_atom_place))
+    factors = [_wrapped(_atom(atom, name_of, call), ATOM) for atom in atoms]
+    return " * ".join([str(coefficient), *factors] if coefficient != 1 else factors), PRODUCT
+
+
+def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
+    if type(atom) is Sym:
+        return name_of(atom), ATOM
+    args = [_dim(argument, name_of, call) for argument in atom.args]
+    symbol = SYMBOLS.get(atom.fn)
+    if symbol is None:
+        if atom.fn in ("min", "max"):
+            ordered = sorted(atom.args, key=_dim_place)
+            args = [_dim(argument, name_of, call) for argument in ordered]
+        return call(atom.fn, args)
+    if symbol in ("//", "%"):
+        return f"{_wrapped(args[0], PRODUCT)} {symbol} {_wrapped(args[1], ATOM)}", PRODUCT
+    return f"{_wrapped(args[0], SUM)} {symbol} {_wrapped(args[1], SUM)}", COMPARISON
+
+
+def _wrapped(piece: tuple[str, int], tightness: int) -> str:
+    return piece[0] if piece[1] >= tightness else f"({piece[0]})"
+
+
+def _term_place(term: tuple[Monomial, int]) -> Any:
+    return -len(term[0]), sorted(map(_atom_place, term[0]))
+
+
+def _atom_place(atom: Atom) -> Any:
+    """Where an atom stands in a text: told by its contents, not by when it was made."""
+    if type(atom) is Sym:
+        return 0, atom.order
+    return 1, atom.fn, tuple(map(_dim_place, atom.args))
+
+
+def _dim_place(dim: Dim) -> Any:
+    if type(dim) is int:
+        return 1, (), dim
+    return 0, tuple(sorted([(_term_place(t), t[1]) for t in dim.terms.items()])), dim.constant

@@ -1,0 +1,78 @@
+"""Sizes: integers and integer polynomials over symbolic variables; arithmetic, proofs and text."""
+
+from __future__ import annotations
+
+from structir.ir.dim_choice import compare, dim_max, dim_min, select
+from structir.ir.dim_division import ceildiv, exact_quotient, floordiv, floormod
+from structir.ir.dim_proofs import at_least, equal
+from structir.ir.dim_text import python_text, text
+from structir.ir.polynomial import (
+    Atom,
+    Dim,
+    Monomial,
+    Opaque,
+    Poly,
+    Sym,
+    as_atom,
+    as_dim,
+    bounds,
+    evaluate,
+    of_terms,
+    substitute,
+    sym,
+    syms,
+)
+
+__all__ = [
+    "Atom",
+    "Dim",
+    "Monomial",
+    "Opaque",
+    "Poly",
+    "Sym",
+    "as_atom",
+    "as_dim",
+    "as_sym",
+    "at_least",
+    "bounds",
+    "ceildiv",
+    "compare",
+    "dim_max",
+    "dim_min",
+    "equal",
+    "evaluate",
+    "exact_quotient",
+    "floordiv",
+    "floormod",
+    "linear",
+    "python_text",
+    "select",
+    "substitute",
+    "sym",
+    "syms",
+    "text",
+]
+
+
+def as_sym(dim: Dim) -> Sym | None:
+    """The symbolic variable that a dim is, when it is nothing more."""
+    atom = as_atom(dim)
+    return atom if type(atom) is Sym else None
+
+
+def linear(dim: Dim, variable: Sym) -> tuple[Dim, Dim] | None:
+    """`(coefficient, rest)` with `dim == coefficient * variable + rest`; None if there are none."""
+    if type(dim) is not Poly:
+        return 0, dim
+    coefficient: Dim = 0
+    rest: dict[Monomial, int] = {}
+    for monomial, factor in dim.terms.items():
+        if variable not in monomial:
+            rest[monomial] = factor
+            continue
+        others = list(monomial)
+        others.remove(variable)
+        coefficient = coefficient + (Poly({tuple(others): factor}, 0) if others else factor)
+    remainder = of_terms(rest, dim.constant)
+    free = variable not in syms(coefficient) and variable not in syms(remainder)
+    return (coefficient, remainder) if free else None

@@ -1,0 +1,430 @@
+"""The normal form of sizes: integer polynomials over symbolic variables and opaque atoms."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Mapping
+from itertools import count
+from math import prod
+from typing import Any, TypeAlias, TypeVar, final
+from weakref import WeakValueDictionary
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.lazy import lazy_module
+
+symbolic = lazy_module("structir.ir.symbolic")
+
+Interval: TypeAlias = tuple[int | None, int | None]
+
+_ORDERS = count()
+_ORDER_OF = operator.attrgetter("order")
+
+
+@final
+class Sym:
+    """A symbolic variable: a non-negative integer. It equals only itself; `order` is its age."""
+
+    __slots__ = ("__weakref__", "face", "name", "order")
+    interval: Interval = (0, None)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.order = next(_ORDERS)
+        self.face: Any = None  # its sympy symbol, once somebody asked for it
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __copy__(self) -> Sym:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Sym:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sym, (self.name,)
+
+
+@final
+class Opaque:
+    """A function of dims that polynomials cannot open, such as `n // 2`; alike atoms are one."""
+
+    __slots__ = ("__weakref__", "args", "fn", "interval", "order")
+
+    def __init__(self, fn: str, args: tuple[Dim, ...], interval: Interval) -> None:
+        self.fn = fn
+        self.args = args
+        self.interval = interval
+        self.order = next(_ORDERS)
+
+    def __repr__(self) -> str:
+        return f"{self.fn}{self.args}"
+
+    def __copy__(self) -> Opaque:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Opaque:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return opaque_atom, (self.fn, self.args, self.interval)
+
+
+Atom: TypeAlias = Sym | Opaque
+Monomial: TypeAlias = tuple[Atom, ...]  # sorted by order, repeated for powers, never empty
+Terms: TypeAlias = dict[Monomial, int]  # no coefficient is zero
+
+_ATOMS: WeakValueDictionary[tuple[str, Any], Opaque] = WeakValueDictionary()
+_ATOMS_LOCK = threading.Lock()
+COMMUTATIVE = frozenset({"min", "max", "eq", "ne"})
+
+
+def opaque_atom(fn: str, args: tuple[Dim, ...], interval: Interval) -> Opaque:
+    """The one atom of this function over these arguments."""
+    key = (fn, frozenset(args) if fn in COMMUTATIVE else args)
+    atom = _ATOMS.get(key)
+    if atom is None:
+        with _ATOMS_LOCK:  # two threads must not make the same atom twice
+            atom = _ATOMS.get(key)
+            if atom is None:
+                atom = _ATOMS[key] = Opaque(fn, args, interval)
+    return atom
+
+
+@final
+class Poly:
+    """An integer polynomial that is not a constant: its `terms`, and its `constant` part.
+
+    `==` is equality of the form; whether two dims are equal as numbers is asked of `dims.equal`.
+    """
+
+    __slots__ = ("_hash", "constant", "terms")
+
+    def __init__(self, terms: Terms, constant: int) -> None:
+        self.terms = terms
+        self.constant = constant
+        self._hash = 0
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(other) is Poly and self.constant == other.constant and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            self._hash = hash((self.constant, frozenset(self.terms.items()))) or 1
+        return self._hash
+
+    def __repr__(self) -> str:
+        return " + ".join([f"{c}*{'*'.join(map(repr, m))}" for m, c in self.terms.items()]) + (
+            f" + {self.constant}" if self.constant else ""
+        )
+
+    def __deepcopy__(self, memo: object) -> Poly:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (tuple(self.terms.items()), self.constant)
+
+    def __add__(self, other: Any) -> Dim:
+        if type(other) is int:
+            return Poly(self.terms, self.constant + other)
+        if type(other) is Poly:
+            return _sum(self, other, 1)
+        other = _operand(other)
+        return other if other is NotImplemented else self + other
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Dim:
+        if type(other) is int:
+            return Poly(self.terms, self.constant - other)
+        if type(other) is Poly:
+            return _sum(self, other, -1)
+        other = _operand(other)
+        return other if other is NotImplemented else self - other
+
+    def __rsub__(self, other: Any) -> Dim:
+        return -self + other
+
+    def __neg__(self) -> Poly:
+        return Poly({m: -c for m, c in self.terms.items()}, -self.constant)
+
+    def __mul__(self, other: Any) -> Dim:
+        if type(other) is int:
+            return scaled(self, other)
+        if type(other) is Poly:
+            return _product(self, other)
+        other = _operand(other)
+        return other if other is NotImplemented else self * other
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Dim:
+        return _built("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Dim:
+        return _built("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Dim:
+        return _built("floormod", self, other)
+
+    def __rmod__(self, other: Any) -> Dim:
+        return _built("floormod", other, self)
+
+    def key(self, number_of: Callable[[Sym], int]) -> tuple[Any, ...]:
+        """A hashable form in which variables are numbers: dims alike up to renaming share it."""
+        terms = frozenset([(_monomial_key(m, number_of), c) for m, c in self.terms.items()])
+        return ("dim", self.constant, terms)
+
+
+Dim: TypeAlias = int | Poly
+
+Builder = TypeVar("Builder", bound=Callable[..., Dim])
+BUILDERS: dict[str, Callable[..., Dim]] = {}  # by an atom's function: how it is simplified and made
+FUNCTIONS: dict[str, Callable[..., int]] = {  # by an atom's function: what it computes
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "min": min,
+    "max": max,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "select": lambda condition, chosen, other: chosen if condition else other,
+}
+
+
+def builds(fn: str) -> Callable[[Builder], Builder]:
+    """Register the simplifying constructor of an opaque function."""
+
+    def register(builder: Builder) -> Builder:
+        BUILDERS[fn] = builder
+        return builder
+
+    return register
+
+
+def sym(name: str) -> Poly:
+    """A fresh symbolic variable, as a dim."""
+    return Poly({(Sym(name),): 1}, 0)
+
+
+def as_dim(value: Any) -> Dim:
+    """The normal form of an integer, a dim, a symbolic variable or a sympy expression."""
+    if type(value) is int or type(value) is Poly:
+        return value
+    dim = _operand(value)
+    converted: Dim = symbolic.from_sympy(value) if dim is NotImplemented else dim
+    return converted
+
+
+def opaque(fn: str, args: tuple[Dim, ...], interval: Interval) -> Poly:
+    """An opaque function of dims, as a dim."""
+    return Poly({(opaque_atom(fn, args, interval),): 1}, 0)
+
+
+def of_terms(terms: Terms, constant: int) -> Dim:
+    """The dim of these terms; an integer when there are none."""
+    return Poly(terms, constant) if terms else constant
+
+
+def as_atom(dim: Dim) -> Atom | None:
+    """The atom that a dim is, when it is nothing more."""
+    if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
+        return None
+    ((monomial, coefficient),) = dim.terms.items()
+    return monomial[0] if coefficient == 1 and len(monomial) == 1 else None
+
+
+def scaled(dim: Poly, factor: int) -> Dim:
+    """A dim times an integer."""
+    if factor == 1:
+        return dim
+    if factor == 0:
+        return 0
+    return Poly({m: c * factor for m, c in dim.terms.items()}, dim.constant * factor)
+
+
+def merged(first: Monomial, second: Monomial) -> Monomial:
+    """The product of two monomials."""
+    if first[-1].order <= second[0].order:
+        return first + second
+    if second[-1].order <= first[0].order:
+        return second + first
+    return tuple(sorted(first + second, key=_ORDER_OF))
+
+
+def _sum(first: Poly, second: Poly, factor: int) -> Dim:
+    terms = first.terms.copy()
+    for monomial, coefficient in second.terms.items():
+        total = terms.get(monomial, 0) + factor * coefficient
+        if total:
+            terms[monomial] = total
+        else:
+            del terms[monomial]
+    constant = first.constant + factor * second.constant
+    return Poly(terms, constant) if terms else constant
+
+
+def _product(first: Poly, second: Poly) -> Poly:
+    outer, inner = first.constant, second.constant
+    terms = {m: c * inner for m, c in first.terms.items()} if inner else {}
+    if outer:
+        for monomial, coefficient in second.terms.items():
+            terms[monomial] = terms.get(monomial, 0) + outer * coefficient
+    for left, left_coefficient in first.terms.items():
+        for right, right_coefficient in second.terms.items():
+            monomial = merged(left, right)
+            terms[monomial] = terms.get(monomial, 0) + left_coefficient * right_coefficient
+    if 0 in terms.values():
+        terms = {m: c for m, c in terms.items() if c}
+    return Poly(terms, outer * inner)
+
+
+def _operand(value: Any) -> Any:
+    """What a foreign operand is as a dim, or NotImplemented."""
+    if isinstance(value, Sym | Opaque):
+        return Poly({(value,): 1}, 0)
+    if hasattr(value, "free_symbols"):  # a sympy expression, told without loading sympy
+        return symbolic.from_sympy(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        return NotImplemented
+
+
+def _built(fn: str, first: Any, second: Any) -> Dim:
+    left = first if type(first) is Poly or type(first) is int else _operand(first)
+    right = second if type(second) is Poly or type(second) is int else _operand(second)
+    if left is NotImplemented or right is NotImplemented:
+        return NotImplemented
+    return BUILDERS[fn](left, right)
+
+
+def _restored(terms: tuple[tuple[Monomial, int], ...], constant: int) -> Poly:
+    """A polynomial out of a pickle: its variables are new, so their order may be another one."""
+    return Poly({tuple(sorted(m, key=_ORDER_OF)): c for m, c in terms}, constant)
+
+
+def _monomial_key(monomial: Monomial, number_of: Callable[[Sym], int]) -> Any:
+    if len(monomial) == 1:
+        return _atom_key(monomial[0], number_of)
+    keys = [_atom_key(atom, number_of) for atom in monomial]
+    return frozenset([(key, keys.count(key)) for key in keys])
+
+
+def _atom_key(atom: Atom, number_of: Callable[[Sym], int]) -> Any:
+    if type(atom) is Sym:
+        return number_of(atom)
+    keys = [a if type(a) is int else a.key(number_of) for a in atom.args]
+    return atom.fn, frozenset(keys) if atom.fn in COMMUTATIVE else tuple(keys)
+
+
+def bounds(dim: Dim) -> Interval:
+    """Limits that a dim is known to keep, both included; None where there is no limit."""
+    if type(dim) is int:
+        return dim, dim
+    low: int | None = dim.constant
+    high: int | None = dim.constant
+    for monomial, coefficient in dim.terms.items():
+        least, greatest = _monomial_bounds(monomial)
+        if coefficient < 0:
+            least, greatest = greatest, least
+        low = None if low is None or least is None else low + coefficient * least
+        high = None if high is None or greatest is None else high + coefficient * greatest
+    return low, high
+
+
+def _monomial_bounds(monomial: Monomial) -> Interval:
+    if len(monomial) == 1:
+        return monomial[0].interval
+    intervals = [atom.interval for atom in monomial]
+    lows = [low for low, _ in intervals if low is not None and low >= 0]
+    if len(lows) < len(intervals):
+        return _signed_bounds(monomial)
+    highs = [high for _, high in intervals if high is not None]
+    known = len(highs) == len(intervals) or 0 in highs
+    return prod(lows), prod(highs) if known else None
+
+
+def _signed_bounds(monomial: Monomial) -> Interval:
+    """Bounds of a product some of whose factors may be negative."""
+    low, high = 1, 1
+    for atom in monomial:
+        least, greatest = atom.interval
+        if least is None or greatest is None:
+            return None, None
+        corners = (low * least, low * greatest, high * least, high * greatest)
+        low, high = min(corners), max(corners)
+    return low, high
+
+
+def syms(dim: Dim) -> frozenset[Sym]:
+    """The symbolic variables that occur in a dim."""
+    if type(dim) is int:
+        return frozenset()
+    found: set[Sym] = set()
+    for monomial in dim.terms:
+        for atom in monomial:
+            if type(atom) is Sym:
+                found.add(atom)
+            else:
+                found.update(*map(syms, atom.args))
+    return frozenset(found)
+
+
+def substitute(dim: Dim, values: Mapping[Sym, Dim]) -> Dim:
+    """The dim with variables replaced, simplified anew."""
+    return rewritten(dim, values)
+
+
+def rewritten(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
+    """The dim with atoms of any kind replaced; the very same object when none of them occurs."""
+    if type(dim) is int:
+        return dim
+    kept: Terms = {}
+    changed: Dim = dim.constant
+    for monomial, coefficient in dim.terms.items():
+        factors = [_rewritten_atom(atom, values) for atom in monomial]
+        if all([new is None for new in factors]):
+            kept[monomial] = coefficient
+            continue
+        term: Dim = coefficient
+        for new, atom in zip(factors, monomial, strict=True):
+            term = term * (Poly({(atom,): 1}, 0) if new is None else new)
+        changed = changed + term
+    if len(kept) == len(dim.terms):
+        return dim
+    return changed + Poly(kept, 0) if kept else changed
+
+
+def _rewritten_atom(atom: Atom, values: Mapping[Any, Dim]) -> Dim | None:
+    """What stands for an atom; None when it stays as it is."""
+    value = values.get(atom)
+    if value is not None or type(atom) is Sym:
+        return value
+    args = [rewritten(argument, values) for argument in atom.args]
+    if all([new is old for new, old in zip(args, atom.args, strict=True)]):
+        return None
+    return BUILDERS[atom.fn](*args)
+
+
+def evaluate(dim: Dim, values: Mapping[Sym, int]) -> int:
+    """The value of a dim where its variables have these values."""
+    if type(dim) is int:
+        return dim
+    total = dim.constant
+    for monomial, coefficient in dim.terms.items():
+        for atom in monomial:
+            coefficient *= values[atom] if type(atom) is Sym else _atom_value(atom, values)
+        total += coefficient
+    return total
+
+
+def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
+    args = [evaluate(argument, values) for argument in atom.args]
+    if 0 in args[1:] and atom.fn in ("floordiv", "floormod"):
+        raise DiagnosticError(Diagnostic(f"division of the size {args[0]} by zero"))
+    return int(FUNCTIONS[atom.fn](*args))
