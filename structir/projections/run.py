@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.lazy import lazy_module
@@ -95,6 +96,8 @@ def _combined(
     exists: Mask,
 ) -> tuple[Array, Mask]:
     """The value of a write over the parallel letters, and where it exists."""
+    if write.value is None:
+        raise StructIRError("a spec without values at a point cannot be run")
     parallel = len(clause.parallel)
     if clause.reduce and clause.monoid == "sum":
         quick = contracted(write.value, fetched, exists, space, parallel)

@@ -28,7 +28,7 @@ they cover: pieces of a concatenation are clauses that write at different offset
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, reduce
+from functools import cached_property
 
 import attrs
 
@@ -91,11 +91,14 @@ class Read:
 
 @attrs.frozen
 class Write:
-    """One element of a result, and the value that goes there."""
+    """One element of a result, and the value that goes there.
+
+    The value is None where the body is no expression at one point: for whole axes, and for
+    composites."""
 
     result: int  # position in `IndexSpec.results`
     entries: tuple[Entry, ...]
-    value: Point
+    value: Point | None
     unique: bool = True  # no two points (of different parallel letters) write one element
 
 
@@ -179,7 +182,7 @@ class IndexSpec:
         """How many points are combined into one; None where it depends on the place."""
         if not clause.total:
             return None
-        return reduce(lambda n, letter: n * self.extents[letter], clause.reduce, 1)
+        return running_number(self, clause.reduce)[1]
 
 
 @attrs.frozen

@@ -1,0 +1,174 @@
+"""Entries of an op line as entries of an index spec: letters become loop letters, formulas become
+indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym, as_dim
+from structir.ir.polynomial import Opaque, as_atom
+from structir.ops import formula as formulas
+from structir.ops.formula import Attribute, Element, Formula, Letter
+from structir.ops.notation import Entry as LineEntry
+from structir.ops.notation import Relation
+from structir.projections.point import FUNCTIONS, Apply, Index, Operand, Point, as_point, select
+from structir.projections.spec import Condition, Entry, affine
+
+Chosen = Mapping[tuple[str, ...], int]  # of each group of joined letters, the one a clause is about
+
+
+@attrs.frozen(eq=False)
+class Letters:
+    """The loop letters of one call: their symbols, made as they are met, and their extents."""
+
+    extents: Mapping[str, Dim]
+    attributes: Mapping[str, Any]
+    symbols: dict[str, Sym] = attrs.Factory(dict)
+
+    def symbol(self, name: str) -> Sym:
+        """The loop letter of a name in the line."""
+        if name not in self.symbols:
+            self.symbols[name] = Sym(name)
+        return self.symbols[name]
+
+    def extent(self, letter: Sym) -> Dim:
+        """How many positions a letter has."""
+        return self.extents[letter.name]
+
+    def in_order(self, symbols: Iterable[Sym]) -> list[Sym]:
+        """Those of some symbols that are letters, as they were met."""
+        own = set(self.symbols.values())
+        return sorted((s for s in symbols if s in own), key=lambda s: s.order)
+
+    def index(self, formula: Formula) -> Dim | Point:
+        """An index: a dim over letters, or a point where it is read from data."""
+        if any(isinstance(leaf, Element) for leaf in formulas.leaves(formula)):
+            return as_point(formulas.evaluate(formula, self._point_leaf, POINT_FUNCTIONS))
+        index: Dim = formulas.evaluate(formula, self._dim_leaf)
+        return index
+
+    def size(self, formula: Formula) -> Dim:
+        """A size of the line as a dim."""
+        size: Dim = formulas.evaluate(formula, self._dim_leaf)
+        return size
+
+    def _dim_leaf(self, leaf: Formula) -> Dim:
+        match leaf:
+            case Letter(name):
+                return as_dim(self.symbol(name))
+            case formulas.Extent(name):
+                return self.extents[name]
+            case Attribute(name, path):
+                return as_dim(reduce(lambda value, k: value[k], path, self.attributes[name]))
+        raise TypeError(f"{leaf} is no part of an index over letters")
+
+    def _point_leaf(self, leaf: Formula) -> Point:
+        match leaf:
+            case Letter(name):
+                return Index(self.symbol(name))
+            case Element():
+                return Operand(element_name(leaf))
+        return as_point(self._dim_leaf(leaf))
+
+    def entry(self, entry: LineEntry, size: Dim, chosen: Chosen) -> Entry:
+        """An entry over an axis of this size."""
+        if entry.join:
+            return Entry(self._joined(entry.join, chosen), size)
+        if entry.index is None or (entry.loose and size == 1):
+            return Entry(0, size)
+        index = self.index(entry.index)
+        whole_row = entry.loose and entry.letter is not None
+        if whole_row and dims.equal(size, self.extents[entry.letter or ""]):
+            return Entry(index, size)  # as long as the whole row: nothing is left to decide
+        inside = entry.letter is not None or entry.loose or self._stays_inside(index, size)
+        return Entry(index, size, inside, entry.loose, entry.whole)
+
+    def _joined(self, names: tuple[str, ...], chosen: Chosen) -> Dim:
+        own = chosen[names]
+        start: Dim = 0
+        for name in names[:own]:
+            start = start + self.extents[name]
+        return start + as_dim(self.symbol(names[own]))
+
+    def condition(self, relation: Relation) -> Condition:
+        """A side condition on indices."""
+        left, right = self.index(relation.left), self.index(relation.right)
+        if isinstance(left, Point) or isinstance(right, Point):
+            raise TypeError(f"a condition compares letters, not data: {relation.text}")
+        return Condition(relation.op, left, right)
+
+    def _stays_inside(self, index: Dim | Point, size: Dim) -> bool:
+        """Whether an index is known to lie within its axis at every point of the loop space."""
+        if isinstance(index, Point):
+            return False
+        form = affine(index, tuple(self.in_order(dims.syms(index))))
+        if form is None:
+            atom = as_atom(index)
+            return isinstance(atom, Opaque) and atom.fn == "floormod" and atom.args[1] == size
+        steps, least = form
+        if not steps and index == 0:
+            return True  # the only element there is
+        greatest = least
+        for letter, step in steps.items():
+            reach = step * (self.extent(letter) - 1)
+            if dims.at_least(step, 0):
+                greatest = greatest + reach
+            elif dims.at_least(0, step):
+                least = least + reach
+            else:
+                return False
+        return bool(dims.at_least(least, 0) and dims.at_least(size - 1 - greatest, 0))
+
+    def injective(self, entries: tuple[Entry, ...], letters: Iterable[Sym]) -> bool:
+        """Whether points of different letters are known to stand at different elements."""
+        wanted = {s for s in letters if self.extent(s) != 1}
+        seen: set[Sym] = set()
+        for entry in entries:
+            own = tuple(self.in_order(entry.letters))
+            form = None if entry.data is not None else affine(entry.dim, own)
+            if form is None or seen & set(own) or not self._mixed_radix(form[0]):
+                return False
+            seen |= set(form[0])
+        return seen >= wanted
+
+    def _mixed_radix(self, steps: Mapping[Sym, Dim]) -> bool:
+        """Whether each step passes over all that smaller steps reach: `(a*|b| + b)*|c| + c`."""
+        left = {s: step if dims.at_least(step, 0) else -step for s, step in steps.items()}
+        reach: Dim = 0
+        while left:
+            wide = [s for s, step in left.items() if dims.at_least(step, reach + 1)]
+            least = [s for s in wide if all(dims.at_least(o, left[s]) for o in left.values())]
+            if not least:
+                return False
+            reach = reach + left.pop(least[0]) * (self.extent(least[0]) - 1)
+        return True
+
+
+def element_name(element: Element) -> str:
+    """How points speak of an element of an operand."""
+    return element.operand if element.at is None else repr(element)
+
+
+def elements_of(entries: Iterable[LineEntry]) -> dict[str, Element]:
+    """The reads of other operands that indices mention, by the names that points give them."""
+    indices = [e.index for e in entries if e.index is not None]
+    leaves = [leaf for index in indices for leaf in formulas.leaves(index)]
+    return {element_name(leaf): leaf for leaf in leaves if isinstance(leaf, Element)}
+
+
+def _function(name: str) -> Callable[..., Point]:
+    def build(*args: Any) -> Point:
+        return Apply(name, tuple([as_point(a) for a in args]))
+
+    return build
+
+
+POINT_FUNCTIONS: Mapping[str, Callable[..., Point]] = {
+    **{name: _function(name) for name in FUNCTIONS},
+    "select": lambda condition, a, b: select(condition, a, b),
+}
