@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from structir.analysis.deduction import annotated, deduce, leaving, result_info
-from structir.analysis.lattice import FAIL_L0, base_check, bound_dims
+from structir.analysis.deduction import annotated, deduce, disjoint, leaving, result_info
 from structir.analysis.purity import is_pure_value
 from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
+from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
 from structir.ir.expr import (
     ATOMS,
@@ -55,8 +55,7 @@ class Scope:
         return self.own_symbols | self.outer_symbols
 
     def define(self, info: StructInfo) -> None:
-        """Bring the symbolic variables into scope that stand alone in a parameter or a match_cast.
-        Bring the symbolic variables into scope that stand alone in a parameter or a match_cast."""
+        """Bring the symbolic variables into scope that stand alone in a parameter or a match_cast."""
         self.own_symbols |= bound_dims([info]) - self.outer_symbols
 
     def add(self, binding: Binding) -> None:
@@ -122,8 +121,7 @@ class BlockBuilder:
     @contextmanager
     def _open(self, params: Sequence[Var]) -> Iterator[None]:
         scope = Scope(self.scopes[-1] if self.scopes else None)
-        for param in params:
-            scope.define(param.struct_info)
+        scope.outer_symbols |= bound_dims([param.struct_info for param in params])
         self.scopes.append(scope)
         self._names.append(dict.fromkeys((p.name for p in params), 0))
         self._results.append(None)
@@ -216,10 +214,7 @@ class BlockBuilder:
         bound."""
         scope = self._scope()
         value = self.atom(value)
-        if (
-            base_check(info, deduce(value)) is FAIL_L0
-            and base_check(deduce(value), info) is FAIL_L0
-        ):
+        if disjoint(info, deduce(value)):
             raise StructInfoError(
                 Diagnostic("the value can never have this structure", span, "match_cast")
                 .note(f"asked for: {info}")
@@ -240,6 +235,12 @@ class BlockBuilder:
     ) -> Var:
         """Bind the value of a choice; each function emits the bindings of its side and gives its
         value."""
+        if self._scope().in_dataflow:
+            raise StructInfoError(
+                Diagnostic("an if cannot stand in a dataflow block", cond.span).hinted(
+                    "end the dataflow block before it"
+                )
+            )
         cond = self.atom(cond)
         branches = [self._branch(side) for side in (then, otherwise)]
         return self.emit(If(cond, branches[0], branches[1]), name)

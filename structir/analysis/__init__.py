@@ -3,7 +3,7 @@
 from structir.lazy import lazy_names
 
 _LATTICE = (
-    "BaseCheckResult FAIL_L0 FAIL_L1 FAIL_L2 PASS base_check bound_dims "
+    "BaseCheckResult FAIL_L0 FAIL_L1 FAIL_L2 PASS base_check "
     "derive_call_ret_struct_info erase_to_well_defined get_static_type unify_to_lca"
 )
 _VARIABLES = (

@@ -13,13 +13,13 @@ from structir.analysis.lattice import (
     FAIL_L0,
     PASS,
     base_check,
-    bound_dims,
     derive_call_ret_struct_info,
     erase,
     unify_to_lca,
 )
 from structir.analysis.variables import variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError, warn
+from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym, equal
 from structir.ir.expr import (
     Call,
@@ -230,6 +230,12 @@ def contradicts(a: StructInfo, b: StructInfo) -> bool:
     if not isinstance(mine, tuple) or not isinstance(theirs, tuple):
         return False
     return any(equal(x, y) is False for x, y in zip(mine, theirs, strict=False))
+
+
+def disjoint(a: StructInfo, b: StructInfo) -> bool:
+    """Whether no value can be described by both infos."""
+    apart = base_check(a, b) is FAIL_L0 and base_check(b, a) is FAIL_L0
+    return apart or contradicts(a, b)
 
 
 # ---- the table that a test or a notebook asks for ----------------------------------------------

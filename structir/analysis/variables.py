@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from structir.analysis.lattice import bound_dims
+from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Poly, Sym, syms
 from structir.ir.expr import DataflowVar, Function, MatchCast, Var, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
-from structir.ir.struct_info import StructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -71,17 +71,17 @@ def bindings_in(program: Any) -> dict[Var, None]:
 
 
 def symbols_bound_in(program: Any) -> dict[Sym, None]:
-    """Every symbolic variable that parameters or match_casts bind: those standing alone as a size.
-    Every symbolic variable that parameters or match_casts bind: those standing alone as a size."""
+    """Every symbolic variable that stands alone as a size of a parameter, be it a function's or a
+    callable's, or of a match_cast."""
     found: dict[Sym, None] = {}
     for item in walk(program):
-        if isinstance(item, Function):
-            bound = bound_dims([p.struct_info for p in item.params])
-        elif isinstance(item, MatchCast):
-            bound = bound_dims([item.struct_info])
-        else:
-            continue
-        found |= dict.fromkeys(sorted(bound, key=lambda s: s.order))
+        match item:
+            case Function(params=params):
+                found |= standing_alone([param.struct_info for param in params])
+            case MatchCast(struct_info=info):
+                found |= standing_alone([info])
+            case FuncStructInfo(params=tuple() as infos):
+                found |= standing_alone(infos)
     return found
 
 
@@ -112,8 +112,7 @@ def defined_symbolic_vars(program: Node) -> list[sympy.Symbol]:
 
 
 def free_symbolic_vars(program: Node) -> list[sympy.Symbol]:
-    """The symbolic dim variables that occur and are bound nowhere in the program, as sympy symbols.
-    The symbolic dim variables that occur and are bound nowhere in the program, as sympy symbols."""
+    """The symbolic dim variables that occur and are bound nowhere in the program, as sympy symbols."""
     bound = symbols_bound_in(program)
     return [symbolic.to_sympy(sym) for sym in symbols_in(program) if sym not in bound]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from structir.analysis.deduction import callee_name, contradicts, deduce
-from structir.analysis.lattice import FAIL_L0, base_check, bound_dims, own_dims
+from structir.analysis.deduction import callee_name, contradicts, deduce, disjoint
+from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import is_pure_value
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
+from structir.ir.binding_dims import bound_dims, own_dims
 from structir.ir.dims import Poly, Sym, syms
 from structir.ir.expr import (
     ATOMS,
@@ -21,6 +23,7 @@ from structir.ir.expr import (
     GlobalVar,
     If,
     MatchCast,
+    PrimValue,
     SeqExpr,
     ShapeExpr,
     Tuple,
@@ -29,6 +32,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
+from structir.ir.op import Op
 from structir.ir.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -54,24 +58,52 @@ def check_well_formed(program: IRModule | Function) -> None:
 def breaches(program: IRModule | Function) -> list[Diagnostic]:
     """Every breach of the rules of scope and form."""
     functions = dict(program.functions) if isinstance(program, IRModule) else {"main": program}
-    module = set(functions) if isinstance(program, IRModule) else None
-    checker = _Checker(module)
+    checker = _Checker(functions if isinstance(program, IRModule) else None)
     for name, function in functions.items():
         if isinstance(function, Function):
             checker.function(function, name)
     return checker.found
 
 
+class _Scope:
+    """A set whose latest members can be taken back, so that entering a scope costs nothing."""
+
+    def __init__(self) -> None:
+        self.members: set[Any] = set()
+        self.trail: list[Any] = []
+
+    def add(self, items: Iterable[Any]) -> None:
+        """Bring items into scope."""
+        for item in items:
+            if item not in self.members:
+                self.members.add(item)
+                self.trail.append(item)
+
+    def leave(self, mark: int) -> None:
+        """Forget all that came into scope since the trail had this length."""
+        self.members.difference_update(self.trail[mark:])
+        del self.trail[mark:]
+
+
 class _Checker:
     """Walks functions in order of evaluation, keeping what is in scope."""
 
-    def __init__(self, module: set[str] | None) -> None:
+    def __init__(self, module: Mapping[str, Node] | None) -> None:
         self.module = module
         self.found: list[Diagnostic] = []
         self.defined: set[Var] = set()  # ever, to find double definitions
-        self.scope: set[Var] = set()
-        self.symbols: set[Sym] = set()
-        self.known_infos: set[StructInfo] = set()  # all of whose dims are in scope
+        self.variables = _Scope()
+        self.symbols = _Scope()
+        self.known_infos = _Scope()  # of no variables, and all of whose dims are in scope
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is defined inside is not seen after it."""
+        scopes = self.variables, self.symbols, self.known_infos
+        marks = [len(scope.trail) for scope in scopes]
+        yield
+        for scope, mark in zip(scopes, marks, strict=True):
+            scope.leave(mark)
 
     def report(self, message: str, span: Span | None, *notes: str, hint: str | None = None) -> None:
         diagnostic = Diagnostic(message, span, hint=hint)
@@ -82,25 +114,28 @@ class _Checker:
     # ---- functions and sequences
 
     def function(self, function: Function, name: str) -> None:
-        outer = self.scope, self.symbols, self.known_infos
-        self.scope, self.symbols = set(self.scope), set(self.symbols)
-        self.known_infos = set()
-        self.symbols |= bound_dims([p.struct_info for p in function.params])
-        for param in function.params:
-            self.define(param)
-        for param in function.params:
-            self.info(param.struct_info, param.span, f"parameter {param.name}")
-        self.sequence(function.body, function.is_pure)
-        self.result(function, name)
-        self.scope, self.symbols, self.known_infos = outer
+        with self.scope():
+            self.symbols.add(bound_dims([p.struct_info for p in function.params]))
+            for param in function.params:
+                self.define(param)
+            for param in function.params:
+                self.info(param.struct_info, param.span, f"parameter {param.name}")
+            self.result_scope(function, name)
+            self.sequence(function.body, function.is_pure)
+            self.result(function, name)
+
+    def result_scope(self, function: Function, name: str) -> None:
+        """A caller sees the dims that the parameters bind, and no variable of the function."""
+        what = f"the result of {name}"
+        declared = function.ret_struct_info
+        self.undefined_symbols(_free_symbols(declared), what, function.span)
+        for var in _shape_variables(declared):
+            if var not in self.variables.members or var in function.params:
+                self.report(f"{what} mentions {var.name}, which a caller does not see", var.span)
 
     def result(self, function: Function, name: str) -> None:
         declared, value = function.ret_struct_info, function.body.body
         info = value.struct_info
-        seen = self.symbols | bound_dims([p.struct_info for p in function.params])
-        unknown = _free_symbols(declared) - seen
-        if unknown:
-            self.undefined_symbols(unknown, f"the result of {name}", function.span)
         if info is not None and (
             base_check(declared, info) is FAIL_L0 or contradicts(declared, info)
         ):
@@ -114,19 +149,29 @@ class _Checker:
 
     def sequence(self, seq: SeqExpr, pure: bool) -> None:
         for block in seq.blocks:
-            in_dataflow = isinstance(block, DataflowBlock)
-            local: list[Var] = []
+            if isinstance(block, DataflowBlock):
+                self.dataflow(block, pure)
+                continue
             for binding in block.bindings:
-                self.binding(binding, in_dataflow, pure)
+                self.binding(binding, False, pure)
                 if isinstance(binding.var, DataflowVar):
-                    local.append(binding.var)
-                    if not in_dataflow:
-                        self.report(
-                            f"the dataflow variable {binding.var.name} is bound outside its block",
-                            binding.span,
-                        )
-            self.scope.difference_update(local)
-        self.expr(seq.body)
+                    name = binding.var.name
+                    self.report(
+                        f"the dataflow variable {name} is bound outside a dataflow block",
+                        binding.span,
+                    )
+        self.atom(seq.body)
+
+    def dataflow(self, block: DataflowBlock, pure: bool) -> None:
+        outputs: list[Var] = []
+        for binding in block.bindings:
+            self.binding(binding, True, pure)
+            if not isinstance(binding.var, DataflowVar):
+                outputs.append(binding.var)
+        local = [b.var for b in block.bindings if isinstance(b.var, DataflowVar)]
+        self.variables.members.difference_update(local)
+        for var in outputs:
+            self.info(var.struct_info, var.span, f"variable {var.name}")
 
     # ---- bindings
 
@@ -134,7 +179,8 @@ class _Checker:
         value = binding.value
         self.value(value, in_dataflow, pure, binding.span)
         if isinstance(binding, MatchCast):
-            self.symbols |= bound_dims([binding.struct_info])
+            self.atom(value)
+            self.symbols.add(bound_dims([binding.struct_info]))
             self.info(binding.struct_info, binding.span, "match_cast")
         elif type(value) is Function:
             self.function(value, binding.var.name)
@@ -142,15 +188,16 @@ class _Checker:
             self.branches(value, pure)
         self.define(binding.var)
         self.info(binding.var.struct_info, binding.span, f"variable {binding.var.name}")
-        if not isinstance(binding, MatchCast):
-            self.agreement(binding)
+        self.agreement(binding)
 
     def value(self, value: Expr, in_dataflow: bool, pure: bool, span: Span | None) -> None:
         if type(value) is not Function and type(value) is not If:
             self.expr(value)
+        for stated in getattr(value, "sinfo_args", ()):
+            self.info(stated, value.span or span, "the stated result")
         if in_dataflow and type(value) is If:
             self.report("an if cannot stand in a dataflow block", value.span or span)
-        elif type(value) is Call and not is_pure_value(value):
+        elif type(value) is Call and not self.is_pure(value):
             name = callee_name(value)
             if in_dataflow:
                 self.report(
@@ -163,17 +210,22 @@ class _Checker:
                     hint="declare it with @R.function(pure=False)",
                 )
 
+    def is_pure(self, call: Call) -> bool:
+        """Whether a call has no effect; a function of the module has its own word for it."""
+        if type(call.op) is GlobalVar and self.module is not None:
+            callee = self.module.get(call.op.name)
+            if isinstance(callee, Function):
+                return callee.is_pure
+        return is_pure_value(call)
+
     def branches(self, value: If, pure: bool) -> None:
         self.condition(value)
         for branch in (value.true_branch, value.false_branch):
-            outer = self.scope, self.symbols, self.known_infos
-            self.scope, self.symbols = set(self.scope), set(self.symbols)
-            self.known_infos = set(self.known_infos)
-            self.sequence(branch, pure)
-            self.scope, self.symbols, self.known_infos = outer
+            with self.scope():
+                self.sequence(branch, pure)
 
     def condition(self, value: If) -> None:
-        self.expr(value.cond)
+        self.atom(value.cond)
         info = value.cond.struct_info
         match info:
             case TensorStructInfo(dtype=dtype, ndim=ndim):
@@ -193,7 +245,11 @@ class _Checker:
     def agreement(self, binding: Binding) -> None:
         """The variable's info may not contradict what its value deduces to."""
         value, info = binding.value, binding.var.struct_info
-        if type(value) is not Call and type(value) is not TupleGetItem:
+        if isinstance(binding, MatchCast):
+            if value.struct_info is not None and disjoint(binding.struct_info, value.struct_info):
+                self.contradiction(binding, binding.struct_info, value.struct_info)
+            return
+        if type(value) not in (Call, TupleGetItem, If):
             deduced = value.struct_info
         else:
             try:
@@ -204,12 +260,15 @@ class _Checker:
         if deduced is None or info is deduced:
             return
         if base_check(info, deduced) is FAIL_L0 or contradicts(info, deduced):
-            self.report(
-                f"the StructInfo of {binding.var.name} contradicts its value",
-                binding.span,
-                f"it says {info}",
-                f"the value is {deduced}",
-            )
+            self.contradiction(binding, info, deduced)
+
+    def contradiction(self, binding: Binding, stated: StructInfo, deduced: StructInfo) -> None:
+        self.report(
+            f"the StructInfo of {binding.var.name} contradicts its value",
+            binding.span,
+            f"it says {stated}",
+            f"the value is {deduced}",
+        )
 
     # ---- uses
 
@@ -217,7 +276,18 @@ class _Checker:
         if var in self.defined:
             self.report(f"{var.name} is defined twice", var.span)
         self.defined.add(var)
-        self.scope.add(var)
+        self.variables.add([var])
+
+    def atom(self, value: Expr) -> None:
+        """Where an atom, or a tuple of atoms, has to stand."""
+        if type(value) not in ATOMS and type(value) is not Tuple:
+            self.nested(value)
+        self.expr(value)
+
+    def nested(self, value: Expr) -> None:
+        self.report(
+            "an expression is nested in another: the program is not in A-normal form", value.span
+        )
 
     def expr(self, value: Expr) -> None:
         """Everything an expression mentions must be in scope; nested values must be atoms."""
@@ -231,16 +301,13 @@ class _Checker:
                 self.sizes(part, value.span)
             elif type(part) is GlobalVar:
                 self.global_use(part)
-            elif type(part) is Tuple or type(part) is ShapeExpr:
+            elif type(part) in (Tuple, ShapeExpr, PrimValue):
                 self.expr(part)
-            elif isinstance(part, Expr) and type(part) not in ATOMS and not _is_op(part):
-                self.report(
-                    "an expression is nested in another: the program is not in A-normal form",
-                    part.span,
-                )
+            elif isinstance(part, Expr) and type(part) not in ATOMS and type(part) is not Op:
+                self.nested(part)
 
     def use(self, var: Var) -> None:
-        if var in self.scope:
+        if var in self.variables.members:
             return
         if isinstance(var, DataflowVar) and var in self.defined:
             self.report(
@@ -256,33 +323,30 @@ class _Checker:
             self.report(f"the module has no function {var.name}", var.span)
 
     def sizes(self, dim: Poly, span: Span | None) -> None:
-        unknown = syms(dim) - self.symbols
-        if unknown:
-            self.undefined_symbols(unknown, "a size", span)
+        self.undefined_symbols(syms(dim), "a size", span)
 
     def info(self, info: StructInfo, span: Span | None, what: str) -> None:
         """Every dim and every variable that an info mentions must be in scope."""
-        if info in self.known_infos:
+        if info in self.known_infos.members:
             return
-        unknown = _free_symbols(info) - self.symbols
-        if unknown:
-            self.undefined_symbols(unknown, what, span)
-        for var in _shape_variables(info):
+        self.undefined_symbols(_free_symbols(info), what, span)
+        variables = _shape_variables(info)
+        for var in variables:
             self.use(var)
-        self.known_infos.add(info)
+        if not variables:
+            self.known_infos.add([info])
 
-    def undefined_symbols(self, unknown: Iterable[Sym], what: str, span: Span | None) -> None:
+    def undefined_symbols(self, mentioned: Iterable[Sym], what: str, span: Span | None) -> None:
+        unknown = set(mentioned) - self.symbols.members
+        if not unknown:
+            return
         names = ", ".join(sorted(s.name for s in unknown))
         self.report(
             f"{what} mentions {names}, which nothing binds",
             span,
-            hint="a symbolic dim is bound where it stands alone as a size of a parameter "
-            "or of a match_cast",
+            hint="a symbolic dim is bound where it stands alone as a size of a parameter or of a "
+            "match_cast",
         )
-
-
-def _is_op(value: Expr) -> bool:
-    return value.struct_info is None and hasattr(value, "definition")
 
 
 def _free_symbols(info: StructInfo) -> set[Sym]:
