@@ -13,7 +13,7 @@ Ranks = dict[str, int | None]
 
 
 @attrs.frozen
-class Rejected(Exception):  # noqa: N818 - it becomes a StructInfoError where the call is known
+class Rejected(Exception):
     """A call is provably wrong; `facts` are dims or ranks and the operands (by position) they come from."""
 
     message: str

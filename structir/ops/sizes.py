@@ -142,7 +142,7 @@ class Resolved:
         return _value(size, self.extents, self.attributes)
 
 
-class _Unknown(Exception):  # noqa: N818 - a signal inside this file
+class _Unknown(Exception):
     """A formula uses a size that is not known."""
 
 

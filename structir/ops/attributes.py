@@ -1,0 +1,196 @@
+"""The kinds of attributes: what a parameter of an op accepts, and the form that its value is kept in.
+
+A kind is the annotation of a parameter of an op's body:
+
+    def softmax(x: Expr, axis: Axis = -1) -> Expr: ...
+
+`Size` and `Sizes` may be symbolic or only known at run time, so they are arguments of the call; all
+other kinds are static values among its attributes.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import attrs
+
+from structir.ir.dims import Dim, Poly, as_dim
+from structir.ir.dtype import DTYPES
+from structir.ir.expr import DataTypeImm, Expr, PrimValue, ShapeExpr, StringImm, Tuple
+from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
+
+
+class WrongValue(Exception):
+    """A value that its kind does not accept."""
+
+
+@attrs.frozen(eq=False)
+class Kind:
+    """What an attribute accepts: `take` gives the value in its kept form, or raises WrongValue."""
+
+    expected: str
+    take: Callable[[Any], Any]
+    is_argument: bool = False  # an operand of the call, as it may be symbolic
+
+
+def _plain(value: Any) -> Any:
+    """A literal expression as the Python value it holds."""
+    if isinstance(value, PrimValue | StringImm | DataTypeImm):
+        return value.value
+    if isinstance(value, ShapeExpr):
+        return value.dims
+    if isinstance(value, Tuple):
+        return tuple([_plain(field) for field in value.fields])
+    return value
+
+
+def _int(value: Any) -> int:
+    value = _plain(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise WrongValue
+    return int(value)
+
+
+def _ints(value: Any) -> tuple[int, ...]:
+    value = _plain(value)
+    if isinstance(value, tuple | list):
+        return tuple([_int(item) for item in value])
+    return (_int(value),)
+
+
+def _axes(value: Any) -> int | tuple[int, ...]:
+    value = _plain(value)
+    return _ints(value) if isinstance(value, tuple | list) else _int(value)
+
+
+def _float(value: Any) -> float:
+    value = _plain(value)
+    if isinstance(value, bool | str | Expr | Poly) or not hasattr(value, "__float__"):
+        raise WrongValue
+    return float(value)
+
+
+def _number(value: Any) -> int | float:
+    value = _plain(value)
+    if isinstance(value, bool):
+        raise WrongValue
+    return int(value) if hasattr(value, "__index__") else _float(value)
+
+
+def _bool(value: Any) -> bool:
+    value = _plain(value)
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    raise WrongValue
+
+
+def _text(value: Any) -> str:
+    value = _plain(value)
+    if not isinstance(value, str):
+        raise WrongValue
+    return value
+
+
+def _one_of(choices: frozenset[str]) -> Callable[[Any], str]:
+    def take(value: Any) -> str:
+        if (text := _text(value)) not in choices:
+            raise WrongValue
+        return text
+
+    return take
+
+
+def _size(value: Any) -> Expr:
+    if isinstance(value, Expr):
+        info = value.struct_info
+        scalar = getattr(info, "ndim", None) == 0 or isinstance(info, PrimStructInfo)
+        if not scalar:
+            raise WrongValue
+        return value
+    if isinstance(value, bool | float | str | tuple | list) or value is None:
+        raise WrongValue
+    try:
+        return PrimValue(as_dim(value))
+    except Exception as error:
+        raise WrongValue from error
+
+
+def _scalar(value: Any) -> Expr:
+    return PrimValue(value) if isinstance(value, float) else _size(value)
+
+
+def _sizes(value: Any) -> Expr:
+    value = _plain(value)
+    if isinstance(value, Expr):
+        if not isinstance(value.struct_info, ShapeStructInfo):
+            raise WrongValue
+        return value
+    try:
+        return ShapeExpr(tuple([_dim(item) for item in value]))
+    except TypeError as error:
+        raise WrongValue from error
+
+
+def _dim(value: Any) -> Dim:
+    value = _plain(value)
+    if type(value) is int or type(value) is Poly:
+        return value
+    if isinstance(value, bool | float | str | tuple | list | Expr) or value is None:
+        raise WrongValue
+    return as_dim(value)
+
+
+def _size_or_sizes(value: Any) -> Expr:
+    if isinstance(value, tuple | list | Tuple) or (
+        isinstance(value, Expr) and isinstance(value.struct_info, ShapeStructInfo)
+    ):
+        return _sizes(value)
+    return _size(value)
+
+
+SIZES = Kind("a shape: a tuple of sizes", _sizes, True)
+SIZE = Kind("a size: an integer or a symbolic expression", _size, True)
+
+Axis = Annotated[int, Kind("an axis: an integer", _int)]
+Axes = Annotated[int | tuple[int, ...], Kind("an axis or a list of axes", _axes)]
+Ints = Annotated[tuple[int, ...], Kind("an integer or a list of integers", _ints)]
+Size = Annotated[Dim, SIZE]
+Scalar = Annotated[Dim | float, Kind("a number or a symbolic size", _scalar, True)]
+Sizes = Annotated[tuple[Dim, ...], SIZES]
+SizeOrSizes = Annotated[Any, Kind("a size or a tuple of sizes", _size_or_sizes, True)]
+DType = Annotated[str, Kind("a dtype, such as float32", _one_of(DTYPES))]
+Layout = Annotated[str, Kind("a layout, such as NCHW", _text)]
+Number = Annotated[int | float, Kind("a number", _number)]
+Operands = Annotated[tuple[Any, ...], "operands"]  # a list of operands
+
+PLAIN: dict[Any, Kind] = {
+    int: Kind("an integer", _int),
+    float: Kind("a number", _float),
+    bool: Kind("True or False", _bool),
+    str: Kind("a text", _text),
+}
+
+
+def dtype_among(names: str) -> Kind:
+    """A dtype out of a few."""
+    return Kind(f"one of {names.replace(' ', ', ')}", _one_of(frozenset(names.split())))
+
+
+def kind_of(annotation: Any) -> Kind | None:
+    """The kind that an annotation says; None for an operand."""
+    if annotation in PLAIN:
+        return PLAIN[annotation]
+    if isinstance(annotation, Kind):
+        return annotation
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        choices = typing.get_args(annotation)
+        return Kind(f"one of {', '.join(map(repr, choices))}", _one_of(frozenset(choices)))
+    if origin is Annotated:
+        metadata = annotation.__metadata__[0]
+        return metadata if isinstance(metadata, Kind) else None
+    found = [kind_of(part) for part in typing.get_args(annotation) if part is not type(None)]
+    kinds = [kind for kind in found if kind is not None]
+    return kinds[0] if kinds else None

@@ -1,0 +1,51 @@
+"""What is said of a wrong call: the op, the letter, the operands with their StructInfo, and a hint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from structir.errors import Diagnostic, Note, Span
+from structir.ir.expr import Expr, Tuple, Var
+from structir.ops.rows import Rejected
+
+if TYPE_CHECKING:
+    from structir.ops.infer import Reading
+
+
+def complaint(
+    op: str,
+    error: Rejected,
+    args: tuple[Expr, ...],
+    span: Span | None,
+    reading: Reading | None,
+    names: tuple[str, ...],
+) -> Diagnostic:
+    """The diagnostic of a wrong call: each fact with the operand that it was read from."""
+    notes = [_fact(text, k, args, reading) for text, k, _ in error.facts]
+    shown = {k for _, k, _ in error.facts if k is not None}
+    if not shown:
+        notes += [_operand(name, arg) for name, arg in zip(names, args, strict=False)]
+    return Diagnostic(error.message, span, op, tuple(notes), error.hint)
+
+
+def _fact(text: str, k: int | None, args: tuple[Expr, ...], reading: Reading | None) -> Note:
+    if k is None or reading is None:
+        return Note(text)
+    position, member = reading.paths[k]
+    arg = args[position]
+    if member is not None and isinstance(arg, Tuple):
+        arg = arg.fields[member]
+    access = reading.line.operands[k].text
+    return Note(f"{text}   from {access}   {_shown(arg)}", arg.span)
+
+
+def _shown(arg: Expr) -> str:
+    info = arg.struct_info
+    return f"{arg.name}: {info}" if isinstance(arg, Var) else str(info)
+
+
+def _operand(name: str, arg: Expr) -> Note:
+    if isinstance(arg, Tuple):
+        fields = ", ".join([_shown(field) for field in arg.fields])
+        return Note(f"{name} is ({fields})", arg.span)
+    return Note(f"{name} is {_shown(arg)}", arg.span)

@@ -1,0 +1,204 @@
+"""The signature of an op: its parameters, read from its body, and the calls that are made through it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from structir.errors import Diagnostic, Span, StructInfoError
+from structir.ir.dtype import is_float, numpy_dtype
+from structir.ir.expr import Constant, Expr, PrimValue, Tuple
+from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
+from structir.lazy import lazy_module
+from structir.ops.attributes import Kind, Operands, WrongValue, kind_of
+from structir.projections.point import Index
+
+np = lazy_module("numpy")
+NOT_GIVEN = Tuple(())  # an operand that is left out before one that is given
+REQUIRED = inspect.Parameter.empty
+
+
+@attrs.frozen(eq=False)
+class Parameter:
+    """One parameter of an op: an operand, a list of operands, or an attribute of a kind."""
+
+    name: str
+    kind: Kind | None  # None: an operand
+    is_list: bool
+    default: Any = REQUIRED
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether the value stands among the arguments of the call."""
+        return self.kind is None or self.kind.is_argument
+
+
+@attrs.frozen(eq=False)
+class Signature:
+    """The parameters of an op, in the order in which they are written; and the letters that its body
+    receives as indices."""
+
+    op: str
+    parameters: tuple[Parameter, ...]
+    letters: tuple[str, ...]
+
+    @property
+    def arguments(self) -> tuple[Parameter, ...]:
+        """The parameters whose values are arguments of the call, in order."""
+        return tuple([p for p in self.parameters if p.is_argument])
+
+    @property
+    def attributes(self) -> tuple[Parameter, ...]:
+        """The parameters whose values are static attributes."""
+        return tuple([p for p in self.parameters if not p.is_argument])
+
+
+def signature_of(op: str, body: Callable[..., Any]) -> Signature:
+    """The signature that a body states: annotations of a kind are attributes, `Index` a letter."""
+    hints = typing.get_type_hints(body, include_extras=True)
+    parameters, letters = [], []
+    for name, parameter in inspect.signature(body).parameters.items():
+        hint = hints.get(name)
+        if hint is Index:
+            letters.append(name)
+            continue
+        default = parameter.default
+        kind = kind_of(hint)
+        if kind is not None and not kind.is_argument and default is not REQUIRED:
+            default = default if default is None else kind.take(default)
+        parameters.append(Parameter(name, kind, hint is Operands, default))
+    return Signature(op, tuple(parameters), tuple(letters))
+
+
+def bound_values(
+    signature: Signature, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None
+) -> dict[str, Any]:
+    """The value given for each parameter, by name; wrong names and numbers are errors."""
+    parameters = signature.parameters
+    if len(args) > len(parameters):
+        names = ", ".join([p.name for p in parameters])
+        message = f"{len(args)} arguments are too many: it takes {names or 'none'}"
+        raise StructInfoError(Diagnostic(message, span, signature.op))
+    values = {p.name: value for p, value in zip(parameters, args, strict=False)}
+    known = {p.name for p in parameters}
+    for name, value in keywords.items():
+        if name not in known:
+            raise StructInfoError(_unknown_name(signature, name, span))
+        if name in values:
+            raise StructInfoError(Diagnostic(f"{name} is given twice", span, signature.op))
+        values[name] = value
+    missing = [p.name for p in parameters if p.default is REQUIRED and p.name not in values]
+    if missing:
+        message = f"{' and '.join(missing)} must be given"
+        takes = ", ".join([p.name for p in parameters])
+        diagnostic = Diagnostic(message, span, signature.op, hint=f"it takes {takes}")
+        raise StructInfoError(diagnostic)
+    return values
+
+
+def _unknown_name(signature: Signature, name: str, span: Span | None) -> Diagnostic:
+    names = [p.name for p in signature.parameters]
+    close = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names)}"
+    return Diagnostic(f"there is no parameter {name}", span, signature.op, hint=hint)
+
+
+def call_parts(
+    signature: Signature, values: Mapping[str, Any], span: Span | None
+) -> tuple[tuple[Expr, ...], dict[str, Any]]:
+    """The arguments and the attributes of a call, in their kept forms."""
+    args: list[Expr] = []
+    attributes: dict[str, Any] = {}
+    for parameter in signature.parameters:
+        given = parameter.name in values
+        value = values.get(parameter.name)
+        if parameter.kind is None:
+            args.append(_operand(signature, parameter, values, span))
+        elif not parameter.kind.is_argument:
+            if given:
+                taken = _taken(signature, parameter, value, span)
+                if taken != parameter.default or type(taken) is not type(parameter.default):
+                    attributes[parameter.name] = taken
+        elif not given or (value is None and parameter.default is None) or value is NOT_GIVEN:
+            args.append(NOT_GIVEN)
+        else:
+            args.append(_taken(signature, parameter, value, span))
+    while args and args[-1] is NOT_GIVEN:
+        args.pop()
+    return tuple(args), attributes
+
+
+def _taken(signature: Signature, parameter: Parameter, value: Any, span: Span | None) -> Any:
+    if value is None and parameter.default is None:
+        return None
+    assert parameter.kind is not None
+    try:
+        return parameter.kind.take(value)
+    except WrongValue:
+        shown = value if isinstance(value, str | int | float | tuple | list | None) else str(value)
+        diagnostic = Diagnostic(
+            f"{parameter.name} must be {parameter.kind.expected}, not {shown!r}"
+            if isinstance(shown, str) and not isinstance(value, Expr)
+            else f"{parameter.name} must be {parameter.kind.expected}, not {shown}",
+            span,
+            signature.op,
+        )
+        if isinstance(value, Expr):
+            diagnostic = diagnostic.note(f"{parameter.name} is {value.struct_info}", value.span)
+        raise StructInfoError(diagnostic) from None
+
+
+def _operand(
+    signature: Signature, parameter: Parameter, values: Mapping[str, Any], span: Span | None
+) -> Expr:
+    value = values.get(parameter.name)
+    if isinstance(value, Expr):
+        return (
+            NOT_GIVEN
+            if value is not NOT_GIVEN and _is_nothing(value) and not parameter.is_list
+            else value
+        )
+    if value is None and parameter.default is not REQUIRED:
+        return NOT_GIVEN
+    if isinstance(value, tuple | list):
+        return Tuple(tuple([_as_operand(signature, parameter, v, values, span) for v in value]))
+    return _as_operand(signature, parameter, value, values, span)
+
+
+def _is_nothing(value: Expr) -> bool:
+    return isinstance(value, Tuple) and not value.fields
+
+
+def _as_operand(
+    signature: Signature,
+    parameter: Parameter,
+    value: Any,
+    values: Mapping[str, Any],
+    span: Span | None,
+) -> Expr:
+    """An expression as it is; a Python number as a scalar of the dtype of the other operands."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool | int | float):
+        return Constant(np.array(value, numpy_dtype(_scalar_dtype(value, values))))
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return Constant(np.asarray(value))
+    message = f"{parameter.name} must be a tensor, not {value!r}"
+    raise StructInfoError(Diagnostic(message, span, signature.op))
+
+
+def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
+    """float32, int64 or bool; the dtype of a tensor beside it, where a number of this kind fits it."""
+    own = {bool: "bool", int: "int64"}.get(type(value), "float32")
+    for other in values.values():
+        info = other.struct_info if isinstance(other, Expr) else None
+        beside = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
+        if beside is not None and not isinstance(other, PrimValue):
+            fits = is_float(beside) or (type(value) is int and beside != "bool") or own == beside
+            return beside if fits else own
+    return own
