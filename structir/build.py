@@ -55,7 +55,7 @@ class Scope:
         return self.own_symbols | self.outer_symbols
 
     def define(self, info: StructInfo) -> None:
-        """Bring the symbolic variables into scope that stand alone in a parameter or a match_cast."""
+        """Bring the symbolic variables into scope that stand alone in the info of a match_cast."""
         self.own_symbols |= bound_dims([info]) - self.outer_symbols
 
     def add(self, binding: Binding) -> None:

@@ -79,7 +79,7 @@ def _check_dim(base: Dim | None, derived: Dim | None) -> BaseCheckResult:
 
 
 def _check_dims(base: Any, derived: Any) -> BaseCheckResult:
-    """Ranks are compared by the field beside it; a shape variable is known to equal itself alone."""
+    """Ranks have a field of their own; a shape variable is known to equal itself alone."""
     if base is None or base is derived:
         return PASS
     if derived is None:
@@ -143,7 +143,7 @@ def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
 
 
 def _with_fields(info: StructInfo, change: Callable[[str, str, Any], Any]) -> StructInfo:
-    """The info over changed fields; an Object if one is forgotten that the kind cannot do without."""
+    """The info over changed fields; an Object if one is forgotten that it cannot do without."""
     fields: dict[str, Any] = {}
     same = True
     for name, kind in field_kinds(type(info)):

@@ -112,7 +112,7 @@ def defined_symbolic_vars(program: Node) -> list[sympy.Symbol]:
 
 
 def free_symbolic_vars(program: Node) -> list[sympy.Symbol]:
-    """The symbolic dim variables that occur and are bound nowhere in the program, as sympy symbols."""
+    """The symbolic dim variables that occur and that nothing binds, as sympy symbols."""
     bound = symbols_bound_in(program)
     return [symbolic.to_sympy(sym) for sym in symbols_in(program) if sym not in bound]
 

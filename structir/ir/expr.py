@@ -229,7 +229,7 @@ class TupleGetItem(Expr):
 
 @node
 class Call(Expr):
-    """An op or a function applied to arguments; `sinfo_args` state the result of an opaque callee."""
+    """An op or a function on arguments; `sinfo_args` state the result of an opaque callee."""
 
     op: Expr
     args: tuple[Expr, ...]

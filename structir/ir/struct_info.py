@@ -109,7 +109,7 @@ class TensorStructInfo(StructInfo):
 
     @property
     def shape(self) -> Any:
-        """The sizes as integers and sympy expressions; the shape variable; or None where unknown."""
+        """The sizes as integers and sympy expressions; a shape variable; None where unknown."""
         return symbolic.to_sympy_shape(self.dims) if type(self.dims) is tuple else self.dims
 
 
