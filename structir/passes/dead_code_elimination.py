@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from structir.analysis.purity import is_pure_value
 from structir.analysis.variables import variables_in
-from structir.ir.expr import Binding, BindingBlock, Expr, Function, If, MatchCast, SeqExpr, Var
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Var,
+)
 from structir.ir.node import replace
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo
 from structir.passes.base import function_pass
 
 
@@ -27,9 +40,27 @@ class _Uses:
 
     def __init__(self) -> None:
         self.variables: set[Var] = set()
+        self.infos: set[StructInfo] = set()  # whose variables are among them already
 
     def of(self, part: object) -> None:
         self.variables.update(variables_in(part))
+
+    def info(self, info: StructInfo) -> None:
+        if info not in self.infos:
+            self.infos.add(info)
+            self.of(info)
+
+    def call(self, call: Call) -> None:
+        """What a call reads; its arguments are atoms."""
+        for argument in call.args:
+            if isinstance(argument, Var):
+                self.variables.add(argument)
+            elif type(argument) is not Constant:
+                self.of(argument)
+        if type(call.op) is not Op:
+            self.of(call.op)
+        for info in call.sinfo_args:
+            self.info(info)
 
     def without_dead(self, seq: SeqExpr) -> SeqExpr:
         self.of(seq.body)
@@ -53,13 +84,16 @@ class _Uses:
         return not is_pure_value(binding.value)
 
     def visited(self, binding: Binding) -> Binding:
-        self.of(binding.var.struct_info)
+        self.info(binding.var.struct_info)
         if isinstance(binding, MatchCast):
-            self.of(binding.struct_info)
+            self.info(binding.struct_info)
         value = self.value(binding.value)
         return binding if value is binding.value else replace(binding, value=value)
 
     def value(self, value: Expr) -> Expr:
+        if type(value) is Call:
+            self.call(value)
+            return value
         if isinstance(value, Function):
             self.of((value.ret_struct_info, value.params))
             body = self.without_dead(value.body)
