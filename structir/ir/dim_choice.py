@@ -110,6 +110,6 @@ def select(condition: Dim, chosen: Dim, other: Dim) -> Dim:
         return condition
     if (chosen, other, low, high) == (0, 1, 0, 1):
         return 1 - condition
-    lows, highs = zip(bounds(chosen), bounds(other), strict=True)
-    interval = (None if None in lows else min(lows), None if None in highs else max(highs))
+    either = [chosen, other]
+    interval = _choice_bounds("min", either)[0], _choice_bounds("max", either)[1]
     return opaque("select", (condition, chosen, other), interval)

@@ -27,7 +27,7 @@ def floordiv(dividend: Dim, divisor: Dim) -> Dim:
         return _floordiv_poly(dividend, divisor)
     if divisor == 0:
         raise DiagnosticError(Diagnostic(f"division by zero: {dividend} // 0"))
-    if type(dividend) is int:
+    if type(dividend) is not Poly:
         return dividend // divisor
     if divisor < 0:
         return floordiv(-dividend, -divisor)
@@ -41,7 +41,7 @@ def floormod(dividend: Dim, divisor: Dim) -> Dim:
         return _floormod_poly(dividend, divisor)
     if divisor == 0:
         raise DiagnosticError(Diagnostic(f"division by zero: {dividend} % 0"))
-    if type(dividend) is int:
+    if type(dividend) is not Poly:
         return dividend % divisor
     if divisor < 0:
         return -floormod(-dividend, -divisor)
@@ -50,14 +50,14 @@ def floormod(dividend: Dim, divisor: Dim) -> Dim:
 
 def ceildiv(dividend: Dim, divisor: Dim) -> Dim:
     """The quotient by a positive divisor, rounded up."""
-    if type(divisor) is int and divisor <= 0:
+    if type(divisor) is not Poly and divisor <= 0:
         return -floordiv(dividend, -divisor)
     return floordiv(dividend + divisor - 1, divisor)
 
 
 def exact_quotient(dividend: Dim, divisor: Dim) -> Dim | None:
-    """The dim that times the divisor, taken to be non-zero, is the dividend; None if there is none."""
-    if type(divisor) is int:
+    """The dim that times the divisor, a non-zero one, is the dividend; None if there is none."""
+    if type(divisor) is not Poly:
         return _quotient_by_int(dividend, divisor) if divisor else None
     quotient: Dim = 0
     lead, lead_coefficient = _leading(divisor)
@@ -74,7 +74,7 @@ def exact_quotient(dividend: Dim, divisor: Dim) -> Dim | None:
 
 
 def _quotient_by_int(dividend: Dim, divisor: int) -> Dim | None:
-    if type(dividend) is int:
+    if type(dividend) is not Poly:
         return None if dividend % divisor else dividend // divisor
     if dividend.constant % divisor or any(c % divisor for c in dividend.terms.values()):
         return None
@@ -191,13 +191,13 @@ def _open_remainders(dividend: Poly, divisor: int) -> Dim:
         if len(monomial) > 1 or type(atom) is not Opaque or atom.fn != "floormod":
             continue
         argument, modulus = atom.args
-        if type(modulus) is int and coefficient * modulus % divisor == 0:
+        if type(modulus) is not Poly and coefficient * modulus % divisor == 0:
             opened = opened + (argument - Poly({monomial: 1}, 0)) * coefficient
     return opened
 
 
 def _floordiv_poly(dividend: Dim, divisor: Poly) -> Dim:
-    if type(dividend) is int:
+    if type(dividend) is not Poly:
         return 0 if dividend == 0 else _quotient_by_poly(dividend, divisor)
     exact = exact_quotient(dividend, divisor)
     if exact is not None:
@@ -212,7 +212,7 @@ def _floordiv_poly(dividend: Dim, divisor: Poly) -> Dim:
 
 
 def _floormod_poly(dividend: Dim, divisor: Poly) -> Dim:
-    if type(dividend) is int:
+    if type(dividend) is not Poly:
         return 0 if dividend == 0 else _remainder_by_poly(dividend, divisor)
     if exact_quotient(dividend, divisor) is not None:
         return 0
@@ -244,7 +244,7 @@ def _split(dividend: Poly, divisor: Poly) -> tuple[Dim, Dim]:
 
 def _cancelled(dividend: Dim, divisor: Poly) -> tuple[Dim, Dim, Dim]:
     """Both sides without the factor that all their terms share, and that factor."""
-    if type(dividend) is int:
+    if type(dividend) is not Poly:
         return dividend, divisor, 1
     monomials = [*dividend.terms, *divisor.terms]
     numbers = [*dividend.terms.values(), *divisor.terms.values()]

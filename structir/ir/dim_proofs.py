@@ -94,7 +94,7 @@ def _signs(dim: Dim) -> int:
 
 def _may_vanish(dim: Dim) -> bool:
     """Not when a common factor of all the terms does not divide the constant."""
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return dim == 0
     return dim.constant % gcd(*dim.terms.values()) == 0
 
@@ -145,7 +145,7 @@ def _without_quotients(dim: Dim) -> Dim:
     """A dim of the same sign with `(x - x % c) / c` for `x // c`, times a positive number."""
     for _ in range(8):
         atom = _quotient_in(dim)
-        if atom is None or type(dim) is int:
+        if atom is None or type(dim) is not Poly:
             break
         numerator, denominator = atom.args
         dim = _with_fraction(dim, atom, numerator - floormod(numerator, denominator), denominator)
@@ -164,7 +164,7 @@ def _quotient_in(dim: Dim) -> Opaque | None:
 
 
 def _with_fraction(dim: Poly, atom: Opaque, numerator: Dim, denominator: Dim) -> Dim:
-    """The dim with a fraction for an atom, times the power of the denominator that makes it whole."""
+    """The dim with a fraction for an atom, times the denominator as often as makes it whole."""
     degree = max([monomial.count(atom) for monomial in dim.terms])
     total: Dim = _power(denominator, degree) * dim.constant
     for monomial, coefficient in dim.terms.items():
@@ -233,8 +233,8 @@ def _orders(atom: Opaque) -> list[Substitution]:
 
 
 def _where_nonnegative(dim: Dim) -> list[Substitution] | None:
-    """Substitutions that cover the points where a dim is not negative; None if there are none known."""
-    if type(dim) is int:
+    """Substitutions that cover the points where a dim is not negative; None if not known."""
+    if type(dim) is not Poly:
         return [{}] if dim >= 0 else []
     solved = _solved(dim, 1)
     if solved is not None:
@@ -243,13 +243,13 @@ def _where_nonnegative(dim: Dim) -> list[Substitution] | None:
     if solved is None:
         return None
     variable, limit = solved
-    if type(limit) is int and limit < MODULUS:
+    if type(limit) is not Poly and limit < MODULUS:
         return [{variable: value} for value in range(limit + 1)]
     return [{variable: limit - sym("slack")}]
 
 
 def _where_zero(dim: Dim) -> list[Substitution] | None:
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return [] if dim else [{}]
     solved = _solved(dim, 1) or _solved(dim, -1)
     return None if solved is None else [{solved[0]: solved[1]}]

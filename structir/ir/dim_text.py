@@ -18,12 +18,12 @@ def _own_name(variable: Sym) -> str:
 
 def text(dim: Dim, name_of: NameOf = _own_name) -> str:
     """The text of a dim in a program: higher powers first, then older variables; constants last."""
-    return str(dim) if type(dim) is int else _sum(dim, name_of, _program_call)[0]
+    return str(dim) if type(dim) is not Poly else _sum(dim, name_of, _program_call)[0]
 
 
 def python_text(dim: Dim, name_of: NameOf = _own_name) -> str:
     """The text of a dim in generated code: plain Python that also compiles to a kernel."""
-    return str(dim) if type(dim) is int else _sum(dim, name_of, _python_call)[0]
+    return str(dim) if type(dim) is not Poly else _sum(dim, name_of, _python_call)[0]
 
 
 Call = Callable[[str, list[tuple[str, int]]], tuple[str, int]]
@@ -42,37 +42,41 @@ def _python_call(fn: str, args: list[tuple[str, int]]) -> tuple[str, int]:
 
 
 def _dim(dim: Dim, name_of: NameOf, call: Call) -> tuple[str, int]:
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return str(dim), ATOM if dim >= 0 else PRODUCT
     return _sum(dim, name_of, call)
 
 
 def _sum(dim: Poly, name_of: NameOf, call: Call) -> tuple[str, int]:
-    terms = dim.terms.items()
-    if len(dim.terms) > 1:
-        terms = sorted(terms, key=_term_place)  # type: ignore[assignment]
-    first = True
-    joined, tightness = "", SUM
-    for monomial, coefficient in terms:
-        product, tightness = _term(monomial, abs(coefficient), name_of, call)
-        if first:
-            joined, first = f"-{product}" if coefficient < 0 else product, False
-            tightness = min(tightness, PRODUCT) if coefficient < 0 else tightness
-        else:
-            joined += f" - {product}" if coefficient < 0 else f" + {product}"
+    terms = list(dim.terms.items())
+    if len(terms) == 1 and not dim.constant:
+        return _term(*terms[0], name_of, call)
+    if len(terms) > 1:
+        terms.sort(key=_term_place)
+    pieces = [_wrapped(_term(*terms[0], name_of, call), SUM)]
+    for monomial, coefficient in terms[1:]:
+        pieces.append(" - " if coefficient < 0 else " + ")
+        pieces.append(_wrapped(_term(monomial, abs(coefficient), name_of, call), SUM))
     if dim.constant:
-        joined += f" - {-dim.constant}" if dim.constant < 0 else f" + {dim.constant}"
-    return joined, tightness if len(dim.terms) == 1 and not dim.constant else SUM
+        pieces.append(f" - {-dim.constant}" if dim.constant < 0 else f" + {dim.constant}")
+    return "".join(pieces), SUM
 
 
 def _term(monomial: Monomial, coefficient: int, name_of: NameOf, call: Call) -> tuple[str, int]:
-    if coefficient == 1 and len(monomial) == 1:
-        return _atom(monomial[0], name_of, call)
-    atoms = monomial
-    if any([type(atom) is Opaque for atom in monomial]):
-        atoms = tuple(sorted(monomial, key=_atom_place))
-    factors = [_wrapped(_atom(atom, name_of, call), ATOM) for atom in atoms]
-    return " * ".join([str(coefficient), *factors] if coefficient != 1 else factors), PRODUCT
+    if len(monomial) == 1:
+        atom = _atom(monomial[0], name_of, call)
+        if coefficient == 1:
+            return atom
+        factors = [_wrapped(atom, ATOM)]
+    else:
+        atoms = monomial
+        if any([type(atom) is Opaque for atom in monomial]):
+            atoms = tuple(sorted(monomial, key=_atom_place))
+        factors = [_wrapped(_atom(atom, name_of, call), ATOM) for atom in atoms]
+    product = " * ".join(factors)
+    if coefficient in (1, -1):
+        return product if coefficient == 1 else f"-{product}", PRODUCT
+    return f"{coefficient} * {product}", PRODUCT
 
 
 def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
@@ -106,6 +110,6 @@ def _atom_place(atom: Atom) -> Any:
 
 
 def _dim_place(dim: Dim) -> Any:
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return 1, (), dim
     return 0, tuple(sorted([(_term_place(t), t[1]) for t in dim.terms.items()])), dim.constant

@@ -14,6 +14,7 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.lazy import lazy_module
 
 symbolic = lazy_module("structir.ir.symbolic")
+dim_text = lazy_module("structir.ir.dim_text")
 
 Interval: TypeAlias = tuple[int | None, int | None]
 
@@ -117,9 +118,8 @@ class Poly:
         return self._hash
 
     def __repr__(self) -> str:
-        return " + ".join([f"{c}*{'*'.join(map(repr, m))}" for m, c in self.terms.items()]) + (
-            f" + {self.constant}" if self.constant else ""
-        )
+        shown: str = dim_text.text(self)
+        return shown
 
     def __deepcopy__(self, memo: object) -> Poly:
         return self
@@ -146,7 +146,7 @@ class Poly:
         return other if other is NotImplemented else self - other
 
     def __rsub__(self, other: Any) -> Dim:
-        return -self + other
+        return (-self).__add__(other)
 
     def __neg__(self) -> Poly:
         return Poly({m: -c for m, c in self.terms.items()}, -self.constant)
@@ -298,9 +298,9 @@ def _operand(value: Any) -> Any:
 def _built(fn: str, first: Any, second: Any) -> Dim:
     left = first if type(first) is Poly or type(first) is int else _operand(first)
     right = second if type(second) is Poly or type(second) is int else _operand(second)
-    if left is NotImplemented or right is NotImplemented:
-        return NotImplemented
-    return BUILDERS[fn](left, right)
+    foreign = left is NotImplemented or right is NotImplemented
+    built: Dim = NotImplemented if foreign else BUILDERS[fn](left, right)
+    return built
 
 
 def _restored(terms: tuple[tuple[Monomial, int], ...], constant: int) -> Poly:
@@ -318,13 +318,13 @@ def _monomial_key(monomial: Monomial, number_of: Callable[[Sym], int]) -> Any:
 def _atom_key(atom: Atom, number_of: Callable[[Sym], int]) -> Any:
     if type(atom) is Sym:
         return number_of(atom)
-    keys = [a if type(a) is int else a.key(number_of) for a in atom.args]
+    keys = [a if type(a) is not Poly else a.key(number_of) for a in atom.args]
     return atom.fn, frozenset(keys) if atom.fn in COMMUTATIVE else tuple(keys)
 
 
 def bounds(dim: Dim) -> Interval:
     """Limits that a dim is known to keep, both included; None where there is no limit."""
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return dim, dim
     low: int | None = dim.constant
     high: int | None = dim.constant
@@ -363,7 +363,7 @@ def _signed_bounds(monomial: Monomial) -> Interval:
 
 def syms(dim: Dim) -> frozenset[Sym]:
     """The symbolic variables that occur in a dim."""
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return frozenset()
     found: set[Sym] = set()
     for monomial in dim.terms:
@@ -382,7 +382,7 @@ def substitute(dim: Dim, values: Mapping[Sym, Dim]) -> Dim:
 
 def rewritten(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
     """The dim with atoms of any kind replaced; the very same object when none of them occurs."""
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return dim
     kept: Terms = {}
     changed: Dim = dim.constant
@@ -413,7 +413,7 @@ def _rewritten_atom(atom: Atom, values: Mapping[Any, Dim]) -> Dim | None:
 
 def evaluate(dim: Dim, values: Mapping[Sym, int]) -> int:
     """The value of a dim where its variables have these values."""
-    if type(dim) is int:
+    if type(dim) is not Poly:
         return dim
     total = dim.constant
     for monomial, coefficient in dim.terms.items():
