@@ -11,7 +11,7 @@ _HOMES = {
     "structural_equal": "structir.ir.structural",
     "structural_hash": "structir.ir.structural",
     "SymVar": "structir.ir.symbolic",
-    "interpret": "structir.interpret.run",
+    "interpret": "structir.interpret:",
     "compile": "structir.backend.compile",
     "save": "structir.printer.archive",
     "load": "structir.printer.archive",
