@@ -76,7 +76,7 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Fact
     if isinstance(info.dims, Var):
         facts.shapes.append((info.dims, value.shape, where))
     elif info.dims is not None:
-        facts.equations += _axes(info.dims, value.shape, where)
+        facts.equations.extend(_axes(info.dims, value.shape, where))
 
 
 def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts) -> None:
@@ -85,7 +85,7 @@ def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts)
     if info.ndim is not None and len(value) != info.ndim:
         raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")
     if info.dims is not None:
-        facts.equations += _axes(info.dims, value, where)
+        facts.equations.extend(_axes(info.dims, value, where))
 
 
 def _axes(stated: tuple[Dim, ...], found: tuple[int, ...], where: str) -> list[Equation]:
@@ -174,9 +174,9 @@ def _settled(equation: Equation, scope: Scope) -> bool:
 def _bound(equation: Equation, unknown: Sym, scope: Scope) -> bool:
     known = {s: scope.sizes[s] for s in dims.syms(equation.stated) if s in scope.sizes}
     form = dims.linear(dims.substitute(equation.stated, known), unknown)
-    if form is None or not isinstance(form[0], int) or not isinstance(form[1], int) or not form[0]:
+    coefficient, rest = form or (0, 0)
+    if not isinstance(coefficient, int) or not isinstance(rest, int) or not coefficient:
         return False
-    coefficient, rest = form
     value, left = divmod(equation.found - rest, coefficient)
     if left or value < 0:
         stated = _worked_out(equation.stated, known)

@@ -35,7 +35,6 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import TupleStructInfo
-from structir.ops.reference import reference
 
 
 @attrs.define(eq=False)
@@ -206,7 +205,7 @@ def _extern(machine: Machine, function: ExternFunc, scope: Scope) -> Value:
 def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
     args = tuple([machine.value(a, scope) for a in call.args])
     if isinstance(call.op, Op):
-        return _applied(call, args)
+        return _applied(call.op.definition, call, args)
     callee = machine.value(call.op, scope)
     if isinstance(callee, Closure):
         return machine.entered(callee, args)
@@ -220,16 +219,16 @@ def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
     return value
 
 
-def _applied(call: Call, args: tuple[Value, ...]) -> Value:
+def _applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
     try:
-        return reference(call, args)
+        return definition.reference(call, args)
     except DiagnosticError as error:
         where = f" at {call.span}" if call.span is not None else ""
         raise ShapeMismatchError(f"at run time{where}: {error}") from error
 
 
 def _callee_name(callee: Any) -> str:
-    return getattr(callee, "global_symbol", None) or getattr(callee, "name", "the call")
+    return str(getattr(callee, "global_symbol", None) or getattr(callee, "name", "the call"))
 
 
 EVALUATORS: dict[type, Callable[[Machine, Any, Scope], Any]] = {

@@ -1,224 +1,104 @@
-"""The index view: from an op line at one call, and a body, to an index spec."""
+"""The index view: from an op's line and body, at one call, to an index spec."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial, reduce
-from typing import Any
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Dim
+from structir.ir.expr import Call
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.ops import formula as formulas
-from structir.ops.entries import Chosen, Letters, element_name, elements_of
-from structir.ops.formula import Element, Formula, Letter
-from structir.ops.notation import Entry as LineEntry
-from structir.ops.notation import Relation
-from structir.ops.sizes import Resolved
-from structir.projections.point import Point, operands_of
-from structir.projections.spec import (
-    Clause,
-    Condition,
-    Entry,
-    IndexSpec,
-    OperandInfo,
-    Read,
-    ResultInfo,
-    Write,
-)
+from structir.ops import infer
+from structir.ops.entries import Letters
+from structir.ops.notation import REQUIRED
+from structir.ops.pieces import Piece, SpecMaker, Tensor
+from structir.ops.sizes import UNKNOWN, Resolved
+from structir.projections.point import Index, Operand, Point, as_point
+from structir.projections.spec import IndexSpec
+
+if TYPE_CHECKING:
+    from structir.ops.define import OpDefinition
+
+
+def index_spec(definition: OpDefinition, call: Call) -> IndexSpec | None:
+    """A call as loops; None where its line or its sizes do not say so much.
+
+    The writes of composites and of bodies that take whole axes have no values.
+    """
+    given = infer.given_of(definition, call.args, call.attrs)
+    reading = infer.reading_of(definition, given)
+    resolved = definition.resolve(call)
+    if any(type(v) is infer.UnknownShape or v is UNKNOWN for v in resolved.attributes.values()):
+        return None
+    letters = Letters(extents_of(resolved), resolved.attributes)
+    operands = _operands(resolved, call, reading.paths)
+    results = _results(resolved, letters, _dtypes(definition.deduce(call)))
+    if operands is None or results is None:
+        return None
+    tracer = Tracer(definition, resolved, letters, operands)
+    monoid = resolved.attributes.get(definition.reduce or "", definition.reduce)
+    maker = SpecMaker(
+        operands, results, letters, resolved.on, tracer.values, monoid, definition.base
+    )
+    fill = definition.fill
+    fill = resolved.attributes.get(fill, 0) if isinstance(fill, str) else fill
+    return maker.spec(0 if fill is None else fill)
 
 
 @attrs.frozen(eq=False)
-class Tensor:
-    """An operand or a result at one call: its entries without rows, and what is known of it."""
+class Tracer:
+    """Calls the body of an op once for each piece, with symbols for what stands at a point."""
 
-    name: str
-    entries: tuple[LineEntry, ...]
-    dims: tuple[Dim, ...]
-    dtype: str | None = None
-    path: tuple[int, ...] = ()  # of an operand: where it stands in the call
-    member: int | None = None  # of a list of operands or results: which one it is
-
-
-@attrs.frozen(eq=False)
-class Piece:
-    """One choice among joined letters: what one clause is about."""
-
-    chosen: Chosen = attrs.Factory(dict)
-
-    @property
-    def number(self) -> int | None:
-        """Which member of the lists it is about, when there is one group of joined letters."""
-        return next(iter(self.chosen.values())) if len(self.chosen) == 1 else None
-
-    @cached_property
-    def own(self) -> frozenset[str]:
-        """The joined letters that it is about."""
-        return frozenset(group[k] for group, k in self.chosen.items())
-
-    @cached_property
-    def others(self) -> frozenset[str]:
-        """The joined letters that it is not about."""
-        return frozenset(n for group in self.chosen for n in group) - self.own
-
-
-Values = Callable[[Piece, Sequence[Tensor]], "tuple[Point | None, ...]"]
-
-
-@attrs.frozen(eq=False)
-class SpecMaker:
-    """Makes the spec of one call. `values` gives the body's value for each result of a piece."""
-
-    operands: Sequence[Tensor]  # those that are given
-    results: Sequence[Tensor]
+    definition: OpDefinition
+    resolved: Resolved
     letters: Letters
-    on: Sequence[Relation]
-    values: Values
-    monoid: str | None = None
-    base: str | None = None
+    operands: Sequence[Tensor]
 
-    @cached_property
-    def named(self) -> dict[str, int]:
-        """Where each operand stands."""
-        return {tensor.name: k for k, tensor in enumerate(self.operands)}
+    def values(self, piece: Piece, read: Sequence[Tensor], count: int) -> tuple[Point | None, ...]:
+        """The value of each result; none where the body is no expression at one point."""
+        if self.definition.parts or is_whole(self.resolved):
+            return (None,) * count
+        made = self.definition.body(**self._arguments(read))
+        values = made if isinstance(made, tuple) else (made,)
+        return tuple([None if v is None else as_point(v) for v in values])
 
-    def spec(self, fill: Any = 0) -> IndexSpec:
-        """The whole spec."""
-        made = [self.clause(piece) for piece in self.pieces()]
-        return IndexSpec(
-            tuple([OperandInfo(t.name, t.path, t.dims, t.dtype) for t in self.operands]),
-            tuple([ResultInfo(t.name, t.dims, t.dtype) for t in self.results]),
-            {s: self.letters.extent(s) for s in self.letters.symbols.values()},
-            tuple([clause for clause in made if clause is not None]),
-            fill,
-            None if self.base is None else self.named[self.base],
-        )
+    def _arguments(self, read: Sequence[Tensor]) -> dict[str, Any]:
+        signature = self.definition.signature
+        values: dict[str, Any] = {n: Index(self.letters.symbol(n)) for n in signature.letters}
+        positions = {p.name: k for k, p in enumerate(signature.arguments)}
+        for parameter in signature.parameters:
+            name = parameter.name
+            if parameter.kind is not None:
+                values[name] = self.resolved.attributes[name]
+            elif parameter.is_list:
+                own = [t for t in read if t.path[0] == positions[name]]
+                values[name] = tuple([Operand(t.name) for t in own])
+            else:
+                values[name] = self._operand(name)
+        return values
 
-    def pieces(self) -> Iterator[Piece]:
-        """The combinations of joined letters; a single empty one when nothing is joined."""
-        tensors = (*self.operands, *self.results)
-        groups = list(dict.fromkeys(e.join for t in tensors for e in t.entries if e.join))
-        for numbers in itertools.product(*[range(len(group)) for group in groups]):
-            yield Piece(dict(zip(groups, numbers, strict=True)))
+    def _operand(self, name: str) -> Any:
+        if any(t.name == name for t in self.operands):
+            return Operand(name)
+        defaults = {a.name: a.default for a in self.resolved.line.operands}
+        default = defaults.get(name, REQUIRED)
+        return None if default is REQUIRED else default
 
-    def clause(self, piece: Piece) -> Clause | None:
-        """The clause of a piece; None where nothing is read and the result keeps its fill."""
-        operands = [t for t in self.operands if self._belongs(t, piece)]
-        results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, piece)]
-        if piece.own and not self._has_reader(operands, piece):
-            return None
-        read = [t for t in operands if t.name != self.base]
-        points = self.values(piece, read)
-        writes = [
-            self._write(k, t, point, piece) for (k, t), point in zip(results, points, strict=True)
-        ]
-        conditions = tuple([self.letters.condition(relation) for relation in self.on])
-        reads = self._needed([self._read(t, piece) for t in read], writes, piece)
-        whole = dict.fromkeys(s for t in (*read, *self.results) for s in self._whole_letters(t))
-        parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, piece))
-        reduced = {s for s in self._used(reads, conditions) if s not in parallel}
-        return Clause(
-            tuple([s for s in parallel if s not in whole]),
-            tuple([s for s in self.letters.in_order(reduced) if s not in whole]),
-            tuple(whole),
-            reads,
-            tuple(writes),
-            conditions,
-            self.monoid,
-        )
 
-    # what a piece is made of
+def is_whole(resolved: Resolved) -> bool:
+    """Whether the body of a line sees axes at once."""
+    line = resolved.line
+    return any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
 
-    def _uses(self, entries: Iterable[LineEntry], piece: Piece) -> Iterator[Sym]:
-        """The letters that an access mentions, through reads by data too, in order."""
-        for entry in entries:
-            if entry.join:
-                yield self.letters.symbol(entry.join[piece.chosen[entry.join]])
-            elif entry.index is not None:
-                yield from self._uses_of(entry.index, piece)
 
-    def _uses_of(self, formula: Formula, piece: Piece) -> Iterator[Sym]:
-        for leaf in formulas.leaves(formula):
-            if isinstance(leaf, Letter):
-                yield self.letters.symbol(leaf.name)
-            elif isinstance(leaf, Element) and leaf.at is None:
-                yield from self._uses(self.operands[self.named[leaf.operand]].entries, piece)
-
-    def _belongs(self, tensor: Tensor, piece: Piece) -> bool:
-        """Whether a tensor has a part in a piece."""
-        if any(s.name in piece.others for s in self._uses(tensor.entries, piece)):
-            return False
-        listed = tensor.member is not None and piece.number is not None
-        return not listed or tensor.member == piece.number
-
-    def _has_reader(self, operands: list[Tensor], piece: Piece) -> bool:
-        """Whether the letters of a piece are read by somebody, or belong to a member of a list."""
-        used = {s.name for t in operands for s in self._uses(t.entries, piece)}
-        return any(t.member is not None for t in operands) or piece.own <= used
-
-    def _whole_letters(self, tensor: Tensor) -> list[Sym]:
-        indices = [e.index for e in tensor.entries if e.whole]
-        return [self.letters.symbol(i.name) for i in indices if isinstance(i, Letter)]
-
-    # accesses
-
-    def _entries(self, tensor: Tensor, piece: Piece) -> tuple[Entry, ...]:
-        pairs = zip(tensor.entries, tensor.dims, strict=True)
-        return tuple([self.letters.entry(e, size, piece.chosen) for e, size in pairs])
-
-    def _read(self, tensor: Tensor, piece: Piece) -> Read:
-        return Read(tensor.name, self.named[tensor.name], self._entries(tensor, piece))
-
-    def _element_read(self, element: Element, piece: Piece) -> Read:
-        position = self.named[element.operand]
-        tensor = self.operands[position]
-        if element.at is None:
-            return self._read(tensor, piece)
-        pairs = zip(element.at, tensor.dims, strict=True)
-        entries = [
-            self.letters.entry(LineEntry(at, None), size, piece.chosen) for at, size in pairs
-        ]
-        return Read(element_name(element), position, tuple(entries))
-
-    def _write(self, result: int, tensor: Tensor, value: Point | None, piece: Piece) -> Write:
-        entries = self._entries(tensor, piece)
-        letters = list(self._uses(tensor.entries, piece))
-        return Write(result, entries, value, self.letters.injective(entries, letters))
-
-    def _needed(self, reads: list[Read], writes: list[Write], piece: Piece) -> tuple[Read, ...]:
-        """The reads that values and indices depend on, and those that leave points out."""
-        if any(write.value is None for write in writes):
-            return tuple(reads)
-        elements = self._elements()
-        known = {read.name: read for read in reads}
-        kept = {r.name: r for r in reads if not all(e.inside for e in r.entries)}
-        todo = [w.value for w in writes if w.value is not None]
-        todo += [e.data for a in (*writes, *kept.values()) for e in a.entries if e.data is not None]
-        while todo:
-            for name in operands_of(todo.pop()) - kept.keys():
-                read = known.get(name) or self._element_read(elements[name], piece)
-                kept[name] = read
-                todo += [e.data for e in read.entries if e.data is not None]
-        return tuple(
-            [*[r for r in reads if r.name in kept], *[r for n, r in kept.items() if n not in known]]
-        )
-
-    def _elements(self) -> dict[str, Element]:
-        """Every element of an operand that an index mentions."""
-        found: dict[str, Element] = {}
-        todo = [entry for t in (*self.operands, *self.results) for entry in t.entries]
-        while todo:
-            fresh = elements_of(todo)
-            found |= fresh
-            todo = [LineEntry(at, None) for e in fresh.values() for at in e.at or ()]
-        return found
-
-    def _used(self, reads: tuple[Read, ...], conditions: tuple[Condition, ...]) -> set[Sym]:
-        indices = [e.letters for r in reads for e in r.entries]
-        sides = [dims.syms(side) for c in conditions for side in (c.left, c.right)]
-        return set().union(*indices, *sides)
+def _dtypes(info: StructInfo) -> list[str | None]:
+    fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    return [f.dtype if isinstance(f, TensorStructInfo) else None for f in fields]
 
 
 def extents_of(resolved: Resolved) -> dict[str, Dim]:
@@ -238,43 +118,30 @@ def broadcast(a: Dim, b: Dim) -> Dim:
     return dims.select(dims.compare("eq", a, 1), b, a)
 
 
-def spec_of(
-    resolved: Resolved,
-    paths: Sequence[tuple[int, ...] | None],
-    dtypes: Sequence[str | None],
-    result_dtypes: Sequence[str | None],
-    values: Callable[[Letters, Piece, Sequence[Tensor]], tuple[Point | None, ...]],
-    monoid: str | None = None,
-    base: str | None = None,
-    fill: Any = 0,
-) -> IndexSpec | None:
-    """The spec of a resolved line; None where ranks or sizes are not known.
-
-    `paths` and `dtypes` follow the operands of the line; the path of one that is not given is None.
-    """
-    letters = Letters(extents_of(resolved), resolved.attributes)
-    operands = _operands(resolved, paths, dtypes)
-    results = _results(resolved, letters, result_dtypes)
-    if operands is None or results is None:
-        return None
-    on = resolved.on
-    make = SpecMaker(operands, results, letters, on, partial(values, letters), monoid, base)
-    return make.spec(fill)
-
-
 def _operands(
-    resolved: Resolved, paths: Sequence[tuple[int, ...] | None], dtypes: Sequence[str | None]
+    resolved: Resolved, call: Call, paths: Sequence[tuple[int, int | None]]
 ) -> list[Tensor] | None:
     found: list[Tensor] = []
-    for k, (access, path) in enumerate(zip(resolved.line.operands, paths, strict=True)):
-        if path is None:
+    for k, (access, (argument, member)) in enumerate(
+        zip(resolved.line.operands, paths, strict=True)
+    ):
+        info = info_at(call, argument, member)
+        if info is None:
             continue
         entries, given = resolved.operands[k], resolved.given[k]
         if entries is None or given is None:
             return None
-        member = path[1] if access.many else None
-        found.append(Tensor(access.name, entries, given, dtypes[k], path, member))
+        path = (argument,) if member is None else (argument, member)
+        found.append(Tensor(access.name, entries, given, info.dtype, path, member))
     return found
+
+
+def info_at(call: Call, argument: int, member: int | None) -> Any:
+    """What is known of an operand; None for one that is not given."""
+    info: Any = call.args[argument].struct_info if argument < len(call.args) else None
+    if member is not None:
+        return info.fields[member]
+    return None if isinstance(info, TupleStructInfo) else info
 
 
 def _results(
@@ -282,20 +149,23 @@ def _results(
 ) -> list[Tensor] | None:
     found: list[Tensor] = []
     for k, access in enumerate(resolved.line.results):
+        sizes = _sizes(resolved, letters, k)
         entries = resolved.results[k]
-        if entries is None or any(e.size is None for e in entries):
+        if sizes is None or entries is None:
             return None
-        used = {
-            x.name
-            for e in entries
-            if e.size is not None
-            for x in formulas.leaves(e.size)
-            if isinstance(x, formulas.Extent)
-        }
-        if not used <= letters.extents.keys():
-            return None
-        sizes = tuple([letters.size(e.size) for e in entries if e.size is not None])
-        found.append(
-            Tensor(access.name, entries, sizes, dtypes[k], member=k if access.many else None)
-        )
+        member = k if access.many else None
+        found.append(Tensor(access.name, entries, sizes, dtypes[k], member=member))
     return found
+
+
+def _sizes(resolved: Resolved, letters: Letters, result: int) -> tuple[Dim, ...] | None:
+    entries = resolved.results[result]
+    if entries is None or any(e.size is None for e in entries):
+        return None
+    formulas_ = [e.size for e in entries if e.size is not None]
+    used = {
+        leaf.name for f in formulas_ for leaf in formulas.leaves(f) if type(leaf) is formulas.Extent
+    }
+    if not used <= letters.extents.keys():
+        return None
+    return resolved.sizes(result) or tuple([letters.size(f) for f in formulas_])

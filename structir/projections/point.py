@@ -125,7 +125,7 @@ def _value_key(value: Scalar) -> tuple[type, str]:
     return type(value), repr(value)  # 1, 1.0 and True are three literals, and so are 0.0 and -0.0
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, order=False)
 class Operand(Point):
     """The element that a read of this name brings to the point."""
 
@@ -135,7 +135,7 @@ class Operand(Point):
         return self.name
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, order=False)
 class Index(Point):
     """The position of the point along a letter."""
 
@@ -145,7 +145,7 @@ class Index(Point):
         return self.letter.name
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, order=False)
 class Literal(Point):
     """A number known when the body is written; it takes the dtype of what it meets."""
 
@@ -155,7 +155,7 @@ class Literal(Point):
         return repr(self.value)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, order=False)
 class Extent(Point):
     """A size, known when the program runs."""
 
@@ -165,7 +165,7 @@ class Extent(Point):
         return f"size({dim_text(self.dim)})"
 
 
-@attrs.frozen(repr=False, cache_hash=True)
+@attrs.frozen(repr=False, order=False, cache_hash=True)
 class Apply(Point):
     """A function of the table applied to points; `dtype` is the target of a cast."""
 
@@ -193,6 +193,7 @@ def as_point(value: Operandish) -> Point:
     raise TypeError(f"a body computes on points and numbers, not on {type(value).__name__}")
 
 
+Build = Callable[..., "Point"]  # from points and numbers to a point
 Derivative = Callable[..., Any]  # from the arguments to a point, or None where the slope is zero
 
 
@@ -215,7 +216,7 @@ class PointFunction:
 FUNCTIONS: dict[str, PointFunction] = {}
 
 
-def _row(name: str, numpy: str, rule: str, *slopes: Derivative) -> Callable[..., Point]:
+def _row(name: str, numpy: str, rule: str, *slopes: Derivative) -> Build:
     FUNCTIONS[name] = PointFunction(name, numpy, rule, slopes)
 
     def build(*args: Operandish) -> Point:
@@ -230,69 +231,71 @@ def _zero(*_: Point) -> None:
     return None
 
 
-add = _row("add", "add", "same", lambda x, y: 1, lambda x, y: 1)
-sub = _row("sub", "subtract", "same", lambda x, y: 1, lambda x, y: -1)
-mul = _row("mul", "multiply", "same", lambda x, y: y, lambda x, y: x)
-div = _row("div", "divide", "float", lambda x, y: 1 / y, lambda x, y: -x / (y * y))
-floordiv = _row("floordiv", "floor_divide", "same")
-mod = _row("mod", "mod", "same", lambda x, y: 1, lambda x, y: -floor(x / y))
-pow = _row("pow", "power", "same", lambda x, y: y * pow(x, y - 1), lambda x, y: pow(x, y) * log(x))
-neg = _row("neg", "negative", "same", lambda x: -1)
-abs = _row("abs", "absolute", "same", lambda x: sign(x))
-sign = _row("sign", "sign", "same")
-ceil = _row("ceil", "ceil", "same")
-floor = _row("floor", "floor", "same")
-round = _row("round", "rint", "same")
-trunc = _row("trunc", "trunc", "same")
-min = _row(
+add: Build = _row("add", "add", "same", lambda x, y: 1, lambda x, y: 1)
+sub: Build = _row("sub", "subtract", "same", lambda x, y: 1, lambda x, y: -1)
+mul: Build = _row("mul", "multiply", "same", lambda x, y: y, lambda x, y: x)
+div: Build = _row("div", "divide", "float", lambda x, y: 1 / y, lambda x, y: -x / (y * y))
+floordiv: Build = _row("floordiv", "floor_divide", "same")
+mod: Build = _row("mod", "mod", "same", lambda x, y: 1, lambda x, y: -floor(x / y))
+pow: Build = _row(
+    "pow", "power", "same", lambda x, y: y * pow(x, y - 1), lambda x, y: pow(x, y) * log(x)
+)
+neg: Build = _row("neg", "negative", "same", lambda x: -1)
+abs: Build = _row("abs", "absolute", "same", lambda x: sign(x))
+sign: Build = _row("sign", "sign", "same")
+ceil: Build = _row("ceil", "ceil", "same")
+floor: Build = _row("floor", "floor", "same")
+round: Build = _row("round", "rint", "same")
+trunc: Build = _row("trunc", "trunc", "same")
+min: Build = _row(
     "min", "minimum", "same", lambda x, y: _share(x, y, x < y), lambda x, y: _share(x, y, y < x)
 )
-max = _row(
+max: Build = _row(
     "max", "maximum", "same", lambda x, y: _share(x, y, x > y), lambda x, y: _share(x, y, y > x)
 )
-exp = _row("exp", "exp", "float", lambda x: exp(x))
-expm1 = _row("expm1", "expm1", "float", lambda x: exp(x))
-log = _row("log", "log", "float", lambda x: 1 / x)
-log1p = _row("log1p", "log1p", "float", lambda x: 1 / (1 + x))
-sqrt = _row("sqrt", "sqrt", "float", lambda x: 0.5 / sqrt(x))
-rsqrt = _row("rsqrt", "rsqrt", "float", lambda x: -0.5 * rsqrt(x) / x)
-sin = _row("sin", "sin", "float", lambda x: cos(x))
-cos = _row("cos", "cos", "float", lambda x: -sin(x))
-tan = _row("tan", "tan", "float", lambda x: 1 + tan(x) * tan(x))
-sinh = _row("sinh", "sinh", "float", lambda x: cosh(x))
-cosh = _row("cosh", "cosh", "float", lambda x: sinh(x))
-tanh = _row("tanh", "tanh", "float", lambda x: 1 - tanh(x) * tanh(x))
-asin = _row("asin", "arcsin", "float", lambda x: rsqrt(1 - x * x))
-acos = _row("acos", "arccos", "float", lambda x: -rsqrt(1 - x * x))
-atan = _row("atan", "arctan", "float", lambda x: 1 / (1 + x * x))
-asinh = _row("asinh", "arcsinh", "float", lambda x: rsqrt(x * x + 1))
-acosh = _row("acosh", "arccosh", "float", lambda x: rsqrt(x * x - 1))
-atanh = _row("atanh", "arctanh", "float", lambda x: 1 / (1 - x * x))
-erf = _row("erf", "erf", "float", lambda x: 2 / math.sqrt(math.pi) * exp(-x * x))
-sigmoid = _row("sigmoid", "sigmoid", "float", lambda x: sigmoid(x) * (1 - sigmoid(x)))
-atan2 = _row(
+exp: Build = _row("exp", "exp", "float", lambda x: exp(x))
+expm1: Build = _row("expm1", "expm1", "float", lambda x: exp(x))
+log: Build = _row("log", "log", "float", lambda x: 1 / x)
+log1p: Build = _row("log1p", "log1p", "float", lambda x: 1 / (1 + x))
+sqrt: Build = _row("sqrt", "sqrt", "float", lambda x: 0.5 / sqrt(x))
+rsqrt: Build = _row("rsqrt", "rsqrt", "float", lambda x: -0.5 * rsqrt(x) / x)
+sin: Build = _row("sin", "sin", "float", lambda x: cos(x))
+cos: Build = _row("cos", "cos", "float", lambda x: -sin(x))
+tan: Build = _row("tan", "tan", "float", lambda x: 1 + tan(x) * tan(x))
+sinh: Build = _row("sinh", "sinh", "float", lambda x: cosh(x))
+cosh: Build = _row("cosh", "cosh", "float", lambda x: sinh(x))
+tanh: Build = _row("tanh", "tanh", "float", lambda x: 1 - tanh(x) * tanh(x))
+asin: Build = _row("asin", "arcsin", "float", lambda x: rsqrt(1 - x * x))
+acos: Build = _row("acos", "arccos", "float", lambda x: -rsqrt(1 - x * x))
+atan: Build = _row("atan", "arctan", "float", lambda x: 1 / (1 + x * x))
+asinh: Build = _row("asinh", "arcsinh", "float", lambda x: rsqrt(x * x + 1))
+acosh: Build = _row("acosh", "arccosh", "float", lambda x: rsqrt(x * x - 1))
+atanh: Build = _row("atanh", "arctanh", "float", lambda x: 1 / (1 - x * x))
+erf: Build = _row("erf", "erf", "float", lambda x: 2 / math.sqrt(math.pi) * exp(-x * x))
+sigmoid: Build = _row("sigmoid", "sigmoid", "float", lambda x: sigmoid(x) * (1 - sigmoid(x)))
+atan2: Build = _row(
     "atan2", "arctan2", "float", lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)
 )
-lt = _row("lt", "less", "compare")
-le = _row("le", "less_equal", "compare")
-gt = _row("gt", "greater", "compare")
-ge = _row("ge", "greater_equal", "compare")
-eq = _row("eq", "equal", "compare")
-ne = _row("ne", "not_equal", "compare")
-and_ = _row("and", "logical_and", "logic")
-or_ = _row("or", "logical_or", "logic")
-xor = _row("xor", "logical_xor", "logic")
-not_ = _row("not", "logical_not", "logic")
-bitand = _row("bitand", "bitwise_and", "same")
-bitor = _row("bitor", "bitwise_or", "same")
-bitxor = _row("bitxor", "bitwise_xor", "same")
-bitnot = _row("bitnot", "bitwise_not", "same")
-shl = _row("shl", "left_shift", "same")
-shr = _row("shr", "right_shift", "same")
-isnan = _row("isnan", "isnan", "test")
-isinf = _row("isinf", "isinf", "test")
-isfinite = _row("isfinite", "isfinite", "test")
-_select = _row(
+lt: Build = _row("lt", "less", "compare")
+le: Build = _row("le", "less_equal", "compare")
+gt: Build = _row("gt", "greater", "compare")
+ge: Build = _row("ge", "greater_equal", "compare")
+eq: Build = _row("eq", "equal", "compare")
+ne: Build = _row("ne", "not_equal", "compare")
+and_: Build = _row("and", "logical_and", "logic")
+or_: Build = _row("or", "logical_or", "logic")
+xor: Build = _row("xor", "logical_xor", "logic")
+not_: Build = _row("not", "logical_not", "logic")
+bitand: Build = _row("bitand", "bitwise_and", "same")
+bitor: Build = _row("bitor", "bitwise_or", "same")
+bitxor: Build = _row("bitxor", "bitwise_xor", "same")
+bitnot: Build = _row("bitnot", "bitwise_not", "same")
+shl: Build = _row("shl", "left_shift", "same")
+shr: Build = _row("shr", "right_shift", "same")
+isnan: Build = _row("isnan", "isnan", "test")
+isinf: Build = _row("isinf", "isinf", "test")
+isfinite: Build = _row("isfinite", "isfinite", "test")
+_select: Build = _row(
     "select",
     "where",
     "select",
@@ -300,7 +303,7 @@ _select = _row(
     lambda c, x, y: select(c, 1, 0),
     lambda c, x, y: select(c, 0, 1),
 )
-_cast = _row("cast", "cast", "cast", lambda x: 1)
+_cast: Build = _row("cast", "cast", "cast", lambda x: 1)
 
 maximum, minimum, power = max, min, pow
 

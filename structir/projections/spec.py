@@ -129,8 +129,9 @@ class Clause:
     @cached_property
     def total(self) -> bool:
         """Whether every point of the loop space exists."""
-        accesses = (*self.reads, *self.writes)
-        return not self.conditions and all(e.inside for a in accesses for e in a.entries)
+        entries = [e for r in self.reads for e in r.entries]
+        entries += [e for w in self.writes for e in w.entries]
+        return not self.conditions and all(e.inside for e in entries)
 
     def read(self, name: str) -> Read:
         """The read of this name."""

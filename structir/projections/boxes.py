@@ -1,0 +1,202 @@
+"""Boxes of tensor elements, and regions: the few boxes that together are needed of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import NamedTuple
+
+import attrs
+
+from structir.projections.indices import Indices
+
+Bounds = tuple[tuple[int, ...], tuple[int, ...]]  # where a box starts and where it ends, exclusive
+
+MAX_BOXES = 4  # a region of more becomes one box around them
+
+
+class Box(NamedTuple):
+    """Every element whose position along each axis is in that axis's set; never empty.
+
+    An `exact` box holds nothing but what is meant; any other may be larger.
+    """
+
+    axes: tuple[Indices, ...]
+    exact: bool = True
+
+    @property
+    def bounds(self) -> Bounds:
+        """The least interval along each axis."""
+        return tuple([s.start for s in self.axes]), tuple([s.stop for s in self.axes])
+
+    @property
+    def volume(self) -> int:
+        """How many elements lie in it."""
+        return prod([s.size for s in self.axes])
+
+    def within(self, other: Box) -> bool:
+        """Whether every element here is there."""
+        return all(a.within(b) for a, b in zip(self.axes, other.axes, strict=True))
+
+    def common(self, other: Box) -> Box | None:
+        """The elements in both; None if there are none."""
+        axes = [a.common(b) for a, b in zip(self.axes, other.axes, strict=True)]
+        return Box(tuple(axes), self.exact and other.exact) if all(axes) else None
+
+    def around(self, other: Box) -> Box:
+        """The box with each axis's positions of both."""
+        axes = [a.joined(b) for a, b in zip(self.axes, other.axes, strict=True)]
+        return Box(tuple(axes), False)
+
+    def joined(self, other: Box) -> Box | None:
+        """The elements of either, where they make one box."""
+        if self.within(other):
+            return other
+        if other.within(self):
+            return self
+        differing = [k for k, axis in enumerate(self.axes) if axis != other.axes[k]]
+        if len(differing) > 1:
+            return None
+        axes = [a.joined(b) for a, b in zip(self.axes, other.axes, strict=True)]
+        exact = self.exact and other.exact and all(a.exact for a in axes)
+        return Box(tuple(axes), exact)
+
+    def without(self, other: Box) -> Box | None:
+        """The elements that are here and not there, or more; None if there are none."""
+        if not other.exact:
+            return self
+        apart = [k for k, axis in enumerate(self.axes) if not axis.within(other.axes[k])]
+        if not apart:
+            return None
+        if len(apart) > 1:
+            return Box(self.axes, self.exact and self.common(other) is None)
+        axes = list(self.axes)
+        axes[apart[0]] = axes[apart[0]].without(other.axes[apart[0]])
+        return Box(tuple(axes), self.exact and axes[apart[0]].exact)
+
+
+def box(start: Sequence[int], stop: Sequence[int]) -> Box | None:
+    """The box between two corners, the second exclusive; None if it is empty."""
+    axes = tuple([Indices(a, b) for a, b in zip(start, stop, strict=True)])
+    return Box(axes) if all(axes) else None
+
+
+@attrs.frozen(cache_hash=True)
+class Region:
+    """What is needed of one tensor: the union of its boxes, none inside another."""
+
+    boxes: tuple[Box, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.boxes)
+
+    def __or__(self, other: Region) -> Region:
+        if not self.boxes or not other.boxes:
+            return self if self.boxes else other
+        return region_of((*self.boxes, *other.boxes))
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The least box of intervals around all; None if nothing is needed."""
+        if not self.boxes:
+            return None
+        if len(self.boxes) == 1:
+            return self.boxes[0].bounds
+        corners = [b.bounds for b in self.boxes]
+        starts, stops = (
+            zip(*[c[0] for c in corners], strict=True),
+            zip(*[c[1] for c in corners], strict=True),
+        )
+        return tuple(map(min, starts)), tuple(map(max, stops))
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is in it that is not needed."""
+        return all(b.exact for b in self.boxes)
+
+    @property
+    def volume(self) -> int:
+        """How many elements the bounds hold: what a worker that takes one block receives."""
+        bounds = self.bounds
+        if bounds is None:
+            return 0
+        return prod([b - a for a, b in zip(*bounds, strict=True)])
+
+    @property
+    def count(self) -> int:
+        """How many elements lie in it; all of them are needed if it is exact."""
+        return _union_volume(self.boxes)
+
+    @property
+    def needed(self) -> int | None:
+        """How many elements are needed; None where that is not known."""
+        return self.count if self.exact else None
+
+    @property
+    def dense(self) -> bool:
+        """Whether everything inside the bounds is known to be needed."""
+        return self.exact and self.count == self.volume
+
+    def common(self, other: Region) -> Region:
+        """The elements in both."""
+        pairs = [a.common(b) for a in self.boxes for b in other.boxes]
+        return region_of([p for p in pairs if p is not None])
+
+    def within(self, other: Region) -> bool:
+        """Whether every element here is there."""
+        own = _union_volume(self.boxes)
+        return own == _union_volume(tuple(_pairs(self.boxes, other.boxes)))
+
+
+NOTHING = Region()
+
+
+def region(start: Sequence[int], stop: Sequence[int]) -> Region:
+    """The region of one block; nothing if it is empty."""
+    made = box(start, stop)
+    return NOTHING if made is None else Region((made,))
+
+
+def whole(shape: Sequence[int]) -> Region:
+    """The region of a whole tensor."""
+    return region([0] * len(shape), shape)
+
+
+def region_of(boxes: Iterable[Box]) -> Region:
+    """The union of boxes: joined where the union is a box, one box around all if too many
+    remain."""
+    kept: list[Box] = []
+    for each in boxes:
+        _add(kept, each)
+    while len(kept) > MAX_BOXES:
+        last = kept.pop()
+        _add(kept, kept.pop().around(last))
+    return Region(tuple(kept))
+
+
+def _add(kept: list[Box], new: Box) -> None:
+    at = 0
+    while at < len(kept):
+        union = kept[at].joined(new)
+        if union is None:
+            at += 1
+            continue
+        del kept[at]
+        new, at = union, 0
+    kept.append(new)
+
+
+def _pairs(boxes: Sequence[Box], others: Sequence[Box]) -> Iterator[Box]:
+    for each in boxes:
+        for other in others:
+            shared = each.common(other)
+            if shared is not None:
+                yield shared
+
+
+def _union_volume(boxes: Sequence[Box]) -> int:
+    """What the first holds, and what the others hold beyond it."""
+    if not boxes:
+        return 0
+    first, rest = boxes[0], boxes[1:]
+    return first.volume + _union_volume(rest) - _union_volume(list(_pairs(rest, [first])))

@@ -1,0 +1,350 @@
+"""Index entries at concrete sizes: which values they take, and what a value says of the letters.
+
+A `Form` is an index with the sizes put in and its letters numbered. `values(form, sets)` is the set
+of values over a product of letter sets; `narrow(form, target, sets)` keeps, of each letter, the
+positions at which the form can still fall into a target. Both are exact where each letter stands
+once in the form, and give supersets otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import NamedTuple
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Opaque, Sym
+from structir.projections.indices import EMPTY, Indices, of, only
+
+POINTS = 4096  # a form in which a letter stands twice is tried out at no more points than these
+
+
+class Form(NamedTuple):
+    """`offset` plus the terms, those of small factors first."""
+
+    offset: int
+    terms: tuple[tuple[int, Node], ...]  # factor and what it multiplies
+
+    @property
+    def letters(self) -> tuple[int, ...]:
+        """The letters in it, as often as they stand there."""
+        return tuple(_letters(self))
+
+    @property
+    def alone(self) -> int | None:
+        """The letter that the form is, when it is nothing more."""
+        if self.offset or len(self.terms) != 1:
+            return None
+        factor, node = self.terms[0]
+        return node if factor == 1 and isinstance(node, int) else None
+
+
+class Function(NamedTuple):
+    """A function of forms; `product` multiplies them."""
+
+    fn: str
+    args: tuple[Form, ...]
+
+
+Node = int | Function  # a letter by its number, or a function
+Sets = Sequence[Indices]
+
+
+def form_of(dim: Dim, numbers: Mapping[Sym, int]) -> Form:
+    """The form of a dim over numbered letters alone."""
+    if isinstance(dim, int):
+        return Form(dim, ())
+    terms = [(factor, _node(monomial, numbers)) for monomial, factor in dim.terms.items()]
+    return Form(dim.constant, tuple(sorted(terms, key=lambda term: abs(term[0]))))
+
+
+def _node(monomial: dims.Monomial, numbers: Mapping[Sym, int]) -> Node:
+    nodes = [_atom(atom, numbers) for atom in monomial]
+    if len(nodes) == 1:
+        return nodes[0]
+    return Function("product", tuple([Form(0, ((1, node),)) for node in nodes]))
+
+
+def _atom(atom: Sym | Opaque, numbers: Mapping[Sym, int]) -> Node:
+    if isinstance(atom, Sym):
+        return numbers[atom]
+    return Function(atom.fn, tuple([form_of(a, numbers) for a in atom.args]))
+
+
+def _letters(form: Form) -> Iterator[int]:
+    for _, node in form.terms:
+        if isinstance(node, int):
+            yield node
+        else:
+            for argument in node.args:
+                yield from _letters(argument)
+
+
+# The values that a form takes.
+
+
+def values(form: Form, sets: Sets) -> Indices:
+    """The values of a form over letter sets, none of them empty."""
+    offset, terms = form
+    if len(terms) == 1 and isinstance(terms[0][1], int):
+        found = sets[terms[0][1]].times(terms[0][0])
+        return found.shifted(offset) if offset else found
+    if not terms:
+        return only(offset)
+    letters = form.letters
+    if len(set(letters)) == len(letters):
+        return _sum(form, sets)
+    moving = {k for k in letters if sets[k].size > 1}
+    if prod(sets[k].size for k in moving) <= POINTS:
+        return _tried(form, sets, sorted(moving))
+    return _sum(form, sets).loosened()
+
+
+def _sum(form: Form, sets: Sets) -> Indices:
+    total = only(form.offset)
+    for factor, node in form.terms:
+        total = _plus_multiple(total, factor, _node_values(node, sets))
+    return total
+
+
+def _plus_multiple(total: Indices, factor: int, added: Indices) -> Indices:
+    """A set plus multiples of another; an interval wide enough closes the holes between them."""
+    width = total.stop - total.start
+    if total.mask or added.mask or not added or abs(factor) > width:
+        return total.plus(added.times(factor))
+    ends = (added.start * factor, (added.stop - 1) * factor)
+    exact = total.exact and added.exact
+    return Indices(total.start + min(ends), total.stop + max(ends), 0, exact)
+
+
+def _node_values(node: Node, sets: Sets) -> Indices:
+    if isinstance(node, int):
+        return sets[node]
+    given = [values(argument, sets) for argument in node.args]
+    return VALUES.get(node.fn, _anything)(given)
+
+
+def _tried(form: Form, sets: Sets, moving: list[int]) -> Indices:
+    """The values by trying every point."""
+    point = [s.start for s in sets]
+    found: set[int] = set()
+    for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
+        for letter, place in zip(moving, places, strict=True):
+            point[letter] = place
+        found.add(value_at(form, point))
+    return of(sorted(found), all(sets[k].exact for k in moving))
+
+
+def value_at(form: Form, point: Sequence[int]) -> int:
+    """The value of a form at one point."""
+    return form.offset + sum(factor * _value_of(node, point) for factor, node in form.terms)
+
+
+def _value_of(node: Node, point: Sequence[int]) -> int:
+    if isinstance(node, int):
+        return point[node]
+    if node.fn == "select":
+        condition, then, otherwise = node.args
+        return value_at(then if value_at(condition, point) else otherwise, point)
+    return int(AT_POINTS[node.fn](*[value_at(a, point) for a in node.args]))
+
+
+AT_POINTS: dict[str, Callable[..., int]] = {
+    "floordiv": lambda a, b: a // b if b else 0,  # an index that divides by nothing is never used
+    "floormod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "product": lambda *args: prod(args),
+    **{name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+}
+
+
+def _anything(given: list[Indices]) -> Indices:
+    raise KeyError("a function of sizes that no set of values is known for")
+
+
+def _quotient(given: list[Indices]) -> Indices:
+    dividend, divisor = given
+    if divisor.size == 1 and divisor.start > 0:
+        return dividend.floored(divisor.start)
+    return _corners(given, lambda a, b: a // b if b else 0)
+
+
+def _remainder(given: list[Indices]) -> Indices:
+    dividend, divisor = given
+    if divisor.size == 1 and divisor.start > 0:
+        return dividend.modulo(divisor.start)
+    greatest = max(abs(divisor.start), abs(divisor.stop - 1), 1)
+    return Indices(min(0, 1 - greatest), greatest, 0, False)
+
+
+def _corners(given: list[Indices], function: Callable[..., int]) -> Indices:
+    ends = [(s.start, s.stop - 1) for s in given]
+    found = [function(*corner) for corner in itertools.product(*ends)]
+    one = all(s.size == 1 for s in given)
+    return Indices(min(found), max(found) + 1, 0, one and all(s.exact for s in given))
+
+
+def _product(given: list[Indices]) -> Indices:
+    moving = [s for s in given if s.size > 1]
+    if len(moving) <= 1:
+        factor = prod(s.start for s in given if s.size == 1)
+        return (moving[0] if moving else only(1)).times(factor)
+    return _corners(given, lambda *args: prod(args))
+
+
+def _least(given: list[Indices]) -> Indices:
+    return _greatest([s.mirrored() for s in given]).mirrored()
+
+
+def _greatest(given: list[Indices]) -> Indices:
+    floor = max(s.start for s in given)
+    reaching = [s.clipped(floor, s.stop) for s in given]
+    return reduce(Indices.joined, reaching, EMPTY)
+
+
+def _choice(given: list[Indices]) -> Indices:
+    condition, then, otherwise = given
+    if condition.size == 1:
+        return then if condition.start else otherwise
+    return then.joined(otherwise).loosened()
+
+
+def _truth(op: str) -> Callable[[list[Indices]], Indices]:
+    """The truths that a comparison takes."""
+    holds = getattr(operator, op)
+
+    def truths(given: list[Indices]) -> Indices:
+        left, right = given
+        pairs = [(left.start, right.stop - 1), (left.stop - 1, right.start)]
+        sure = {bool(holds(a, b)) for a, b in pairs}
+        if op in ("eq", "ne"):
+            apart = not left.common(right)
+            same = left.size == right.size == 1 and not apart
+            sure = {holds(0, 1)} if apart else {holds(0, 0)} if same else {True, False}
+        return of(sorted(map(int, sure)), left.exact and right.exact)
+
+    return truths
+
+
+VALUES: dict[str, Callable[[list[Indices]], Indices]] = {
+    "floordiv": _quotient,
+    "floormod": _remainder,
+    "min": _least,
+    "max": _greatest,
+    "select": _choice,
+    "product": _product,
+    **{name: _truth(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+}
+
+
+# What a value says of the letters.
+
+
+def narrow(form: Form, target: Indices, sets: list[Indices]) -> bool:
+    """Keep the positions at which the form can fall into the target; False if there are none.
+
+    Letters are narrowed one by one, the others ranging over their sets: every position that is kept
+    has a point that falls into the target, if each letter stands once in the form.
+    """
+    offset, terms = form
+    if not terms:
+        return bool(target.common(only(offset)))
+    if offset:
+        target = target.shifted(-offset)
+    if len(terms) == 1 and isinstance(terms[0][1], int):
+        return _narrow_node(terms[0][1], target.over(terms[0][0]), sets)
+    letters = form.letters
+    if len(set(letters)) < len(letters):
+        return _narrow_repeated(form, target.shifted(offset), sets)
+    return _narrow_sum(terms, target, sets)
+
+
+def _narrow_sum(terms: tuple[tuple[int, Node], ...], target: Indices, sets: list[Indices]) -> bool:
+    if len(terms) == 1:
+        return _narrow_node(terms[0][1], target.over(terms[0][0]), sets)
+    parts = [_node_values(node, sets).times(factor) for factor, node in terms]
+    for k, (factor, node) in enumerate(terms):
+        others = reduce(Indices.plus, [p for j, p in enumerate(parts) if j != k])
+        reach = target.plus(others.mirrored())
+        if not _narrow_node(node, reach.over(factor), sets):
+            return False
+    return True
+
+
+def _narrow_repeated(form: Form, target: Indices, sets: list[Indices]) -> bool:
+    """Narrow letters of a form in which one stands twice: by trying, or to a superset."""
+    moving = sorted({k for k in form.letters if sets[k].size > 1})
+    if prod(sets[k].size for k in moving) > POINTS:
+        found = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
+        for k in moving:
+            sets[k] = sets[k].marked(False)
+        return found
+    point = [s.start for s in sets]
+    kept: list[set[int]] = [set() for _ in moving]
+    for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
+        for letter, place in zip(moving, places, strict=True):
+            point[letter] = place
+        at = value_at(form, point)
+        if target.common(only(at)):
+            for positions, place in zip(kept, places, strict=True):
+                positions.add(place)
+    for letter, positions in zip(moving, kept, strict=True):
+        sets[letter] = of(sorted(positions), sets[letter].exact and target.exact)
+    return all(kept) if moving else bool(target.common(only(value_at(form, point))))
+
+
+def _narrow_node(node: Node, target: Indices, sets: list[Indices]) -> bool:
+    if isinstance(node, int):
+        sets[node] = sets[node].common(target)
+        return bool(sets[node])
+    if not target:
+        return False
+    undo = PREIMAGES.get(node.fn)
+    return undo is None or undo(node.args, target, sets)
+
+
+def _undo_quotient(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
+    dividend, divisor = args
+    if divisor.terms or divisor.offset <= 0:
+        return True
+    q = divisor.offset
+    return narrow(dividend, target.times(q).plus(Indices(0, q)), sets)
+
+
+def _undo_remainder(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
+    dividend, divisor = args
+    if divisor.terms or divisor.offset <= 0:
+        return True
+    q = divisor.offset
+    rounds = values(dividend, sets).floored(q)
+    return narrow(dividend, rounds.times(q).plus(target.clipped(0, q)), sets)
+
+
+def _undo_greatest(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
+    """No argument exceeds the target; one that alone can reach it lies in it."""
+    given = [values(a, sets) for a in args]
+    for k, (form, own) in enumerate(zip(args, given, strict=True)):
+        others = max(s.stop for j, s in enumerate(given) if j != k)
+        reach = Indices(min(own.start, target.start), target.stop)
+        if others <= target.start:
+            reach = target
+        if not narrow(form, reach, sets):
+            return False
+    return True
+
+
+def _undo_least(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
+    mirrored = tuple([Form(-a.offset, tuple([(-f, n) for f, n in a.terms])) for a in args])
+    return _undo_greatest(mirrored, target.mirrored(), sets)
+
+
+PREIMAGES: dict[str, Callable[[tuple[Form, ...], Indices, list[Indices]], bool]] = {
+    "floordiv": _undo_quotient,
+    "floormod": _undo_remainder,
+    "min": _undo_least,
+    "max": _undo_greatest,
+}

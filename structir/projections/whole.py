@@ -1,0 +1,62 @@
+"""Specs whose body takes whole axes: what the body is given, and where its results go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from structir.ir.dims import Sym
+from structir.ir.dtype import numpy_dtype
+from structir.lazy import lazy_module
+from structir.projections.access import Space, fetch
+from structir.projections.spec import Clause, Entry, IndexSpec, Read
+from structir.projections.values import computing_dtype
+
+np = lazy_module("numpy")
+
+Array = Any
+Body = Callable[[Mapping[str, Array]], Any]
+
+
+def run_whole(spec: IndexSpec, operands: Sequence[Array], body: Body) -> list[Array]:
+    """The results of a spec at concrete sizes.
+
+    The body gets each operand with its whole axes last, after the parallel letters of the clause
+    (size 1 where the operand does not vary; none at all for an operand that has none of them)."""
+    (clause,) = spec.clauses
+    extents = {letter: int(n) for letter, n in spec.extents.items() if isinstance(n, int)}
+    arrays = {r.name: _given(r, clause, operands[r.operand], extents) for r in clause.reads}
+    made = body(arrays)
+    values = made if isinstance(made, tuple) else (made,)
+    results: list[Array] = []
+    for write, info, value in zip(clause.writes, spec.results, values, strict=True):
+        dtype = numpy_dtype(info.dtype or "float32")
+        placed = _placed(np.asarray(value), write.entries, clause, extents)
+        results.append(np.ascontiguousarray(placed.astype(dtype, copy=False)).reshape(info.dims))
+    return results
+
+
+def _own(entries: tuple[Entry, ...], letters: tuple[Sym, ...]) -> list[Sym]:
+    used = {s for e in entries for s in e.letters}
+    return [s for s in letters if s in used]
+
+
+def _given(read: Read, clause: Clause, array: Array, extents: Mapping[Sym, int]) -> Array:
+    whole = tuple(_own(read.entries, clause.whole))
+    shared = clause.parallel if _own(read.entries, clause.parallel) else ()
+    space = Space((*shared, *whole), extents, {})
+    values = fetch(array, read.entries, space, {}).values
+    wide = computing_dtype(array.dtype.name)
+    return values if wide == array.dtype.name else values.astype(wide)
+
+
+def _placed(
+    value: Array, entries: tuple[Entry, ...], clause: Clause, extents: Mapping[Sym, int]
+) -> Array:
+    """A result whose axes are the parallel letters and its own whole ones, in the order of its
+    entries."""
+    whole = _own(entries, clause.whole)
+    order = [*_own(entries, clause.parallel), *whole]
+    value = np.broadcast_to(value, [extents[s] for s in order])
+    axes = [order.index(s) for e in entries for s in order if s in e.letters]
+    return np.transpose(value, axes)
