@@ -1,0 +1,93 @@
+"""Constants in a text: small ones stand inline, large ones refer to what is held beside the text."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Constant
+from structir.lazy import lazy_module
+from structir.printer.syntax import CONST, METADATA
+
+if TYPE_CHECKING:
+    import numpy
+
+np = lazy_module("numpy")
+
+INLINE_ELEMENTS = 16
+
+# Arrays of this process that a text refers to, by the name of their contents, as long as they live.
+_printed: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+_names: dict[int, tuple[Any, str]] = {}
+
+
+def constant_text(data: numpy.ndarray) -> str:
+    """A constant as an expression of the text."""
+    if data.size <= INLINE_ELEMENTS:
+        inline = _inline(data)
+        if inline is not None:
+            return inline
+    name = reference_name(data)
+    _printed[name] = data
+    return f'{METADATA}["{name}"]'
+
+
+def _inline(data: numpy.ndarray) -> str | None:
+    text = _nested(data.tolist(), data.dtype)
+    back = np.asarray(_values(data.tolist()), data.dtype)
+    same = back.shape == data.shape and back.tobytes() == data.tobytes()
+    return f'R.{CONST}({text}, "{data.dtype.name}")' if same else None
+
+
+def _values(value: Any) -> Any:
+    return [_values(item) for item in value] if isinstance(value, list) else value
+
+
+def _nested(value: Any, dtype: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join([_nested(item, dtype) for item in value])}]"
+    return _float_text(value, dtype) if isinstance(value, float) else repr(value)
+
+
+def _float_text(value: float, dtype: Any) -> str:
+    if value != value or value in (float("inf"), float("-inf")):
+        return f'float("{value}")'
+    if dtype.name == "float32":
+        short = str(np.float32(value))
+        if np.float32(float(short)) == np.float32(value):
+            return repr(float(short))
+    return repr(value)
+
+
+def reference_name(data: numpy.ndarray) -> str:
+    """The name of an array's contents: dtype, shape and a digest."""
+    known = _names.get(id(data))
+    if known is not None and known[0]() is data:
+        return known[1]
+    digest = hashlib.blake2b(np.ascontiguousarray(data).reshape(-1).view("uint8"), digest_size=8)
+    shape = "x".join(map(str, data.shape)) or "scalar"
+    name = f"{data.dtype.name}_{shape}_{digest.hexdigest()}"
+    key = id(data)
+    _names[key] = (weakref.ref(data, lambda _: _names.pop(key, None)), name)
+    return name
+
+
+def referred_constant(name: str, beside: Mapping[str, Any]) -> Constant | None:
+    """The constant of a reference: held beside the text, or printed before and still alive."""
+    data = beside.get(name)
+    if data is None:
+        data = _printed.get(name)
+    return None if data is None else Constant(data)
+
+
+def inline_constant(value: Any, dtype: str | None) -> Constant:
+    """The constant of `R.const(value, dtype)`; a bare number is float32, int64 or bool."""
+    if dtype is None:
+        data = np.asarray(value)
+        data = data.astype({"f": "float32", "i": "int64"}.get(data.dtype.kind, data.dtype))
+    else:
+        data = np.asarray(value, numpy_dtype(dtype))
+    return Constant(data)

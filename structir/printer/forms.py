@@ -1,0 +1,205 @@
+"""Struct infos and leaves of a text, read by their rows of the table of forms."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from structir.ir.dims import Poly
+from structir.ir.dtype import DTYPES
+from structir.ir.expr import Expr, PrimValue, Var
+from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
+from structir.printer.context import MISSING, Context
+from structir.printer.sizes import is_number, size_of_string
+from structir.printer.syntax import Form, info_form
+from structir.printer.values import path_of, value_of
+
+
+def info_of(context: Context, node: ast.expr) -> StructInfo:
+    """The struct info that an annotation states."""
+    text = context.place.on_one_line(node)
+    if text is not None:
+        known = context.infos.get(text)
+        if known is not None:
+            return known
+    info = _read_info(context, node)
+    if text is not None and not _holds_variable(info) and not context.declares_strings:
+        context.infos[text] = info
+    return info
+
+
+def _holds_variable(info: StructInfo) -> bool:
+    """Whether a shape variable may occur: a name can be bound again, then the text means another."""
+    return not isinstance(info, TensorStructInfo) or isinstance(info.dims, Var)
+
+
+def _read_info(context: Context, node: ast.expr) -> StructInfo:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        node = _quoted(context, node)
+    if isinstance(node, ast.Call):
+        path = path_of(node.func)
+    else:
+        path = path_of(node)
+    form = info_form(path[2:]) if path is not None and path.startswith("R.") else None
+    if form is None:
+        hint = 'a struct info is R.Tensor((n, 4), "float32"), R.Shape, R.Tuple, R.Callable, ...'
+        raise context.error(node, f"{ast.unparse(node)} is not a struct info", hint)
+    if isinstance(node, ast.Call):
+        with context.nested(node):
+            return read_form(context, node, form)
+    return form.node(**form.complete({}))  # type: ignore[no-any-return]
+
+
+def _quoted(context: Context, node: ast.Constant) -> ast.expr:
+    """An annotation written as a string."""
+    try:
+        return ast.copy_location(ast.parse(node.value, mode="eval").body, node)
+    except (SyntaxError, ValueError):
+        raise context.error(node, f"{node.value!r} is not a struct info") from None
+
+
+def is_info(node: ast.expr) -> bool:
+    path = path_of(node.func if isinstance(node, ast.Call) else node)
+    return path is not None and path.startswith("R.") and info_form(path[2:]) is not None
+
+
+def read_form(context: Context, node: ast.Call, form: Form) -> Any:
+    """A node by its row of the table."""
+    fields: dict[str, Any] = {}
+    if form.rest:
+        fields[form.fields[0].name] = _infos(context, _rest(node))
+    else:
+        by_name = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
+        if len(node.args) > len(form.fields):
+            raise context.error(node, f"R.{form.name} takes {len(form.fields)} arguments at most")
+        for field, item in zip(form.fields, node.args, strict=False):
+            fields[field.name] = _FIELDS[field.kind](context, item)
+        for keyword in node.keywords:
+            named = by_name.get(keyword.arg or "")
+            if named is None:
+                hint = f"it has {', '.join(f.keyword for f in form.fields)}"
+                raise context.error(keyword, f"R.{form.name} has no {keyword.arg}", hint)
+            fields[named.name] = _FIELDS[named.kind](context, keyword.value)
+    try:
+        made = form.complete(fields)
+        _check_dtype(context, node, made)
+        if not issubclass(form.node, StructInfo):
+            made["span"] = context.place.span(node)
+        return form.node(**made)
+    except TypeError as error:
+        raise context.error(node, f"R.{form.name} is not complete: {error}") from None
+
+
+def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:
+    dtype = fields.get("dtype")
+    if dtype is not None and dtype not in DTYPES:
+        near = difflib.get_close_matches(str(dtype), DTYPES, 1)
+        raise context.error(
+            node, f"{dtype!r} is not a dtype", f"did you mean {near[0]!r}?" if near else None
+        )
+    dims, ndim = fields.get("dims"), fields.get("ndim")
+    if type(dims) is tuple and ndim is not None and ndim != len(dims):
+        raise context.error(node, f"{len(dims)} sizes are given, but ndim is {ndim}")
+    if isinstance(dims, Var) and ndim is None:
+        fields.pop("ndim", None)
+
+
+def _rest(node: ast.Call) -> list[ast.expr]:
+    """`R.Tuple(a, b)` and `R.Tuple([a, b])` say the same."""
+    one = node.args[0] if len(node.args) == 1 else None
+    return one.elts if isinstance(one, ast.List | ast.Tuple) else node.args
+
+
+def _infos(context: Context, nodes: list[ast.expr]) -> tuple[StructInfo, ...]:
+    return tuple([info_of(context, item) for item in nodes])
+
+
+def _infos_field(context: Context, node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if isinstance(node, ast.Tuple | ast.List):
+        return _infos(context, node.elts)
+    return (info_of(context, node),)
+
+
+def size_of(context: Context, node: ast.expr) -> Any:
+    """One size."""
+    if isinstance(node, ast.Constant) and type(node.value) is str:
+        return size_of_string(context, node, size_of)
+    if isinstance(node, ast.Name) and context.declares_names:
+        known = context.names.get(node.id, MISSING)
+        if known is MISSING:
+            return context.declare(node.id)
+    if context.declares_names:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id not in context.names and inner.id != "T":
+                context.declare(inner.id)
+    value = value_of(context, node)
+    if isinstance(value, PrimValue):
+        value = value.value
+    if type(value) is not int and type(value) is not Poly:
+        given = value.struct_info if isinstance(value, Expr) else repr(value)
+        hint = "a size is an integer or an expression over symbolic dims"
+        raise context.error(node, f"{ast.unparse(node)} is not a size but {given}", hint)
+    return value
+
+
+def _sizes(context: Context, node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if not isinstance(node, ast.List | ast.Tuple):
+        raise context.error(node, "sizes stand in brackets: [n, 4]")
+    return tuple([size_of(context, item) for item in node.elts])
+
+
+def _shape(context: Context, node: ast.expr) -> Any:
+    """Sizes, or a variable that holds a shape, or (in R.Tensor alone) a dtype."""
+    if isinstance(node, ast.Constant) and (node.value is None or node.value in DTYPES):
+        return node.value
+    if isinstance(node, ast.Name):
+        known = context.names.get(node.id, MISSING)
+        if known is MISSING and context.declares_names:
+            known = Var(node.id, ShapeStructInfo())
+            context.define(node.id, known)
+        if known is MISSING or type(known) is not Poly:
+            value = context.lookup(node)
+            if isinstance(value, Var) and _may_be_shape(value):
+                return value
+            raise context.error(node, f"{node.id} does not hold a shape")
+    if isinstance(node, ast.Call) and path_of(node.func) == "R.shape" and node.args:
+        node = node.args[0]
+    return _sizes(context, node)
+
+
+def _may_be_shape(var: Var) -> bool:
+    return isinstance(var.struct_info, ShapeStructInfo) or var.struct_info == OBJECT
+
+
+def _number(context: Context, node: ast.expr) -> Any:
+    value = value_of(context, node)
+    if not is_number(value):
+        raise context.error(node, f"{ast.unparse(node)} is not a number known before it runs")
+    return value
+
+
+def static_of(context: Context, node: ast.expr) -> Any:
+    """A static Python value: literals, lists, tuples, dicts, sizes."""
+    if isinstance(node, ast.Dict):
+        keys = [static_of(context, key) for key in node.keys if key is not None]
+        return dict(zip(keys, (static_of(context, v) for v in node.values), strict=True))
+    if isinstance(node, ast.List):
+        return [static_of(context, item) for item in node.elts]
+    return value_of(context, node)
+
+
+_FIELDS: dict[str, Callable[[Context, Any], Any]] = {
+    "dim": size_of,
+    "number": _number,
+    "sizes": _sizes,
+    "shape": _shape,
+    "info": info_of,
+    "infos": _infos_field,
+    "static": static_of,
+}

@@ -1,0 +1,185 @@
+"""From the `ast` of a whole text to a module: its functions, read callees first where that tells more."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from structir.errors import DiagnosticError
+from structir.ir.expr import Function, GlobalVar
+from structir.ir.module import IRModule
+from structir.ir.node import Node
+from structir.printer.context import MISSING, Context, Place, Silent
+from structir.printer.forms import static_of
+from structir.printer.functions import Signature, is_function, read_function, read_signature
+from structir.printer.statements import read_body
+from structir.printer.syntax import MODULE_ATTRS
+from structir.printer.values import path_of, unsupported
+
+PASSED_OVER = frozenset({"I.module_global_infos"})
+
+
+class ModuleContext:
+    """The functions of a text as others see them, and what is held beside it."""
+
+    def __init__(self, place: Place, constants: Mapping[str, Any], strict: bool) -> None:
+        self.place = place
+        self.constants = constants
+        self.strict = strict
+        self.name = "Module"
+        self.bare = True  # functions that stand alone call each other by name
+        self.aliases: set[str] = {"cls"}
+        self.attributes: dict[str, Any] = {}
+        self.nodes: dict[str, ast.FunctionDef] = {}
+        self.signatures: dict[str, Signature] = {}
+        self.contexts: dict[str, Context] = {}
+        self.functions: dict[str, Function] = {}
+        self.found: list[DiagnosticError] = []
+
+    # ---- what a function of the text asks
+
+    def names_module(self, context: Context, node: ast.Name) -> bool:
+        """Whether a name means the module itself."""
+        return node.id in self.aliases and node.id not in context.names
+
+    def function_of(self, context: Context, base: str, node: ast.Attribute) -> GlobalVar | None:
+        """`cls.f`; None if the name before the point is not the module."""
+        if base in context.names or base not in self.aliases:
+            return None
+        if node.attr in self.nodes:
+            return self.global_var(context, node.attr, node)
+        near = difflib.get_close_matches(node.attr, self.nodes, 2)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.nodes)}"
+        raise context.error(node, f"the module has no function {node.attr}", hint)
+
+    def value_of(self, name: str) -> Any:
+        """A function that stands alone, by its name."""
+        if not self.bare or name not in self.nodes:
+            return MISSING
+        return self.global_var(None, name, None)
+
+    def global_var(self, context: Context | None, name: str, node: Any) -> GlobalVar:
+        """A reference to a function, with the most that is known of it by now."""
+        span = None if context is None else context.place.span(node)
+        if name in self.functions:
+            return GlobalVar(name, self.functions[name].struct_info, span)
+        signature = self.signatures.get(name)
+        if signature is None:
+            raise Silent
+        return GlobalVar(name, signature.info(), span)
+
+    # ---- reading
+
+    def read(self, tree: ast.Module) -> IRModule:
+        """The module of a text. All errors that do not rest on each other are raised at once."""
+        self.collect(tree.body)
+        for name, node in self.nodes.items():
+            self.read_signature(name, node)
+        for name in self.order():
+            self.read_function(name)
+        self.raise_found()
+        functions: dict[str, Node] = {name: self.functions[name] for name in self.nodes}
+        return IRModule(functions, self.attributes, self.name)
+
+    def raise_found(self) -> None:
+        """Raise what was found, as one error of the first one's class."""
+        if self.found:
+            diagnostics = [d for error in self.found for d in error.diagnostics]
+            raise type(self.found[0])(dict.fromkeys(diagnostics))
+
+    def collect(self, nodes: list[ast.stmt]) -> None:
+        """Find the functions of the text; imports and docstrings are passed over."""
+        context = Context(self.place)
+        for node in nodes:
+            try:
+                self.member(context, node)
+            except DiagnosticError as error:
+                self.found.append(error)
+
+    def member(self, context: Context, node: ast.stmt) -> None:
+        """One statement outside of functions."""
+        if isinstance(node, ast.ClassDef):
+            self.name, self.bare = node.name, False
+            self.aliases.add(node.name)
+            self.collect(node.body)
+        elif isinstance(node, ast.FunctionDef) and is_function(node):
+            if node.name in self.nodes:
+                raise context.error(node, f"there are two functions {node.name}")
+            self.nodes[node.name] = node
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            self.attribute(context, node.value)
+        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_text(node):
+            hint = "a text holds functions under @R.function, alone or in a class"
+            raise unsupported(context, node, hint)
+
+    def attribute(self, context: Context, node: ast.Call) -> None:
+        """`I.module_attrs({...})`."""
+        path = path_of(node.func)
+        if path in PASSED_OVER:
+            return
+        value = static_of(context, node.args[0]) if node.args else None
+        if path != f"I.{MODULE_ATTRS}" or not isinstance(value, dict):
+            raise unsupported(context, node, "a module holds functions and I.module_attrs({...})")
+        self.attributes |= value
+
+    def read_signature(self, name: str, node: ast.FunctionDef) -> None:
+        """The signature of one function, in a context of its own."""
+        context = self.contexts[name] = Context(self.place, self)
+        context.strict = self.strict
+        try:
+            self.signatures[name] = read_signature(context, node)
+        except DiagnosticError as error:
+            self.found.append(error)
+
+    def read_function(self, name: str) -> None:
+        """The body of one function."""
+        context, signature = self.contexts[name], self.signatures.get(name)
+        if signature is None:
+            return
+        try:
+            self.functions[name] = read_function(context, signature, read_body)
+        except Silent:
+            pass
+        except DiagnosticError as error:
+            context.report(error, signature.node)
+        if context.found:
+            self.found.append(context.error_class(context.found))
+
+    def order(self) -> Iterator[str]:
+        """Functions whose result is not stated come before those that call them, cycles aside."""
+        open_results = [n for n, s in self.signatures.items() if s.ret is None]
+        if not open_results or len(self.nodes) == 1:
+            yield from self.nodes
+            return
+        calls = {name: iter(callees) for name, callees in self.calls_of(open_results).items()}
+        entered: set[str] = set()
+        for root in self.nodes:
+            stack = [] if root in entered else [root]
+            while stack:
+                entered.add(stack[-1])
+                callee = next((c for c in calls[stack[-1]] if c not in entered), None)
+                if callee is None:
+                    yield stack.pop()
+                else:
+                    stack.append(callee)
+
+    def calls_of(self, callees: list[str]) -> dict[str, list[str]]:
+        """For each function, which of these it mentions."""
+        mention = rf"\.({'|'.join(map(re.escape, callees))})\b"
+        if self.bare:
+            mention = rf"\b({'|'.join(map(re.escape, callees))})\("
+        lines = self.place.lines
+        first = self.place.source.first_line - self.place.line_shift
+        found = {}
+        for name, node in self.nodes.items():
+            text = "\n".join(lines[node.lineno - first : (node.end_lineno or 0) - first + 1])
+            body = text.partition("\n")[2] or text
+            found[name] = list(dict.fromkeys(re.findall(mention, body)))
+        return found
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

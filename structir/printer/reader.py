@@ -1,0 +1,107 @@
+"""The reader: `structir.parse` and `structir.parse_struct_info`. Text is read from its `ast`, never executed."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from structir.errors import Diagnostic, ParseError, Source, Span
+from structir.ir.dims import as_dim, as_sym
+from structir.ir.expr import Var
+from structir.ir.module import IRModule
+from structir.ir.struct_info import StructInfo
+from structir.lazy import lazy_module
+from structir.printer import calls, expressions
+from structir.printer.context import Context, Place, Silent
+from structir.printer.forms import info_of
+from structir.printer.modules import ModuleContext
+
+symbolic = lazy_module("structir.ir.symbolic")
+
+# What reads expressions registers itself; naming the rooms here makes them complete.
+RULE_ROOMS = (calls, expressions)
+WRAPPER = "if True:\n"
+
+
+def parse(
+    text: str,
+    filename: str = "<string>",
+    *,
+    strict: bool = False,
+    constants: Mapping[str, Any] | None = None,
+) -> IRModule:
+    """The module of a text: a class of functions, or functions that stand alone.
+
+    `strict` checks when it runs what an annotation says and deduction cannot decide. `constants`
+    are the arrays that the text refers to.
+    """
+    return read_source(Source(filename, text), strict=strict, constants=constants)
+
+
+def read_source(
+    source: Source,
+    *,
+    strict: bool = False,
+    constants: Mapping[str, Any] | None = None,
+) -> IRModule:
+    """The module of a source, which may be a piece of a file and indented."""
+    indented = source.text[:1] in (" ", "\t")
+    with _no_collection():
+        tree = _tree(source, indented)
+        body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
+        place = Place(source, source.first_line - 1 - indented)
+        module = ModuleContext(place, constants or {}, strict)
+        return module.read(ast.Module(body, []))
+
+
+def _tree(source: Source, indented: bool) -> ast.Module:
+    text = WRAPPER + source.text if indented else source.text
+    try:
+        return ast.parse(text, source.filename)
+    except SyntaxError as error:
+        line = (error.lineno or 1) - indented + source.first_line - 1
+        column = max((error.offset or 1) - 1, 0)
+        span = Span(source, line, column, line, column + 1)
+        raise ParseError(
+            Diagnostic(f"this is not Python: {error.msg}", span, hint="the text is read as Python")
+        ) from None
+    except (RecursionError, MemoryError):
+        hint = "bind inner parts to names"
+        raise ParseError(Diagnostic("an expression is nested too deeply", hint=hint)) from None
+    except ValueError as error:
+        raise ParseError(Diagnostic(f"this is not Python: {error}")) from None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Reading makes many objects and no garbage in cycles: the collector would only walk them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> StructInfo:
+    """The struct info of a text. `symbols` gives names their variables and takes in the new ones."""
+    known = {} if symbols is None else symbols
+    source = Source("<string>", text.strip())
+    context = Context(Place(source))
+    context.declares_names = context.declares_strings = True
+    for name, value in known.items():
+        context.names[name] = value if isinstance(value, Var) else as_dim(value)
+    try:
+        tree = ast.parse(source.text, mode="eval").body
+        info = info_of(context, tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, Silent):
+        span = Span(source, 1, 0, 1, max(len(source.line(1)), 1))
+        raise ParseError(Diagnostic(f"{text!r} is not a struct info", span)) from None
+    for name, value in context.names.items():
+        if symbols is not None and name not in symbols:
+            symbols[name] = value if isinstance(value, Var) else symbolic.to_sympy(as_sym(value))
+    return info

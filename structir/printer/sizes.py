@@ -1,0 +1,120 @@
+"""Sizes and static values in a text: numbers, symbolic dims and their arithmetic, from `ast`."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from structir.errors import ParseError
+from structir.ir import dims
+from structir.ir.dims import Poly
+from structir.printer.context import MISSING, Context
+
+BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.MatMult: ("@", operator.matmul),
+}
+COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] = {
+    ast.Lt: ("<", "lt", operator.lt),
+    ast.LtE: ("<=", "le", operator.le),
+    ast.Gt: (">", "gt", operator.gt),
+    ast.GtE: (">=", "ge", operator.ge),
+    ast.Eq: ("==", "eq", operator.eq),
+    ast.NotEq: ("!=", "ne", operator.ne),
+}
+LARGEST_POWER = 64
+NUMBERS = (int, float, bool, Poly)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is known without running: a Python number or a size."""
+    return type(value) in NUMBERS
+
+
+def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
+    """Arithmetic on numbers and sizes."""
+    symbol, function = BINARY[type(node.op)]
+    if symbol == "**" and not _small_power(left, right):
+        raise context.error(node, "only small constant powers can be written as a number")
+    if symbol == "/" and (type(left) is Poly or type(right) is Poly):
+        raise context.error(
+            node, "a size cannot be divided exactly", "floor division is written //"
+        )
+    try:
+        return function(left, right)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise context.error(node, f"this has no value: {error}") from None
+
+
+def _small_power(base: Any, exponent: Any) -> bool:
+    return type(exponent) is not Poly and abs(exponent) <= LARGEST_POWER
+
+
+def static_compare(node: ast.Compare, left: Any, right: Any) -> Any:
+    """An order of two numbers or sizes; of sizes it may stay open."""
+    _, word, function = COMPARISONS[type(node.ops[0])]
+    if type(left) is Poly or type(right) is Poly:
+        return dims.compare(word, left, right)
+    return function(left, right)
+
+
+def _select(condition: Any, then: Any, otherwise: Any) -> Any:
+    return dims.select(int(condition) if type(condition) is bool else condition, then, otherwise)
+
+
+# Functions of sizes, as they are written after `T.`
+SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "max": dims.dim_max,
+    "min": dims.dim_min,
+    "floordiv": dims.floordiv,
+    "floormod": dims.floormod,
+    "ceildiv": dims.ceildiv,
+    "if_then_else": _select,
+    "Select": _select,
+    "int64": lambda value: value,
+    "int32": lambda value: value,
+}
+
+
+@lru_cache(maxsize=4096)
+def parsed_size(text: str) -> tuple[ast.expr, tuple[str, ...]]:
+    """The tree of a size written as a string, and the names in it."""
+    tree = ast.parse(text.strip(), mode="eval").body
+    names = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id != "T")
+    return tree, tuple(dict.fromkeys(names))
+
+
+def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any]) -> Any:
+    """A size written as a string; where strings declare, new names become symbolic dims."""
+    text = node.value
+    known = context.names.get(text)
+    if type(known) is Poly:
+        return known
+    try:
+        tree, names = parsed_size(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise context.error(node, f"{text!r} is not a size") from None
+    for name in names:
+        if context.declares_strings and _is_free(context, name):
+            context.declare(name)
+    try:
+        return read(context, tree)
+    except ParseError as error:
+        place = context.place.span(node)
+        diagnostic = error.diagnostics[0]
+        raise ParseError(
+            type(diagnostic)(diagnostic.message, place, hint=diagnostic.hint)
+        ) from None
+
+
+def _is_free(context: Context, name: str) -> bool:
+    return context.names.get(name, MISSING) is MISSING

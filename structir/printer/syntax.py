@@ -1,0 +1,202 @@
+"""The one table of forms: how struct infos and leaves are spelled; writer and reader walk it.
+
+A form is `R.<name>(fields)`. Kinds of struct info that users register need no row: their fields are
+written by keyword, as the class declares them.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import attrs
+
+from structir.ir.expr import DataTypeImm, ExternFunc, PrimValue, ShapeExpr, StringImm
+from structir.ir.struct_info import (
+    KINDS,
+    OBJECT,
+    SUFFIX,
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    field_kinds,
+)
+
+Fields = dict[str, Any]
+
+
+def _given(value: Any, _node: Any) -> bool:
+    return value is not None
+
+
+def _always(_value: Any, _node: Any) -> bool:
+    return True
+
+
+def _unsized(value: Any, node: Any) -> bool:
+    """A rank is written where the sizes do not tell it."""
+    return value is not None and type(node.dims) is not tuple
+
+
+@attrs.frozen
+class Field:
+    """One field in a form: under which names it is known, what it holds, when it is written."""
+
+    name: str
+    kind: (
+        str  # dim, sizes (in brackets), shape (in parentheses, or a variable), static, info, infos
+    )
+    text_name: str = ""  # the keyword in the text where it is not the field's own name
+    by_keyword: bool = False  # as it is written; it is read either way
+    shown: Callable[[Any, Any], bool] = _given
+
+    @property
+    def keyword(self) -> str:
+        return self.text_name or self.name
+
+
+@attrs.frozen
+class Form:
+    """`R.<name>(fields)` for one node class; a `rest` field takes all, `complete` fills gaps."""
+
+    name: str
+    node: type
+    fields: tuple[Field, ...] = ()
+    rest: bool = False
+    complete: Callable[[Fields], Fields] = lambda fields: fields
+
+
+def _tensor(fields: Fields) -> Fields:
+    """`R.Tensor("float32")` has no sizes: its only argument is the dtype."""
+    if isinstance(fields.get("dims"), str):
+        return {"dtype": fields.pop("dims"), **fields}
+    return {k: v for k, v in fields.items() if (k, v) not in (("ndim", -1), ("dtype", ""))}
+
+
+def _prim(fields: Fields) -> Fields:
+    return {"dtype": "int64", **fields}
+
+
+def _callable(fields: Fields) -> Fields:
+    """An opaque function is impure and gives any value unless it is said otherwise."""
+    params = fields.get("params")
+    return {"params": None, "ret": OBJECT, "purity": params is not None, **fields}
+
+
+def _purity(value: bool, node: Any) -> bool:
+    return value is not (node.params is not None)
+
+
+def _result(value: StructInfo, node: Any) -> bool:
+    return node.params is not None or value != OBJECT
+
+
+INFO_FORMS = (
+    Form("Object", ObjectStructInfo),
+    Form(
+        "Tensor",
+        TensorStructInfo,
+        (
+            Field("dims", "shape", "shape"),
+            Field("dtype", "static", by_keyword=True),
+            Field("ndim", "static", by_keyword=True, shown=_unsized),
+        ),
+        complete=_tensor,
+    ),
+    Form(
+        "Shape",
+        ShapeStructInfo,
+        (
+            Field("dims", "sizes", "values"),
+            Field("ndim", "static", by_keyword=True, shown=_unsized),
+        ),
+        complete=_tensor,
+    ),
+    Form(
+        "Prim",
+        PrimStructInfo,
+        (Field("dtype", "static"), Field("value", "dim", by_keyword=True)),
+        complete=_prim,
+    ),
+    Form("Tuple", TupleStructInfo, (Field("fields", "infos"),), rest=True),
+    Form(
+        "Callable",
+        FuncStructInfo,
+        (
+            Field("params", "infos"),
+            Field("ret", "info", shown=_result),
+            Field("purity", "static", by_keyword=True, shown=_purity),
+            Field("derive_func", "static", by_keyword=True),
+        ),
+        complete=_callable,
+    ),
+)
+
+LEAF_FORMS = (
+    Form("prim_value", PrimValue, (Field("value", "number", shown=_always),)),
+    Form("str", StringImm, (Field("value", "static"),)),
+    Form("dtype", DataTypeImm, (Field("value", "static"),)),
+    Form("shape", ShapeExpr, (Field("dims", "sizes"),)),
+    Form("ExternFunc", ExternFunc, (Field("global_symbol", "static"),)),
+)
+
+FORM_OF_NODE: dict[type, Form] = {form.node: form for form in (*INFO_FORMS, *LEAF_FORMS)}
+INFO_OF_NAME: dict[str, Form] = {form.name: form for form in INFO_FORMS}
+LEAF_OF_NAME: dict[str, Form] = {form.name: form for form in LEAF_FORMS}
+
+_KIND_OF_FIELD = {"dims": "shape", "dtype": "static"}
+
+
+@cache
+def info_form_of(cls: type[StructInfo]) -> Form:
+    """The form of a kind of struct info; a registered kind's follows from its fields."""
+    known = FORM_OF_NODE.get(cls)
+    if known is not None:
+        return known
+    defaults = {f.name: f.default for f in attrs.fields(cls)}
+    fields = []
+    for name, kind in field_kinds(cls):
+        shown = _differs_from(defaults[name])
+        fields.append(Field(name, _KIND_OF_FIELD.get(kind, kind), by_keyword=True, shown=shown))
+    return Form(cls.__name__.removesuffix(SUFFIX), cls, tuple(fields))
+
+
+def _differs_from(default: Any) -> Callable[[Any, Any], bool]:
+    return lambda value, _node: default is attrs.NOTHING or value != default
+
+
+def info_form(name: str) -> Form | None:
+    """The form of struct info written `R.<name>`, or None if there is no such kind."""
+    form = INFO_OF_NAME.get(name)
+    if form is None and name in KINDS:
+        form = info_form_of(KINDS[name])
+    return form
+
+
+# The words of statements and of calls that are not calls of ops.
+FUNCTION = "function"
+MATCH_CAST = "match_cast"
+DATAFLOW = "dataflow"
+OUTPUT = "output"
+FUNC_ATTR = "func_attr"
+CONST = "const"
+TUPLE = "tuple"
+CALL_PACKED = "call_packed"
+CALL_PURE_PACKED = "call_pure_packed"
+PRIVATE = "private"
+IR_MODULE = "ir_module"
+MODULE_ATTRS = "module_attrs"
+SYMBOL_DTYPES = frozenset({"int64", "int32", "Var", "SizeVar"})
+METADATA = "metadata"
+HEADER = "from structir.script import I, R, T"
+
+FORM_WORDS = frozenset(
+    {MATCH_CAST, DATAFLOW, OUTPUT, FUNC_ATTR, CONST, TUPLE, CALL_PACKED, CALL_PURE_PACKED, FUNCTION}
+)
+RESERVED = frozenset({"R", "I", "T", "cls", METADATA}) | frozenset(keyword.kwlist)

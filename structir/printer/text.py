@@ -1,0 +1,49 @@
+"""The printer: the text of any node in the classic form, which the reader takes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.ir.expr import (
+    BindingBlock,
+    DataflowBlock,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    VarBinding,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import Node
+from structir.ir.struct_info import StructInfo
+from structir.printer.program import (
+    block_text,
+    function_text,
+    if_text,
+    module_text,
+    sequence_text,
+)
+from structir.printer.writer import Writer
+
+_PROGRAMS: dict[type, Callable[[Any], str]] = {
+    IRModule: module_text,
+    Function: function_text,
+    SeqExpr: sequence_text,
+    If: if_text,
+    BindingBlock: block_text,
+    DataflowBlock: block_text,
+    VarBinding: lambda binding: block_text(BindingBlock((binding,))),
+    MatchCast: lambda binding: block_text(BindingBlock((binding,))),
+}
+
+
+def text_of(node: Node) -> str:
+    """The text of a node."""
+    rule = _PROGRAMS.get(type(node))
+    if rule is not None:
+        return rule(node)
+    writer = Writer()
+    if isinstance(node, StructInfo):
+        return writer.info(node)
+    return writer.expr(node)  # type: ignore[arg-type]

@@ -1,0 +1,87 @@
+"""The dispatch from the `ast` of an expression to what it says, and what is not of the language."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from structir.errors import Diagnostic, ParseError
+from structir.ir.expr import Expr, Var
+from structir.printer.context import Context
+
+Rule = TypeVar("Rule", bound=Callable[[Context, Any], Any])
+RULES: dict[type[ast.AST], Callable[[Context, Any], Any]] = {}
+
+
+def reads(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
+    """The decorated function reads expressions of these kinds."""
+
+    def register(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return register
+
+
+UNSUPPORTED: dict[type[ast.AST], str] = {
+    ast.BoolOp: "use R.logical_and and R.logical_or",
+    ast.IfExp: "write an if statement, or use R.where",
+    ast.ListComp: "nothing is executed: write the elements one by one",
+    ast.GeneratorExp: "nothing is executed: write the elements one by one",
+    ast.Lambda: "write a nested function under @R.function",
+    ast.JoinedStr: "nothing is executed: write the string itself",
+    ast.Dict: "a dict stands only in R.func_attr and I.module_attrs",
+    ast.Starred: "write the elements one by one",
+    ast.NamedExpr: "bind the value on a line of its own",
+    ast.Slice: "slices are written R.strided_slice(x, axes=..., begin=..., end=...)",
+}
+
+
+def value_of(context: Context, node: ast.expr) -> Any:
+    """What an expression says: an Expr not bound yet, a size, a static value, or a tuple of such."""
+    rule = RULES.get(type(node))
+    if rule is None:
+        raise unsupported(context, node)
+    return rule(context, node)
+
+
+def argument(context: Context, node: ast.expr) -> Any:
+    """The same, with every Expr an atom."""
+    value = value_of(context, node)
+    return context.atom(value, node) if isinstance(value, Expr) else value
+
+
+def operand(context: Context, node: ast.expr) -> Expr:
+    """An argument as an Expr."""
+    return context.expr(argument(context, node), node)
+
+
+def path_of(node: ast.AST) -> str | None:
+    """`R.nn.softmax` for the attributes of a name; None for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+def unsupported(context: Context, node: ast.AST, hint: str | None = None) -> ParseError:
+    """The error for Python that is not of the language, with the variables that it mentions."""
+    what = type(node).__name__
+    diagnostic = Diagnostic(
+        f"Python's {what} is not part of the language", context.place.span(node)
+    )
+    for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
+        known = context.names.get(name)
+        if isinstance(known, Var):
+            diagnostic = diagnostic.note(f"{name}: {known.struct_info}", known.span)
+    op = next((path_of(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)), None)
+    op = op.removeprefix("R.") if op is not None else None
+    default = "the text is read, never executed; see the language's own forms"
+    hint = hint or UNSUPPORTED.get(type(node), default)
+    return ParseError(attrs.evolve(diagnostic, op=op, hint=hint))

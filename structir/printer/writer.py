@@ -1,0 +1,221 @@
+"""The text of expressions and struct infos, on one line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from structir.analysis.purity import is_pure_call
+from structir.ir.dims import Poly, Sym, text
+from structir.ir.expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    ExternFunc,
+    GlobalVar,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo
+from structir.printer.constants import constant_text
+from structir.printer.names import Names
+from structir.printer.syntax import (
+    CALL_PACKED,
+    CALL_PURE_PACKED,
+    FORM_OF_NODE,
+    Form,
+    info_form_of,
+)
+
+
+class Writer:
+    """Writes expressions and struct infos under one set of names, each info and each size once."""
+
+    def __init__(self, names: Names | None = None) -> None:
+        self.names = names or Names()
+        self._infos: dict[StructInfo, str] = {}
+        self._dims: dict[Poly, str] = {}
+        self._quoted = False  # sizes as strings, as signatures have them
+
+    # ---- struct info
+
+    def info(self, info: StructInfo) -> str:
+        """A struct info, sizes as expressions."""
+        known = self._infos.get(info)
+        if known is None:
+            known = self._infos[info] = self.form(info_form_of(type(info)), info)
+        return known
+
+    def signature_info(self, info: StructInfo) -> str:
+        """A struct info as it stands in a signature: sizes with variables are strings."""
+        self._quoted, outside = True, self._infos
+        self._infos = {}
+        try:
+            return self.info(info)
+        finally:
+            self._quoted, self._infos = False, outside
+
+    def form(self, form: Form, node: Any) -> str:
+        """A node by its row of the table."""
+        if form.rest:
+            shown = [self.info(item) for item in getattr(node, form.fields[0].name)]
+            return f"R.{form.name}({', '.join(shown)})"
+        shown = []
+        by_keyword = False
+        for field in form.fields:
+            value = getattr(node, field.name)
+            if field.shown(value, node):
+                by_keyword = by_keyword or field.by_keyword
+                argument = _FIELDS[field.kind](self, value)
+                shown.append(f"{field.keyword}={argument}" if by_keyword else argument)
+            else:
+                by_keyword = True
+        bare = not shown and issubclass(form.node, StructInfo)
+        return f"R.{form.name}" if bare else f"R.{form.name}({', '.join(shown)})"
+
+    # ---- sizes
+
+    def sym(self, sym: Sym) -> str:
+        """The name of a symbolic dim."""
+        return self.names.sym(sym)
+
+    def size(self, dim: Any) -> str:
+        """A size."""
+        if type(dim) is int:
+            return str(dim)
+        known = self._dims.get(dim)
+        if known is None:
+            known = self._dims[dim] = text(dim, self.sym)
+        return f'"{known}"' if self._quoted else known
+
+    def sizes(self, dims: Any) -> str:
+        """Sizes in brackets."""
+        return f"[{', '.join([self.size(dim) for dim in dims])}]"
+
+    def shape(self, dims: Any) -> str:
+        """Sizes in parentheses, or the variable that holds a shape."""
+        if isinstance(dims, Var):
+            return self.names.var(dims)
+        inside = ", ".join([self.size(dim) for dim in dims])
+        return f"({inside},)" if len(dims) == 1 else f"({inside})"
+
+    def number(self, value: Any) -> str:
+        """A scalar: a size, a float or a bool."""
+        return literal(value) if type(value) in (float, bool) else self.size(value)
+
+    def infos(self, infos: Any) -> str:
+        """Struct infos in parentheses."""
+        inside = ", ".join([self.info(info) for info in infos])
+        return f"({inside},)" if len(infos) == 1 else f"({inside})"
+
+    # ---- expressions
+
+    def global_var(self, var: GlobalVar) -> str:
+        """A function of the module."""
+        return f"cls.{var.name}"
+
+    def expr(self, expr: Expr) -> str:
+        """An expression on one line."""
+        rule = _EXPRS.get(type(expr))
+        if rule is not None:
+            return rule(self, expr)
+        return self.form(FORM_OF_NODE[type(expr)], expr)
+
+    def call(self, call: Call) -> str:
+        """A call: operands in order, attributes by keyword, only those given."""
+        callee = call.op
+        if type(callee) is Op:
+            return self.op_call(callee, call)
+        arguments = [self.expr(arg) for arg in call.args]
+        if type(callee) is ExternFunc:
+            word = CALL_PURE_PACKED if is_pure_call(call) else CALL_PACKED
+            arguments.insert(0, literal(callee.global_symbol))
+            if call.sinfo_args:
+                stated = [self.info(info) for info in call.sinfo_args]
+                one = stated[0] if len(stated) == 1 else f"({', '.join(stated)})"
+                arguments.append(f"sinfo_args={one}")
+            return f"R.{word}({', '.join(arguments)})"
+        return f"{self.expr(callee)}({', '.join(arguments)})"
+
+    def op_call(self, op: Op, call: Call) -> str:
+        """A call of an op; what follows an attribute in the signature goes by keyword."""
+        names = self.names.of
+        leading, keywords = operand_names(op)
+        arguments = []
+        for position, arg in enumerate(call.args):
+            written = names.get(arg) or self.expr(arg)
+            if position >= leading:
+                written = f"{keywords[position]}={written}"
+            arguments.append(written)
+        if call.attrs:
+            arguments += [f"{name}={attribute(value)}" for name, value in call.attrs.items()]
+        return f"R.{op.name}({', '.join(arguments)})"
+
+    def tuple(self, value: Tuple) -> str:
+        """A tuple, as Python writes it."""
+        fields = [self.expr(field) for field in value.fields]
+        return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
+
+
+_operand_names: dict[Op, tuple[int, tuple[str, ...]]] = {}
+
+
+def operand_names(op: Op) -> tuple[int, tuple[str, ...]]:
+    """How many arguments of a call of the op are written by place, and the names of all of them."""
+    known = _operand_names.get(op)
+    if known is None:
+        known = _operand_names[op] = _operands_of(op.definition)
+    return known
+
+
+def _operands_of(definition: Any) -> tuple[int, tuple[str, ...]]:
+    return 1 << 30, ()
+
+
+def attribute(value: Any) -> str:
+    """An attribute of an op; tuples stand in brackets, as in the classic form."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join([attribute(item) for item in value])}]"
+    return literal(value)
+
+
+def literal(value: Any) -> str:
+    """A static value as Python writes it, strings in double quotes."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        inside = ", ".join([literal(item) for item in value])
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, list):
+        return f"[{', '.join([literal(item) for item in value])}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join([f'{literal(k)}: {literal(v)}' for k, v in value.items()])}}}"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f'float("{value}")'
+    return repr(value)
+
+
+_FIELDS: dict[str, Callable[[Writer, Any], str]] = {
+    "dim": Writer.size,
+    "number": Writer.number,
+    "sizes": Writer.sizes,
+    "shape": Writer.shape,
+    "info": Writer.info,
+    "infos": Writer.infos,
+    "static": lambda _writer, value: literal(value),
+}
+
+_EXPRS: dict[type, Callable[[Writer, Any], str]] = {
+    Var: lambda writer, var: writer.names.var(var),
+    DataflowVar: lambda writer, var: writer.names.var(var),
+    GlobalVar: lambda writer, var: writer.global_var(var),
+    Constant: lambda _writer, constant: constant_text(constant.data),
+    Call: Writer.call,
+    Tuple: Writer.tuple,
+    TupleGetItem: lambda writer, item: f"{writer.expr(item.tuple_value)}[{item.index}]",
+    Op: lambda _writer, op: f"R.{op.name}",
+}
