@@ -91,6 +91,12 @@ def _check_dims(base: Any, derived: Any) -> BaseCheckResult:
     return min(map(_check_dim, base, derived), default=PASS)
 
 
+def _check_info(base: Any, derived: Any) -> BaseCheckResult:
+    if base is None or derived is None:
+        return _check_static(base, derived)
+    return base_check(base, derived)
+
+
 def _check_infos(base: Any, derived: Any) -> BaseCheckResult:
     if base is None or derived is None:
         return _check_static(base, derived)
@@ -104,7 +110,7 @@ _CHECKS: dict[str, Callable[[Any, Any], BaseCheckResult]] = {
     "dtype": _check_static,
     "dim": _check_dim,
     "dims": _check_dims,
-    "info": base_check,
+    "info": _check_info,
     "infos": _check_infos,
 }
 
@@ -178,6 +184,10 @@ def _join_dims(a: Any, b: Any) -> Any:
     return a if tuples and all(map(equal, a, b)) else FORGOTTEN
 
 
+def _join_info(a: Any, b: Any) -> Any:
+    return FORGOTTEN if a is None or b is None else unify_to_lca(a, b)
+
+
 def _join_infos(a: Any, b: Any) -> Any:
     if a is None or b is None or len(a) != len(b):
         return FORGOTTEN
@@ -189,7 +199,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "dtype": _join_static,
     "dim": _join_dim,
     "dims": _join_dims,
-    "info": unify_to_lca,
+    "info": _join_info,
     "infos": _join_infos,
 }
 
@@ -301,7 +311,7 @@ def get_static_type(info: StructInfo) -> StructInfo:
     def change(_name: str, kind: str, value: Any) -> Any:
         if kind in ("dims", "dim"):
             return None if value is None else FORGOTTEN
-        if kind == "info":
+        if kind == "info" and value is not None:
             return get_static_type(value)
         if kind == "infos" and value is not None:
             return tuple(map(get_static_type, value))

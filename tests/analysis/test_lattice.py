@@ -1,0 +1,261 @@
+"""The laws of the lattice on random infos, and what it says of chosen ones."""
+
+import pytest
+from hypothesis import given
+
+from structir.analysis import (
+    FAIL_L0,
+    FAIL_L1,
+    FAIL_L2,
+    PASS,
+    base_check,
+    derive_call_ret_struct_info,
+    erase_to_well_defined,
+    get_static_type,
+    unify_to_lca,
+)
+from structir.errors import StructInfoError
+from structir.ir import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    Var,
+    struct_info,
+)
+from structir.ir.dims import Dim, sym
+from tests.analysis.infos import DATA, INFOS, K, M, N, function, tensor
+
+OBJECT = ObjectStructInfo()
+
+
+@given(INFOS)
+def test_an_info_describes_its_own_values(info: StructInfo) -> None:
+    assert base_check(info, info) is PASS
+    assert unify_to_lca(info, info) == info
+
+
+@given(DATA, DATA)
+def test_the_join_describes_both(a: StructInfo, b: StructInfo) -> None:
+    joined = unify_to_lca(a, b)
+    assert base_check(joined, a) is PASS
+    assert base_check(joined, b) is PASS
+
+
+@given(DATA, DATA)
+def test_the_join_does_not_depend_on_the_order(a: StructInfo, b: StructInfo) -> None:
+    one, other = unify_to_lca(a, b), unify_to_lca(b, a)
+    assert base_check(one, other) is PASS
+    assert base_check(other, one) is PASS
+
+
+@given(DATA, DATA, DATA)
+def test_the_join_associates(a: StructInfo, b: StructInfo, c: StructInfo) -> None:
+    left = unify_to_lca(unify_to_lca(a, b), c)
+    right = unify_to_lca(a, unify_to_lca(b, c))
+    assert base_check(left, right) is PASS
+    assert base_check(right, left) is PASS
+
+
+@given(DATA, DATA)
+def test_the_join_with_a_base_is_the_base(a: StructInfo, b: StructInfo) -> None:
+    if base_check(a, b) is PASS:
+        assert base_check(a, unify_to_lca(a, b)) is PASS
+
+
+@given(DATA, DATA, DATA)
+def test_precision_is_transitive(a: StructInfo, b: StructInfo, c: StructInfo) -> None:
+    if base_check(a, b) is PASS and base_check(b, c) is PASS:
+        assert base_check(a, c) is PASS
+
+
+@given(DATA, DATA)
+def test_what_both_sides_describe_is_never_denied(a: StructInfo, b: StructInfo) -> None:
+    """FAIL_L0 says that no value fits: then the better one cannot describe values of the other."""
+    if base_check(a, b) is PASS:
+        assert base_check(b, a) is not FAIL_L0 or base_check(b, get_static_type(a)) is FAIL_L0
+
+
+@given(INFOS)
+def test_erasing_forgets_every_dim_and_only_loses(info: StructInfo) -> None:
+    erased = erase_to_well_defined(info)
+    assert base_check(erased, info) is PASS
+    assert erase_to_well_defined(erased) == erased
+
+
+@given(INFOS)
+def test_erasing_in_the_same_scope_changes_nothing(info: StructInfo) -> None:
+    assert erase_to_well_defined(info, [N, M, K]) == info
+
+
+@given(DATA)
+def test_the_static_type_keeps_structure_only(info: StructInfo) -> None:
+    static = get_static_type(info)
+    assert base_check(static, info) is PASS
+    assert get_static_type(static) == static
+    assert erase_to_well_defined(static) == static
+
+
+@pytest.mark.parametrize(
+    ("base", "derived", "expected"),
+    [
+        (OBJECT, tensor(N), PASS),
+        (tensor(N), OBJECT, FAIL_L1),
+        (tensor(N), ShapeStructInfo((N,)), FAIL_L0),
+        (tensor(N + M), tensor(M + N), PASS),
+        (tensor(N), tensor(N + 1), FAIL_L2),
+        (tensor(N), tensor(3), FAIL_L2),
+        (tensor(2), tensor(3), FAIL_L0),
+        (tensor(N), tensor(N, 1), FAIL_L0),
+        (tensor(N), TensorStructInfo(dtype="float32", ndim=1), FAIL_L1),
+        (tensor(N), TensorStructInfo(dtype="float32", ndim=2), FAIL_L0),
+        (tensor(N), tensor(N, dtype=None), FAIL_L1),
+        (tensor(N), tensor(N, dtype="int64"), FAIL_L0),
+        (tensor(N, dtype=None), tensor(N), PASS),
+        (TupleStructInfo((tensor(N),)), TupleStructInfo(()), FAIL_L0),
+        (TupleStructInfo((OBJECT, tensor(2))), TupleStructInfo((tensor(N), tensor(2))), PASS),
+        (PrimStructInfo("int64"), PrimStructInfo("int64", N), PASS),
+        (PrimStructInfo("int64", N), PrimStructInfo("int64"), FAIL_L1),
+        (PrimStructInfo("int64", 1), PrimStructInfo("int64", 2), FAIL_L0),
+    ],
+)
+def test_base_check(base: StructInfo, derived: StructInfo, expected: int) -> None:
+    assert base_check(base, derived) is expected
+
+
+def test_a_shape_variable_equals_itself_alone() -> None:
+    shape = Var("s", ShapeStructInfo(ndim=2))
+    other = Var("t", ShapeStructInfo(ndim=2))
+    known = TensorStructInfo(shape, "float32")
+    assert known.ndim == 2
+    assert base_check(known, TensorStructInfo(shape, "float32")) is PASS
+    assert base_check(known, TensorStructInfo(other, "float32")) is FAIL_L2
+    joined = unify_to_lca(known, TensorStructInfo(other, "float32"))
+    assert joined == TensorStructInfo(dtype="float32", ndim=2)
+
+
+# ---- functions
+
+
+def test_functions_that_name_their_own_dims_otherwise_are_the_same() -> None:
+    a, b = sym("a"), sym("b")
+    first = function(tensor(a, 4), ret=tensor(a + 1))
+    second = function(tensor(b, 4), ret=tensor(b + 1))
+    assert base_check(first, second) is PASS
+    assert unify_to_lca(first, second) == first
+
+
+def test_two_dims_of_a_function_are_not_called_by_one_name() -> None:
+    a, b, c = sym("a"), sym("b"), sym("c")
+    square = function(tensor(c, c), ret=tensor(c))
+    any_matrix = function(tensor(a, b), ret=tensor(b))
+    assert base_check(square, any_matrix) is FAIL_L2
+    assert base_check(any_matrix, square) is FAIL_L2
+    assert unify_to_lca(square, any_matrix).ret == TensorStructInfo(dtype="float32", ndim=1)
+
+
+def test_an_impure_function_is_no_pure_one() -> None:
+    pure, impure = function(tensor(N)), function(tensor(N), purity=False)
+    assert base_check(pure, impure) is FAIL_L0
+    assert base_check(impure, pure) is PASS
+    assert unify_to_lca(pure, impure) == impure
+    assert unify_to_lca(impure, pure) == impure
+
+
+def test_functions_of_other_counts_join_as_opaque_ones() -> None:
+    joined = unify_to_lca(function(tensor(4), ret=tensor(4)), function(ret=tensor(4)))
+    assert joined == FuncStructInfo(None, tensor(4), True)
+
+
+def test_an_opaque_function_keeps_no_dim_of_the_parameters() -> None:
+    joined = unify_to_lca(function(tensor(N), ret=tensor(N)), function(ret=tensor(4)))
+    assert joined == FuncStructInfo(None, TensorStructInfo(dtype="float32", ndim=1), True)
+
+
+def test_erasing_keeps_the_dims_that_a_function_binds_itself() -> None:
+    callable_info = function(tensor(N), ret=tensor(N, M))
+    assert erase_to_well_defined(callable_info, [M]) == callable_info
+    lost = FuncStructInfo((tensor(N),), TensorStructInfo(dtype="float32", ndim=2), True)
+    assert erase_to_well_defined(callable_info) == lost
+
+
+# ---- calls
+
+
+def test_a_call_binds_the_dims_of_the_parameters() -> None:
+    callee = function(tensor(N, M), tensor(M, K), ret=tensor(N, K))
+    a, b = sym("a"), sym("b")
+    assert derive_call_ret_struct_info(callee, [tensor(a, 3), tensor(3, b)]) == tensor(a, b)
+
+
+def test_a_size_that_is_an_expression_binds_nothing() -> None:
+    callee = function(tensor(N * 2), ret=tensor(N))
+    got = derive_call_ret_struct_info(callee, [tensor(8)])
+    # nothing binds n: it is taken as a dim of the outside
+    assert got == tensor(N)
+    callee = function(tensor(N * 2), ShapeStructInfo((N,)), ret=tensor(N))
+    got = derive_call_ret_struct_info(callee, [tensor(8), ShapeStructInfo(ndim=1)])
+    assert got == TensorStructInfo(dtype="float32", ndim=1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param([], id="too few"),
+        pytest.param([tensor(3), tensor(3), tensor(3)], id="too many"),
+        pytest.param([tensor(3), tensor(4)], id="one dim, two sizes"),
+        pytest.param([tensor(3), tensor(3, 3)], id="rank"),
+        pytest.param([tensor(3), tensor(3, dtype="int64")], id="dtype"),
+        pytest.param([tensor(3), OBJECT], id="less is known"),
+    ],
+)
+def test_a_call_that_cannot_fit_is_refused(arguments: list[StructInfo]) -> None:
+    callee = function(tensor(N), tensor(N), ret=tensor(N))
+    with pytest.raises(StructInfoError):
+        derive_call_ret_struct_info(callee, arguments)
+
+
+# ---- erasure with replacements
+
+
+def test_dims_and_shape_variables_are_replaced_at_once() -> None:
+    info = TupleStructInfo((tensor(N, M), ShapeStructInfo((N + M,))))
+    swapped = erase_to_well_defined(info, {N: M, M: N + 1})
+    assert swapped == TupleStructInfo((tensor(M, N + 1), ShapeStructInfo((M + N + 1,))))
+
+
+def test_a_shape_variable_is_replaced_by_sizes() -> None:
+    shape = Var("s", ShapeStructInfo(ndim=2))
+    info = TensorStructInfo(shape, "float32")
+    assert erase_to_well_defined(info, vars={shape: ShapeExpr((N, 4))}) == tensor(N, 4)
+    assert erase_to_well_defined(info, vars=[shape]) == info
+    assert erase_to_well_defined(info) == TensorStructInfo(dtype="float32", ndim=2)
+
+
+# ---- a kind from outside
+
+
+@struct_info
+class PagedStructInfo(StructInfo):
+    """Something in pages; `dtype` and `pages` it cannot do without, `shape` it can."""
+
+    dtype: str
+    pages: Dim
+    shape: StructInfo | None = None
+
+
+def test_a_users_kind_joins_and_erases_by_its_fields() -> None:
+    one = PagedStructInfo("float32", N, ShapeStructInfo((N,)))
+    two = PagedStructInfo("float32", N, ShapeStructInfo((M,)))
+    assert unify_to_lca(one, two) == PagedStructInfo("float32", N, ShapeStructInfo(ndim=1))
+    assert unify_to_lca(one, PagedStructInfo("float32", M)) == OBJECT
+    assert erase_to_well_defined(one) == OBJECT
+    assert erase_to_well_defined(one, {N: 4}) == PagedStructInfo(
+        "float32", 4, ShapeStructInfo((4,))
+    )
+    assert base_check(one, PagedStructInfo("float32", N + 1)) is FAIL_L1
+    assert base_check(PagedStructInfo("float32", N), one) is PASS
