@@ -1,0 +1,162 @@
+"""Which elements of its operands a region of an op's results needs, and which elements of its
+results a region of an operand affects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.projections.boxes import NOTHING, Box, Region, region_of
+from structir.projections.indices import Indices, only
+from structir.projections.located import Access, Loops, Points, Sizes, loops_of
+from structir.projections.point import operands_of
+from structir.projections.spec import Clause, IndexSpec, Read, Write
+
+
+@attrs.frozen
+class Link:
+    """A read and a write of one clause whose value depends on it."""
+
+    loops: Loops
+    read: Access
+    write: Access
+    operand: int
+    result: int
+
+
+@attrs.frozen(eq=False)
+class Dependence:
+    """A spec at concrete sizes, asked for regions.
+
+    Regions are never too small: what they leave out is never read. Where nothing hangs over a
+    border and no index is read from data, their bounds are also the least ones.
+    """
+
+    operands: tuple[tuple[int, ...], ...]  # shapes
+    results: tuple[tuple[int, ...], ...]
+    links: tuple[Link, ...]
+    overwritten: tuple[Box, ...] = ()  # of the first result: what no longer comes from the base
+    base: int | None = None
+
+    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+        """What a region of a result needs of each operand."""
+        found: list[list[Box]] = [[] for _ in self.operands]
+        for box in region.boxes:
+            met: tuple[Access | None, list[Points]] = (None, [])
+            for link in self.links:
+                if link.result != result:
+                    continue
+                if link.write is not met[0]:  # the links of a write follow each other
+                    met = link.write, list(link.loops.points(link.write, box))
+                _meet(found[link.operand], met[1], link.read)
+            if self.base is not None and result == 0:
+                found[self.base] += self._kept(box)
+        return tuple([_united(boxes) for boxes in found])
+
+    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
+        """Which elements of each result depend on a region of an operand."""
+        found: list[list[Box]] = [[] for _ in self.results]
+        for box in region.boxes:
+            for link in self.links:
+                if link.operand == operand:
+                    _meet(found[link.result], link.loops.points(link.read, box), link.write)
+            if operand == self.base:
+                found[0] += self._spread(box)
+        return tuple([_united(boxes) for boxes in found])
+
+    def _kept(self, box: Box) -> list[Box]:
+        """What a box of the result takes over from the operand that the result starts from."""
+        left: Box | None = box
+        for written in self.overwritten:
+            left = left and left.without(written)
+        if left is None or self.base is None:
+            return []
+        shape = self.operands[self.base]
+        axes = left.axes[len(left.axes) - len(shape) :]
+        return [Box(tuple([_fitted(a, n) for a, n in zip(axes, shape, strict=True)]), left.exact)]
+
+    def _spread(self, box: Box) -> list[Box]:
+        """Where a box of the operand that the result starts from shows in the result."""
+        shape = self.results[0]
+        before = len(shape) - len(box.axes)
+        axes = [Indices(0, n) for n in shape[:before]]
+        own = zip(box.axes, shape[before:], self.operands[self.base or 0], strict=True)
+        axes += [Indices(0, n) if n != size == 1 else a for a, n, size in own]
+        left: Box | None = Box(tuple(axes), box.exact)
+        for written in self.overwritten:
+            left = left and left.without(written)
+        return [left] if left is not None and all(axes) else []
+
+
+def _fitted(axis: Indices, size: int) -> Indices:
+    return only(0) if size == 1 else axis
+
+
+def _meet(found: list[Box], points: Iterable[Points], access: Access) -> None:
+    for each in points:
+        box = each.box(access)
+        if box is not None:
+            found.append(box)
+
+
+def _united(boxes: list[Box]) -> Region:
+    if not boxes:
+        return NOTHING
+    return Region((boxes[0],)) if len(boxes) == 1 else region_of(boxes)
+
+
+def dependence(spec: IndexSpec, sizes: Sizes | None = None) -> Dependence:
+    """A spec at concrete sizes; `sizes` gives the program's symbols where it has any."""
+    given = sizes or {}
+    links: list[Link] = []
+    written: list[Box] = []
+    for clause in spec.clauses:
+        loops = loops_of(clause, spec.extents, given)
+        links += _links(clause, loops)
+        if spec.base is not None:
+            written += _overwritten(clause, loops)
+    return Dependence(
+        tuple([_shape(o.dims, given) for o in spec.operands]),
+        tuple([_shape(r.dims, given) for r in spec.results]),
+        tuple(links),
+        tuple(written),
+        spec.base,
+    )
+
+
+def _shape(shape: tuple[Dim, ...], sizes: Sizes) -> tuple[int, ...]:
+    return tuple([d if isinstance(d, int) else dims.evaluate(d, dict(sizes)) for d in shape])
+
+
+def _links(clause: Clause, loops: Loops) -> Iterator[Link]:
+    for write, access in zip(clause.writes, loops.writes, strict=True):
+        for read in reads_of(clause, write):
+            yield Link(loops, loops.reads[read.name], access, read.operand, write.result)
+
+
+def reads_of(clause: Clause, write: Write) -> tuple[Read, ...]:
+    """The reads that what is written, or where, depends on; reads by data follow from each
+    other."""
+    if write.value is None:
+        return clause.reads
+    known = {read.name: read for read in clause.reads}
+    kept: set[str] = set()
+    todo = [write.value, *[e.data for e in write.entries if e.data is not None]]
+    while todo:
+        for name in operands_of(todo.pop()) - kept:
+            kept.add(name)
+            todo += [e.data for e in known[name].entries if e.data is not None]
+    return tuple([read for read in clause.reads if read.name in kept])
+
+
+def _overwritten(clause: Clause, loops: Loops) -> Iterator[Box]:
+    """The boxes of the first result that a clause surely stores to, whatever was there before."""
+    if clause.monoid is not None or not clause.total or not all(loops.full):
+        return
+    for write, access in zip(clause.writes, loops.writes, strict=True):
+        box = Points(loops.full).box(access)
+        if write.result == 0 and box is not None and box.exact:
+            yield box
