@@ -221,7 +221,9 @@ def _read(definition: OpDefinition, given: Given) -> Reading:
     line = read_line(written.line, where, on, names)
     counts = {name: len(info) for name, info in given.operands.items() if type(info) is tuple}
     line = with_members(line, counts)
-    at = tuple(definition.at.items())
+    letters = [(letter, name) for letter, name in definition.at.items()]
+    members = range(max(counts.values(), default=0))
+    at = tuple([*letters, *[(f"{i}_{k}", name) for i, name in letters for k in members]])
     return Reading(line, written.attributes, _paths(definition, line), at)
 
 
@@ -342,10 +344,8 @@ def _solved(
     reading: Reading,
     operands: list[TensorStructInfo | None],
     values: Mapping[str, Any],
-    sizes: tuple[Dims | None, ...] | None = None,
 ) -> Resolved:
-    if sizes is None:
-        sizes = tuple([None if info is None else known_dims(info) for info in operands])
+    sizes = tuple([None if info is None else known_dims(info) for info in operands])
     ranks = tuple(
         [
             len(own) if own is not None else None if info is None else info.ndim
@@ -426,24 +426,23 @@ def resolved_call(
     reading: Reading | None = None
     try:
         given = given_of(definition, args, attributes)
+        given = attrs.evolve(given, operands={n: _sized(i) for n, i in given.operands.items()})
         reading = reading_of(definition, given)
-        operands = _operands(reading, given)
-        sizes = tuple([_sizes_or_fresh(info) for info in operands])
         values = {**given.attributes, **reading.attributes}
-        return _solved(reading, operands, values, sizes)
+        return _solved(reading, _operands(reading, given), values)
     except Rejected as error:
         raise StructInfoError(
             complaint(definition.name, error, args, span, reading, definition.argument_names)
         ) from None
 
 
-def _sizes_or_fresh(info: TensorStructInfo | None) -> Dims | None:
-    if info is None:
-        return None
-    known = known_dims(info)
-    if known is None and info.ndim is not None:
-        return tuple([dims.sym(f"d{k}") for k in range(info.ndim)])
-    return known
+def _sized(info: Any) -> Any:
+    """The info of an operand, with symbols for sizes that are not known."""
+    if type(info) is tuple:
+        return tuple([_sized(member) for member in info])
+    if info is None or info.ndim is None or known_dims(info) is not None:
+        return info
+    return TensorStructInfo(tuple([dims.sym(f"d{k}") for k in range(info.ndim)]), info.dtype)
 
 
 def decomposed(definition: OpDefinition, body: Callable[..., Any], call: Call) -> Expr:

@@ -10,7 +10,7 @@ is kept as two formulas: `index`, where it is read (the index view), and `size`,
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -28,6 +28,7 @@ from structir.ops.formula import (
     Letter,
     Number,
     Row,
+    leaves,
     product,
     replaced,
     unfolded,
@@ -428,9 +429,18 @@ def spelled(
 
 
 def _opened(entry: Entry, letters: Mapping[str, tuple[str, ...]]) -> Entry:
+    if not rows_known(entry, letters):
+        return Entry(None, None)
     index = None if entry.index is None else unfolded(entry.index, letters)
     size = None if entry.size is None else _size_of(entry.size, letters)
     return attrs.evolve(entry, index=index, size=size)
+
+
+def rows_known(entry: Entry | Relation, rows: Container[str]) -> bool:
+    """Whether the rank of every row in the groups of an entry or relation is known."""
+    sides = (entry.left, entry.right) if isinstance(entry, Relation) else (entry.index, entry.size)
+    found = [leaf for side in sides if side is not None for leaf in leaves(side)]
+    return all(leaf.name in rows for leaf in found if isinstance(leaf, Row))
 
 
 def _size_of(size: Formula, letters: Mapping[str, tuple[str, ...]]) -> Formula:

@@ -23,7 +23,15 @@ from structir.ops.formula import (
     evaluate,
     leaves,
 )
-from structir.ops.notation import Entry, Line, Relation, relation_spelled, row_letters, spelled
+from structir.ops.notation import (
+    Entry,
+    Line,
+    Relation,
+    relation_spelled,
+    row_letters,
+    rows_known,
+    spelled,
+)
 from structir.ops.rows import Rejected, row_ranks
 
 Dims = tuple[Dim, ...]
@@ -247,7 +255,7 @@ def _planned(
             read_off.setdefault(size, (k, axis))
             text = line.operands[k].text
             equations.append(Equation(size, None, k, axis, text, _letters(size)))
-    where = [relation_spelled(r, known, size=True) for r in line.where]
+    where = [relation_spelled(r, known, size=True) for r in line.where if rows_known(r, known)]
     for relation in where:
         if relation.op == "eq":
             letters = _letters(relation.left) | _letters(relation.right)
@@ -274,7 +282,7 @@ def _planned(
         tuple(equations),
         tuple([place for place in loose if place[0] in fixed]),
         tuple([r for r in where if r.op != "eq"]),
-        tuple([relation_spelled(r, known, size=False) for r in line.on]),
+        tuple([relation_spelled(r, known, size=False) for r in line.on if rows_known(r, known)]),
         attribute_rows,
         read_off,
     )
@@ -311,6 +319,8 @@ class _Work:
         plan, given = self.plan, self.given
         for row, letters in plan.attribute_rows:
             value = self.attributes[row]
+            if type(value) is not tuple:
+                continue
             for k, letter in enumerate(letters):
                 self.extents[letter] = value[k]
                 self.origin[letter] = (None, None)

@@ -1,0 +1,152 @@
+"""Ops that only move elements: axes permuted, added, dropped, repeated, turned."""
+
+from __future__ import annotations
+
+from structir.ops.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.letters import letters, where, written
+from structir.projections.point import Point
+
+
+def permuted(given: Given) -> str:
+    """`x[i0, i1, i2] -> y[i2, i0, i1]`; the list of axes tells the rank if nothing else does."""
+    rank, axes = given.rank("x"), given["axes"]
+    if axes is None:
+        if rank is None:
+            return "x[*s] -> y[*t]"
+        order = tuple(reversed(range(rank)))
+    else:
+        rank = len(axes) if rank is None else rank
+        order = given.axes("axes", rank)
+        if len(order) != rank:
+            given.reject(f"{len(order)} axes are given for a tensor of {rank}")
+    own = letters(rank)
+    return f"{written('x', own)} -> {written('y', [own[k] for k in order])}"
+
+
+@op(permuted)
+def permute_dims(x: Point, axes: Ints | None = None) -> Point:
+    """The axes in another order; without a list, reversed."""
+    return x
+
+
+def expanded(given: Given) -> str:
+    """A `1` in the result for each new axis."""
+    rank, axis = given.rank("x"), given["axis"]
+    if rank is None:
+        return "x[*s] -> y[*t]"
+    total = rank + (1 if isinstance(axis, int) else len(axis))
+    new = given.axes("axis", total)
+    own = iter(letters(rank))
+    out = ["1" if k in new else next(own) for k in range(total)]
+    return f"{written('x', letters(rank))} -> {written('y', out)}"
+
+
+@op(expanded)
+def expand_dims(x: Point, axis: Axes) -> Point:
+    """The tensor with new axes of size 1, at these places of the result."""
+    return x
+
+
+def squeezed(given: Given) -> Written:
+    """The axes of size 1 read at 0; a constant size other than 1 keeps its axis."""
+    rank, sizes, axis = given.rank("x"), given.dims("x"), given["axis"]
+    if rank is None:
+        return Written("x[*s] -> y[*t]")
+    if axis is None:
+        if sizes is None or not all(isinstance(size, int) for size in sizes):
+            return Written("x[*s] -> y[*t]")
+        gone = [k for k, size in enumerate(sizes) if size == 1]
+    else:
+        wanted = given.axes("axis", rank)
+        gone = [k for k in wanted if sizes is None or sizes[k] == 1 or type(sizes[k]) is not int]
+    own = letters(rank)
+    read = [f"0 : q{k}" if k in gone else i for k, i in enumerate(own)]
+    out = [i for k, i in enumerate(own) if k not in gone]
+    checks = [f"q{k} == 1" for k in gone]
+    return Written(f"{written('x', read)} -> {written('y', out)}", where(checks))
+
+
+@op(squeezed, reads_sizes=True)
+def squeeze(x: Point, axis: Axes | None = None) -> Point:
+    """The tensor without some axes of size 1; without a list, without all of them."""
+    return x
+
+
+@op("x[*s] -> y[flat(*s)]")
+def flatten(x: Point) -> Point:
+    """All elements along one axis, row-major."""
+    return x
+
+
+@op("x[n, *s] -> y[n, flat(*s)]", name="nn.batch_flatten")
+def batch_flatten(x: Point) -> Point:
+    """All axes but the first as one."""
+    return x
+
+
+@op(
+    "x[*s, flat(c, p, q), h, w] -> y[*s, c, flat(h, p), flat(w, q)]",
+    name="nn.pixel_shuffle",
+    where="p == upscale_factor, q == upscale_factor",
+)
+def pixel_shuffle(x: Point, upscale_factor: int) -> Point:
+    """Blocks of channels as blocks of pixels."""
+    return x
+
+
+def repeated(given: Given) -> Written:
+    """Each element several times: the copies are the inner part of the axis."""
+    rank = given.rank("x")
+    if given["axis"] is None:
+        return Written("x[*s] -> y[flat(*s, q)]", "q == repeats")
+    if rank is None:
+        return Written("x[*s] -> y[*t]")
+    axis, own = given.axis("axis", rank), letters(rank)
+    out = [f"flat({i}, q)" if k == axis else i for k, i in enumerate(own)]
+    return Written(f"{written('x', own)} -> {written('y', out)}", "q == repeats")
+
+
+@op(repeated)
+def repeat(x: Point, repeats: Size, axis: Axis | None = None) -> Point:
+    """Each element several times in a row, along an axis or over all elements."""
+    return x
+
+
+def tiled(given: Given) -> Written:
+    """The whole several times: the copies are the outer part of each axis."""
+    rank, repeats = given.rank("x"), given["repeats"]
+    counts = repeats if isinstance(repeats, tuple) else (repeats,)
+    if rank is None:
+        return Written("x[*s] -> y[*t]")
+    counts = (1,) * (rank - len(counts)) + counts
+    extra, own = len(counts) - rank, letters(rank)
+    out = [f"q{k}" if k < extra else f"flat(q{k}, {own[k - extra]})" for k in range(len(counts))]
+    checks = [f"q{k} == counts[{k}]" for k in range(len(counts))]
+    line = f"{written('x', own)} -> {written('y', out)}"
+    return Written(line, where(checks), "", {"counts": counts})
+
+
+@op(tiled)
+def tile(x: Point, repeats: SizeOrSizes) -> Point:
+    """The whole tensor several times along each axis."""
+    return x
+
+
+@op("x[*p, size(i) - 1 - i : i, *t] -> y[*p, i, *t]", at={"i": "axis"})
+def flip(x: Point, axis: Axis) -> Point:
+    """The elements along an axis in reverse."""
+    return x
+
+
+@op("x[*p, (i - shift) % size(i) : i, *t] -> y[*p, i, *t]", at={"i": "axis"})
+def roll(x: Point, shift: Size, axis: Axis) -> Point:
+    """The elements along an axis moved on by `shift`, around the end."""
+    return x
+
+
+@op("x[~shape] -> y[*shape]")
+def broadcast_to(x: Point, shape: Sizes) -> Point:
+    """The tensor as part of a larger shape: axes of size 1 and missing leading axes repeat."""
+    return x

@@ -1,0 +1,29 @@
+"""Helpers of line functions: letters for axes, written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def letters(count: int, stem: str = "i") -> list[str]:
+    """`i0`, `i1`, ...: one letter for each axis."""
+    return [f"{stem}{k}" for k in range(count)]
+
+
+def written(name: str, entries: Iterable[str]) -> str:
+    """An access: `x[i0, i1]`."""
+    return f"{name}[{', '.join(entries)}]"
+
+
+def where(*conditions: str | Iterable[str]) -> str:
+    """Conditions, one after the other."""
+    flat = [[c] if isinstance(c, str) else list(c) for c in conditions]
+    return ", ".join([c for group in flat for c in group if c])
+
+
+def per_axis(values: int | Sequence[int], count: int) -> tuple[int, ...] | None:
+    """One value for each spatial axis, from one for all or one for each; None for another number."""
+    listed = (values,) if isinstance(values, int) else tuple(values)
+    if len(listed) == 1:
+        return listed * count
+    return listed if len(listed) == count else None

@@ -1,0 +1,84 @@
+"""Reductions over axes: sums, products, extremes, means, and what is made of them."""
+
+from __future__ import annotations
+
+from structir.ir.expr import Expr
+from structir.ops.attributes import Axes, Axis
+from structir.ops.broadcast import subtract
+from structir.ops.define import op
+from structir.ops.elementwise import sqrt, square
+from structir.ops.infer import Given
+from structir.ops.letters import letters, written
+from structir.projections.point import Point
+
+
+def reduced(given: Given, dtype: str = "T") -> str:
+    """`x[i0, i1] -> out[i0]`: the letters of the axes that are reduced are missing, or 1."""
+    rank, keep = given.rank("x"), given["keepdims"]
+    if given["axis"] is None and not keep:
+        return f"x[*s] -> out[] @ {dtype}"
+    if rank is None:
+        return f"x[*s] -> out[*u] @ {dtype}"
+    axes, own = given.axes("axis", rank), letters(rank)
+    out = ["1" if k in axes else i for k, i in enumerate(own) if keep or k not in axes]
+    return f"{written('x', own)} -> {written('out', out)} @ {dtype}"
+
+
+def located(given: Given) -> str:
+    """A reduction that gives positions."""
+    return reduced(given, "int64")
+
+
+@op(reduced, reduce="sum")
+def sum_(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+    """The sum over some axes, or over all."""
+    return x
+
+
+@op(reduced, reduce="prod")
+def prod(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+    """The product over some axes, or over all."""
+    return x
+
+
+@op(reduced, reduce="max")
+def max_(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+    """The greatest element over some axes, or over all."""
+    return x
+
+
+@op(reduced, reduce="min")
+def min_(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+    """The least element over some axes, or over all."""
+    return x
+
+
+@op(reduced, reduce="mean")
+def mean(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+    """The mean over some axes, or over all."""
+    return x
+
+
+@op(located, reduce="argmax")
+def argmax(x: Point, axis: Axis | None = None, keepdims: bool = False) -> Point:
+    """The position of the first greatest element along an axis, or among all."""
+    return x
+
+
+@op(located, reduce="argmin")
+def argmin(x: Point, axis: Axis | None = None, keepdims: bool = False) -> Point:
+    """The position of the first least element along an axis, or among all."""
+    return x
+
+
+@op(reduced, parts=True)
+def variance(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
+    """The mean of the squared distances from the mean."""
+    distance = subtract(x, mean(x, axis=axis, keepdims=True))
+    return mean(square(distance), axis=axis, keepdims=keepdims)
+
+
+@op(reduced, parts=True)
+def std(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
+    """The square root of the variance."""
+    return sqrt(variance(x, axis=axis, keepdims=keepdims))

@@ -1,0 +1,176 @@
+"""Reshaping: the same elements, in row-major order, under another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import pairwise
+from operator import mul
+
+from structir.ir.dims import Dim, equal, exact_quotient, floordiv, floormod, text
+from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
+from structir.ops.define import op
+from structir.ops.infer import Given, UnknownShape, Written
+from structir.ops.letters import letters, where, written
+from structir.projections.point import Point
+
+Dims = tuple[Dim, ...]
+
+
+def product(sizes: Sequence[Dim]) -> Dim:
+    """How many elements a shape has."""
+    start: Dim = 1
+    return reduce(mul, sizes, start)
+
+
+def reshaped(given: Given) -> Written:
+    """Groups of common factors where the shapes nest; the running number of the element otherwise."""
+    target = given["shape"]
+    if isinstance(target, UnknownShape):
+        return Written("x[*s] -> y[*shape]")
+    if not isinstance(target, tuple):
+        target = (target,)
+    sizes = given.dims("x")
+    _check_target(given, target)
+    if sizes is None:
+        if any(size in (0, -1) for size in target):
+            return Written(f"x[*s] -> {written('y', ['_'] * len(target))}")
+        return Written("x[*s] -> y[*to]", "", "", {"to": target})
+    to = filled(given, sizes, target)
+    grouped = grouping(sizes, to)
+    if grouped is None:
+        return _numbered(len(sizes), to)
+    read, made, factors = grouped
+    checks = [f"f{k} == factors[{k}]" for k in range(len(factors))]
+    line = f"{written('x', read)} -> {written('y', made)}"
+    return Written(line, where(checks), "", {"factors": factors})
+
+
+def _check_target(given: Given, target: Dims) -> None:
+    if any(isinstance(size, int) and size < -1 for size in target):
+        given.reject("a size of the new shape is negative", "only -1 may be: it is worked out")
+    if sum(size == -1 for size in target) > 1:
+        given.reject("only one size of the new shape can be worked out")
+
+
+def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
+    """The target with 0 copied from the operand and -1 worked out; too many or few elements is an error."""
+    to = list(target)
+    for k, size in enumerate(to):
+        if size == 0 and isinstance(size, int):
+            if k >= len(sizes):
+                given.reject(f"there is no axis {k} to copy the size from", "0 copies a size")
+            to[k] = sizes[k]
+    total = product(sizes)
+    if -1 in to:
+        rest = product([size for size in to if size != -1])
+        if rest == 0 or equal(floormod(total, rest), 0) is False:
+            given.reject(f"{text(total)} elements do not divide into rows of {text(rest)}")
+        exact = exact_quotient(total, rest)
+        to[to.index(-1)] = floordiv(total, rest) if exact is None else exact
+    elif equal(total, product(to)) is False:
+        given.reject(
+            f"{text(total)} elements do not fit a shape of {text(product(to))}",
+            "a reshape keeps the number of elements; -1 works out one size",
+        )
+    return tuple(to)
+
+
+def _numbered(rank: int, to: Dims) -> Written:
+    """Any shapes: the place in `x` from the running number in `y`, by division and remainder."""
+    own, out = letters(rank, "x"), letters(len(to), "y")
+    number = f"flat({', '.join(out)})" if out else "0"
+    read = []
+    for k, letter in enumerate(own):
+        after = " * ".join([f"size({e})" for e in own[k + 1 :]])
+        part = f"{number} // ({after})" if after else number
+        read.append(f"{part} % size({letter}) : {letter}" if k else f"{part} : {letter}")
+    checks = [f"{e} == to[{k}]" for k, e in enumerate(out)]
+    same = f"{' * '.join(own) or '1'} == {' * '.join(out) or '1'}"
+    line = f"{written('x', read)} -> {written('y', out)}"
+    return Written(line, where(checks, same), "", {"to": to})
+
+
+def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:
+    """Both shapes as groups of common factors; None where their cuts do not nest.
+
+    (6, 4) -> (2, 12): the suffix products 4, 24 and 12, 24 nest as 4 | 12 | 24, so with the factors 4, 3
+    and 2 it is x[flat(f2, f1), f0] -> y[f2, flat(f1, f0)].
+    """
+    marks: list[Dim] = [1]
+    for sizes in (old, new):
+        running: Dim = 1
+        for size in reversed(sizes):
+            running = running * size
+            if running == 0:
+                return None
+            if running not in marks:
+                marks.append(running)
+    chain = _nested(marks)
+    if chain is None:
+        return None
+    factors = [exact_quotient(b, a) for a, b in pairwise(chain)]
+    found = tuple([f for f in factors if f is not None])
+    return _groups(old, chain), _groups(new, chain), found
+
+
+def _nested(marks: list[Dim]) -> list[Dim] | None:
+    """The marks in an order in which each divides the next."""
+    chain: list[Dim] = []
+    rest = list(marks)
+    while rest:
+        least = [m for m in rest if all(exact_quotient(other, m) is not None for other in rest)]
+        if not least:
+            return None
+        chain.append(least[0])
+        rest.remove(least[0])
+    return chain
+
+
+def _groups(sizes: Dims, chain: list[Dim]) -> list[str]:
+    """Each axis as the factors between two marks."""
+    entries: list[str] = []
+    at = 0
+    mark: Dim = 1
+    for size in reversed(sizes):
+        mark = mark * size
+        end = chain.index(mark)
+        names = [f"f{k}" for k in reversed(range(at, end))]
+        entries.insert(
+            0, names[0] if len(names) == 1 else f"flat({', '.join(names)})" if names else "1"
+        )
+        at = end
+    return entries
+
+
+@op(reshaped, reads_sizes=True)
+def reshape(x: Point, shape: SizeOrSizes) -> Point:
+    """The elements under another shape; 0 copies a size of the operand, one -1 is worked out."""
+    return x
+
+
+def viewed(given: Given) -> Written:
+    """A reshape; with another dtype or an offset only the result's shape is known."""
+    if given["shape"] is None:
+        return Written("x[*s] -> y[*s] @ dtype or T")
+    if isinstance(given["shape"], UnknownShape):
+        return Written("x[*s] -> y[*shape] @ dtype or T")
+    if (
+        given["dtype"] is None
+        and given["relative_byte_offset"] is None
+        and given.dims("x") is not None
+    ):
+        made = reshaped(given)
+        return made
+    return Written("x[*s] -> y[*shape] @ dtype or T")
+
+
+@op(viewed, name="memory.view", reads_sizes=True)
+def view(
+    x: Point,
+    shape: Sizes | None = None,
+    dtype: DType | None = None,
+    relative_byte_offset: Size | None = None,
+) -> Point:
+    """The memory of a tensor under another shape or dtype."""
+    return x
