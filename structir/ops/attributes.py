@@ -156,6 +156,7 @@ SIZE = Kind("a size: an integer or a symbolic expression", _size, True)
 Axis = Annotated[int, Kind("an axis: an integer", _int)]
 Axes = Annotated[int | tuple[int, ...], Kind("an axis or a list of axes", _axes)]
 Ints = Annotated[tuple[int, ...], Kind("an integer or a list of integers", _ints)]
+Counts = Annotated[int | tuple[int, ...], Kind("an integer or a list of integers", _axes)]
 Size = Annotated[Dim, SIZE]
 Scalar = Annotated[Dim | float, Kind("a number or a symbolic size", _scalar, True)]
 Sizes = Annotated[tuple[Dim, ...], SIZES]

@@ -1,0 +1,177 @@
+"""Ops that make tensors: constants, ranges, masks by position."""
+
+from __future__ import annotations
+
+import math
+
+from structir.ir.dims import Dim, Poly, dim_max, floordiv
+from structir.ops.attributes import DType, Number, Scalar, Size, Sizes
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.sizes import UNKNOWN
+from structir.projections import point
+from structir.projections.point import Index, Point, select
+
+
+@op("-> out[*shape] @ dtype")
+def zeros(shape: Sizes, dtype: DType) -> Point:
+    """A tensor of zeros."""
+    return point.as_point(0)
+
+
+@op("-> out[*shape] @ dtype")
+def ones(shape: Sizes, dtype: DType) -> Point:
+    """A tensor of ones."""
+    return point.as_point(1)
+
+
+@op("fill_value[] -> out[*shape] @ dtype or T")
+def full(shape: Sizes, fill_value: Point, dtype: DType | None = None) -> Point:
+    """A tensor of one value."""
+    return fill_value
+
+
+@op("x[*s] -> out[*s] @ dtype or T")
+def zeros_like(x: Point, dtype: DType | None = None) -> Point:
+    """Zeros in the shape of another tensor."""
+    return point.as_point(0)
+
+
+@op("x[*s] -> out[*s] @ dtype or T")
+def ones_like(x: Point, dtype: DType | None = None) -> Point:
+    """Ones in the shape of another tensor."""
+    return point.as_point(1)
+
+
+@op("x[*s], fill_value[] @ T1 -> out[*s] @ dtype or T")
+def full_like(x: Point, fill_value: Point, dtype: DType | None = None) -> Point:
+    """One value in the shape of another tensor."""
+    return fill_value
+
+
+def diagonal_ones(given: Given) -> Written:
+    """`n` rows, and as many columns or `m`."""
+    return Written("-> out[i, j] @ dtype", f"i == n, j == {'n' if given['m'] is None else 'm'}")
+
+
+@op(diagonal_ones)
+def eye(
+    n: Size,
+    m: Size | None = None,
+    k: Size = 0,
+    dtype: DType = "float32",
+    *,
+    i: Index,
+    j: Index,
+) -> Point:
+    """Ones on the diagonal that lies `k` above the main one, zeros elsewhere."""
+    return select(point.eq(j, i + k), 1, 0)
+
+
+@op("x[i, j] -> out[i, j] @ dtype or T")
+def eye_like(x: Point, k: Size = 0, dtype: DType | None = None, *, i: Index, j: Index) -> Point:
+    """Ones on a diagonal, in the shape of another matrix."""
+    return select(point.eq(j, i + k), 1, 0)
+
+
+def ranged(given: Given) -> Written:
+    """The number of steps that fit, from the ends; the dtype from theirs if it is not given."""
+    start, end, step = given["start"], given["end"], given["step"]
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        given.reject("the step is 0")
+    parts = (start, end, step)
+    whole = all(isinstance(part, int | Poly) for part in parts)
+    floating = any(isinstance(part, float) for part in parts)
+    dtype = given["dtype"] or ("float32" if floating else "int64")
+    attributes = {"first": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
+    if UNKNOWN in (start, end, step):
+        return Written("-> out[_] @ dtype", "", "", attributes)
+    return Written("-> out[i] @ dtype", "i == count", "", attributes)
+
+
+def _steps(start: Dim, end: Dim, step: Dim, whole: bool) -> Dim:
+    if UNKNOWN in (start, end, step):
+        return 0
+    if not whole:
+        return max(math.ceil((end - start) / step), 0)  # type: ignore[operator]
+    up = step - 1 if not isinstance(step, int) or step > 0 else step + 1
+    count = floordiv(end - start + up, step) if step != 1 else end - start
+    return max(count, 0) if isinstance(count, int) else _no_less_than_zero(count)
+
+
+def _no_less_than_zero(count: Dim) -> Dim:
+    return dim_max(count, 0)
+
+
+@op(ranged)
+def arange(
+    start: Scalar,
+    end: Scalar | None = None,
+    step: Scalar = 1,
+    dtype: DType | None = None,
+    *,
+    i: Index,
+    first: Index,
+) -> Point:
+    """The numbers from `start` up to `end`, by steps; with one number, from 0 up to it."""
+    return first + i * step
+
+
+@op("-> out[i] @ dtype", where="i == window_size")
+def hamming_window(
+    window_size: Size,
+    periodic: bool = True,
+    alpha: Number = 0.54,
+    beta: Number = 0.46,
+    dtype: DType = "float32",
+    *,
+    i: Index,
+) -> Point:
+    """The Hamming window: alpha - beta * cos(2 pi i / n), with n one less if not periodic."""
+    length = point.cast(i * 0 + window_size - (0 if periodic else 1), dtype)
+    turn = point.cast(i, dtype) * (2 * math.pi) / point.max(length, 1)
+    return alpha - beta * point.cos(turn)
+
+
+@op("x[*s, i, j] -> y[*s, i, j]")
+def tril(x: Point, k: Size = 0, *, i: Index, j: Index) -> Point:
+    """The elements on and below the diagonal that lies `k` above the main one; zeros elsewhere."""
+    return select(j <= i + k, x, 0)
+
+
+@op("x[*s, i, j] -> y[*s, i, j]")
+def triu(x: Point, k: Size = 0, *, i: Index, j: Index) -> Point:
+    """The elements on and above the diagonal that lies `k` above the main one; zeros elsewhere."""
+    return select(j >= i + k, x, 0)
+
+
+def spread(given: Given) -> Written:
+    """A new axis of size `depth` among those of the indices; the dtype is that of the two values."""
+    rank, depth = given.rank("indices"), given["depth"]
+    if isinstance(depth, int) and depth <= 0:
+        given.reject(f"the depth must be positive, not {depth}")
+    floating = any(isinstance(given[name], float) for name in ("on_value", "off_value"))
+    attributes = {"dtype": "float32" if floating else "int64"}
+    if rank is None:
+        return Written("indices[*s] @ J -> out[*u] @ dtype", "", "", attributes)
+    axis = given.axis("axis", rank + 1)
+    own = [f"i{k}" for k in range(rank)]
+    out = [*own[:axis], "d", *own[axis:]]
+    line = f"indices[{', '.join(own)}] @ J -> out[{', '.join(out)}] @ dtype"
+    return Written(line, "d == depth", "", attributes)
+
+
+@op(spread)
+def one_hot(
+    indices: Point,
+    on_value: Number,
+    off_value: Number,
+    depth: Size,
+    axis: int = -1,
+    *,
+    d: Index,
+) -> Point:
+    """`on_value` where the position along the new axis is the index, `off_value` elsewhere."""
+    return select(point.eq(indices, d), on_value, off_value)

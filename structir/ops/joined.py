@@ -1,0 +1,156 @@
+"""Ops whose result or operand is made of pieces: concat, split, stack, pad."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
+from structir.ops.attributes import Axis, Counts, Ints, Number, Operands
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.letters import letters, where, written
+from structir.projections.point import Point
+
+Dims = tuple[Dim, ...]
+
+
+def concatenated(given: Given) -> str:
+    """One letter for each operand at the axis, one after the other in the result."""
+    if not given.info("tensors"):
+        given.reject("there is nothing to concatenate")
+    if given["axis"] is None:
+        return "*tensors[i] -> out[join(*i)]"
+    return "*tensors[*p, i, *t] -> out[*p, join(*i), *t]"
+
+
+@op(concatenated, at={"i": "axis"})
+def concat(tensors: Operands, axis: Axis | None = 0) -> Point:
+    """The tensors one after the other along an axis; without an axis, vectors."""
+    return tensors
+
+
+def stacked(given: Given) -> Written:
+    """A new axis with a place of size 1 for each operand."""
+    ranks = [rank for rank in given.ranks("tensors") if rank is not None]
+    if not given.info("tensors"):
+        given.reject("there is nothing to stack")
+    if not ranks:
+        return Written("*tensors[*s] -> out[*u]")
+    axis, own = given.axis("axis", ranks[0] + 1), letters(ranks[0], "a")
+    out = [*own[:axis], "join(*u)", *own[axis:]]
+    return Written(f"*{written('tensors', own)} -> {written('out', out)}", "u == 1")
+
+
+@op(stacked)
+def stack(tensors: Operands, axis: Axis = 0) -> Point:
+    """The tensors side by side along a new axis."""
+    return tensors
+
+
+def divided(given: Given) -> Written:
+    """The axis as the pieces one after the other; overlapping cuts are reads of their own."""
+    cuts, rank = given["indices_or_sections"], given.rank("x")
+    count = cuts if isinstance(cuts, int) else len(cuts) + 1
+    if count <= 0:
+        given.reject(f"there must be at least one section, not {count}")
+    if isinstance(cuts, int) and count == 1:
+        return Written("x[*s] -> y[*s]")
+    if rank is None:
+        return Written("x[*s] -> " + ", ".join([f"y_{k}[*u]" for k in range(count)]))
+    axis, sizes, own = given.axis("axis", rank), given.dims("x"), letters(rank, "a")
+    outs = [written(f"y_{k}", [*own[:axis], f"j{k}", *own[axis + 1 :]]) for k in range(count)]
+    if sizes is None:
+        outs = [written(f"y_{k}", ["_"] * rank) for k in range(count)]
+        return Written(f"x[*s] -> {', '.join(outs)}")
+    starts, parts = _parts(cuts, sizes[axis])
+    checks = [f"j{k} == parts[{k}]" for k in range(count)]
+    attributes = {"starts": starts, "parts": parts}
+    if sum(parts) == sizes[axis] and _in_order(starts, parts):
+        read = f"join({', '.join([f'j{k}' for k in range(count)])})"
+        line = f"{written('x', [*own[:axis], read, *own[axis + 1 :]])} -> {', '.join(outs)}"
+        return Written(line, where(checks), "", attributes)
+    reads = [
+        written("x", [*own[:axis], f"starts[{k}] + j{k} : n", *own[axis + 1 :]])
+        for k in range(count)
+    ]
+    return Written(f"{reads[0]} -> {', '.join(outs)}", where(checks), "", attributes)
+
+
+def _parts(cuts: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:
+    """Where each piece starts, and how long it is."""
+    if isinstance(cuts, int):
+        each = ceildiv(size, cuts)
+        if isinstance(size, int):
+            spans = [max(min(each, size - each * k), 0) for k in range(cuts)]  # type: ignore[type-var, operator]
+            return tuple([each * k for k in range(cuts)]), tuple(spans)
+        return (
+            tuple([each * k for k in range(cuts)]),
+            (*[each] * (cuts - 1), size - each * (cuts - 1)),
+        )
+    marks: list[Dim] = [0, *[max(cut, 0) for cut in cuts], size]
+    if isinstance(size, int):
+        marks = [dim_min(mark, size) for mark in marks]
+    sizes = [_length(a, b) for a, b in pairwise(marks)]
+    return tuple(marks[:-1]), tuple(sizes)
+
+
+def _length(start: Dim, end: Dim) -> Dim:
+    return dim_max(end - start, 0) if isinstance(end - start, int) else end - start
+
+
+def _in_order(starts: Dims, parts: Dims) -> bool:
+    running: Dim = 0
+    for start, part in zip(starts, parts, strict=True):
+        if start != running and part != 0:
+            return False
+        running = running + part
+    return True
+
+
+@op(divided, reads_sizes=True)
+def split(x: Point, indices_or_sections: Counts, axis: Axis = 0) -> Point:
+    """The tensor in pieces along an axis: so many, or cut at these places."""
+    return x
+
+
+PADDED = {
+    "edge": "min(max(i{k} - pad_width[{b}], 0), size(n{k}) - 1) : n{k}",
+    "circular": "(i{k} - pad_width[{b}]) % size(n{k}) : n{k}",
+    "reflect": "size(n{k}) - 1 - max(size(n{k}) - 1 - max(i{k} - pad_width[{b}], "
+    "pad_width[{b}] - i{k}), max(i{k} - pad_width[{b}], pad_width[{b}] - i{k}) - "
+    "(size(n{k}) - 1)) : n{k}",
+}
+
+
+def padded(given: Given) -> Written:
+    """Letters before and after each axis, which nothing writes; or an index into the operand."""
+    width = given["pad_width"]
+    rank = len(width) // 2 if given.rank("x") is None else given.rank("x")
+    if len(width) != 2 * (rank or 0):
+        given.reject(
+            f"pad_width has {len(width)} numbers for a tensor of {rank} axes",
+            "it has two for each axis: before and after",
+        )
+    axes = range(rank or 0)
+    mode = given["pad_mode"]
+    if mode == "constant":
+        out = [f"join(b{k}, i{k}, e{k})" for k in axes]
+        checks = [f"b{k} == pad_width[{2 * k}], e{k} == pad_width[{2 * k + 1}]" for k in axes]
+        line = f"{written('x', letters(len(axes)))} -> {written('y', out)}"
+        return Written(line, where(checks))
+    read = [PADDED[mode].format(k=k, b=2 * k) for k in axes]
+    checks = [f"i{k} == n{k} + pad_width[{2 * k}] + pad_width[{2 * k + 1}]" for k in axes]
+    line = f"{written('x', read)} -> {written('y', letters(len(axes)))}"
+    return Written(line, where(checks))
+
+
+@op(padded, name="nn.pad", fill="pad_value")
+def pad(
+    x: Point,
+    pad_width: Ints,
+    pad_mode: Literal["constant", "edge", "circular", "reflect"] = "constant",
+    pad_value: Number = 0.0,
+) -> Point:
+    """The tensor with more elements around it: a constant, its edges, or itself again."""
+    return x
