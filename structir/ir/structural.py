@@ -71,7 +71,8 @@ class _ArrayToken:
         return mine is theirs or (same_kind and mine.tobytes() == theirs.tobytes())
 
     def __hash__(self) -> int:
-        return hash((self.array.dtype.name, self.array.shape))
+        array = self.array
+        return hash((array.dtype.name, array.shape, array.tobytes() if array.nbytes < 256 else b""))
 
 
 class _LinearForm:
