@@ -95,6 +95,7 @@ class _Checker:
         self.variables = _Scope()
         self.symbols = _Scope()
         self.known_infos = _Scope()  # of no variables, and all of whose dims are in scope
+        self.place: Span | None = None  # of the binding under way: a variable's span is its origin
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -160,6 +161,7 @@ class _Checker:
                         f"the dataflow variable {name} is bound outside a dataflow block",
                         binding.span,
                     )
+        self.place = seq.span
         self.atom(seq.body)
 
     def dataflow(self, block: DataflowBlock, pure: bool) -> None:
@@ -177,6 +179,7 @@ class _Checker:
 
     def binding(self, binding: Binding, in_dataflow: bool, pure: bool) -> None:
         value = binding.value
+        self.place = binding.span
         self.value(value, in_dataflow, pure, binding.span)
         if isinstance(binding, MatchCast):
             self.atom(value)
@@ -237,7 +240,7 @@ class _Checker:
         if not good:
             self.report(
                 "the condition of an if must be a scalar bool",
-                value.cond.span or value.span,
+                value.span or value.cond.span,
                 f"it is {info}",
                 hint='compare, or take R.astype(..., "bool") of a tensor of rank 0',
             )
@@ -312,15 +315,15 @@ class _Checker:
         if isinstance(var, DataflowVar) and var in self.defined:
             self.report(
                 f"{var.name} is a dataflow variable, used outside its block",
-                var.span,
+                self.place or var.span,
                 hint="list it in R.output(...) to make it seen outside",
             )
         else:
-            self.report(f"{var.name} is used where it is not defined", var.span)
+            self.report(f"{var.name} is used where it is not defined", self.place or var.span)
 
     def global_use(self, var: GlobalVar) -> None:
         if self.module is not None and var.name not in self.module:
-            self.report(f"the module has no function {var.name}", var.span)
+            self.report(f"the module has no function {var.name}", var.span or self.place)
 
     def sizes(self, dim: Poly, span: Span | None) -> None:
         self.undefined_symbols(syms(dim), "a size", span)

@@ -1,0 +1,327 @@
+"""Every rule of scope and form, broken by a small program that keeps all the others."""
+
+import pytest
+
+import structir
+from structir.analysis import check_well_formed, well_formed
+from structir.errors import WellFormedError
+from structir.ir import (
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExternFunc,
+    FuncStructInfo,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    MatchCast,
+    ObjectStructInfo,
+    PrimStructInfo,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from structir.ir.dims import sym
+from structir.ir.expr import Binding
+
+OBJECT = ObjectStructInfo()
+N, K = sym("n"), sym("k")
+VECTOR = TensorStructInfo((N,), "float32")
+X = Var("x", VECTOR)
+FLAG = Var("flag", TensorStructInfo((), "bool"))
+
+
+def bind(name: str, value: Expr, info: StructInfo | None = None, kind: type[Var] = Var) -> Binding:
+    return VarBinding(kind(name, info or value.struct_info or OBJECT), value)
+
+
+def cast(name: str, value: Expr, info: StructInfo) -> Binding:
+    return MatchCast(Var(name, info), value, info)
+
+
+def extern(*args: Expr, info: StructInfo = OBJECT, effects: bool = False) -> Call:
+    """A call of something outside, which is pure unless `effects` are asked for."""
+    callee = FuncStructInfo(None, OBJECT, not effects)
+    return Call(ExternFunc("f", callee), args, sinfo_args=(info,), struct_info=info)
+
+
+def function(
+    *bindings: Binding,
+    result: Expr | None = None,
+    params: tuple[Var, ...] = (X, FLAG),
+    ret: StructInfo = OBJECT,
+    kind: type[BindingBlock] = BindingBlock,
+) -> Function:
+    body = result if result is not None else bindings[-1].var
+    return Function(params, SeqExpr((kind(bindings),), body), ret)
+
+
+def seq(*bindings: Binding, result: Expr | None = None) -> SeqExpr:
+    return SeqExpr((BindingBlock(bindings),), result or bindings[-1].var)
+
+
+def messages(program: Function | IRModule) -> str:
+    assert not well_formed(program)
+    with pytest.raises(WellFormedError) as caught:
+        check_well_formed(program)
+    return "\n".join(d.message for d in caught.value.diagnostics)
+
+
+def test_a_good_program_passes() -> None:
+    matrix = TensorStructInfo((N, K), "float32")
+    a = cast("a", X, VECTOR)
+    b = bind("b", extern(a.var))
+    c = cast("c", b.var, matrix)
+    d = bind("d", ShapeExpr((N, K + 1)))
+    e = bind("e", If(FLAG, seq(bind("t", extern(c.var))), seq(bind("u", extern(X))), OBJECT))
+    program = function(a, b, c, d, e, result=Tuple((c.var, e.var)))
+    check_well_formed(program)
+    assert well_formed(program)
+
+
+def test_an_undefined_variable() -> None:
+    assert messages(function(bind("a", extern(Var("z", VECTOR))))) == (
+        "z is used where it is not defined"
+    )
+
+
+def test_a_variable_used_before_it_is_bound() -> None:
+    later = bind("later", extern(X))
+    assert "later is used" in messages(function(bind("a", extern(later.var)), later))
+
+
+def test_a_variable_of_another_function() -> None:
+    here, there = bind("a", extern(X)), Var("x", VECTOR)
+    stray = function(bind("b", extern(here.var)), params=(there,))
+    module = IRModule({"f": function(here), "g": stray})
+    assert messages(module) == "a is used where it is not defined"
+
+
+def test_a_variable_bound_twice() -> None:
+    one = bind("a", extern(X))
+    assert messages(function(one, VarBinding(one.var, extern(X)))) == "a is defined twice"
+
+
+def test_a_parameter_shared_by_two_functions() -> None:
+    one, other = function(bind("a", extern(X))), function(bind("b", extern(X)))
+    assert "x is defined twice" in messages(IRModule({"f": one, "g": other}))
+
+
+def test_a_variable_of_a_branch_outside_of_it() -> None:
+    inner = bind("t", extern(X))
+    choice = bind("c", If(FLAG, seq(inner), seq(bind("u", extern(X))), OBJECT))
+    assert "t is used" in messages(function(choice, bind("d", extern(inner.var))))
+    other = bind("c", If(FLAG, seq(inner), seq(bind("u", extern(inner.var))), OBJECT))
+    assert "t is used" in messages(function(other))
+
+
+def test_a_variable_of_a_nested_function_outside_of_it() -> None:
+    inner = bind("t", extern(X))
+    nested = bind("g", function(inner, params=()))
+    assert messages(function(nested, bind("d", extern(inner.var)))) == (
+        "t is used where it is not defined"
+    )
+
+
+def test_a_dataflow_variable_outside_its_block() -> None:
+    local = bind("a", extern(X), kind=DataflowVar)
+    block = DataflowBlock((local, bind("out", extern(local.var))))
+    program = Function((X,), SeqExpr((block,), local.var), OBJECT)
+    assert "a is a dataflow variable, used outside its block" in messages(program)
+
+
+def test_a_dataflow_variable_in_a_plain_block() -> None:
+    program = function(bind("a", extern(X), kind=DataflowVar), result=X)
+    assert messages(program) == "the dataflow variable a is bound outside a dataflow block"
+
+
+def test_an_output_whose_info_mentions_a_local_variable() -> None:
+    shape = bind("s", extern(X, info=ShapeStructInfo(ndim=1)), kind=DataflowVar)
+    info = TensorStructInfo(shape.var, "float32")
+    block = DataflowBlock((shape, bind("out", extern(X, info=info))))
+    program = Function((X,), SeqExpr((block,), X), OBJECT)
+    assert "s is a dataflow variable, used outside its block" in messages(program)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ShapeExpr((N, K)),
+        PrimValue(K + 1),
+        extern(PrimValue(K), X),
+        extern(Tuple((X, ShapeExpr((K,))))),
+        extern(X, info=TensorStructInfo((K,), "float32")),
+    ],
+)
+def test_a_size_that_nothing_binds(value: Expr) -> None:
+    assert "k, which nothing binds" in messages(function(bind("a", value, OBJECT)))
+
+
+def test_a_parameter_that_binds_nothing() -> None:
+    odd = Var("y", TensorStructInfo((K * 2,), "float32"))
+    assert "parameter y mentions k" in messages(function(params=(odd,), result=odd))
+    whole = Var("z", TensorStructInfo((K,), "float32"))
+    assert well_formed(function(params=(odd, whole), result=odd))
+
+
+def test_a_dim_of_a_branch_outside_of_it() -> None:
+    inner = cast("t", X, TensorStructInfo((K,), "float32"))
+    info = TensorStructInfo((K,), "float32")
+    choice = If(FLAG, seq(inner), seq(bind("u", extern(X))), info)
+    assert "variable c mentions k" in messages(function(bind("c", choice, info)))
+
+
+def test_a_result_that_mentions_what_a_caller_does_not_see() -> None:
+    inner = cast("t", X, TensorStructInfo((K,), "float32"))
+    assert "the result of main mentions k" in messages(function(inner, ret=inner.var.struct_info))
+    shape = Var("s", ShapeStructInfo(ndim=1))
+    ret = TensorStructInfo(shape, "float32")
+    program = function(params=(X, shape), result=X, ret=ret)
+    assert "mentions s, which a caller does not see" in messages(program)
+
+
+def test_a_nested_result_may_mention_dims_of_the_outer_function() -> None:
+    nested = function(params=(), result=X, ret=VECTOR)
+    assert well_formed(function(bind("g", nested)))
+
+
+def test_an_impure_call() -> None:
+    call = extern(X, effects=True)
+    assert messages(function(bind("a", call))) == (
+        "f has effects, but the function says it is pure"
+    )
+    block = function(bind("a", call), kind=DataflowBlock)
+    assert messages(block) == "f has effects and cannot stand in a dataflow block"
+    choice = If(FLAG, seq(bind("t", call)), seq(bind("u", extern(X))), OBJECT)
+    assert "says it is pure" in messages(function(bind("c", choice)))
+
+
+def test_a_recursive_call_is_as_pure_as_the_function() -> None:
+    call = Call(GlobalVar("main"), (X, FLAG), struct_info=OBJECT)
+    assert well_formed(IRModule({"main": function(bind("a", call))}))
+
+
+def test_an_if_in_a_dataflow_block() -> None:
+    choice = bind("c", If(FLAG, seq(result=X), seq(result=X), VECTOR))
+    program = function(choice, kind=DataflowBlock)
+    assert messages(program) == "an if cannot stand in a dataflow block"
+
+
+@pytest.mark.parametrize(
+    ("info", "good"),
+    [
+        (TensorStructInfo((), "bool"), True),
+        (TensorStructInfo(ndim=0), True),
+        (PrimStructInfo("bool"), True),
+        (OBJECT, True),
+        (TensorStructInfo((), "float32"), False),
+        (TensorStructInfo((N,), "bool"), False),
+        (PrimStructInfo("int64"), False),
+        (ShapeStructInfo(()), False),
+        (TupleStructInfo(()), False),
+    ],
+)
+def test_conditions(info: StructInfo, good: bool) -> None:
+    flag = Var("flag", info)
+    choice = bind("c", If(flag, seq(result=X), seq(result=X), VECTOR))
+    program = function(choice, params=(X, flag))
+    if good:
+        check_well_formed(program)
+    else:
+        assert messages(program) == "the condition of an if must be a scalar bool"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        extern(extern(X)),
+        Tuple((extern(X),)),
+        TupleGetItem(Tuple((X, extern(X))), 0, VECTOR),
+    ],
+)
+def test_a_nested_expression(value: Expr) -> None:
+    assert "not in A-normal form" in messages(function(bind("a", value, OBJECT)))
+
+
+def test_a_result_or_a_condition_that_is_no_atom() -> None:
+    assert "not in A-normal form" in messages(function(result=extern(X)))
+    choice = If(extern(X), seq(result=X), seq(result=X), VECTOR)
+    assert "not in A-normal form" in messages(function(bind("c", choice)))
+
+
+@pytest.mark.parametrize(
+    ("value", "info"),
+    [
+        (X_ITEM := TupleGetItem(Tuple((X,)), 0, VECTOR), TensorStructInfo((N,), "int64")),
+        (X_ITEM, TensorStructInfo((N + 1,), "float32")),
+        (X_ITEM, TensorStructInfo((N, N), "float32")),
+        (If(FLAG, seq(result=X), seq(result=X), VECTOR), TensorStructInfo((N, N), "float32")),
+        (ShapeExpr((N,)), ShapeStructInfo((N, N))),
+        (Tuple((X, X)), TupleStructInfo((VECTOR,))),
+        (PrimValue(1), PrimStructInfo("int64", 2)),
+    ],
+)
+def test_an_info_that_contradicts_the_value(value: Expr, info: StructInfo) -> None:
+    assert messages(function(bind("a", value, info))) == "the StructInfo of a contradicts its value"
+
+
+def test_an_info_that_says_less_or_more_is_fine() -> None:
+    less = bind("a", TupleGetItem(Tuple((X,)), 0, VECTOR), TensorStructInfo(ndim=1))
+    more = bind("b", extern(X), VECTOR)
+    check_well_formed(function(less, more))
+
+
+def test_a_cast_that_can_never_succeed() -> None:
+    impossible = cast("a", X, TensorStructInfo((N, K), "float32"))
+    assert messages(function(impossible)) == "the StructInfo of a contradicts its value"
+
+
+def test_a_result_that_contradicts_the_body() -> None:
+    program = function(params=(X,), result=X, ret=TensorStructInfo((N, N), "float32"))
+    assert messages(program) == "the result of main contradicts its body"
+
+
+def test_a_function_that_the_module_does_not_have() -> None:
+    call = Call(GlobalVar("missing"), (X,), struct_info=OBJECT)
+    assert "the module has no function missing" in messages(
+        IRModule({"main": function(bind("a", call))})
+    )
+
+
+def test_every_breach_is_reported() -> None:
+    program = function(
+        bind("a", extern(Var("z", VECTOR))),
+        bind("b", ShapeExpr((K,)), OBJECT),
+        bind("c", extern(extern(X))),
+    )
+    found = messages(program)
+    for part in ("z is used", "k, which nothing binds", "A-normal form"):
+        assert part in found
+
+
+def test_a_message_points_into_the_text() -> None:
+    text = (
+        "@R.function\n"
+        'def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((), "float32")):\n'
+        "    a = R.add(x, x)\n"
+        "    if y:\n"
+        "        r = a\n"
+        "    else:\n"
+        "        r = x\n"
+        "    return r\n"
+    )
+    with pytest.raises(structir.errors.DiagnosticError) as caught:
+        check_well_formed(structir.parse(text, "model.py"))
+    assert "model.py:4:8" in str(caught.value)
+    assert "scalar bool" in str(caught.value)
