@@ -21,6 +21,16 @@ class OpDefinition(Protocol):
     pure: bool
     operator: str | None
 
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The names under which the arguments of a call are written."""
+        ...
+
+    @property
+    def leading(self) -> int:
+        """How many arguments are written by place; the others follow a static attribute."""
+        ...
+
     def deduce(self, call: Call) -> StructInfo:
         """The StructInfo of a call's result; raises DiagnosticError where the call is wrong."""
         ...

@@ -1,1 +1,1 @@
-"""The text of programs, both ways: one table of forms, the writer, and the reader from `ast` to IR."""
+"""The text of programs, both ways: one table of forms, the writer, and the reader to IR."""

@@ -11,7 +11,7 @@ import attrs
 
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, base_check
-from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import (
     Call,
@@ -132,14 +132,24 @@ def _packed(context: Context, node: ast.Call) -> Call:
                 raise context.error(keyword.value, "sinfo_args states the StructInfo of the result")
             stated = tuple([info_of(context, item) for item in items])
     pure = isinstance(node.func, ast.Attribute) and node.func.attr == CALL_PURE_PACKED
-    span = context.place.span(node)
-    info = FuncStructInfo(None, OBJECT, True) if pure else None
-    callee = ExternFunc(given[0], info, span)
     parts = zip(given[1:], node.args[1:], strict=True)
     args = tuple([context.expr(value, item) for value, item in parts])
     infos = (stated,) if isinstance(stated, StructInfo) else stated
-    call = Call(callee, args, sinfo_args=infos, span=span)
-    return Call(callee, args, sinfo_args=infos, struct_info=deduce(call), span=span)
+    return packed_call(given[0], args, infos, pure, context.place.span(node))
+
+
+def packed_call(
+    name: str,
+    args: tuple[Expr, ...],
+    stated: tuple[StructInfo, ...],
+    pure: bool,
+    span: Span | None = None,
+) -> Call:
+    """A call of a function from outside of the program; without effects only if it says so."""
+    info = FuncStructInfo(None, OBJECT, True) if pure else None
+    callee = ExternFunc(name, info, span)
+    call = Call(callee, args, sinfo_args=stated, span=span)
+    return Call(callee, args, sinfo_args=stated, struct_info=deduce(call), span=span)
 
 
 def _const(context: Context, node: ast.Call) -> Constant:
@@ -199,7 +209,7 @@ def match_cast(
     return context.emit_cast(value, info, span, name, target, annotation)
 
 
-def check_cast(value: Expr, info: StructInfo, span: Any) -> None:
+def check_cast(value: Expr, info: StructInfo, span: Span | None) -> None:
     """Raise StructInfoError where no value of the one kind can have the other."""
     known = deduce(value)
     if base_check(info, known) is FAIL_L0 and base_check(known, info) is FAIL_L0:

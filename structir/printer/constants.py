@@ -1,10 +1,11 @@
-"""Constants in a text: small ones stand inline, large ones refer to what is held beside the text."""
+"""Constants in a text: small ones stand inline, large ones refer to what lies beside it."""
 
 from __future__ import annotations
 
 import hashlib
 import weakref
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from structir.ir.dtype import numpy_dtype
@@ -26,24 +27,19 @@ _names: dict[int, tuple[Any, str]] = {}
 
 def constant_text(data: numpy.ndarray) -> str:
     """A constant as an expression of the text."""
-    if data.size <= INLINE_ELEMENTS:
-        inline = _inline(data)
-        if inline is not None:
-            return inline
+    if is_inline(data):
+        return f'R.{CONST}({_nested(data.tolist(), data.dtype)}, "{data.dtype.name}")'
     name = reference_name(data)
     _printed[name] = data
     return f'{METADATA}["{name}"]'
 
 
-def _inline(data: numpy.ndarray) -> str | None:
-    text = _nested(data.tolist(), data.dtype)
-    back = np.asarray(_values(data.tolist()), data.dtype)
-    same = back.shape == data.shape and back.tobytes() == data.tobytes()
-    return f'R.{CONST}({text}, "{data.dtype.name}")' if same else None
-
-
-def _values(value: Any) -> Any:
-    return [_values(item) for item in value] if isinstance(value, list) else value
+def is_inline(data: numpy.ndarray) -> bool:
+    """Whether a constant stands in the text: it is small, and nothing of it is lost."""
+    if data.size > INLINE_ELEMENTS:
+        return False
+    back = np.asarray(data.tolist(), data.dtype)
+    return bool(back.shape == data.shape and back.tobytes() == data.tobytes())
 
 
 def _nested(value: Any, dtype: Any) -> str:
@@ -53,7 +49,7 @@ def _nested(value: Any, dtype: Any) -> str:
 
 
 def _float_text(value: float, dtype: Any) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
+    if not isfinite(value):
         return f'float("{value}")'
     if dtype.name == "float32":
         short = str(np.float32(value))

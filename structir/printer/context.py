@@ -189,6 +189,10 @@ class Context:
                 raise self._out_of_sight(node, value)
         return value
 
+    def names_module(self, node: ast.Name) -> bool:
+        """Whether a name means the module itself."""
+        return self.module is not None and self.module.names_module(self, node)
+
     def undefined(self, node: ast.Name) -> ParseError:
         """The error for a name that means nothing."""
         known: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.analysis.deduction import deduce
 from structir.ir.dims import Poly
-from structir.ir.expr import OPERATORS, Constant, Expr, TupleGetItem
+from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem
 from structir.ir.op import find_op
 from structir.printer import constants
 from structir.printer.context import Context
@@ -112,7 +112,8 @@ def _operator(context: Context, node: ast.expr, symbol: str, *operands: Any) -> 
     op = _operators().get(symbol)
     if op is None:
         raise unsupported(context, node)
-    return op.definition.bind(operands, {}, context.place.span(node))
+    call: Call = op.definition.bind(operands, {}, context.place.span(node))
+    return call
 
 
 def _operators() -> Any:

@@ -31,36 +31,37 @@ def info_of(context: Context, node: ast.expr) -> StructInfo:
 
 
 def _holds_variable(info: StructInfo) -> bool:
-    """Whether a shape variable may occur: a name can be bound again, then the text means another."""
+    """Whether a shape variable may occur, whose name may be bound again to another."""
     return not isinstance(info, TensorStructInfo) or isinstance(info.dims, Var)
 
 
 def _read_info(context: Context, node: ast.expr) -> StructInfo:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         node = _quoted(context, node)
-    if isinstance(node, ast.Call):
-        path = path_of(node.func)
-    else:
-        path = path_of(node)
+    path = path_of(node.func if isinstance(node, ast.Call) else node)
     form = info_form(path[2:]) if path is not None and path.startswith("R.") else None
     if form is None:
         hint = 'a struct info is R.Tensor((n, 4), "float32"), R.Shape, R.Tuple, R.Callable, ...'
         raise context.error(node, f"{ast.unparse(node)} is not a struct info", hint)
     if isinstance(node, ast.Call):
         with context.nested(node):
-            return read_form(context, node, form)
-    return form.node(**form.complete({}))  # type: ignore[no-any-return]
+            info: StructInfo = read_form(context, node, form)
+            return info
+    made: StructInfo = form.node(**form.complete({}))
+    return made
 
 
 def _quoted(context: Context, node: ast.Constant) -> ast.expr:
     """An annotation written as a string."""
     try:
-        return ast.copy_location(ast.parse(node.value, mode="eval").body, node)
+        tree = ast.parse(str(node.value), mode="eval")
+        return ast.copy_location(tree.body, node)
     except (SyntaxError, ValueError):
         raise context.error(node, f"{node.value!r} is not a struct info") from None
 
 
 def is_info(node: ast.expr) -> bool:
+    """Whether an expression is written as a struct info."""
     path = path_of(node.func if isinstance(node, ast.Call) else node)
     return path is not None and path.startswith("R.") and info_form(path[2:]) is not None
 
@@ -191,6 +192,8 @@ def static_of(context: Context, node: ast.expr) -> Any:
         return dict(zip(keys, (static_of(context, v) for v in node.values), strict=True))
     if isinstance(node, ast.List):
         return [static_of(context, item) for item in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple([static_of(context, item) for item in node.elts])
     return value_of(context, node)
 
 

@@ -1,4 +1,4 @@
-"""From the `ast` of a whole text to a module: its functions, read callees first where that tells more."""
+"""From the `ast` of a whole text to a module; callees are read first where that tells more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader: `structir.parse` and `structir.parse_struct_info`. Text is read from its `ast`, never executed."""
+"""The reader: `structir.parse` and `structir.parse_struct_info`. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> StructInfo:
-    """The struct info of a text. `symbols` gives names their variables and takes in the new ones."""
+    """The struct info of a text. `symbols` gives names their variables and takes in new ones."""
     known = {} if symbols is None else symbols
     source = Source("<string>", text.strip())
     context = Context(Place(source))

@@ -46,9 +46,7 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
     if symbol == "**" and not _small_power(left, right):
         raise context.error(node, "only small constant powers can be written as a number")
     if symbol == "/" and (type(left) is Poly or type(right) is Poly):
-        raise context.error(
-            node, "a size cannot be divided exactly", "floor division is written //"
-        )
+        raise context.error(node, "a size has no exact quotient", "floor division is written //")
     try:
         return function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:
@@ -95,7 +93,7 @@ def parsed_size(text: str) -> tuple[ast.expr, tuple[str, ...]]:
 
 def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any]) -> Any:
     """A size written as a string; where strings declare, new names become symbolic dims."""
-    text = node.value
+    text = str(node.value)
     known = context.names.get(text)
     if type(known) is Poly:
         return known

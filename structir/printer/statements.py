@@ -1,4 +1,4 @@
-"""From the `ast` of statements to bindings and blocks. A wrong statement is reported and reading goes on."""
+"""From the `ast` of statements to bindings and blocks; after a wrong statement reading goes on."""
 
 from __future__ import annotations
 
@@ -103,16 +103,15 @@ def _annotated(context: Context, node: ast.AnnAssign) -> None:
 def bind(
     context: Context, target: ast.Name, value: ast.expr, annotation: StructInfo | None
 ) -> Var | None:
-    """`name = value`, `name: annotation = value`; None for what declares a size or names the module."""
+    """`name: annotation = value`; None for what declares a size or names the module."""
     name = target.id
     if is_declaration(value):
         if type(context.names.get(name)) is not Poly or name not in context.own:
             context.declare(name)
         return None
-    if isinstance(value, ast.Name) and context.module is not None:
-        if context.module.names_module(context, value):
-            context.module.aliases.add(name)
-            return None
+    if isinstance(value, ast.Name) and context.names_module(value):
+        context.module.aliases.add(name)
+        return None
     if isinstance(value, ast.Call) and path_of(value.func) == f"R.{MATCH_CAST}":
         var = match_cast(context, value, name, target, annotation)
     else:
@@ -125,7 +124,7 @@ def bind(
 def bound(
     context: Context, value: Expr, name: str, node: ast.AST, annotation: StructInfo | None
 ) -> Var:
-    """A new variable of a value; in strict reading what cannot be decided is checked when it runs."""
+    """A new variable of a value; strict reading has undecided annotations checked when run."""
     if annotation is not None and context.strict and annotation != OBJECT:
         known = deduce(value)
         check = base_check(annotation, known)
@@ -155,7 +154,7 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
 
 
 def _expression(context: Context, node: ast.Expr) -> None:
-    """A value that nothing names: a call for its effect. Attributes and docstrings are no bindings."""
+    """A value that nothing names: a call for its effect. Docstrings are no bindings."""
     value = node.value
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return
@@ -256,12 +255,13 @@ def _given(context: Context, node: ast.stmt) -> Expr:
     if isinstance(node, ast.Assign | ast.AnnAssign) and _binds_value(node):
         annotated = isinstance(node, ast.AnnAssign)
         info = info_of(context, node.annotation) if isinstance(node, ast.AnnAssign) else None
-        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        value = context.expr(value_of(context, node.value), node.value)  # type: ignore[arg-type]
+        target: Any = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+        written: Any = node.value
+        value = context.expr(value_of(context, written), written)
         known = type(value) in ATOMS or type(value) is Tuple
         if known and (not annotated or info == deduce(value)):
             return value
-        return bound(context, value, target.id, target, info)  # type: ignore[union-attr]
+        return bound(context, value, target.id, target, info)
     if isinstance(node, ast.If):
         return _choice(context, node)[1]
     read_statement(context, node)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import attrs
@@ -153,12 +152,15 @@ LEAF_OF_NAME: dict[str, Form] = {form.name: form for form in LEAF_FORMS}
 _KIND_OF_FIELD = {"dims": "shape", "dtype": "static"}
 
 
-@cache
-def info_form_of(cls: type[StructInfo]) -> Form:
+def info_form_of(cls: type) -> Form:
     """The form of a kind of struct info; a registered kind's follows from its fields."""
     known = FORM_OF_NODE.get(cls)
-    if known is not None:
-        return known
+    if known is None:
+        known = FORM_OF_NODE[cls] = _form_from_fields(cls)
+    return known
+
+
+def _form_from_fields(cls: type) -> Form:
     defaults = {f.name: f.default for f in attrs.fields(cls)}
     fields = []
     for name, kind in field_kinds(cls):

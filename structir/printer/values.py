@@ -41,7 +41,7 @@ UNSUPPORTED: dict[type[ast.AST], str] = {
 
 
 def value_of(context: Context, node: ast.expr) -> Any:
-    """What an expression says: an Expr not bound yet, a size, a static value, or a tuple of such."""
+    """What an expression says: an Expr to be bound, a size, a static value, a tuple of such."""
     rule = RULES.get(type(node))
     if rule is None:
         raise unsupported(context, node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from structir.analysis.purity import is_pure_call
@@ -30,6 +31,8 @@ from structir.printer.syntax import (
     Form,
     info_form_of,
 )
+
+NOTHING = "()"  # an operand that is not given, before one that is
 
 
 class Writer:
@@ -144,13 +147,16 @@ class Writer:
     def op_call(self, op: Op, call: Call) -> str:
         """A call of an op; what follows an attribute in the signature goes by keyword."""
         names = self.names.of
-        leading, keywords = operand_names(op)
+        leading = op.definition.leading
         arguments = []
         for position, arg in enumerate(call.args):
             written = names.get(arg) or self.expr(arg)
-            if position >= leading:
-                written = f"{keywords[position]}={written}"
-            arguments.append(written)
+            if written == NOTHING and position + 1 < len(call.args):
+                leading = position
+            elif position < leading:
+                arguments.append(written)
+            else:
+                arguments.append(f"{op.definition.argument_names[position]}={written}")
         if call.attrs:
             arguments += [f"{name}={attribute(value)}" for name, value in call.attrs.items()]
         return f"R.{op.name}({', '.join(arguments)})"
@@ -159,21 +165,6 @@ class Writer:
         """A tuple, as Python writes it."""
         fields = [self.expr(field) for field in value.fields]
         return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
-
-
-_operand_names: dict[Op, tuple[int, tuple[str, ...]]] = {}
-
-
-def operand_names(op: Op) -> tuple[int, tuple[str, ...]]:
-    """How many arguments of a call of the op are written by place, and the names of all of them."""
-    known = _operand_names.get(op)
-    if known is None:
-        known = _operand_names[op] = _operands_of(op.definition)
-    return known
-
-
-def _operands_of(definition: Any) -> tuple[int, tuple[str, ...]]:
-    return 1 << 30, ()
 
 
 def attribute(value: Any) -> str:
@@ -194,7 +185,7 @@ def literal(value: Any) -> str:
         return f"[{', '.join([literal(item) for item in value])}]"
     if isinstance(value, dict):
         return f"{{{', '.join([f'{literal(k)}: {literal(v)}' for k, v in value.items()])}}}"
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not isfinite(value):
         return f'float("{value}")'
     return repr(value)
 

@@ -1,0 +1,55 @@
+"""`structir.save` and `structir.load`: a text and its large constants, kept together in one file.
+
+A `.sir` file is a safetensors file: the arrays that the text refers to, and the text as metadata.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from structir.analysis.variables import walk
+from structir.errors import Diagnostic, ParseError
+from structir.ir.dtype import EXTENDED, numpy_dtype
+from structir.ir.expr import Constant
+from structir.ir.module import IRModule
+from structir.lazy import lazy_module
+from structir.printer.constants import is_inline, reference_name
+from structir.printer.reader import parse
+from structir.printer.text import text_of
+
+safetensors = lazy_module("safetensors")
+safetensors_numpy = lazy_module("safetensors.numpy")
+np = lazy_module("numpy")
+
+TEXT = "structir"
+Path = str | os.PathLike[str]
+
+
+def save(module: IRModule, path: Path) -> None:
+    """Write a module, its text and its constants, into one file."""
+    held = [node.data for node in walk(module) if isinstance(node, Constant)]
+    arrays = {reference_name(data): _stored(data) for data in held if not is_inline(data)}
+    safetensors_numpy.save_file(arrays, os.fspath(path), metadata={TEXT: text_of(module)})
+
+
+def load(path: Path) -> IRModule:
+    """The module that `save` wrote."""
+    name = os.fspath(path)
+    with safetensors.safe_open(name, framework="np") as file:
+        text = (file.metadata() or {}).get(TEXT)
+        if text is None:
+            raise ParseError(Diagnostic(f"{name} holds no module", hint="structir.save writes one"))
+        constants = {key: _restored(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
+    return parse(text, name, constants=constants)
+
+
+def _stored(data: Any) -> Any:
+    """An array that safetensors takes; dtypes that NumPy does not know go as plain bits."""
+    data = np.ascontiguousarray(data).reshape(data.shape)
+    return data.view(f"uint{8 * data.itemsize}") if data.dtype.name in EXTENDED else data
+
+
+def _restored(name: str, data: Any) -> Any:
+    dtype = next((d for d in EXTENDED if name.startswith(f"{d}_")), None)
+    return data if dtype is None else data.view(numpy_dtype(dtype))

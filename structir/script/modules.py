@@ -1,0 +1,28 @@
+"""The namespace I: modules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from structir.ir.module import IRModule
+from structir.script.source import module_at
+
+
+class ModuleLanguage:
+    """`@I.ir_module` makes a module of a class; its body is read, never executed."""
+
+    def ir_module(self, cls: type | None = None, **_options: Any) -> IRModule | Callable[..., Any]:
+        """Decorate a class whose functions stand under @R.function."""
+        frame = sys._getframe(1)
+        filename, line, namespace = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
+        if cls is None:
+            return lambda _cls: module_at(filename, line, namespace)
+        return module_at(filename, line, namespace)
+
+    def module_attrs(self, attributes: Mapping[str, Any]) -> None:
+        """State attributes of the module around; the reader takes them from the text."""
+
+
+I = ModuleLanguage()  # noqa: E741  the name that the language has for it

@@ -1,0 +1,36 @@
+"""The namespace T: symbolic sizes and their functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.dims import as_dim
+from structir.lazy import lazy_module
+from structir.printer.sizes import SIZE_FUNCTIONS
+
+symbolic = lazy_module("structir.ir.symbolic")
+
+
+class SizeLanguage:
+    """`n = T.int64()` declares a dim in a program; outside of one, `T.int64("n")` makes one."""
+
+    def int64(self, name: str = "n") -> Any:
+        """A new symbolic dim."""
+        return symbolic.SymVar(name)
+
+    def __getattr__(self, name: str) -> Any:
+        function = SIZE_FUNCTIONS.get(name)
+        if function is None:
+            raise AttributeError(f"T has no {name}; it has {', '.join(dir(self))}")
+
+        def apply(*sizes: Any) -> Any:
+            made = function(*[as_dim(size) for size in sizes])
+            return symbolic.to_sympy(made)
+
+        return apply
+
+    def __dir__(self) -> list[str]:
+        return sorted({"int64", *SIZE_FUNCTIONS})
+
+
+T = SizeLanguage()

@@ -1,0 +1,40 @@
+"""Finding the source text of decorated functions and classes; the reader does the rest."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+from structir.errors import Diagnostic, ParseError, Source
+from structir.ir.expr import Function
+from structir.ir.module import IRModule
+from structir.printer.reader import read_source
+
+
+def source_at(filename: str, line: int, namespace: dict[str, Any]) -> Source:
+    """The block of a file that begins at a line."""
+    lines = linecache.getlines(filename, namespace)
+    if line > len(lines):
+        hint = "write the program in a file or a notebook cell, or give its text to structir.parse"
+        raise ParseError(Diagnostic(f"the source of {filename} cannot be found", hint=hint))
+    return Source(filename, "".join(inspect.getblock(lines[line - 1 :])), line)
+
+
+def module_at(filename: str, line: int, namespace: dict[str, Any]) -> IRModule:
+    """The module whose class begins, decorators included, at a line."""
+    return read_source(source_at(filename, line, namespace))
+
+
+def function_of(function: Callable[..., Any]) -> Function:
+    """The function of the language that a Python function spells."""
+    code = function.__code__
+    source = source_at(code.co_filename, code.co_firstlineno, function.__globals__)
+    return read_source(source)[function.__name__]
+
+
+def is_member(function: Callable[..., Any]) -> bool:
+    """Whether a function stands in a class body: then the class is read as a whole."""
+    around = function.__qualname__.rpartition(".")[0]
+    return around != "" and not around.endswith("<locals>")
