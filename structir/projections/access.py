@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import attrs
@@ -13,7 +13,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.polynomial import Opaque
 from structir.lazy import lazy_module
 from structir.projections.point import Point
-from structir.projections.spec import Entry, affine
+from structir.projections.spec import Entry, Read, affine
 from structir.projections.values import Place, evaluate
 
 np = lazy_module("numpy")
@@ -30,10 +30,10 @@ class Space:
     letters: tuple[Sym, ...]
     extents: Mapping[Sym, int]
     sizes: Mapping[Sym, int]
-    grid: Mapping[Sym, Array] = attrs.field(init=False)
 
-    @grid.default
-    def _grid(self) -> Mapping[Sym, Array]:
+    @cached_property
+    def grid(self) -> Mapping[Sym, Array]:
+        """The positions along each letter, which broadcast to the space."""
         rank = len(self.letters)
         return {
             letter: np.arange(self.extents[letter]).reshape(
@@ -42,10 +42,10 @@ class Space:
             for axis, letter in enumerate(self.letters)
         }
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """How many points there are along each letter."""
-        return tuple(self.extents[letter] for letter in self.letters)
+        return tuple([self.extents[letter] for letter in self.letters])
 
     def only(self, letters: tuple[Sym, ...]) -> Space:
         """The space of some of the letters."""
@@ -139,11 +139,12 @@ def walk_of(entry: Entry, size: int, space: Space) -> Walk | None:
     return Walk(space.size(start), steps)
 
 
-def fetch(
-    array: Array, entries: tuple[Entry, ...], space: Space, names: Mapping[str, Array]
-) -> Fetched:
-    """The elements of an array along the entries; `names` are the values of reads that entries
-    mention."""
+def fetch(array: Array, read: Read, space: Space, names: Mapping[str, Array]) -> Fetched:
+    """The elements that a read brings; `names` are the values of reads that its entries mention."""
+    plain = read.plain
+    if plain is not None:
+        return Fetched(_transposed(array, plain, space))
+    entries = read.entries
     walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     if 0 in space.shape:
         moved = [k for w in walks if w is not None for k, step in enumerate(w.steps) if step]
@@ -152,6 +153,16 @@ def fetch(
     if None not in walks:
         return _strided(array, [w for w in walks if w is not None], space)
     return _gathered(array, entries, space, names)
+
+
+def _transposed(array: Array, plain: tuple[Sym | None, ...], space: Space) -> Array:
+    """A view with one axis for each letter of the space, of an array whose axes are letters."""
+    sizes = {letter: n for letter, n in zip(plain, array.shape, strict=True) if letter is not None}
+    order = [axis for letter in space.letters if letter in sizes for axis in (plain.index(letter),)]
+    order += [axis for axis, letter in enumerate(plain) if letter is None]
+    if order != list(range(len(order))):
+        array = array.transpose(order)
+    return array.reshape([sizes.get(letter, 1) for letter in space.letters])
 
 
 def _moving_shape(space: Space, moved: set[int]) -> tuple[int, ...]:

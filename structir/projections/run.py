@@ -64,7 +64,7 @@ def reads_of(state: Run, clause: Clause, space: Space) -> dict[str, Fetched]:
     fetched: dict[str, Fetched] = {}
     for read in sorted(clause.reads, key=_reads_data):
         values = {name: f.values for name, f in fetched.items()}
-        fetched[read.name] = fetch(state.operands[read.operand], read.entries, space, values)
+        fetched[read.name] = fetch(state.operands[read.operand], read, space, values)
     return fetched
 
 
@@ -103,18 +103,23 @@ def _combined(
         quick = contracted(write.value, fetched, exists, space, parallel)
         if quick is not None:
             return quick, None
-    place = Place({n: f.values for n, f in fetched.items()}, space.grid, space.sizes)
-    value = evaluate(write.value, place)
+    values = {n: f.values for n, f in fetched.items()}
+    grid = space.grid if write.uses_letters else {}
+    value = evaluate(write.value, Place(values, grid, space.sizes))
     value = value.reshape((1,) * (len(space.letters) - value.ndim) + value.shape)
     if not clause.reduce and clause.monoid not in PAIRS:
-        return np.broadcast_to(value, space.shape), exists
+        return spread(value, space.shape), exists
     scan = scan_of(state.spec, clause)
     if scan is not None and all(f.exists is None for f in fetched.values()):
         axis = clause.parallel.index(scan.target)
         return _scanned(value, axis, scan.op, clause.monoid or "sum", space, parallel), None
-    return _reduced(
-        np.broadcast_to(value, space.shape), exists, clause.monoid or "sum", parallel
-    ), None
+    full = spread(value, space.shape)
+    return _reduced(full, exists, clause.monoid or "sum", parallel), None
+
+
+def spread(value: Array, shape: tuple[int, ...]) -> Array:
+    """A value over a whole shape; the very same array where it is that already."""
+    return value if value.shape == shape else np.broadcast_to(value, shape)
 
 
 def _scanned(value: Array, axis: int, op: str, monoid: str, space: Space, parallel: int) -> Array:
@@ -193,6 +198,11 @@ def _store(
     exists: Mask,
     fetched: Mapping[str, Fetched],
 ) -> None:
+    if exists is None and state.results[write.result] is None and state.spec.base is None:
+        whole = _whole_result(state, clause, write, value)
+        if whole is not None:
+            state.results[write.result] = whole
+            return
     inner = space.only(clause.parallel)
     target = _started(state, write.result)
     value = rounded(value, target.dtype)
@@ -206,6 +216,23 @@ def _store(
         view[...] = value
         return
     _scatter(target, write, clause, inner, value, exists, fetched)
+
+
+def _whole_result(state: Run, clause: Clause, write: Write, value: Array) -> Array | None:
+    """The value itself as the result, where the write is just the parallel letters in some
+    order."""
+    plain = write.plain
+    if plain is None or len(plain) != len(clause.parallel) or None in plain:
+        return None
+    order = [clause.parallel.index(letter) for letter in plain if letter is not None]
+    info = state.spec.results[write.result]
+    if [value.shape[axis] for axis in order] != [_number(state, d) for d in info.dims]:
+        return None  # it is only a part
+    made = rounded(value, numpy_dtype(info.dtype or "float32"))
+    if order != list(range(len(order))):
+        made = made.transpose(order)
+    own = made.base is None and not any(made is operand for operand in state.operands)
+    return np.asarray(made) if own else np.array(made, order="C")
 
 
 def _scatter(

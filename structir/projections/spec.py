@@ -74,6 +74,20 @@ class Entry:
         return dims.syms(self.index)
 
 
+def plain_letters(entries: tuple[Entry, ...]) -> tuple[Sym | None, ...] | None:
+    """The letter of each axis, where every entry is a letter of its own or the only element of its
+    axis (None); None where an entry is anything else."""
+    found: list[Sym | None] = []
+    for entry in entries:
+        if isinstance(entry.index, Point) or entry.loose or not entry.inside:
+            return None
+        letter = dims.as_sym(entry.index)
+        if letter in found or (letter is None and (entry.index, entry.size) != (0, 1)):
+            return None
+        found.append(letter)
+    return tuple(found)
+
+
 def flag(size: Dim) -> Dim:
     """1 where an axis has more than one element, 0 where it broadcasts."""
     return dims.select(dims.compare("eq", size, 1), 0, 1)
@@ -88,6 +102,11 @@ class Read:
     operand: int  # position in `IndexSpec.operands`
     entries: tuple[Entry, ...]
 
+    @cached_property
+    def plain(self) -> tuple[Sym | None, ...] | None:
+        """The letters of the axes, where each is just a letter of its own."""
+        return plain_letters(self.entries)
+
 
 @attrs.frozen
 class Write:
@@ -100,6 +119,16 @@ class Write:
     entries: tuple[Entry, ...]
     value: Point | None
     unique: bool = True  # no two points (of different parallel letters) write one element
+
+    @cached_property
+    def uses_letters(self) -> bool:
+        """Whether the value depends on where the point stands."""
+        return self.value is not None and any(isinstance(n, Index) for n in walk(self.value))
+
+    @cached_property
+    def plain(self) -> tuple[Sym | None, ...] | None:
+        """The letters of the axes, where each is just a letter of its own."""
+        return plain_letters(self.entries)
 
 
 @attrs.frozen

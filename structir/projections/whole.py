@@ -45,7 +45,7 @@ def _given(read: Read, clause: Clause, array: Array, extents: Mapping[Sym, int])
     whole = tuple(_own(read.entries, clause.whole))
     shared = clause.parallel if _own(read.entries, clause.parallel) else ()
     space = Space((*shared, *whole), extents, {})
-    values = fetch(array, read.entries, space, {}).values
+    values = fetch(array, read, space, {}).values
     wide = computing_dtype(array.dtype.name)
     return values if wide == array.dtype.name else values.astype(wide)
 
