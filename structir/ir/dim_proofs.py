@@ -16,6 +16,7 @@ from structir.ir.polynomial import (
     Sym,
     bounds,
     evaluate,
+    opaque_atom,
     rewritten,
     sym,
     symbolic,
@@ -134,7 +135,9 @@ def _agreed(dim: Dim, split: list[Substitution], yes: int, cases: int) -> bool |
     for case in split:
         try:
             answers.add(_proof(rewritten(dim, case), yes, cases))
-        except DiagnosticError:  # a division by zero: the case does not arise
+        except DiagnosticError:  # a division by zero: the case does not arise, unless it is guarded
+            if any([atom.fn == "select" for atom in _opaques(dim)]):
+                return None
             continue
         if answers == {True, False} or None in answers:
             return None
@@ -228,8 +231,13 @@ def _orders(atom: Opaque) -> list[Substitution]:
     cases = [case for part in parts if part is not None for case in part]
     if None not in parts:
         return cases
-    outcomes: tuple[Dim, ...] = atom.args if atom.fn in ("min", "max") else (0, 1)
-    return [{atom: outcome} for outcome in outcomes]
+    if atom.fn not in ("min", "max"):
+        return [{atom: 0}, {atom: 1}]
+    if len(atom.args) > 2:
+        return [{atom: argument} for argument in atom.args]
+    twin = opaque_atom("max" if atom.fn == "min" else "min", atom.args, (None, None))
+    first, second = atom.args
+    return [{atom: first, twin: second}, {atom: second, twin: first}]
 
 
 def _where_nonnegative(dim: Dim) -> list[Substitution] | None:

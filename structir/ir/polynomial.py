@@ -192,7 +192,6 @@ FUNCTIONS: dict[str, Callable[..., int]] = {  # by an atom's function: what it c
     "le": operator.le,
     "eq": operator.eq,
     "ne": operator.ne,
-    "select": lambda condition, chosen, other: chosen if condition else other,
 }
 
 
@@ -405,6 +404,10 @@ def _rewritten_atom(atom: Atom, values: Mapping[Any, Dim]) -> Dim | None:
     value = values.get(atom)
     if value is not None or type(atom) is Sym:
         return value
+    if atom.fn == "select":
+        condition = rewritten(atom.args[0], values)
+        if type(condition) is not Poly:  # the other branch may divide by zero now
+            return rewritten(atom.args[1 if condition else 2], values)
     args = [rewritten(argument, values) for argument in atom.args]
     if all([new is old for new, old in zip(args, atom.args, strict=True)]):
         return None
@@ -424,6 +427,9 @@ def evaluate(dim: Dim, values: Mapping[Sym, int]) -> int:
 
 
 def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
+    if atom.fn == "select":
+        condition, chosen, other = atom.args
+        return evaluate(chosen if evaluate(condition, values) else other, values)
     args = [evaluate(argument, values) for argument in atom.args]
     if 0 in args[1:] and atom.fn in ("floordiv", "floormod"):
         raise DiagnosticError(Diagnostic(f"division of the size {args[0]} by zero"))

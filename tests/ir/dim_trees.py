@@ -1,0 +1,141 @@
+"""Random integer expressions in two readings: as a dim, and as plain Python at a point."""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+NAMES = ("n", "m", "k")
+VARIABLES = {name: dims.sym(name) for name in NAMES}
+SYMS: dict[str, Sym] = {name: s for name, d in VARIABLES.items() if (s := dims.as_sym(d))}
+
+Tree = tuple[Any, ...]
+PYTHON: dict[str, Callable[..., int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+    "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b),
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+}
+DIMS: dict[str, Callable[..., Dim]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": dims.floordiv,
+    "%": dims.floormod,
+    "min": dims.dim_min,
+    "max": dims.dim_max,
+    "<": lambda a, b: dims.compare("<", a, b),
+    "<=": lambda a, b: dims.compare("<=", a, b),
+    "==": lambda a, b: dims.compare("==", a, b),
+    "!=": lambda a, b: dims.compare("!=", a, b),
+}
+
+leaves = st.one_of(
+    st.sampled_from(NAMES).map(lambda name: ("var", name)),
+    st.integers(-3, 9).map(lambda number: ("int", number)),
+)
+divisors = st.one_of(st.integers(1, 6).map(lambda number: ("int", number)), leaves)
+
+
+def _larger(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+    return st.one_of(
+        st.tuples(st.sampled_from(["+", "-", "*"]), inner, inner),
+        st.tuples(st.sampled_from(["//", "%"]), inner, st.one_of(divisors, inner)),
+        st.tuples(st.sampled_from(["min", "max"]), inner, inner),
+        st.tuples(st.sampled_from(["<", "<=", "==", "!="]), inner, inner),
+        st.tuples(st.just("select"), inner, inner, inner),
+    )
+
+
+trees = st.recursive(leaves, _larger, max_leaves=10)
+points = st.lists(
+    st.fixed_dictionaries({name: st.integers(0, 7) | st.integers(0, 60) for name in NAMES}),
+    min_size=5,
+    max_size=5,
+)
+
+
+def dim_of(tree: Tree) -> Dim:
+    match tree:
+        case ("var", name):
+            return VARIABLES[name]
+        case ("int", number):
+            return int(number)
+        case ("select", condition, chosen, other):
+            return dims.select(dim_of(condition), dim_of(chosen), dim_of(other))
+    return DIMS[tree[0]](*map(dim_of, tree[1:]))
+
+
+def value_of(tree: Tree, point: Mapping[str, int]) -> int | None:
+    """The value of a tree by plain Python; None where something is divided by zero."""
+    try:
+        return _value(tree, point)
+    except ZeroDivisionError:
+        return None
+
+
+def _value(tree: Tree, point: Mapping[str, int]) -> int:
+    match tree:
+        case ("var", name):
+            return point[name]
+        case ("int", number):
+            return int(number)
+        case ("select", condition, chosen, other):
+            return _value(chosen if _value(condition, point) else other, point)
+    return PYTHON[tree[0]](*[_value(argument, point) for argument in tree[1:]])
+
+
+def by_sym(point: Mapping[str, int]) -> dict[Sym, int]:
+    return {SYMS[name]: value for name, value in point.items()}
+
+
+_SYMBOLS: dict[type, str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+
+
+def tree_of_text(text: str) -> Tree:
+    """The tree that Python's own parser sees in the text of a dim."""
+    return _tree_of_ast(ast.parse(text, mode="eval").body)
+
+
+def _tree_of_ast(node: ast.expr) -> Tree:
+    match node:
+        case ast.Constant(value=int(number)):
+            return "int", number
+        case ast.Name(id=name):
+            return "var", name
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return "-", ("int", 0), _tree_of_ast(operand)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _SYMBOLS[type(op)], _tree_of_ast(left), _tree_of_ast(right)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _SYMBOLS[type(op)], _tree_of_ast(left), _tree_of_ast(right)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="T"), attr="if_then_else"), args=args):
+            return ("select", *map(_tree_of_ast, args))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="T"), attr=fn), args=[first, *rest]):
+            tree = _tree_of_ast(first)
+            for argument in rest:
+                tree = (fn, tree, _tree_of_ast(argument))
+            return tree
+    raise ValueError(ast.dump(node))

@@ -1,0 +1,373 @@
+"""Dims: every simplification keeps the value, every proof holds, and the text reads back."""
+
+import copy
+import gc
+import pickle
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from structir.errors import DiagnosticError
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.polynomial import opaque_atom
+from tests.ir.dim_trees import (
+    NAMES,
+    SYMS,
+    Tree,
+    by_sym,
+    dim_of,
+    points,
+    tree_of_text,
+    trees,
+    value_of,
+)
+
+n, m, k, b, s, c = map(dims.sym, "nmkbsc")
+relaxed = settings(deadline=None)
+
+
+def built(tree: Tree) -> Dim:
+    """The dim of a tree; a tree that divides by zero everywhere is not wanted."""
+    try:
+        return dim_of(tree)
+    except DiagnosticError:
+        assume(False)
+        raise
+
+
+@relaxed
+@given(trees, points)
+def test_simplified_dims_have_the_value_of_the_expression(
+    tree: Tree, sample: list[dict[str, int]]
+) -> None:
+    dim = built(tree)
+    for point in sample:
+        value = value_of(tree, point)
+        if value is not None:
+            assert dims.evaluate(dim, by_sym(point)) == value, dims.text(dim)
+
+
+@relaxed
+@given(trees, points)
+def test_bounds_hold(tree: Tree, sample: list[dict[str, int]]) -> None:
+    low, high = dims.bounds(built(tree))
+    for point in sample:
+        value = value_of(tree, point)
+        if value is not None:
+            assert low is None or low <= value
+            assert high is None or value <= high
+
+
+def related(tree: Tree) -> st.SearchStrategy[Tree]:
+    """Trees that have something to do with a tree: rewritten soundly or nearly so, or any other."""
+    shifts = st.integers(-2, 2).map(lambda shift: ("+", tree, ("int", shift)))
+    rewritten = [
+        ("-", ("+", tree, ("var", "n")), ("var", "n")),
+        ("+", ("*", ("//", tree, ("int", 3)), ("int", 3)), ("%", tree, ("int", 3))),
+        ("*", ("//", tree, ("int", 2)), ("int", 2)),
+        ("-", ("+", tree, ("var", "m")), ("min", tree, ("var", "m"))),
+        ("max", tree, ("var", "m")),
+        ("-", ("int", 0), ("//", ("-", ("int", 0), tree), ("int", 1))),
+    ]
+    return st.one_of(shifts, st.sampled_from(rewritten), trees)
+
+
+pairs = trees.flatmap(lambda tree: st.tuples(st.just(tree), related(tree)))
+
+
+@relaxed
+@given(pairs, points)
+def test_equal_is_never_wrong(pair: tuple[Tree, Tree], sample: list[dict[str, int]]) -> None:
+    known = dims.equal(built(pair[0]), built(pair[1]))
+    for first, second in values_of(pair, sample):
+        assert known is None or known == (first == second)
+
+
+@relaxed
+@given(pairs, points)
+def test_at_least_is_never_wrong(pair: tuple[Tree, Tree], sample: list[dict[str, int]]) -> None:
+    known = dims.at_least(built(pair[0]), built(pair[1]))
+    for first, second in values_of(pair, sample):
+        assert known is None or known == (first >= second)
+
+
+def values_of(pair: tuple[Tree, Tree], sample: list[dict[str, int]]) -> list[tuple[int, int]]:
+    both = [(value_of(pair[0], point), value_of(pair[1], point)) for point in sample]
+    return [(first, second) for first, second in both if first is not None and second is not None]
+
+
+@relaxed
+@given(trees)
+def test_text_reads_back(tree: Tree) -> None:
+    dim = built(tree)
+    again = dim_of(tree_of_text(dims.text(dim)))
+    assert again == dim or dims.equal(again, dim), f"{dims.text(dim)} became {dims.text(again)}"
+
+
+@relaxed
+@given(trees, points)
+def test_python_text_computes_the_value(tree: Tree, sample: list[dict[str, int]]) -> None:
+    code = compile(dims.python_text(built(tree)), "dim", "eval")
+    for point in sample:
+        value = value_of(tree, point)
+        if value is not None:
+            assert eval(code, {}, dict(point)) == value
+
+
+@relaxed
+@given(trees, st.dictionaries(st.sampled_from(NAMES), trees), points)
+def test_substitution_commutes_with_evaluation(
+    tree: Tree, replacements: Mapping[str, Tree], sample: list[dict[str, int]]
+) -> None:
+    values = {SYMS[name]: built(replacement) for name, replacement in replacements.items()}
+    try:
+        substituted = dims.substitute(built(tree), values)
+    except DiagnosticError:
+        assume(False)
+        raise
+    for point in sample:
+        inner = {name: value_of(replacement, point) for name, replacement in replacements.items()}
+        if any(value is None or value < 0 for value in inner.values()):
+            continue  # a variable is never negative
+        value = value_of(tree, point | {k: v for k, v in inner.items() if v is not None})
+        if value is not None:
+            assert dims.evaluate(substituted, by_sym(point)) == value
+
+
+@relaxed
+@given(trees, trees)
+def test_exact_quotient_undoes_a_product(first: Tree, second: Tree) -> None:
+    left, right = built(first), built(second)
+    assume(right != 0)
+    assert dims.exact_quotient(left * right, right) == left
+
+
+@relaxed
+@given(trees, st.sampled_from(NAMES))
+def test_linear_takes_a_dim_apart(tree: Tree, name: str) -> None:
+    dim, variable = built(tree), SYMS[name]
+    parts = dims.linear(dim, variable)
+    if parts is not None:
+        coefficient, rest = parts
+        assert coefficient * dims.as_dim(variable) + rest == dim
+        assert variable not in dims.syms(coefficient) | dims.syms(rest)
+
+
+@pytest.mark.parametrize(
+    ("dim", "expected"),
+    [
+        ((n * c * 4) // 4, n * c),
+        ((b * s * c * 64) // (c * 64), b * s),
+        ((4 * n + 6) // 4, n + 1),
+        ((4 * n + 6) % 4, 2),
+        ((n // 2) // 3, n // 6),
+        ((n + 1) // 2 // 3, (n + 1) // 6),
+        ((2 * n + 6) // 4, (n + 1) // 2 + 1),
+        ((4 * n + m) // 4, n + m // 4),
+        ((n * m + k) // m, n + k // m),
+        ((n * m + k) % m, k % m),
+        ((b * (s + 1) * c) // ((s + 1) * c), b),
+        ((n * m) // (n * k), m // k),
+        ((5 * n) % 4, n % 4),
+        ((n % 12) % 4, n % 4),
+        ((n % 4) // 4, 0),
+        (n // 1, n),
+        (n % 1, 0),
+        (n // (n + 1), 0),
+        (n % (n + 1), n),
+        (-(-n // 1), n),
+        (dims.ceildiv(4 * n, 4), n),
+        (dims.ceildiv(n, -1), -n),
+        (dims.dim_max(n, 0), n),
+        (dims.dim_max(n, n + 3), n + 3),
+        (dims.dim_min(n, n // 2), n // 2),
+        (dims.dim_max(dims.dim_max(n, m), n), dims.dim_max(m, n)),
+        (dims.dim_min(3, dims.dim_min(n, 7)), dims.dim_min(n, 3)),
+        (dims.select(dims.compare("<", n, 0), m, k), k),
+        (dims.select(dims.compare("<", n, m), 1, 0), dims.compare(">", m, n)),
+        (dims.compare("==", 2 * n, 2 * m + 1), 0),
+        (dims.compare(">=", n, n - 1), 1),
+        ((n + 1) * 4 - 4 * n, 4),
+        (n * True, n),
+    ],
+)
+def test_simplifies(dim: Dim, expected: Dim) -> None:
+    assert dim == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((n + 3) * 4, 4 * n + 12, True),
+        ((n + 3) * 4, 4 * n + 3, False),
+        (n * 4, 4 * m + 2, False),
+        (n + 1, 0, False),
+        (n, 0, None),
+        (n, m, None),
+        (n * m, m * n, True),
+        (n, n - 1, False),
+        (n // 2 + n // 2, n // 2 * 2, True),
+        (n // 2 * 2, n, None),
+        ((n + 2) // 2, n // 2 + 1, True),
+        (n % 4 + n // 4 * 4, n, True),
+        (n // m * m + n % m, n, True),
+        (-(-n // 4), (n + 3) // 4, True),
+        ((n + 1) // 2 + n // 2, n, True),
+        (n // 2 + n % 2 * 7, n // 2 + n % 2 * 7 - 1, False),
+        (n % 4, 5, False),
+        (n % 4, 3, None),
+        (dims.dim_max(n, m) + dims.dim_min(n, m), n + m, True),
+        (dims.dim_max(n, 4), dims.dim_max(4, n), True),
+        (dims.dim_max(n, 4), 3, False),
+        (dims.select(dims.compare("<", n, 4), n, 4), dims.dim_min(n, 4), True),
+        (n * n % 2, n % 2, True),
+        (n * (n + 1) % 2, 0, True),
+    ],
+)
+def test_equal(first: Dim, second: Dim, expected: bool | None) -> None:
+    assert dims.equal(first, second) is expected
+    assert dims.equal(second, first) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (n, 0, True),
+        (n, 1, None),
+        (n - 1, n, False),
+        (n, n // 2, True),
+        (n // 2, n // 3, True),
+        (dims.dim_max(n, 4), 3, True),
+        (dims.dim_max(n, m), m, True),
+        (n // 2, n, None),
+        (n % 4, 4, False),
+        (n * m, 0, True),
+        (n * m, n, None),
+    ],
+)
+def test_at_least(first: Dim, second: Dim, expected: bool | None) -> None:
+    assert dims.at_least(first, second) is expected
+
+
+@pytest.mark.parametrize(
+    ("dim", "expected"),
+    [
+        (1 + 2 * n + n * m, "n * m + 2 * n + 1"),
+        (m + n - 3, "n + m - 3"),
+        (2 - n, "-n + 2"),
+        (-(n // 4), "-(n // 4)"),
+        (-n // 4, "-n // 4"),
+        (n // 4 * 4 + n % 4, "4 * (n // 4) + n % 4"),
+        (m - n // 4, "m - n // 4"),
+        ((n + 1) // (m + 2), "(n + 1) // (m + 2)"),
+        (2 * n // 3, "2 * n // 3"),
+        (dims.dim_max(4, n), "T.max(n, 4)"),
+        (dims.select(dims.compare("<", n, 4), n, m), "T.if_then_else(n < 4, n, m)"),
+        (m * dims.compare("<", n, 4) + 1, "m * (n < 4) + 1"),
+    ],
+)
+def test_text(dim: Dim, expected: str) -> None:
+    assert dims.text(dim) == expected
+    assert repr(dim) == expected
+
+
+def test_text_of_an_integer_and_with_other_names() -> None:
+    assert dims.text(4) == "4"
+    assert dims.text(n // 2 + m, lambda variable: f"{variable.name}_1") == "m_1 + n_1 // 2"
+
+
+def test_python_text_is_plain() -> None:
+    dim = dims.select(dims.compare("<", n, 4), dims.dim_max(n, m), dims.dim_min(n, m))
+    assert dims.python_text(dim) == "(max(n, m) if n < 4 else min(n, m))"
+
+
+def test_text_does_not_depend_on_what_was_made_before() -> None:
+    x, y = dims.sym("x"), dims.sym("y")
+    first = dims.text(y // 2 * (x // 2))
+    kept = x // 3  # an atom made earlier than its sibling below
+    assert first == "(x // 2) * (y // 2)"
+    assert dims.text(x // 2 + kept) == "x // 2 + x // 3"
+
+
+def test_variables_equal_only_themselves() -> None:
+    assert dims.sym("n") != dims.sym("n")
+    assert dims.equal(dims.sym("n"), dims.sym("n")) is None
+    assert n == dims.as_dim(dims.as_sym(n))
+    assert copy.deepcopy(n // 2) == n // 2
+
+
+def test_constants_are_integers() -> None:
+    assert type(n - n) is int
+    assert type(n * 0) is int
+    assert (n + 1).__eq__(1) is False
+
+
+def test_alike_atoms_are_one_and_die_with_their_dims() -> None:
+    first, second = dims.as_atom((n + 5) // 7), dims.as_atom((5 + n) // 7)
+    assert first is second and first is not None
+    order = first.order
+    del first, second
+    gc.collect()
+    assert opaque_atom("floordiv", (n + 5, 7), (0, None)).order != order
+
+
+def test_a_pickle_keeps_variables_apart_and_together() -> None:
+    first, second = pickle.loads(pickle.dumps((n * m + n // 2, n)))
+    assert dims.as_sym(second) in dims.syms(first)
+    assert dims.as_sym(second) != dims.as_sym(n)
+    assert dims.text(first) == dims.text(n * m + n // 2)
+
+
+def test_key_is_the_same_up_to_renaming() -> None:
+    def key(dim: Dim, *variables: Dim) -> object:
+        assert isinstance(dim, dims.Poly)
+        return dim.key([dims.as_sym(v) for v in variables].index)
+
+    assert key(n * m + n // 2, n, m) == key(k * c + k // 2, k, c)
+    assert key(n * m + n // 2, n, m) != key(k * c + k // 2, c, k)
+    assert key(n * n, n) != key(n * n * n, n)
+    assert key(dims.dim_max(n, m), n, m) == key(dims.dim_max(c, k), k, c)
+    assert key(n - m, n, m) != key(m - n, n, m)
+
+
+def test_what_is_no_size_is_refused() -> None:
+    with pytest.raises(TypeError):
+        n + "m"  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        n // 2.5
+    with pytest.raises(TypeError):
+        n < 3  # type: ignore[operator]  # noqa: B015
+    with pytest.raises(DiagnosticError, match="division by zero"):
+        n // 0
+    with pytest.raises(DiagnosticError, match="division by zero"):
+        n % 0
+    with pytest.raises(DiagnosticError, match="by zero"):
+        dims.evaluate(n // m, {variable: 0 for variable in dims.syms(n * m)})
+
+
+def test_guarded_division() -> None:
+    guarded = dims.select(dims.compare("==", m, 0), 7, n // m)
+    variables = {"n": dims.as_sym(n), "m": dims.as_sym(m)}
+    assert dims.substitute(guarded, {variables["m"]: 0}) == 7  # type: ignore[dict-item]
+    assert dims.evaluate(guarded, {variables["n"]: 3, variables["m"]: 0}) == 7  # type: ignore[dict-item]
+    assert dims.equal(guarded, n // m) is not False
+
+
+def test_linear() -> None:
+    variable = dims.as_sym(n)
+    assert variable is not None
+    assert dims.linear(n * m + 2 * n + m + 1, variable) == (m + 2, m + 1)
+    assert dims.linear(n * n, variable) is None
+    assert dims.linear(n // 2, variable) is None
+    assert dims.linear(5, variable) == (0, 5)
+
+
+def test_exact_quotient() -> None:
+    assert dims.exact_quotient(6 * n, 4) is None
+    assert dims.exact_quotient(n * n - 1, n + 1) == n - 1
+    assert dims.exact_quotient(n + 1, m) is None
+    assert dims.exact_quotient(0, n) == 0
+    assert dims.exact_quotient(n, 0) is None
