@@ -16,7 +16,7 @@ from structir.ops import formula as formulas
 from structir.ops import infer
 from structir.ops.entries import Letters
 from structir.ops.notation import REQUIRED
-from structir.ops.pieced import Piece, SpecMaker, Tensor
+from structir.ops.pieces import Piece, SpecMaker, Tensor
 from structir.ops.sizes import UNKNOWN, Resolved
 from structir.projections.point import Index, Operand, Point, as_point
 from structir.projections.spec import IndexSpec
