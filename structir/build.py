@@ -63,10 +63,13 @@ class Scope:
         self.bindings.append(binding)
 
     def close_block(self) -> None:
-        """End the open block, if it holds anything."""
+        """End the open block, if it holds anything; what follows a plain block plainly goes into it."""
         if self.bindings:
             kind = DataflowBlock if self.in_dataflow else BindingBlock
-            self.blocks.append(kind(tuple(self.bindings)))
+            before: tuple[Binding, ...] = ()
+            if self.blocks and kind is BindingBlock and type(self.blocks[-1]) is BindingBlock:
+                before = self.blocks.pop().bindings
+            self.blocks.append(kind((*before, *self.bindings)))
             self.bindings = []
         self.in_dataflow = False
 

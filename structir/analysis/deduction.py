@@ -187,15 +187,15 @@ def annotated(
 ) -> StructInfo:
     """The info that a value has when it is annotated.
 
-    Nothing declared (Object): what was deduced. Equal or weaker: what was declared. Undecidable:
-    what
-    was declared, on trust, with a DiagnosticWarning. Provably different: a StructInfoError.
+    Nothing declared (Object): what was deduced. Equal or weaker: what was declared, but of a tuple
+    written out no less is known than of its fields. Undecidable: what was declared, on trust, with
+    a DiagnosticWarning. Provably different: a StructInfoError.
     """
     if declared == OBJECT:
         return deduced
     check = base_check(declared, deduced)
     if check is PASS:
-        return declared
+        return deduced if type(value) is Tuple else declared
     if check is FAIL_L0 or contradicts(declared, deduced):
         place = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None

@@ -140,7 +140,8 @@ def read_function(context: Context, signature: Signature, read_body: ReadBody) -
         if signature.ret is not None:
             span = context.place.span(signature.node.returns)
             what = f"the result of {signature.name}"
-            info = annotated(signature.ret, info, what, span, result)
+            annotated(signature.ret, info, what, span, result)
+            info = signature.ret
         body = scope.sequence(result)
     finally:
         context.scope = outer

@@ -292,7 +292,6 @@ def read_body(context: Context, nodes: list[ast.stmt]) -> Expr:
     if not isinstance(last, ast.Return) or last.value is None:
         raise context.error(last, "a function ends by returning a value")
     read_statements(context, nodes[:-1])
-    context.scope.close_block()
     return context.expr(argument(context, last.value), last.value)
 
 

@@ -13,7 +13,7 @@ from structir.ir.struct_info import KINDS, StructInfo
 from structir.printer.calls import packed_call
 from structir.printer.constants import inline_constant
 from structir.printer.reader import parse_struct_info
-from structir.printer.syntax import FORM_WORDS, LEAF_OF_NAME, Form, info_form
+from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, Form, info_form
 from structir.script.source import function_of, is_member
 
 
@@ -109,7 +109,8 @@ class Language(Namespace):
         return super().__getattr__(name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *KINDS, "Callable", *LEAF_OF_NAME, *FORM_WORDS})
+        kinds = {*INFO_OF_NAME, *(KINDS.keys() - {"Func"})}
+        return sorted({*super().__dir__(), *kinds, *LEAF_OF_NAME, *FORM_WORDS})
 
     def function(self, function: Callable[..., Any] | None = None, **_options: Any) -> Any:
         """Decorate a function of the language. In a class, the class is read as a whole."""
