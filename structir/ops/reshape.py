@@ -160,8 +160,7 @@ def viewed(given: Given) -> Written:
         and given["relative_byte_offset"] is None
         and given.dims("x") is not None
     ):
-        made = reshaped(given)
-        return made
+        return reshaped(given)
     return Written("x[*s] -> y[*shape] @ dtype or T")
 
 

@@ -1,0 +1,54 @@
+"""Sums that undo a broadcast."""
+
+from __future__ import annotations
+
+from structir.ir.dims import Dim
+from structir.ops.attributes import Sizes
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.letters import letters, where, written
+from structir.projections.point import Point
+
+
+def collapsed_to(given: Given) -> Written:
+    """The leading axes that the target does not have, and those that are 1 there, are summed."""
+    shape = given["shape"]
+    if not isinstance(shape, tuple):
+        return Written("x[*s] -> y[*shape]")
+    return _collapsed(given, shape, "")
+
+
+def collapsed_like(given: Given) -> Written:
+    """The target shape is that of another tensor."""
+    shape, rank = given.dims("collapse_target"), given.rank("collapse_target")
+    if shape is None:
+        own = ["*v"] if rank is None else letters(rank, "l")
+        like = f"{written('collapse_target', own)} @ T2"
+        return Written(f"x[*s], {like} -> {written('y', own)}")
+    return _collapsed(given, shape, ", collapse_target[*v] @ T2")
+
+
+def _collapsed(given: Given, to: tuple[Dim, ...], other: str) -> Written:
+    rank, count = given.rank("x"), len(to)
+    attributes = {"to": to}
+    if rank is None:
+        return Written(f"x[*s]{other} -> y[*to]", "", "", attributes)
+    if count > rank:
+        given.reject(f"a tensor of {rank} axes cannot be collapsed to {count}")
+    own = letters(rank)
+    out = ["1" if to[k] == 1 else own[rank - count + k] for k in range(count)]
+    checks = [f"{e} == to[{k}]" for k, e in enumerate(out) if e != "1"]
+    line = f"{written('x', own)}{other} -> {written('y', out)}"
+    return Written(line, where(checks), "", attributes)
+
+
+@op(collapsed_to, reduce="sum")
+def collapse_sum_to(x: Point, shape: Sizes) -> Point:
+    """The sum over all that a broadcast from this shape would have repeated."""
+    return x
+
+
+@op(collapsed_like, reduce="sum", reads_sizes=True)
+def collapse_sum_like(x: Point, collapse_target: Point) -> Point:
+    """The sum over all that a broadcast from the other tensor's shape would have repeated."""
+    return x

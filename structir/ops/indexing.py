@@ -1,0 +1,124 @@
+"""Reads whose place is read from data: take, gather, and indexing by tensors."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from structir.ops.attributes import Axis, Operands
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.letters import letters, written
+from structir.projections.point import Point
+
+
+def taken(given: Given) -> Written:
+    """`x[*p, indices : n, *t], indices[*s] -> y[*p, *s, *t]`; a vector needs no axis."""
+    line = "x[*p, indices : n, *t], indices[*s] @ I -> y[*p, *s, *t]"
+    if given["axis"] is None:
+        if given.rank("x") not in (None, 1):
+            given.reject("axis must be given for a tensor that is no vector")
+        return Written("x[indices : n], indices[*s] @ I -> y[*s]")
+    return Written(line)
+
+
+@op(taken, at={"n": "axis"})
+def take(
+    x: Point,
+    indices: Point,
+    axis: Axis | None = None,
+    mode: Literal["fast", "clip", "wrap", "nan"] = "fast",
+) -> Point:
+    """The slices at the indices, along an axis."""
+    return x
+
+
+def gathered(given: Given) -> str:
+    """Each index replaces one coordinate: that of the axis."""
+    left, right = given.rank("data"), given.rank("indices")
+    if left is not None and right is not None and left != right:
+        given.reject(f"data has {left} axes and indices has {right}")
+    rank = left if right is None else right
+    if rank is None:
+        return "data[*s], indices[*t] @ I -> y[*t]"
+    axis, own = given.axis("axis", rank), letters(rank)
+    read = ["indices : n" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
+    return f"{written('data', read)}, {written('indices', own)} @ I -> {written('y', own)}"
+
+
+@op(gathered)
+def gather_elements(data: Point, indices: Point, axis: Axis = 0) -> Point:
+    """For each index, the element that it names along the axis, at its own place along the others."""
+    return data
+
+
+def gathered_tuples(given: Given) -> str:
+    """The last axis of the indices holds one coordinate for each axis that is read."""
+    rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
+    if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
+        given.reject(f"batch_dims is {batch}, which leaves no axis to index")
+    if tuples == 0:
+        given.reject("indices must have at least 1 axis: the last holds the coordinates")
+    sizes = given.dims("indices")
+    count = sizes[-1] if sizes else None
+    if rank is None or tuples is None or not isinstance(count, int):
+        return "data[*s], indices[*t] @ I -> y[*u]"
+    if batch + count > rank:
+        given.reject(f"{count} coordinates index a tensor of {rank} axes")
+    own, outer = letters(rank), letters(tuples - 1, "j")
+    own[:batch] = outer[:batch]
+    for k in range(count):
+        own[batch + k] = f"indices[{', '.join([*outer, str(k)])}] : n{k}"
+    out = [*outer, *own[batch + count :]]
+    reads = f"{written('data', own)}, {written('indices', [*outer, str(count)])} @ I"
+    return f"{reads} -> {written('y', out)}"
+
+
+@op(gathered_tuples, reads_sizes=True)
+def gather_nd(data: Point, indices: Point, batch_dims: int = 0) -> Point:
+    """The slices at tuples of indices, which the last axis of `indices` holds."""
+    return data
+
+
+def indexed(given: Given) -> str:
+    """One index tensor for each leading axis; the index tensors broadcast."""
+    count, rank = len(given.info("indices")), given.rank("data")
+    if not count:
+        given.reject("there is no index")
+    names = [f"indices_{k}" for k in range(count)]
+    if rank is None or None in given.ranks("indices"):
+        others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
+        return f"data[*s], {others} -> y[*u]"
+    if count > rank:
+        given.reject(f"{count} indices are too many for a tensor of {rank} axes")
+    rest = letters(rank - count, "t")
+    read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *rest]
+    others = ", ".join([f"{name}[~b] @ I" for name in names])
+    return f"{written('data', read)}, {others} -> {written('y', ['~b', *rest])}"
+
+
+@op(indexed)
+def index_tensor(data: Point, indices: Operands) -> Point:
+    """The slices at the broadcast indices: `data[i, j]` of NumPy."""
+    return data
+
+
+def sequences_reversed(given: Given) -> str:
+    """Along one axis, the first so many elements in reverse; how many is read along another."""
+    rank = given.rank("x")
+    if rank is None:
+        return "x[*s], seq_lengths[n] @ I -> y[*s]"
+    own, axis, batch = letters(rank), given.axis("seq_axis", rank), given.axis("batch_axis", rank)
+    if axis == batch:
+        given.reject("seq_axis and batch_axis are the same axis")
+    i = own[axis]
+    turned = f"seq_lengths - 1 - {i} if {i} < seq_lengths else {i}"
+    read = [f"({turned}) : {i}" if k == axis else e for k, e in enumerate(own)]
+    return f"{written('x', read)}, seq_lengths[{own[batch]}] @ I -> {written('y', own)}"
+
+
+@op(sequences_reversed)
+def reverse_sequence(
+    x: Point, seq_lengths: Point, seq_axis: Axis = 1, batch_axis: Axis = 0
+) -> Point:
+    """Each sequence of a batch in reverse, up to its own length."""
+    return x

@@ -1,0 +1,203 @@
+"""Normalisations: softmax, and the norms over layers, groups, instances and batches."""
+
+from __future__ import annotations
+
+from structir.ir.expr import Expr, Tuple
+from structir.ops.attributes import Axes, Axis, Ints
+from structir.ops.broadcast import divide, multiply, subtract
+from structir.ops.define import op
+from structir.ops.elementwise import exp, log, rsqrt, square
+from structir.ops.infer import Given, Written
+from structir.ops.layout import expand_dims
+from structir.ops.letters import letters, written
+from structir.ops.reduce import max_, mean, sum_, variance
+from structir.ops.reshape import reshape
+
+ALONG = "x[*p, [i], *t] @ F -> y[*p, i, *t] @ F"
+
+
+@op(ALONG, name="nn.softmax", at={"i": "axis"}, parts=True)
+def softmax(x: Expr, axis: Axis = -1) -> Expr:
+    """Positive weights that add up to 1 along an axis, in proportion to exp(x)."""
+    powers = exp(subtract(x, max_(x, axis=axis, keepdims=True)))
+    return divide(powers, sum_(powers, axis=axis, keepdims=True))
+
+
+@op(ALONG, name="nn.log_softmax", at={"i": "axis"}, parts=True)
+def log_softmax(x: Expr, axis: Axis = -1) -> Expr:
+    """The logarithm of softmax."""
+    shifted = subtract(x, max_(x, axis=axis, keepdims=True))
+    return subtract(shifted, log(sum_(exp(shifted), axis=axis, keepdims=True)))
+
+
+def normalised(given: Given, weights: tuple[str, ...]) -> str:
+    """The axes that are normalised reach each result whole; the weights have just those axes."""
+    rank = given.rank("data")
+    if rank is None:
+        others = ", ".join([f"{name}[*u] @ F" for name in weights])
+        return f"data[*s] @ F, {others} -> y[*s] @ F"
+    axes, own = given.axes("axes", rank), letters(rank)
+    read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
+    part = [own[k] for k in axes]
+    others = ", ".join([f"{written(name, part)} @ F" for name in weights])
+    return f"{written('data', read)} @ F, {others} -> {written('y', own)} @ F"
+
+
+def layer(given: Given) -> str:
+    """Two weights."""
+    return normalised(given, ("gamma", "beta"))
+
+
+def root_mean_square(given: Given) -> str:
+    """One weight."""
+    return normalised(given, ("weight",))
+
+
+@op(layer, name="nn.layer_norm", parts=True)
+def layer_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    axes: Axes,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Expr:
+    """The data less its mean, over its deviation, along some axes; then scaled and shifted."""
+    standard = _standardised(data, axes, epsilon)
+    weight, shift = (_aligned(part, data, axes) for part in (gamma, beta))
+    return _weighted(standard, weight if scale else None, shift if center else None)
+
+
+@op(root_mean_square, name="nn.rms_norm", parts=True)
+def rms_norm(data: Expr, weight: Expr, axes: Axes, epsilon: float = 1e-5) -> Expr:
+    """The data over the root of its mean square, along some axes; then scaled."""
+    power = mean(square(data), axis=axes, keepdims=True)
+    return multiply(multiply(data, rsqrt(power + epsilon)), _aligned(weight, data, axes))
+
+
+def _standardised(data: Expr, axes: Axes, epsilon: float) -> Expr:
+    distance = subtract(data, mean(data, axis=axes, keepdims=True))
+    spread = mean(square(distance), axis=axes, keepdims=True)
+    return multiply(distance, rsqrt(spread + epsilon))
+
+
+def _weighted(value: Expr, weight: Expr | None, shift: Expr | None) -> Expr:
+    value = value if weight is None else multiply(value, weight)
+    return value if shift is None else value + shift
+
+
+def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
+    """A weight over some axes, with axes of size 1 where it has none of its own after the first."""
+    rank: int = data.struct_info.ndim
+    own = sorted(a % rank for a in ((axes,) if isinstance(axes, int) else axes))
+    missing = [k for k in range(own[0], rank) if k not in own]
+    places = tuple([k - own[0] for k in missing])
+    return expand_dims(weight, axis=places) if places else weight
+
+
+def grouped(given: Given) -> Written:
+    """The channels in groups: `flat(g, c)`; the axes that are normalised reach each result whole."""
+    return _by_channel(given, "flat(g, c)", "g == num_groups")
+
+
+def by_instance(given: Given) -> Written:
+    """Each channel of each instance by itself."""
+    return _by_channel(given, "c", "")
+
+
+def _by_channel(given: Given, channel: str, condition: str) -> Written:
+    rank = given.rank("data")
+    if rank is None:
+        return Written("data[*s] @ F, gamma[c] @ F, beta[c] @ F -> y[*s] @ F")
+    place, axes = given.axis("channel_axis", rank), given.axes("axes", rank)
+    if place in axes:
+        given.reject("axes must not hold the channel axis")
+    own = letters(rank)
+    read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
+    made = list(own)
+    read[place], made[place] = channel, channel
+    weights = f"gamma[{channel}] @ F, beta[{channel}] @ F"
+    line = f"{written('data', read)} @ F, {weights} -> {written('y', made)} @ F"
+    return Written(line, condition)
+
+
+@op(grouped, name="nn.group_norm", parts=True)
+def group_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    num_groups: int,
+    channel_axis: Axis,
+    axes: Ints,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Expr:
+    """The data less its mean, over its deviation, for each group of channels; then scaled and shifted."""
+    rank: int = data.struct_info.ndim
+    sizes = data.struct_info.dims
+    place = channel_axis % rank
+    split = (*sizes[:place], num_groups, sizes[place] // num_groups, *sizes[place + 1 :])
+    inner = tuple([k + 1 if k > place else k for k in [a % rank for a in axes]])
+    standard = reshape(
+        _standardised(reshape(data, split), (place + 1, *inner), epsilon), tuple(sizes)
+    )
+    weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
+    return _weighted(standard, weight if scale else None, shift if center else None)
+
+
+@op(by_instance, name="nn.instance_norm", parts=True)
+def instance_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    channel_axis: Axis,
+    axes: Ints,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Expr:
+    """The data less its mean, over its deviation, for each channel; then scaled and shifted."""
+    standard = _standardised(data, axes, epsilon)
+    weight, shift = (_aligned(part, data, channel_axis) for part in (gamma, beta))
+    return _weighted(standard, weight if scale else None, shift if center else None)
+
+
+@op(
+    "data[*p, i, *t] @ F, gamma[i] @ F, beta[i] @ F, moving_mean[i] @ F, moving_var[i] @ F"
+    " -> y[*p, i, *t] @ F, running_mean[i] @ F, running_var[i] @ F",
+    name="nn.batch_norm",
+    at={"i": "axis"},
+    parts=True,
+)
+def batch_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    moving_mean: Expr,
+    moving_var: Expr,
+    axis: Axis = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+    training: bool = True,
+) -> Expr:
+    """The data normalised for each channel: by the batch in training, by the running values otherwise.
+
+    In training the running values move toward those of the batch by `momentum`.
+    """
+    rank: int = data.struct_info.ndim
+    place = axis % rank
+    others = tuple([k for k in range(rank) if k != place])
+    centre, spread = moving_mean, moving_var
+    if training:
+        centre, spread = mean(data, axis=others), variance(data, axis=others)
+        moving_mean = moving_mean * (1.0 - momentum) + centre * momentum
+        moving_var = moving_var * (1.0 - momentum) + spread * momentum
+    distance = subtract(data, _aligned(centre, data, place))
+    value = multiply(distance, _aligned(rsqrt(spread + epsilon), data, place))
+    weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
+    value = _weighted(value, weight if scale else None, shift if center else None)
+    return Tuple((value, moving_mean, moving_var))

@@ -1,0 +1,128 @@
+"""Writes whose place is read from data: a copy of a tensor with some elements replaced or combined."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from structir.ir.dims import Dim, ceildiv, dim_min
+from structir.ops.attributes import Axis, Operands, Size
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.letters import letters, where, written
+from structir.projections.point import Point
+
+Reduction = Literal["update", "add", "mul", "max", "min"]
+
+
+def scattered(given: Given) -> str:
+    """Each update goes where its index says along the axis, to its own place along the others."""
+    ranks = [given.rank(name) for name in ("data", "indices", "updates")]
+    known = [rank for rank in ranks if rank is not None]
+    if len(set(known)) > 1:
+        given.reject("data, indices and updates must have equally many axes")
+    if not known:
+        return "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
+    axis, own = given.axis("axis", known[0]), letters(known[0])
+    at = ["indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
+    operands = [
+        written("data", letters(known[0], "n")),
+        written("indices", own) + " @ I",
+        written("updates", own),
+    ]
+    return f"{', '.join(operands)} -> {written('y', at)}"
+
+
+@op(scattered, base="data")
+def scatter_elements(
+    data: Point, indices: Point, updates: Point, axis: Axis = 0, reduction: Reduction = "update"
+) -> Point:
+    """The data with each update at the place that its index names along the axis."""
+    return updates
+
+
+def scattered_tuples(given: Given) -> Written:
+    """The last axis of the indices holds one coordinate for each axis that is written."""
+    rank, tuples = given.rank("data"), given.rank("indices")
+    if tuples == 0:
+        given.reject("indices must have at least 1 axis: the last holds the coordinates")
+    sizes = given.dims("indices")
+    count = sizes[-1] if sizes else None
+    if rank is None or tuples is None or not isinstance(count, int):
+        return Written("data[*s], indices[*t] @ I, updates[*u] -> y[*s]")
+    if count > rank:
+        given.reject(f"{count} coordinates index a tensor of {rank} axes")
+    outer, rest = letters(tuples - 1, "j"), letters(rank - count, "t")
+    at = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
+    at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
+    operands = [
+        written("data", letters(rank, "n")),
+        written("indices", [*outer, str(count)]) + " @ I",
+        written("updates", [*outer, *rest]),
+    ]
+    checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
+    return Written(f"{', '.join(operands)} -> {written('y', at)}", where(checks))
+
+
+@op(scattered_tuples, base="data", reads_sizes=True)
+def scatter_nd(
+    data: Point, indices: Point, updates: Point, reduction: Reduction = "update"
+) -> Point:
+    """The data with slices of the updates at tuples of indices."""
+    return updates
+
+
+def put(given: Given) -> Written:
+    """One index tensor for each leading axis; the updates have the broadcast shape of the indices."""
+    count, rank = len(given.info("indices")), given.rank("data")
+    if not count:
+        given.reject("there is no index")
+    names = [f"indices_{k}" for k in range(count)]
+    attributes = {"reduction": "add" if given["accumulate"] else "update"}
+    if rank is None or None in given.ranks("indices"):
+        others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
+        return Written(f"data[*s], {others}, values[*u] -> y[*s]", "", "", attributes)
+    if count > rank:
+        given.reject(f"{count} indices are too many for a tensor of {rank} axes")
+    rest = letters(rank - count, "t")
+    at = [f"{name} : n{k}" for k, name in enumerate(names)]
+    at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
+    others = ", ".join([f"{name}[~b] @ I" for name in names])
+    data, values = written("data", letters(rank, "n")), written("values", ["~b", *rest])
+    checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
+    line = f"{data}, {others}, {values} -> {written('y', at)}"
+    return Written(line, where(checks), "", attributes)
+
+
+@op(put, base="data")
+def index_put(data: Point, indices: Operands, values: Point, accumulate: bool = False) -> Point:
+    """The data with values at the broadcast indices, replaced or added."""
+    return values
+
+
+def slice_written(given: Given) -> Written:
+    """The slice `start : end : step` of one axis is the place of the new elements."""
+    rank, start, end, step = given.rank("x"), given["start"], given["end"], given["step"]
+    if rank is None:
+        return Written("x[*s], src[*t] -> y[*s]")
+    if isinstance(step, int) and step < 1:
+        given.reject(f"the step must be positive, not {step}")
+    axis, own, sizes = given.axis("axis", rank), letters(rank), given.dims("x")
+    at = [f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
+    checks = [f"{i} == n{k}" for k, i in enumerate(own) if k != axis]
+    attributes: dict[str, Dim] = {}
+    if sizes is not None:
+        last: Dim = end
+        if isinstance(end, int):
+            last = dim_min(end, sizes[axis]) if isinstance(sizes[axis], int) else end
+        attributes["count"] = ceildiv(last - start, step)
+        checks.append(f"{own[axis]} == count")
+    data, new = written("x", letters(rank, "n")), written("src", own)
+    return Written(f"{data}, {new} -> {written('y', at)}", where(checks), "", attributes)
+
+
+@op(slice_written, base="x", reads_sizes=True)
+def slice_scatter(
+    x: Point, src: Point, start: Size, end: Size, step: Size = 1, axis: Axis = 0
+) -> Point:
+    """The tensor with a slice of one axis replaced."""
+    return src

@@ -1,0 +1,77 @@
+"""Slices: stretches of axes, with steps."""
+
+from __future__ import annotations
+
+from structir.ir.dims import Dim, as_sym, at_least, compare, dim_max, dim_min, floordiv, select
+from structir.ops.attributes import Axes, Ints, Sizes
+from structir.ops.define import op
+from structir.ops.infer import Given, UnknownShape, Written
+from structir.ops.letters import letters, where, written
+from structir.projections.point import Point
+
+
+def sliced(given: Given) -> Written:
+    """`x[begin + step * i : n] -> y[i]` along the axes that are cut."""
+    rank, axes = given.rank("x"), given["axes"]
+    listed = (axes,) if isinstance(axes, int) else axes
+    bounds = [given["begin"], given["end"]]
+    if rank is None:
+        return Written("x[*s] -> y[*t]")
+    steps = given["strides"] or (1,) * len(listed)
+    cut = given.axes("axes", rank)
+    if any(isinstance(bound, UnknownShape) for bound in bounds) or given.dims("x") is None:
+        return Written(f"{written('x', letters(rank))} -> {written('y', ['_'] * rank)}")
+    if not len(cut) == len(bounds[0]) == len(bounds[1]) == len(steps):
+        given.reject("axes, begin, end and strides must be equally many")
+    if 0 in steps:
+        given.reject("a stride is 0")
+    sizes = given.dims("x") or ()
+    own, read = letters(rank), letters(rank)
+    starts, counts = [], []
+    for place, (k, step) in enumerate(zip(cut, steps, strict=True)):
+        begin, end = bounds[0][place], bounds[1][place]
+        if not given["assume_inbound"]:
+            begin, end = _clamped(begin, sizes[k], step), _clamped(end, sizes[k], step)
+        starts.append(begin)
+        counts.append(_count(begin, end, step, given["assume_inbound"]))
+        read[k] = f"starts[{place}] + steps[{place}] * {own[k]} : n{k}"
+    checks = [f"{own[k]} == counts[{place}]" for place, k in enumerate(cut)]
+    attributes = {"starts": tuple(starts), "counts": tuple(counts), "steps": tuple(steps)}
+    line = f"{written('x', read)} -> {written('y', own)}"
+    return Written(line, where(checks), "", attributes)
+
+
+def _clamped(bound: Dim, size: Dim, step: int) -> Dim:
+    """A bound inside the axis: a negative one counts from the end."""
+    low: Dim = 0 if step > 0 else -1
+    high: Dim = size if step > 0 else size - 1
+    if isinstance(bound, int):
+        bound = bound + size if bound < 0 else bound
+    elif at_least(bound, 0) is not True:
+        bound = select(compare("lt", bound, 0), bound + size, bound)
+    if bound == high or (bound == 0 and low == 0):
+        return bound
+    return dim_min(dim_max(bound, low), high)
+
+
+def _count(begin: Dim, end: Dim, step: int, inbound: bool) -> Dim:
+    if step == 1:
+        count = end - begin
+    else:
+        count = floordiv(end - begin + step + (-1 if step > 0 else 1), step)
+    if inbound or (as_sym(count) is not None):
+        return count
+    return dim_max(count, 0)
+
+
+@op(sliced, reads_sizes=True)
+def strided_slice(
+    x: Point,
+    axes: Axes,
+    begin: Sizes,
+    end: Sizes,
+    strides: Ints | None = None,
+    assume_inbound: bool = False,
+) -> Point:
+    """The elements from `begin` up to `end` along some axes, by steps; bounds count from either end."""
+    return x
