@@ -82,9 +82,7 @@ def _check_dims(base: Any, derived: Any) -> BaseCheckResult:
     """Ranks have a field of their own; a shape variable is known to equal itself alone."""
     if base is None or base is derived:
         return PASS
-    if derived is None:
-        return FAIL_L1
-    if isinstance(base, Var) or isinstance(derived, Var):
+    if derived is None or isinstance(base, Var) or isinstance(derived, Var):
         return FAIL_L2
     if len(base) != len(derived):
         return FAIL_L0
@@ -123,7 +121,7 @@ def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckR
             return FAIL_L2
         return base_check(base.ret, derived.ret)
     if derived.params is None:
-        return FAIL_L1
+        return FAIL_L2
     if len(base.params) != len(derived.params):
         return FAIL_L0
     derived = _with_dims_of(derived, base)
@@ -347,16 +345,16 @@ def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStruct
 
 
 def _walk_dims(a: StructInfo, b: StructInfo, meet: Callable[[Any, Any], None]) -> None:
-    """Visit the pairs of sizes that stand at the same place of two infos."""
+    """Visit the sizes at the same places of two infos, and shape variables beside shapes."""
     if type(a) is not type(b) or isinstance(a, FuncStructInfo):
         return
     for name, kind in field_kinds(type(a)):
         one, two = getattr(a, name), getattr(b, name)
         if one is None or two is None:
             continue
-        if kind == "dim":
+        if kind == "dim" or isinstance(one, Var):
             meet(one, two)
-        elif kind == "dims" and type(one) is tuple and type(two) is tuple:
+        elif kind == "dims" and type(two) is tuple:
             for x, y in zip(one, two, strict=False):
                 meet(x, y)
         elif kind == "info":
@@ -394,29 +392,39 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
                 f"the function takes {wanted} argument{'s' * (wanted != 1)}, not {len(infos)}"
             )
         )
-    own = own_dims(function)
-    env: dict[Sym, Dim] = {}
-    binder = _Binder(own, env)
+    binder = _Binder(own_dims(function))
     for position, (param, info) in enumerate(zip(function.params, infos, strict=True)):
-        _walk_dims(param, info, binder.meet)
-        # a dim that is not bound yet may become anything
-        wanted_info = erase(param, lambda s: env.get(s) if s in own else s, _AllVars())
-        if base_check(wanted_info, info) <= FAIL_L1:
+        binder.bind(param, info)
+        if base_check(binder.known(param, _AllVars()), info) <= FAIL_L1:
             raise StructInfoError(
                 Diagnostic(f"argument {position} does not fit its parameter")
                 .note(f"parameter: {param}")
                 .note(f"argument: {info}")
             )
-    return erase(function.ret, lambda s: env.get(s) if s in own else s)
+    return binder.known(function.ret, binder.shapes)
 
 
 class _Binder:
-    """Gives a function's own dims the sizes of the arguments, the first one each."""
+    """Gives a function's own dims and shape variables what the arguments have there, the first
+    one each."""
 
-    def __init__(self, own: frozenset[Sym], env: dict[Sym, Dim]) -> None:
-        self.own, self.env = own, env
+    def __init__(self, own: frozenset[Sym]) -> None:
+        self.own = own
+        self.sizes: dict[Sym, Dim] = {}
+        self.shapes: dict[Var, Any] = {}
 
-    def meet(self, param: Any, arg: Any) -> None:
+    def bind(self, param: StructInfo, argument: StructInfo) -> None:
+        _walk_dims(param, argument, self.meet)
+
+    def meet(self, param: Any, argument: Any) -> None:
+        if isinstance(param, Var):
+            self.shapes.setdefault(param, argument)
+            return
         sym = as_sym(param) if type(param) is Poly else None
         if sym is not None and sym in self.own:
-            self.env.setdefault(sym, arg)
+            self.sizes.setdefault(sym, argument)
+
+    def known(self, info: StructInfo, shapes: Mapping[Var, Any]) -> StructInfo:
+        """What an info of the function says with what is bound; other own dims may be anything."""
+        sizes, own = self.sizes, self.own
+        return erase(info, lambda s: sizes.get(s) if s in own else s, shapes)

@@ -14,7 +14,14 @@ HERE = Path(__file__).parent
 
 # Where our answer is right and differs from the recorded one, or is not given yet; the reason stands beside.
 EXPECTED_MISSES: dict[str, set[str]] = {
-    "struct_info_relations.jsonl": set(),
+    "struct_info_relations.jsonl": {
+        "rel-base_check-029",  # (Object,) for (Tensor,) in a callable: a run-time check can tell, L1
+        "rel-base_check-232",  # rank 2 for rank 0 is never, whatever the dtype: L0
+        "rel-base_check-477",  # (k, 4) and (n, 4) of two callables are one up to renaming: PASS
+        "rel-static_type-050",  # an opaque callable keeps the static type of its result
+        "rel-erase_to_well_defined-077",  # n - n + 3 is 3: no variable is left to erase
+        "rel-erase_to_well_defined-079",  # the same
+    },
     "function_deduction.jsonl": set(),
 }
 
