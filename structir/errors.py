@@ -103,6 +103,9 @@ def _excerpt(span: Span, width: int) -> list[str]:
     return lines
 
 
+SHOWN = 20  # diagnostics that one error prints; it holds all of them
+
+
 class StructIRError(Exception):
     """Every error that StructIR raises on purpose."""
 
@@ -113,7 +116,10 @@ class DiagnosticError(StructIRError):
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         one = isinstance(diagnostics, Diagnostic)
         self.diagnostics: Sequence[Diagnostic] = (diagnostics,) if one else tuple(diagnostics)
-        super().__init__("\n\n".join(map(str, self.diagnostics)))
+        shown = [str(d) for d in self.diagnostics[:SHOWN]]
+        if len(self.diagnostics) > SHOWN:
+            shown.append(f"and {len(self.diagnostics) - SHOWN} more")
+        super().__init__("\n\n".join(shown))
 
 
 class ParseError(DiagnosticError):
