@@ -1,0 +1,1 @@
+"""What people work with: the command `structir`, the random program generator."""

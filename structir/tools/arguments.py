@@ -1,0 +1,118 @@
+"""Random arguments for a function: sizes for its symbolic dims, and values of what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from structir.errors import StructIRError
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import Dim, Sym, evaluate, syms
+from structir.ir.dtype import is_float, numpy_dtype
+from structir.ir.expr import Function, Var
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+SMALL = (0, 1, 2, 3, 3, 4)
+
+
+def random_arguments(
+    function: Function, seed: int, sizes: Mapping[str, int] | None = None
+) -> list[Any]:
+    """Values for every parameter: symbolic dims get the sizes given by name, or small random ones.
+
+    Floats are from the normal distribution; integers are 0, 1 or 2, so that they may be positions.
+    """
+    drawer = _Arguments(seed, dict(sizes or {}))
+    drawer.bind([param.struct_info for param in function.params])
+    return [drawer.value(param.struct_info, param) for param in function.params]
+
+
+class _Arguments:
+    """Sizes of dims by name, and values drawn under them."""
+
+    def __init__(self, seed: int, given: Mapping[str, int]) -> None:
+        self.rng = Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.given = given
+        self.sizes: dict[Sym, int] = {}
+        self.shapes: dict[Var, tuple[int, ...]] = {}
+
+    def bind(self, infos: list[StructInfo]) -> None:
+        """Give every symbolic dim of the parameters a size; now and then all get the same one."""
+        shared = self.rng.choice(SMALL) if self.rng.random() < 0.3 else None
+        for sym in standing_alone(infos):
+            drawn = self.rng.choice(SMALL) if shared is None else shared
+            self.sizes[sym] = self.given.get(sym.name, drawn)
+        unknown = self.given.keys() - {sym.name for sym in self.sizes}
+        if unknown:
+            names = ", ".join(sym.name for sym in self.sizes) or "none"
+            raise StructIRError(
+                f"no parameter has a symbolic dim {', '.join(sorted(unknown))}; there are: {names}"
+            )
+
+    def value(self, info: StructInfo, param: Var) -> Any:
+        """A value of the structure that a parameter asks for."""
+        rule = _RULES.get(type(info))
+        if rule is None:
+            raise StructIRError(f"cannot draw a value for parameter {param.name}: {info}")
+        return rule(self, info, param)
+
+    def size(self, dim: Dim, param: Var) -> int:
+        """A size as a number."""
+        unbound = [sym.name for sym in syms(dim) if sym not in self.sizes]
+        if unbound:
+            raise StructIRError(f"nothing binds {', '.join(unbound)} of parameter {param.name}")
+        number = evaluate(dim, self.sizes)
+        if number < 0:
+            raise StructIRError(f"parameter {param.name} would get the negative size {number}")
+        return number
+
+    def shape(self, info: Any, param: Var) -> tuple[int, ...]:
+        """The sizes of a tensor or of a shape; what is not known is drawn."""
+        if isinstance(info.dims, tuple):
+            return tuple([self.size(dim, param) for dim in info.dims])
+        ndim = self.rng.randint(0, 3) if info.ndim is None else info.ndim
+        drawn = tuple([self.rng.choice(SMALL) for _ in range(ndim)])
+        return self.shapes.setdefault(info.dims, drawn) if isinstance(info.dims, Var) else drawn
+
+    def tensor(self, info: TensorStructInfo, param: Var) -> Any:
+        """An array."""
+        shape, dtype = self.shape(info, param), info.dtype or "float32"
+        if is_float(dtype):
+            return self.numbers.standard_normal(shape).astype(numpy_dtype(dtype))
+        top = 2 if dtype == "bool" else 3
+        return self.numbers.integers(0, top, shape).astype(numpy_dtype(dtype))
+
+    def shape_value(self, info: ShapeStructInfo, param: Var) -> tuple[int, ...]:
+        """A shape, which a tensor parameter may be known by."""
+        drawn = self.shape(info, param)
+        return self.shapes.setdefault(param, drawn) if info.dims is None else drawn
+
+    def scalar(self, info: PrimStructInfo, param: Var) -> Any:
+        """A number."""
+        if info.value is not None:
+            return self.size(info.value, param)
+        if info.dtype == "bool":
+            return self.rng.random() < 0.5
+        return self.rng.gauss(0.0, 1.0) if is_float(info.dtype) else self.rng.randint(0, 3)
+
+    def several(self, info: TupleStructInfo, param: Var) -> tuple[Any, ...]:
+        """A tuple."""
+        return tuple([self.value(field, param) for field in info.fields])
+
+
+_RULES: dict[type, Callable[[_Arguments, Any, Var], Any]] = {
+    TensorStructInfo: _Arguments.tensor,
+    ShapeStructInfo: _Arguments.shape_value,
+    PrimStructInfo: _Arguments.scalar,
+    TupleStructInfo: _Arguments.several,
+}

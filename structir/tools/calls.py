@@ -1,0 +1,175 @@
+"""Random calls of any op, drawn from the values at hand; no op is known by name.
+
+An op is called on random values and attributes until its own rule accepts them. Its examples, where
+it has some, tell attributes that chance would not find.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import attrs
+
+from structir.errors import DiagnosticError, DiagnosticWarning
+from structir.ir.dims import Dim, Poly, Sym, evaluate, syms
+from structir.ir.expr import Call, Expr, Var
+from structir.ir.op import Op, registered_ops
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ops.attributes import Kind, WrongValue
+from structir.ops.signature import REQUIRED
+
+DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "bool")
+ATTEMPTS = 8
+LARGEST = 600  # elements of a result where every symbolic dim is PROBE
+PROBE = 4
+QUOTED = re.compile(r"'([^']*)'")
+
+
+@attrs.frozen(eq=False)
+class CallDrawer:
+    """Draws calls by one stream of random numbers."""
+
+    rng: Random
+    dtypes: Sequence[str] = DTYPES
+    admits: Callable[[Op], bool] = lambda op: op.definition.pure
+    trust: float = 0.1  # how often a call is kept that may fail when it runs
+
+    @cached_property
+    def ops(self) -> list[Op]:
+        """Every op that may be drawn."""
+        return [op for op in registered_ops() if self.admits(op)]
+
+    def draw(self, live: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
+        """A call of a random op on some of these values; None if chance found none."""
+        tensors = [var for var in live if _is_tensor(var)]
+        for _ in range(ATTEMPTS if tensors else 0):
+            op = self.rng.choice(self.ops)
+            for _ in range(ATTEMPTS):
+                call = self.attempt(op, tensors, sizes)
+                if call is not None and self.fits(call):
+                    return call
+        return None
+
+    def attempt(self, op: Op, tensors: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
+        """A call of this op on random arguments; None if it does not take them."""
+        first = self.rng.choice(tensors)
+        arguments: dict[str, Any] = {}
+        for parameter in op.definition.signature.parameters:  # type: ignore[attr-defined]
+            if parameter.default is not REQUIRED and self.rng.random() < 0.6:
+                continue
+            if parameter.is_list:
+                count = self.rng.randint(1, 3)
+                value: Any = tuple([self.operand(first, tensors) for _ in range(count)])
+            elif parameter.kind is None:
+                value = self.operand(first, tensors) if arguments else first
+            else:
+                value = self.attribute(parameter.kind, first, sizes)
+            arguments[parameter.name] = value
+        try:
+            return op(**arguments)
+        except (DiagnosticError, DiagnosticWarning):
+            return None
+
+    def operand(self, first: Var, tensors: Sequence[Var]) -> Any:
+        """A value to stand beside the first operand: mostly one that is like it."""
+        chance = self.rng.random()
+        if chance < 0.15:
+            return self.rng.choice([0.5, 2.0, 1, 2])
+        if chance < 0.6:
+            alike = [var for var in tensors if var.struct_info == first.struct_info]
+            return self.rng.choice(alike)
+        same = [var for var in tensors if var.struct_info.dtype == first.struct_info.dtype]  # type: ignore[attr-defined]
+        return self.rng.choice(tensors if chance > 0.9 else same)
+
+    def attribute(self, kind: Kind, first: Var, sizes: Sequence[Dim]) -> Any:
+        """A value that the kind takes."""
+        for _ in range(4 * ATTEMPTS):
+            value = self.proposal(kind, first.struct_info, sizes)
+            try:
+                kind.take(value)
+            except WrongValue:
+                continue
+            return value
+        return None
+
+    def proposal(self, kind: Kind, info: StructInfo, sizes: Sequence[Dim]) -> Any:
+        """A value that some kind might take."""
+        rng, rank = self.rng, getattr(info, "ndim", None) or 0
+        choices = QUOTED.findall(kind.expected)
+        if choices:
+            return rng.choice(choices)
+        shape = info.dims if isinstance(info.dims, tuple) else ()  # type: ignore[attr-defined]
+        axes = rng.sample(range(rank), rank)
+        return rng.choice(
+            [
+                rng.randint(-rank, max(rank - 1, 0)),
+                rng.randint(0, 3),
+                rng.random() < 0.5,
+                rng.choice([0.5, 1.0, 2.0]),
+                rng.choice(self.dtypes),
+                tuple(axes),
+                tuple(axes[: rng.randint(0, rank)]),
+                rng.choice(sizes) if sizes else 1,
+                shape,
+                tuple(rng.sample(shape, len(shape))),
+                (-1, *shape[:-2]),
+                tuple([rng.choice(sizes or (1,)) for _ in range(rank)]),
+                tuple([rng.randint(0, 2) for _ in range(rank)]),
+                tuple([rng.randint(0, 2) for _ in range(2 * rank)]),
+            ]
+        )
+
+    def fits(self, call: Call) -> bool:
+        """Whether a result may join the program: small, of a wanted dtype, mostly of known size."""
+        info = call.struct_info
+        assert info is not None
+        if not all(map(self.small, _tensors(info))):
+            return False
+        known = all(isinstance(tensor.dims, tuple) for tensor in _tensors(info))
+        sure = known and not call.op.definition.assumptions(call)  # type: ignore[attr-defined]
+        return sure or self.rng.random() < self.trust
+
+    def small(self, info: TensorStructInfo) -> bool:
+        """Whether a tensor has a dtype that is wanted and few elements."""
+        if info.dtype not in self.dtypes or info.ndim is None or info.ndim > 4:
+            return False
+        dims = info.dims if isinstance(info.dims, tuple) else ()
+        return elements(dims) <= LARGEST and all(map(_is_simple, dims))
+
+
+def elements(dims: Iterable[Dim]) -> int:
+    """How many elements a tensor has where every symbolic dim is PROBE."""
+    total = 1
+    for dim in dims:
+        total *= max(evaluate(dim, _Probe()), 1)
+    return total
+
+
+class _Probe(dict[Sym, int]):
+    """Every symbolic variable is PROBE."""
+
+    def __missing__(self, key: Sym) -> int:
+        return PROBE
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+def _is_simple(dim: Dim) -> bool:
+    return type(dim) is int or (type(dim) is Poly and len(dim.terms) <= 3 and len(syms(dim)) <= 2)
+
+
+def _is_tensor(value: Expr) -> bool:
+    info = value.struct_info
+    return isinstance(info, TensorStructInfo) and info.ndim is not None and info.dtype is not None
+
+
+def _tensors(info: StructInfo) -> list[TensorStructInfo]:
+    """The tensors of an info; anything else it may hold counts as one of which nothing is known."""
+    if isinstance(info, TupleStructInfo):
+        return [tensor for field in info.fields for tensor in _tensors(field)]
+    return [info if isinstance(info, TensorStructInfo) else TensorStructInfo()]

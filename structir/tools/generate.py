@@ -1,0 +1,284 @@
+"""Random programs that are well formed: for tests of everything that takes a program."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from structir.build import BlockBuilder
+from structir.errors import DiagnosticError
+from structir.ir.dims import Dim, sym
+from structir.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    Var,
+)
+from structir.ir.module import IRModule
+from structir.ir.struct_info import (
+    FuncStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from structir.tools.arguments import random_arguments
+from structir.tools.calls import CallDrawer
+
+__all__ = ["random_arguments", "random_module"]
+
+SCALAR_BOOL = TensorStructInfo((), "bool")
+DEEPEST = 2  # functions and branches within one another
+
+
+def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) -> IRModule:
+    """A well-formed module of one to three functions, `main` last, with about `size` bindings each.
+
+    It holds calls of any registered op, dataflow blocks and plain ones, constants, shapes, tuples,
+    branches, closures, calls between the functions, and match_casts that succeed when run. The same
+    seed gives the same module as long as the same ops are registered.
+    """
+    rng = Random(seed)
+    writer = _Writer(rng, drawer or CallDrawer(rng), size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(rng.choice([0, 0, 1, 2])):
+            writer.function(f"helper_{number}")
+        writer.function("main")
+    return writer.builder.get()
+
+
+class _Writer:
+    """Writes functions binding by binding from the values that are in scope."""
+
+    def __init__(self, rng: Random, drawer: CallDrawer, size: int) -> None:
+        self.rng = rng
+        self.drawer = drawer
+        self.size = size
+        self.builder = BlockBuilder()
+        self.live: list[Var] = []
+        self.sizes: list[Dim] = []
+        self.depth = 0
+        self.in_dataflow = False
+
+    # ---- functions
+
+    def function(self, name: str) -> None:
+        """A function of the module."""
+        dims = [sym(letter) for letter in "nmk"[: self.rng.randint(1, 3)]]
+        self.sizes = [*dims, 1, 2]
+        params = [Var(f"x{i}", self.tensor(dims)) for i in range(self.rng.randint(1, 3))]
+        params += [Var(f"d{i}", TensorStructInfo((dim,), "float32")) for i, dim in enumerate(dims)]
+        params += self.rng.sample(self.odd_params(dims), self.rng.randint(0, 2))
+        self.live = list(params)
+        with self.builder.function(name, params):
+            self.bindings(self.size)
+            self.builder.emit_func_output(self.result())
+
+    def tensor(self, dims: list[Any]) -> TensorStructInfo:
+        """The info of a parameter."""
+        choices: list[Dim] = [*dims, *dims, 1, 2, dims[0] + 1, dims[0] * dims[-1]]
+        shape = [self.rng.choice(choices) for _ in range(self.rng.choice([0, 1, 2, 2, 3]))]
+        return TensorStructInfo(tuple(shape), self.rng.choice(self.drawer.dtypes))
+
+    def odd_params(self, dims: list[Any]) -> list[Var]:
+        """Parameters that are no plain tensors."""
+        pair = TupleStructInfo((self.tensor(dims), TensorStructInfo((dims[0],), "float32")))
+        unknown = TensorStructInfo(dtype="float32", ndim=self.rng.randint(0, 2))
+        return [
+            Var("flag", SCALAR_BOOL),
+            Var("pair", pair),
+            Var("shape", ShapeStructInfo((dims[0], dims[-1] + 1))),
+            Var("unknown", unknown),
+        ]
+
+    def result(self) -> Expr:
+        """Several of the latest values, or one."""
+        count = self.rng.randint(1, 3)
+        latest = self.live[-6:]
+        chosen = self.rng.sample(latest, min(count, len(latest)))
+        return chosen[0] if len(chosen) == 1 else Tuple(tuple(chosen))
+
+    # ---- bindings
+
+    def bindings(self, count: int) -> None:
+        """Some bindings, now and then in a dataflow block."""
+        while count > 0:
+            part = self.rng.randint(1, count)
+            if self.rng.random() < 0.5:
+                self.dataflow(part)
+            else:
+                self.statements(part)
+            count -= part
+
+    def dataflow(self, count: int) -> None:
+        """A dataflow block, some values of which are seen after it."""
+        outer = list(self.live)
+        with self.builder.dataflow():
+            self.in_dataflow = True
+            self.statements(count)
+            local = self.live[len(outer) :]
+            chosen = self.rng.sample(local, self.rng.randint(min(1, len(local)), len(local)))
+            known = [var for var in chosen if not isinstance(var.struct_info, FuncStructInfo)]
+            outputs = [self.builder.emit_output(var) for var in known]
+            self.in_dataflow = False
+        self.live = outer + outputs
+
+    def statements(self, count: int) -> None:
+        """Some bindings in the open block."""
+        kinds = _STATEMENTS if self.depth < DEEPEST and not self.in_dataflow else _PLAIN
+        for _ in range(count):
+            for _attempt in range(4):
+                (statement,) = self.rng.choices(list(kinds), list(kinds.values()))
+                try:
+                    made = statement(self)
+                except DiagnosticError:
+                    continue
+                if made is not None:
+                    self.live.append(made)
+                    break
+
+    def op_call(self) -> Var | None:
+        """A call of any op."""
+        call = self.drawer.draw(self.live, self.sizes)
+        return None if call is None else self.builder.emit(call)
+
+    def constant(self) -> Var:
+        """A small array."""
+        shape = tuple([self.rng.choice([0, 1, 2]) for _ in range(self.rng.randint(0, 2))])
+        dtype = self.rng.choice(self.drawer.dtypes)
+        values = np.asarray(
+            np.random.default_rng(self.rng.randrange(1 << 30)).integers(0, 3, shape)
+        )
+        return self.builder.emit(Constant(values.astype(dtype)))
+
+    def shape(self) -> Var:
+        """A shape of sizes that are in scope, some of them computed."""
+        dims = [self.rng.choice(self.sizes) for _ in range(self.rng.randint(0, 3))]
+        return self.builder.emit(ShapeExpr(tuple([d + self.rng.choice([0, 0, 1]) for d in dims])))
+
+    def size_value(self) -> Var:
+        """A size as a scalar."""
+        return self.builder.emit(PrimValue(self.rng.choice(self.sizes)))
+
+    def several(self) -> Var:
+        """A tuple, perhaps of tuples."""
+        fields = [self.rng.choice(self.live) for _ in range(self.rng.randint(0, 3))]
+        nested: tuple[Expr, ...] = (Tuple(tuple(fields[:1])), *fields[1:])
+        return self.builder.emit(Tuple(nested if self.rng.random() < 0.2 else tuple(fields)))
+
+    def item(self) -> Var | None:
+        """A field of a tuple."""
+        tuples = [var for var in self.live if getattr(var.struct_info, "fields", None)]
+        if not tuples:
+            return None
+        chosen = self.rng.choice(tuples)
+        count = len(chosen.struct_info.fields)  # type: ignore[attr-defined]
+        return self.builder.emit(chosen[self.rng.randrange(count)])
+
+    def match_cast(self) -> Var | None:
+        """A cast that succeeds: to what is known, with some sizes called by new names."""
+        tensors = [v for v in self.live if isinstance(v.struct_info, TensorStructInfo)]
+        if not tensors:
+            return None
+        chosen = self.rng.choice(tensors)
+        info: Any = chosen.struct_info
+        if info.ndim is None:
+            return None
+        known = info.dims if isinstance(info.dims, tuple) else (None,) * info.ndim
+        dims = tuple([sym("found") if d is None or self.rng.random() < 0.3 else d for d in known])
+        cast = self.builder.match_cast(chosen, TensorStructInfo(dims, info.dtype))
+        new = [dim for dim, old in zip(dims, known, strict=True) if dim is not old]
+        self.sizes += new if self.depth == 0 else []
+        return cast
+
+    # ---- branches, closures, calls
+
+    def condition(self) -> Var | None:
+        """A scalar bool."""
+        flags = [var for var in self.live if var.struct_info == SCALAR_BOOL]
+        return self.rng.choice(flags) if flags else None
+
+    def if_else(self) -> Var | None:
+        """A choice between two values, often of the same structure."""
+        cond: Expr = self.condition() or Constant(np.asarray(self.rng.random() < 0.5))
+        wanted = self.rng.choice(self.live).struct_info
+        alike = self.rng.random() < 0.7
+
+        def side() -> Expr:
+            return self.nested(lambda: self.chosen(wanted if alike else None))
+
+        return self.builder.if_else(cond, side, side)
+
+    def nested(self, body: Callable[[], Expr]) -> Expr:
+        """Some bindings in a scope of their own, then a value."""
+        outer_live, outer_sizes = self.live, self.sizes
+        self.live, self.sizes = list(self.live), list(self.sizes)
+        self.depth += 1
+        self.bindings(self.rng.randint(0, 3))
+        value = body()
+        self.depth -= 1
+        self.live, self.sizes = outer_live, outer_sizes
+        return value
+
+    def chosen(self, info: StructInfo | None) -> Var:
+        """The latest value of this structure, or any."""
+        fitting = [var for var in self.live if var.struct_info == info]
+        return fitting[-1] if fitting else self.rng.choice(self.live)
+
+    def closure(self) -> Var:
+        """A function inside the function; it may read what is around it."""
+        infos = [self.rng.choice(self.live).struct_info for _ in range(self.rng.randint(0, 2))]
+        params = [Var(f"p{i}", info) for i, info in enumerate(infos)]
+
+        def body() -> Expr:
+            self.live += params
+            return self.nested(self.result)
+
+        outer = list(self.live)
+        made = self.builder.local_function(params, body)
+        self.live = outer
+        return made
+
+    def call(self) -> Var | None:
+        """A call of a closure or of an earlier function of the module."""
+        closures = [v for v in self.live if isinstance(v.struct_info, FuncStructInfo)]
+        globals_ = [self.builder.global_var(name) for name in self.builder.functions]
+        callees: list[Any] = [*closures, *globals_]
+        if not callees:
+            return None
+        callee = self.rng.choice(callees)
+        arguments = [self.argument(info) for info in callee.struct_info.params or ()]
+        if None in arguments:
+            return None
+        return self.builder.emit(Call(callee, tuple(arguments)))  # type: ignore[arg-type]
+
+    def argument(self, wanted: StructInfo) -> Var | None:
+        """A value that may stand for a parameter."""
+        fitting = [v for v in self.live if _looks_like(v.struct_info, wanted)]
+        return self.rng.choice(fitting) if fitting else None
+
+
+def _looks_like(info: StructInfo, wanted: StructInfo) -> bool:
+    same = type(info) is type(wanted)
+    fields = ("dtype", "ndim")
+    return same and all(getattr(info, f, None) == getattr(wanted, f, None) for f in fields)
+
+
+_PLAIN: dict[Callable[[_Writer], Var | None], int] = {
+    _Writer.op_call: 12,
+    _Writer.constant: 1,
+    _Writer.shape: 1,
+    _Writer.size_value: 1,
+    _Writer.several: 1,
+    _Writer.item: 2,
+    _Writer.match_cast: 2,
+}
+_STATEMENTS = _PLAIN | {_Writer.if_else: 2, _Writer.closure: 1, _Writer.call: 3}
