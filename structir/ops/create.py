@@ -85,7 +85,7 @@ def ranged(given: Given) -> Written:
     whole = all(isinstance(part, int | Poly) for part in parts)
     floating = any(isinstance(part, float) for part in parts)
     dtype = given["dtype"] or ("float32" if floating else "int64")
-    attributes = {"first": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
+    attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
     if UNKNOWN in (start, end, step):
         return Written("-> out[_] @ dtype", "", "", attributes)
     return Written("-> out[i] @ dtype", "i == count", "", attributes)
@@ -113,10 +113,9 @@ def arange(
     dtype: DType | None = None,
     *,
     i: Index,
-    first: Index,
 ) -> Point:
     """The numbers from `start` up to `end`, by steps; with one number, from 0 up to it."""
-    return first + i * step
+    return start + i * step
 
 
 @op("-> out[i] @ dtype", where="i == window_size")

@@ -12,16 +12,22 @@ from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 
 Reduction = Literal["update", "add", "mul", "max", "min"]
+MONOIDS = {"update": None, "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def scattered(given: Given) -> str:
+def _combined(given: Given, line: str, conditions: str = "") -> Written:
+    """A line whose meeting writes combine as the attribute says; the last one wins on update."""
+    return Written(line, conditions, "", {"monoid": MONOIDS[given["reduction"]]})
+
+
+def scattered(given: Given) -> Written:
     """Each update goes where its index says along the axis, to its own place along the others."""
     ranks = [given.rank(name) for name in ("data", "indices", "updates")]
     known = [rank for rank in ranks if rank is not None]
     if len(set(known)) > 1:
         given.reject("data, indices and updates must have equally many axes")
     if not known:
-        return "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
+        return _combined(given, "data[*s], indices[*t] @ I, updates[*u] -> y[*s]")
     axis, own = given.axis("axis", known[0]), letters(known[0])
     at = ["indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     operands = [
@@ -29,10 +35,10 @@ def scattered(given: Given) -> str:
         written("indices", own) + " @ I",
         written("updates", own),
     ]
-    return f"{', '.join(operands)} -> {written('y', at)}"
+    return _combined(given, f"{', '.join(operands)} -> {written('y', at)}")
 
 
-@op(scattered, base="data")
+@op(scattered, base="data", reduce="monoid")
 def scatter_elements(
     data: Point, indices: Point, updates: Point, axis: Axis = 0, reduction: Reduction = "update"
 ) -> Point:
@@ -48,7 +54,7 @@ def scattered_tuples(given: Given) -> Written:
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
-        return Written("data[*s], indices[*t] @ I, updates[*u] -> y[*s]")
+        return _combined(given, "data[*s], indices[*t] @ I, updates[*u] -> y[*s]")
     if count > rank:
         given.reject(f"{count} coordinates index a tensor of {rank} axes")
     outer, rest = letters(tuples - 1, "j"), letters(rank - count, "t")
@@ -60,10 +66,10 @@ def scattered_tuples(given: Given) -> Written:
         written("updates", [*outer, *rest]),
     ]
     checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
-    return Written(f"{', '.join(operands)} -> {written('y', at)}", where(checks))
+    return _combined(given, f"{', '.join(operands)} -> {written('y', at)}", where(checks))
 
 
-@op(scattered_tuples, base="data", reads_sizes=True)
+@op(scattered_tuples, base="data", reduce="monoid", reads_sizes=True)
 def scatter_nd(
     data: Point, indices: Point, updates: Point, reduction: Reduction = "update"
 ) -> Point:
@@ -77,7 +83,7 @@ def put(given: Given) -> Written:
     if not count:
         given.reject("there is no index")
     names = [f"indices_{k}" for k in range(count)]
-    attributes = {"reduction": "add" if given["accumulate"] else "update"}
+    attributes = {"monoid": "sum" if given["accumulate"] else None}
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
         return Written(f"data[*s], {others}, values[*u] -> y[*s]", "", "", attributes)
@@ -93,7 +99,7 @@ def put(given: Given) -> Written:
     return Written(line, where(checks), "", attributes)
 
 
-@op(put, base="data")
+@op(put, base="data", reduce="monoid")
 def index_put(data: Point, indices: Operands, values: Point, accumulate: bool = False) -> Point:
     """The data with values at the broadcast indices, replaced or added."""
     return values

@@ -1,0 +1,128 @@
+"""Convolutions over one, two and three axes, and their transposes.
+
+One line for all: a convolution reads its operand at `stride * h + dilation * p - padding`, and a point
+outside of the operand is absent; a transposed one writes there.
+"""
+
+from __future__ import annotations
+
+from structir.ops.attributes import DType, Ints, Layout
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.layouts import SPATIAL, block, check_rank, each, laid_out, padding
+from structir.ops.letters import where, written
+from structir.projections.point import Point
+
+SPREAD = "H{k} == (h{k} - 1)*s[{k}] + d[{k}]*(p{k} - 1) + 1 - lo[{k}] - hi[{k}] + extra[{k}]"
+SHRUNK = "h{k} == (H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1)//s[{k}] + 1"
+
+
+def window(k: int) -> str:
+    """The place along one spatial axis."""
+    return f"s[{k}]*h{k} + d[{k}]*p{k} - lo[{k}] : H{k}"
+
+
+def convolved(given: Given) -> Written:
+    """The line of a convolution, its rank told by the op's name."""
+    count = int(given.op[-2])
+    layout, kernel, out_layout = _layouts(given, count, "OI")
+    own, made = block(layout), block(out_layout)
+    axes = range(count)
+    channel = "flat(c0, c1)" if own else "flat(g, c)"
+    result = "flat(o0, o1)" if made else "o" if own else "flat(g, o)"
+    x = {"N": "n", "C": "c0" if own else channel, **_spatial(count, [window(k) for k in axes])}
+    y = {"N": "n", "C": "o0" if made else result, **_spatial(count, [f"h{k}" for k in axes])}
+    w = {"I": channel if own else "c", "O": result, **_spatial(count, [f"p{k}" for k in axes])}
+    x |= {"c": "c1"} if own else {}
+    y |= {"c": "o1"} if made else {}
+    blocks = [f"c1 == {own}" if own else "g == groups", f"o1 == {made}" if made else ""]
+    checks = where(blocks, [SHRUNK.format(k=k) for k in axes])
+    reads = [
+        written("x", laid_out(given, layout, x)),
+        written("weight", laid_out(given, kernel, w)),
+    ]
+    out = written("out", laid_out(given, out_layout, y))
+    return Written(f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given))
+
+
+def transposed(given: Given) -> Written:
+    """The line of a convolution with operand and result exchanged."""
+    count = int(given.op.removesuffix("_transpose")[-2])
+    layout, kernel, out_layout = _layouts(given, count, "IO")
+    axes = range(count)
+    extra, strides = each(given, "output_padding", count), each(given, "strides", count)
+    if any(e >= s for e, s in zip(extra, strides, strict=True)):
+        given.reject(f"output_padding must be less than the strides: {extra} and {strides}")
+    x = {"N": "n", "C": "flat(g, c)", **_spatial(count, [f"h{k}" for k in axes])}
+    w = {"I": "flat(g, c)", "O": "o", **_spatial(count, [f"p{k}" for k in axes])}
+    y = {"N": "n", "C": "flat(g, o)", **_spatial(count, [window(k) for k in axes])}
+    reads = [
+        written("x", laid_out(given, layout, x)),
+        written("weight", laid_out(given, kernel, w)),
+    ]
+    out = written("out", laid_out(given, out_layout, y))
+    checks = where("g == groups", [SPREAD.format(k=k) for k in axes])
+    attributes = {**_numbers(given), "extra": extra}
+    return Written(f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", attributes)
+
+
+def _layouts(given: Given, count: int, channels: str) -> tuple[str, str, str]:
+    layout = given["data_layout"] or "NC" + SPATIAL[count]
+    kernel = given["kernel_layout"] or channels + SPATIAL[count]
+    check_rank(given, "x", layout)
+    check_rank(given, "weight", kernel)
+    return layout, kernel, given["out_layout"] or layout
+
+
+def _spatial(count: int, entries: list[str]) -> dict[str, str]:
+    return dict(zip(SPATIAL[count], entries, strict=True))
+
+
+def _numbers(given: Given) -> dict[str, object]:
+    count = int(given.op.removesuffix("_transpose")[-2])
+    low, high = padding(given, count)
+    strides, dilation = each(given, "strides", count), each(given, "dilation", count)
+    if min(*strides, *dilation, given["groups"]) < 1:
+        given.reject("strides, dilation and groups must be positive")
+    return {"s": strides, "d": dilation, "lo": tuple(low), "hi": tuple(high)}
+
+
+def _convolution(count: int) -> None:
+    """Declare the convolution over so many spatial axes."""
+
+    @op(convolved, name=f"nn.conv{count}d", reduce="sum")
+    def conv(
+        x: Point,
+        weight: Point,
+        strides: Ints = (1,),
+        padding: Ints = (0,),
+        dilation: Ints = (1,),
+        groups: int = 1,
+        data_layout: Layout | None = None,
+        kernel_layout: Layout | None = None,
+        out_layout: Layout | None = None,
+        out_dtype: DType | None = None,
+    ) -> Point:
+        """The sum over a moving window, each element times a weight."""
+        return x * weight
+
+    @op(transposed, name=f"nn.conv{count}d_transpose", reduce="sum")
+    def conv_transpose(
+        x: Point,
+        weight: Point,
+        strides: Ints = (1,),
+        padding: Ints = (0,),
+        output_padding: Ints = (0,),
+        dilation: Ints = (1,),
+        groups: int = 1,
+        data_layout: Layout | None = None,
+        kernel_layout: Layout | None = None,
+        out_layout: Layout | None = None,
+        out_dtype: DType | None = None,
+    ) -> Point:
+        """Each element spread over a moving window by weights: the adjoint of a convolution."""
+        return x * weight
+
+
+for _count in SPATIAL:
+    _convolution(_count)

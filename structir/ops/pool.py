@@ -1,0 +1,124 @@
+"""Pooling over windows of one, two and three axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+from structir.ops.attributes import Ints, Layout
+from structir.ops.conv import window
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.layouts import SPATIAL, check_rank, each, laid_out, padding
+from structir.ops.letters import where, written
+from structir.projections.point import Point
+
+POOLED = "h{k} == (H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
+
+
+def pooled(given: Given) -> Written:
+    """A window as in a convolution; its sizes are attributes."""
+    count = int(given.op[-2])
+    axes = range(count)
+    low, high = padding(given, count)
+    strides, dilation = each(given, "strides", count), each(given, "dilation", count)
+    if min(*strides, *dilation) < 1:
+        given.reject("strides and dilation must be positive")
+    up = tuple([s - 1 if given["ceil_mode"] else 0 for s in strides])
+    numbers: dict[str, Any] = {
+        "s": strides,
+        "d": dilation,
+        "lo": tuple(low),
+        "hi": tuple(high),
+        "up": up,
+    }
+    numbers["pool_size"] = each(given, "pool_size", count)
+    layout = given["layout"] or "NC" + SPATIAL[count]
+    check_rank(given, "x", layout)
+    read = _entries(count, [window(k) for k in axes])
+    made = _entries(count, [f"h{k}" for k in axes])
+    out = laid_out(given, given["out_layout"] or layout, made)
+    line = f"{written('x', laid_out(given, layout, read))} -> {written('out', out)}"
+    sizes = [f"p{k} == pool_size[{k}]" for k in axes]
+    return Written(line, where(sizes, [POOLED.format(k=k) for k in axes]), "", numbers)
+
+
+def averaged(given: Given) -> Written:
+    """The mean of the elements that are there; of the whole window if padding counts."""
+    made = pooled(given)
+    monoid = "sum" if given["count_include_pad"] else "mean"
+    return attrs.evolve(made, attributes={**made.attributes, "monoid": monoid})
+
+
+def _entries(count: int, spatial: list[str]) -> dict[str, str]:
+    return {"N": "n", "C": "c", **dict(zip(SPATIAL[count], spatial, strict=True))}
+
+
+def adapted(given: Given) -> Written:
+    """The window of each result is the stretch of the axis that falls to it."""
+    count = int(given.op[-2])
+    layout = given["layout"] or "NC" + SPATIAL[count]
+    check_rank(given, "x", layout)
+    axes = range(count)
+    wanted = given["output_size"]
+    sizes = None if wanted is None else each(given, "output_size", count)
+    read = laid_out(given, layout, _entries(count, [f"y{k}" for k in axes]))
+    made = laid_out(given, given["out_layout"] or layout, _entries(count, [f"h{k}" for k in axes]))
+    checks = [f"h{k} == y{k}" if sizes is None else f"h{k} == wanted[{k}]" for k in axes]
+    inside = [
+        f"h{k}*size(y{k})//size(h{k}) <= y{k} and "
+        f"y{k} < ((h{k} + 1)*size(y{k}) + size(h{k}) - 1)//size(h{k})"
+        for k in axes
+    ]
+    line = f"{written('x', read)} -> {written('out', made)}"
+    return Written(line, where(checks), " and ".join(inside), {"wanted": sizes or ()})
+
+
+def _pools(count: int) -> None:
+    """Declare the pools over so many spatial axes."""
+
+    @op(pooled, name=f"nn.max_pool{count}d", reduce="max")
+    def max_pool(
+        x: Point,
+        pool_size: Ints = (1,),
+        strides: Ints = (1,),
+        padding: Ints = (0,),
+        dilation: Ints = (1,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        layout: Layout | None = None,
+        out_layout: Layout | None = None,
+    ) -> Point:
+        """The greatest element of a moving window."""
+        return x
+
+    @op(averaged, name=f"nn.avg_pool{count}d", reduce="monoid")
+    def avg_pool(
+        x: Point,
+        pool_size: Ints = (1,),
+        strides: Ints = (1,),
+        padding: Ints = (0,),
+        dilation: Ints = (1,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        layout: Layout | None = None,
+        out_layout: Layout | None = None,
+    ) -> Point:
+        """The mean of a moving window; padding counts only if it is included."""
+        return x / math.prod(pool_size) if count_include_pad else x
+
+    @op(adapted, name=f"nn.adaptive_avg_pool{count}d", reduce="mean")
+    def adaptive_avg_pool(
+        x: Point,
+        output_size: Ints | None = None,
+        layout: Layout | None = None,
+        out_layout: Layout | None = None,
+    ) -> Point:
+        """The means of equal stretches, so many along each spatial axis."""
+        return x
+
+
+for _count in SPATIAL:
+    _pools(_count)

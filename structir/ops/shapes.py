@@ -1,0 +1,115 @@
+"""Ops between tensors and shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.struct_info import (
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+)
+from structir.lazy import lazy_module
+from structir.ops.attributes import Sizes
+from structir.ops.define import op
+from structir.ops.infer import Given, UnknownShape, Written, known_dims
+from structir.ops.letters import written
+
+np = lazy_module("numpy")
+Array = Any
+
+
+@op("x[*s] -> out[] @ int64")
+def size(x: Array) -> Array:
+    """How many elements a tensor has."""
+    return x
+
+
+@size.reference
+def _(x: Array) -> Array:
+    return np.array(x.size, "int64")
+
+
+@op("x[*s] -> out[*s]")
+def shape_of(x: Array) -> Any:
+    """The shape of a tensor, as a shape value."""
+    return x
+
+
+@shape_of.struct_info
+def _(given: Given) -> StructInfo:
+    info = given.info("x")
+    return ShapeStructInfo(known_dims(info), info.ndim)
+
+
+@shape_of.reference
+def _(x: Array) -> tuple[int, ...]:
+    return tuple([int(size) for size in x.shape])
+
+
+@op("-> out[n] @ int64")
+def shape_to_tensor(shape: Sizes) -> Array:
+    """A shape value as a vector of its sizes."""
+    return shape
+
+
+@shape_to_tensor.struct_info
+def _(given: Given) -> StructInfo:
+    shape = given["shape"]
+    rank = shape.ndim if isinstance(shape, UnknownShape) else len(shape)
+    return TensorStructInfo(None if rank is None else (rank,), "int64", 1)
+
+
+@shape_to_tensor.reference
+def _(shape: tuple[int, ...]) -> Array:
+    return np.array(shape, "int64")
+
+
+@op("x[n] @ int64 -> out[n]")
+def tensor_to_shape(x: Array) -> Any:
+    """A vector of sizes as a shape value; its length must be known."""
+    return x
+
+
+@tensor_to_shape.struct_info
+def _(given: Given) -> StructInfo:
+    info: TensorStructInfo = given.info("x")
+    if info.ndim not in (None, 1):
+        given.reject(f"the sizes must be a vector, not a tensor of {info.ndim} axes")
+    if info.dtype not in (None, "int64"):
+        given.reject(f"the sizes must have dtype int64, not {info.dtype}")
+    sizes = known_dims(info)
+    count = sizes[0] if sizes else None
+    return ShapeStructInfo(None, count if isinstance(count, int) else None)
+
+
+@tensor_to_shape.reference
+def _(x: Array) -> tuple[int, ...]:
+    return tuple([int(size) for size in x])
+
+
+def cut_by_data(given: Given) -> Written:
+    """Bounds for every axis, which are only known at run time."""
+    rank = given.rank("x")
+    bounds = ", ".join([f"{name}[q] @ int64" for name in ("begin", "end", "strides")])
+    if rank is None:
+        return Written(f"x[*s], {bounds} -> y[*u]")
+    return Written(f"x[*s], {bounds} -> {written('y', ['_'] * rank)}", f"q == {rank}")
+
+
+@op(cut_by_data)
+def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) -> Array:
+    """The elements from `begin` up to `end` along every axis, bounds and steps read from tensors."""
+    return x
+
+
+@dynamic_strided_slice.reference
+def _(x: Array, begin: Array, end: Array, strides: Array) -> Array:
+    bounds = zip(begin, end, strides, x.shape, strict=True)
+    return x[tuple([_slice(int(b), int(e), int(s), n) for b, e, s, n in bounds])]
+
+
+def _slice(begin: int, end: int, step: int, length: int) -> slice:
+    """A slice of NumPy: an end before the first element, going down, is none."""
+    begin, end = (b + length if b < 0 else b for b in (begin, end))
+    return slice(max(begin, 0), None if step < 0 and end < 0 else max(end, 0), step)

@@ -1,0 +1,132 @@
+"""Ops that order the elements along an axis."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from structir.lazy import lazy_module
+from structir.ops.attributes import Axes, Axis, DType
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.ops.letters import letters, written
+from structir.ops.reduce import reduced
+
+np = lazy_module("numpy")
+Array = Any
+
+
+def ordered(x: Array, descending: bool) -> Array:
+    """The positions of the elements in order; equal ones keep theirs."""
+    if not descending:
+        return np.argsort(x, axis=-1, kind="stable")
+    length = x.shape[-1]
+    return length - 1 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)
+
+
+@op("x[*p, [i], *t] -> y[*p, [i], *t]", at={"i": "axis"})
+def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
+    """The elements in order along an axis."""
+    return np.take_along_axis(x, ordered(x, descending), -1)
+
+
+@op("x[*p, [i], *t] -> y[*p, [i], *t] @ dtype", at={"i": "axis"})
+def argsort(x: Array, axis: Axis = -1, descending: bool = False, dtype: DType = "int32") -> Array:
+    """The positions of the elements in order along an axis; equal ones keep theirs."""
+    return ordered(x, descending).astype(dtype)
+
+
+def chosen(given: Given) -> Written:
+    """The `k` first along an axis in order, their positions, or both; all for no positive `k`."""
+    rank, count = given.rank("x"), given["k"]
+    sizes = given.dims("x")
+    letter = "k0" if count > 0 else "i"
+    if rank is not None and sizes is not None and count > 0:
+        size = sizes[given.axis("axis", rank)]
+        letter = "i" if isinstance(size, int) and count > size else letter
+    results = {
+        "values": f"values[*p, [{letter}], *t]",
+        "indices": f"positions[*p, [{letter}], *t] @ dtype",
+    }
+    wanted = [text for name, text in results.items() if given["ret_type"] in ("both", name)]
+    line = f"x[*p, [i], *t] -> {', '.join(wanted)}"
+    return Written(line, "k0 == k" if letter == "k0" else "")
+
+
+@op(chosen, at={"i": "axis"}, reads_sizes=True)
+def topk(
+    x: Array,
+    k: int = 1,
+    axis: Axis = -1,
+    ret_type: Literal["both", "values", "indices"] = "both",
+    largest: bool = True,
+    dtype: DType = "int32",
+) -> Any:
+    """The `k` largest or smallest elements along an axis in order, and their positions."""
+    order = ordered(x, largest)[..., : k if k > 0 else None]
+    values, positions = np.take_along_axis(x, order, -1), order.astype(dtype)
+    return {"both": (values, positions), "values": values, "indices": positions}[ret_type]
+
+
+def halved(given: Given) -> Written:
+    """The middle element over some axes; along a single one, its position too."""
+    made = reduced(given)
+    result = made.split("-> out")[1].split(" @")[0]
+    rank, axis = given.rank("x"), given["axis"]
+    single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
+    with_position = single or (axis is None and given["keepdims"] and rank is None)
+    position = f", position{result} @ int64" if with_position else ""
+    if rank is None or (axis is None and not given["keepdims"]):
+        return Written(f"x[*s] -> value{result}{position}")
+    axes = given.axes("axis", rank)
+    read = [f"[{i}]" if k in axes else i for k, i in enumerate(letters(rank))]
+    return Written(f"{written('x', read)} -> value{result}{position}")
+
+
+@op(halved)
+def median(x: Array, axis: Axes | None = None, keepdims: bool = False) -> Any:
+    """The lower middle element along an axis and its position; over all or several axes, the element."""
+    return x
+
+
+@median.reference
+def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
+    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = tuple([a % x.ndim for a in axes])
+    rest = tuple([k for k in range(x.ndim) if k not in axes])
+    shape = tuple([x.shape[k] for k in rest])
+    rows = np.transpose(x, (*rest, *axes)).reshape(*shape, -1)
+    order = np.argsort(rows, axis=-1, kind="stable")
+    place = order[..., (rows.shape[-1] - 1) // 2 : (rows.shape[-1] - 1) // 2 + 1]
+    value, position = np.take_along_axis(rows, place, -1)[..., 0], place[..., 0]
+    if keepdims:
+        value, position = np.expand_dims(value, axes), np.expand_dims(position, axes)
+    single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
+    return (value, position.astype("int64")) if single else value
+
+
+def bucketed(given: Given) -> Written:
+    """All edges reach each result."""
+    dtype = "int32" if given["out_int32"] else "int64"
+    return Written(f"x[*s] @ T1, boundaries[[m]] @ T2 -> y[*s] @ {dtype}")
+
+
+@op(bucketed)
+def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool = False) -> Array:
+    """Between which of the sorted boundaries each element lies: how many are less."""
+    found = np.searchsorted(boundaries, x, "right" if right else "left")
+    return found.astype("int32" if out_int32 else "int64")
+
+
+@op("prob[r, [v]] @ F, uniform_sample[n, 1] @ F2, sample_indices[n, 1] @ I -> out[n, 1] @ dtype")
+def multinomial_from_uniform(
+    prob: Array, uniform_sample: Array, sample_indices: Array, dtype: DType = "int64"
+) -> Array:
+    """For each sample, the class of its row of probabilities in which the uniform number falls."""
+    return prob
+
+
+@multinomial_from_uniform.reference
+def _(prob: Array, uniform: Array, rows: Array, dtype: str = "int64") -> Array:
+    edges = np.cumsum(prob.astype("float64"), axis=-1)[rows[:, 0]]
+    found = np.sum(edges < uniform * edges[:, -1:], axis=-1, keepdims=True)
+    return np.minimum(found, prob.shape[-1] - 1).astype(dtype)
