@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, as_dim
 from structir.ir.polynomial import Opaque, as_atom
@@ -81,12 +82,22 @@ class Letters:
             return Entry(self._joined(entry.join, chosen), size)
         if entry.index is None or (entry.loose and size == 1):
             return Entry(0, size)
-        index = self.index(entry.index)
+        index = self._index_of_points(entry.index)
         whole_row = entry.loose and entry.letter is not None
         if whole_row and dims.equal(size, self.extents[entry.letter or ""]):
             return Entry(index, size)  # as long as the whole row: nothing is left to decide
         inside = entry.letter is not None or entry.loose or self._stays_inside(index, size)
         return Entry(index, size, inside, entry.loose, entry.whole)
+
+    def _index_of_points(self, formula: Formula) -> Dim | Point:
+        """An index that need not mean anything where there are no points: `i % size(i)` of
+        nothing."""
+        try:
+            return self.index(formula)
+        except DiagnosticError:
+            if 0 not in self.extents.values():
+                raise
+            return 0
 
     def _joined(self, names: tuple[str, ...], chosen: Chosen) -> Dim:
         own = chosen[names]

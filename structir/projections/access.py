@@ -142,7 +142,7 @@ def walk_of(entry: Entry, size: int, space: Space) -> Walk | None:
 def fetch(array: Array, read: Read, space: Space, names: Mapping[str, Array]) -> Fetched:
     """The elements that a read brings; `names` are the values of reads that its entries mention."""
     plain = read.plain
-    if plain is not None:
+    if plain is not None and _covers(plain, array, space):
         return Fetched(_transposed(array, plain, space))
     entries = read.entries
     walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
@@ -153,6 +153,12 @@ def fetch(array: Array, read: Read, space: Space, names: Mapping[str, Array]) ->
     if None not in walks:
         return _strided(array, [w for w in walks if w is not None], space)
     return _gathered(array, entries, space, names)
+
+
+def _covers(plain: tuple[Sym | None, ...], array: Array, space: Space) -> bool:
+    """Whether the letters run over all of an array."""
+    pairs = zip(plain, array.shape, strict=True)
+    return all(space.extents[s] == n for s, n in pairs if s is not None)
 
 
 def _transposed(array: Array, plain: tuple[Sym | None, ...], space: Space) -> Array:

@@ -248,11 +248,14 @@ def _scatter(
     index, inside = positions(write.entries, target.shape, space, names)
     kept = both(exists, inside)
     where = np.broadcast_to(True if kept is None else kept, space.shape)
-    places = tuple(np.broadcast_to(i, space.shape)[where] for i in index)
+    places = [np.broadcast_to(i, space.shape)[where] for i in index]
+    if not places:  # a scalar is a vector of one
+        target, places = target.reshape(1), [np.zeros(int(where.sum()), "int64")]
     if write.unique or clause.monoid is None:
-        target[places] = value[where]
-    elif places:
-        ufunc(COMBINERS[clause.monoid]).at(target, places, value[where])  # type: ignore[attr-defined]
+        target[tuple(places)] = value[where]
+    else:
+        combine = ufunc(COMBINERS[clause.monoid])
+        combine.at(target, tuple(places), value[where])  # type: ignore[attr-defined]
 
 
 def _without_reduce(values: Array, parallel: int) -> Array:

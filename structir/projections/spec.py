@@ -104,7 +104,7 @@ class Read:
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
-        """The letters of the axes, where each is just a letter of its own."""
+        """The letters of the axes, where each is just a letter (perhaps of a lesser extent)."""
         return plain_letters(self.entries)
 
 
@@ -127,7 +127,7 @@ class Write:
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
-        """The letters of the axes, where each is just a letter of its own."""
+        """The letters of the axes, where each is just a letter (perhaps of a lesser extent)."""
         return plain_letters(self.entries)
 
 

@@ -1,0 +1,71 @@
+"""Calls of ops on NumPy values, for tests: made with the values' StructInfo, run by the
+reference."""
+
+import numpy as np
+
+from structir import ops
+from structir.ir import (
+    Constant,
+    PrimValue,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    find_op,
+)
+
+ops.load()
+
+
+def info_of(value):
+    """The StructInfo of an array, or of a tuple of them."""
+    if isinstance(value, tuple):
+        return TupleStructInfo(tuple(info_of(v) for v in value))
+    return TensorStructInfo(tuple(value.shape), value.dtype.name)
+
+
+def expression(value, known):
+    """An array as a variable, a list of them as a tuple; all else as it is."""
+    if isinstance(value, np.ndarray):
+        var = Var("x", info_of(value))
+        known[var] = value
+        return var
+    if isinstance(value, list) and value and all(isinstance(v, np.ndarray) for v in value):
+        return Tuple(tuple(expression(v, known) for v in value))
+    return value
+
+
+def value_of(arg, known):
+    """What an argument of a call is worth."""
+    match arg:
+        case Var():
+            return known[arg]
+        case Constant():
+            return arg.data
+        case PrimValue():
+            return arg.value
+        case ShapeExpr():
+            return arg.dims
+        case Tuple():
+            return tuple(value_of(field, known) for field in arg.fields)
+    raise TypeError(type(arg).__name__)
+
+
+def called(name, *args, **keywords):
+    """A call of an op, and the values of its arguments."""
+    known = {}
+    op = find_op(name)
+    call = op(
+        *[expression(a, known) for a in args],
+        **{n: expression(v, known) for n, v in keywords.items()},
+    )
+    return call, tuple(value_of(a, known) for a in call.args)
+
+
+def evaluated(name, *args, **keywords):
+    """The result of an op; what was deduced of it must be so."""
+    call, values = called(name, *args, **keywords)
+    result = call.op.definition.reference(call, values)
+    assert info_of(result) == call.struct_info, f"{info_of(result)} is not {call.struct_info}"
+    return result
