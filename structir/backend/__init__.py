@@ -1,0 +1,1 @@
+"""From modules to running code: loop nests, fusion, schedules, kernels, plans, executables."""

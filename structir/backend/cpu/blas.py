@@ -1,0 +1,107 @@
+"""Matrix products by BLAS, called from kernels by symbol: SciPy's own library, row-major on our
+side."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from scipy.linalg import cython_blas
+
+from structir.backend.math.bits import declared
+
+ROUTINES = {types.float32: "sgemm", types.float64: "dgemm"}
+BLAS_DTYPES = frozenset({"float32", "float64"})
+
+
+def _capsule_address(capsule: Any) -> int:
+    api = ctypes.pythonapi
+    name = api.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer = api.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(pointer(capsule, name(capsule)))
+
+
+@cache
+def register_blas() -> None:
+    """Make the routines known to LLVM under names of our own."""
+    capsules: Any = cython_blas.__pyx_capi__
+    for routine in ROUTINES.values():
+        address = _capsule_address(capsules[routine])
+        llvm.add_symbol(f"structir_{routine}", address)
+
+
+def _in_memory(builder: Any, value: Any) -> Any:
+    with builder.goto_entry_block():
+        slot = builder.alloca(value.type)
+    builder.store(value, slot)
+    return slot
+
+
+@intrinsic
+def multiply_matrices(
+    typing_context: Any,
+    a: Any,
+    b: Any,
+    c: Any,
+    m: Any,
+    n: Any,
+    k: Any,
+    a_row: Any,
+    a_column: Any,
+    b_row: Any,
+    b_column: Any,
+    c_row: Any,
+) -> Any:
+    """c[m, n] = a[m, k] @ b[k, n], given strides; each operand has unit stride along one axis.
+
+    Fortran sees the transposes: c' = b' @ a'. A leading dimension must be at least the length of
+    its line even where there is one line only and the stride means nothing.
+    """
+    routine = ROUTINES[a.dtype]
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        left, right, out, m, n, k, a_row, a_column, b_row, b_column, c_row = args
+        integer, letter = ir.IntType(32), ir.IntType(8)
+        real = context.get_value_type(signature.args[0].dtype)
+        one = ir.Constant(m.type, 1)
+
+        def at_least(value: Any, other: Any) -> Any:
+            larger = builder.select(builder.icmp_signed(">", value, other), value, other)
+            return builder.select(builder.icmp_signed(">", larger, one), larger, one)
+
+        def layout(row: Any, column: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
+            # One line only: its stride means nothing, and the other one may be the unit.
+            plain = builder.icmp_signed("==", column, one)
+            plain = builder.or_(plain, builder.icmp_signed("<=", columns, one))
+            flipped = builder.icmp_signed("==", row, one)
+            flipped = builder.and_(flipped, builder.icmp_signed("!=", column, one))
+            flipped = builder.and_(flipped, builder.icmp_signed(">", columns, one))
+            plain = builder.not_(flipped)
+            stride = builder.select(plain, row, column)
+            line = builder.select(plain, columns, rows)
+            code = builder.select(
+                plain, ir.Constant(letter, ord("N")), ir.Constant(letter, ord("T"))
+            )
+            return code, at_least(stride, line)
+
+        a_code, a_leading = layout(a_row, a_column, m, k)
+        b_code, b_leading = layout(b_row, b_column, k, n)
+        leading = at_least(c_row, n)
+        sizes = [builder.trunc(v, integer) for v in (n, m, k, b_leading, a_leading, leading)]
+        n_, m_, k_, ldb, lda, ldc = [_in_memory(builder, v) for v in sizes]
+        alpha = _in_memory(builder, ir.Constant(real, 1.0))
+        beta = _in_memory(builder, ir.Constant(real, 0.0))
+        codes = [_in_memory(builder, b_code), _in_memory(builder, a_code)]
+        passed = [*codes, n_, m_, k_, alpha, right, ldb, left, lda, beta, out, ldc]
+        shape = ir.FunctionType(ir.VoidType(), [v.type for v in passed])
+        builder.call(declared(builder.module, shape, f"structir_{routine}"), passed)
+        return context.get_dummy_value()
+
+    return types.void(a, b, c, *[types.int64] * 8), generate

@@ -1,0 +1,174 @@
+"""What kernels say that Python cannot: pointers from addresses, and single LLVM instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from structir.backend.math.bits import declared
+
+STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
+
+
+def _pointer(element: Any) -> Any:
+    pointer_type: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
+
+    @intrinsic
+    def pointer(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(pointer_type))
+
+        return pointer_type(types.int64), generate
+
+    return pointer
+
+
+POINTERS = {
+    dtype: _pointer(getattr(numba, STORED_AS.get(dtype, dtype)))
+    for dtype in [
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint64",
+        "uint32",
+        "uint16",
+        "uint8",
+        "bool",
+    ]
+}
+
+
+@intrinsic
+def offset_by(typing_context: Any, pointer: Any, elements: Any) -> Any:
+    """The pointer some elements further on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, types.int64), generate
+
+
+def _floating(name: str, arity: int, *flags: str) -> Any:
+    """An LLVM intrinsic on floats of any one width."""
+
+    def typed(context_type: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = context.get_value_type(signature.return_type)
+            suffix = "f32" if signature.return_type == types.float32 else "f64"
+            shape = ir.FunctionType(kind, [kind] * arity)
+            function = declared(builder.module, shape, f"llvm.{name}.{suffix}")
+            return builder.call(function, args, fastmath=flags)
+
+        return context_type(*[context_type] * arity), generate
+
+    if arity == 1:
+
+        @intrinsic
+        def unary(typing_context: Any, x: Any) -> Any:
+            return typed(x)
+
+        return unary
+
+    @intrinsic
+    def binary(typing_context: Any, x: Any, y: Any) -> Any:
+        return typed(x)
+
+    return binary
+
+
+# Both keep NaN. They may lose the sign of a zero: keeping it costs a softmax a quarter of its
+# speed.
+maximum = _floating("maximum", 2, "nsz")
+minimum = _floating("minimum", 2, "nsz")
+square_root = _floating("sqrt", 1)
+floor = _floating("floor", 1)
+ceil = _floating("ceil", 1)
+trunc = _floating("trunc", 1)
+nearest = _floating("rint", 1)
+
+
+def _accumulate(instruction: str) -> Any:
+    @intrinsic
+    def accumulate(typing_context: Any, total: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(*args, flags=("reassoc", "contract"))
+
+        return total(total, total), generate
+
+    return accumulate
+
+
+# The accumulations of sums and products: the only places where terms may be reordered.
+add_to = _accumulate("fadd")
+multiply_to = _accumulate("fmul")
+
+
+@intrinsic
+def half_value(typing_context: Any, bits: Any) -> Any:
+    """A stored float16 as a float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), generate
+
+
+@intrinsic
+def half_bits(typing_context: Any, value: Any) -> Any:
+    """A float32 rounded to a stored float16."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(types.float32), generate
+
+
+@intrinsic
+def brain_value(typing_context: Any, bits: Any) -> Any:
+    """A stored bfloat16 as a float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(32)
+        wide = builder.shl(builder.zext(args[0], word), ir.Constant(word, 16))
+        return builder.bitcast(wide, ir.FloatType())
+
+    return types.float32(types.uint16), generate
+
+
+@intrinsic
+def brain_bits(typing_context: Any, value: Any) -> Any:
+    """A float32 rounded to nearest even as a stored bfloat16; NaN stays one."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(32)
+        bits = builder.bitcast(args[0], word)
+        shift = ir.Constant(word, 16)
+        last = builder.and_(builder.lshr(bits, shift), ir.Constant(word, 1))
+        rounded = builder.add(bits, builder.add(last, ir.Constant(word, 0x7FFF)))
+        nan = builder.fcmp_unordered("uno", args[0], args[0])
+        kept = builder.select(nan, ir.Constant(word, 0x7FC00000), rounded)
+        return builder.trunc(builder.lshr(kept, shift), ir.IntType(16))
+
+    return types.uint16(types.float32), generate
+
+
+@intrinsic
+def wide_vectors(typing_context: Any) -> Any:
+    """Lets the function that says it use the widest vectors; by itself LLVM keeps to half on
+    some."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        # llvmlite knows no attributes with values, but prints what stands in the set.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), generate

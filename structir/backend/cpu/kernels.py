@@ -1,0 +1,107 @@
+"""From the text of a kernel to the address of its machine code; equal texts are compiled once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import attrs
+import numpy as np
+from numba import njit, types
+
+from structir.backend.cpu.blas import multiply_matrices, register_blas
+from structir.backend.cpu.intrinsics import (
+    POINTERS,
+    add_to,
+    brain_bits,
+    brain_value,
+    ceil,
+    floor,
+    half_bits,
+    half_value,
+    maximum,
+    minimum,
+    multiply_to,
+    nearest,
+    offset_by,
+    square_root,
+    trunc,
+    wide_vectors,
+)
+from structir.backend.cpu.scalars import helpers
+
+TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+SIGNATURE = types.void(TABLE, types.int64, types.int64)
+OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",
+    "nogil": True,
+    "_nrt": False,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "fastmath": {"contract"},
+}
+NAMES: dict[str, Any] = {
+    "add_to": add_to,
+    "multiply_to": multiply_to,
+    "maximum": maximum,
+    "minimum": minimum,
+    "square_root": square_root,
+    "floor": floor,
+    "ceil": ceil,
+    "trunc": trunc,
+    "nearest": nearest,
+    "half_value": half_value,
+    "half_bits": half_bits,
+    "brain_value": brain_value,
+    "brain_bits": brain_bits,
+    "offset_by": offset_by,
+    "wide_vectors": wide_vectors,
+    "multiply_matrices": multiply_matrices,
+    "inf": np.inf,
+    "nan": np.nan,
+    **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},
+    **{dtype: getattr(np, dtype) for dtype in POINTERS if dtype not in ("bool", "bfloat16")},
+}
+
+
+@attrs.frozen(eq=False)
+class Kernel:
+    """A compiled text: where its code is, and what making it took. The result keeps the code
+    alive."""
+
+    text: str
+    address: int
+    seconds: float
+    result: Any
+
+
+_kernels: dict[str, Kernel] = {}
+_lock = threading.Lock()
+
+
+def _compiled(text: str) -> Kernel:
+    start = time.perf_counter()
+    register_blas()
+    names = {**NAMES, **helpers()}
+    exec(compile(text, "<kernel>", "exec"), names)
+    function = njit(SIGNATURE, **OPTIONS)(names["kernel"])
+    compiled: list[Any] = list(function.overloads.values())
+    result = compiled[0]
+    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    return Kernel(text, address, time.perf_counter() - start, function)
+
+
+def kernel(text: str) -> Kernel:
+    """The kernel `kernel(a, lo, hi)` of this text: addresses and sizes in `a`, a half-open
+    range."""
+    with _lock:
+        found = _kernels.get(text)
+        if found is None:
+            found = _kernels[text] = _compiled(text)
+        return found
+
+
+def kernel_count() -> int:
+    """How many distinct kernels this process has compiled."""
+    return len(_kernels)

@@ -1,0 +1,166 @@
+"""Executables: the functions of a module, compiled, called with NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.backend.compiled_region import CompiledRegion
+from structir.backend.loops.buffer import Buffer
+from structir.backend.plan import Plan
+from structir.backend.program import HostProgram, RegionCall, WholeRegion
+from structir.backend.region import Lowered
+from structir.errors import ShapeMismatchError, StructIRError
+from structir.interpret.boundary import as_value, match
+from structir.interpret.machine import Frame, Machine
+from structir.interpret.scope import Scope
+from structir.ir.expr import Expr, Function
+from structir.ir.module import IRModule
+
+Value = Any
+
+
+@attrs.frozen(eq=False)
+class CompiledMachine(Machine):
+    """The interpreter's machine over functions whose regions are compiled: control flow, calls and
+    recursion are its own."""
+
+    direct: Mapping[str, CompiledFunction] = attrs.Factory(dict)
+
+    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
+        """The value of an expression; a region runs as one."""
+        if type(expr) is RegionCall:
+            arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
+            return tuple(expr.region(arrays, scope.sizes))
+        return super().evaluate(expr, scope)
+
+    def global_function(self, name: str) -> Any:
+        """A function of the module: called without a frame where it is one region."""
+        return self.direct.get(name) or super().global_function(name)
+
+
+class CompiledFunction:
+    """A function that is one region: a few checks, then its kernels."""
+
+    def __init__(self, name: str, function: Function, whole: WholeRegion) -> None:
+        self.name, self.function = name, function
+        self.region: CompiledRegion = whole.region
+        self._single = isinstance(whole.result, Buffer)
+        self._shape = _numbered(whole.result, iter(range(1 << 30)))
+
+    def __call__(self, *args: Value, out: Sequence[Value] | None = None) -> Value:
+        try:
+            bound = self.region.bound(tuple([a.shape for a in args]))
+            if bound is not None:
+                results = self.region.run(bound, args, out and self._given(bound, out))
+                return results[0] if self._single else _arranged(self._shape, results)
+        except (AttributeError, TypeError, ValueError):
+            pass  # no arrays, of another dtype, or too few: the slow way says what is wrong
+        return self._first(args, out)
+
+    def _first(self, args: tuple[Value, ...], out: Sequence[Value] | None) -> Value:
+        """The call with all checks of the function's boundary."""
+        params = self.function.params
+        if len(args) != len(params):
+            raise StructIRError(
+                f"{self.name} takes {len(params)} arguments, but {len(args)} are given"
+            )
+        scope = Scope({}, {})
+        given = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
+        match(
+            [
+                (p.struct_info, value, f"{self.name}: parameter {p.name}")
+                for p, value in zip(params, given, strict=True)
+            ],
+            scope,
+        )
+        key = tuple([a.shape for a in given])
+        bound = self.region.bound(key) or self.region.bind(key, given, scope.sizes)
+        results = self.region.run(bound, given, out and self._given(bound, out))
+        value = results[0] if self._single else _arranged(self._shape, results)
+        match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
+        return value
+
+    def _given(self, bound: Any, out: Sequence[Value]) -> list[Value]:
+        """The caller's arrays for the results, checked."""
+        given = [out] if isinstance(out, np.ndarray) else list(out)
+        if bound.plan.results != bound.plan.owned or len(given) != len(bound.owned_shapes):
+            raise ShapeMismatchError(f"{self.name}: out= needs one array for each result")
+        for array, shape, dtype in zip(given, bound.owned_shapes, bound.owned_dtypes, strict=True):
+            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+                found = f"{array.dtype} {array.shape}"
+                wanted = f"a dense {dtype} array of shape {shape}"
+                raise ShapeMismatchError(f"{self.name}: out: expected {wanted}, found {found}")
+        return given
+
+
+def _numbered(lowered: Lowered, numbers: Any) -> Any:
+    if isinstance(lowered, tuple):
+        return tuple([_numbered(item, numbers) for item in lowered])
+    return next(numbers)
+
+
+def _arranged(shape: Any, results: Sequence[Value]) -> Value:
+    """Results in the tuples that the program returns."""
+    if isinstance(shape, tuple):
+        return tuple([_arranged(item, results) for item in shape])
+    return results[shape]
+
+
+class Executable:
+    """A compiled module. `exe["main"](*arrays)` runs a function; sizes are free at every call."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.module = module
+        self.direct: dict[str, CompiledFunction] = {}
+        self._regions: dict[str, list[CompiledRegion]] = {}
+        functions: dict[str, Any] = dict(module.functions)
+        for name, function in module.functions.items():
+            if isinstance(function, Function):
+                functions[name] = self._compiled(name, function)
+        self._machine = CompiledMachine(module.with_functions(functions), self.direct)
+        self.compile_count = 1
+
+    def _compiled(self, name: str, function: Function) -> Function:
+        program = HostProgram()
+        whole = program.whole(function)
+        if whole is not None:
+            self.direct[name] = CompiledFunction(name, function, whole)
+        else:
+            function = program.function(function)
+        self._regions[name] = program.regions
+        for region in program.regions:
+            region.prepare()
+        return function
+
+    def __getitem__(self, name: str) -> Callable[..., Value]:
+        """A function of the module, to be called with arrays."""
+        found: Callable[..., Value] = self._machine.global_function(name)
+        return found
+
+    def __iter__(self) -> Any:
+        return iter(self.module)
+
+    def plans(self, name: str | None = None) -> list[Plan]:
+        """The plans of a function, or of all of them."""
+        names = self._regions if name is None else [name]
+        return [p for n in names for r in self._regions[n] for p in r.plans()]
+
+    @property
+    def kernel_count(self) -> int:
+        """How many distinct kernels the executable has."""
+        return len({k.text for plan in self.plans() for k in plan.kernels})
+
+    def source(self, name: str = "main") -> str:
+        """The generated kernels of a function as readable Python, with what each computes."""
+        if name not in self._regions:
+            raise StructIRError(f"the module has no function {name!r}")
+        parts = []
+        for plan in self.plans(name):
+            for text in plan.texts:
+                notes = [f"# {origin}" for origin in text.origins]
+                parts.append("\n".join([*notes, text.text]))
+        return "\n".join(parts)

@@ -1,0 +1,90 @@
+"""Addresses: how far into its buffer an access reaches, as a sum over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Entry, Expression
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+
+@attrs.frozen
+class Address:
+    """sum(coefficient * axis) + rest + sum(stride * index read from data), in elements.
+
+    The coefficients are free of axes. `rest` has what is not affine, and the offset.
+    """
+
+    coefficients: Mapping[Sym, Dim]
+    rest: Dim
+    data: tuple[tuple[Dim, Expression], ...] = ()  # stride, index
+
+    def coefficient(self, axis: Sym) -> Dim:
+        """How far one step along the axis reaches."""
+        return self.coefficients.get(axis, 0)
+
+    def pinned(self, axes: Iterable[Sym]) -> frozenset[Sym]:
+        """The axes that `rest` depends on."""
+        return dims.syms(self.rest) & frozenset(axes)
+
+
+def split(index: Dim, axes: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim]:
+    """An index as coefficients of the axes that it is affine in, and the rest."""
+    coefficients: dict[Sym, Dim] = {}
+    rest = index
+    occurring = dims.syms(index)
+    own = frozenset(axes)
+    for axis in axes:
+        if axis in occurring:
+            found = dims.linear(rest, axis)
+            if found is not None and not dims.syms(found[0]) & own:
+                coefficients[axis], rest = found
+    return {axis: c for axis, c in coefficients.items() if c != 0}, rest
+
+
+def address_of(buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]) -> Address:
+    """The address of an access, over these axes."""
+    index: Dim = 0
+    data = []
+    for entry, stride in zip(entries, buffer.strides, strict=True):
+        if isinstance(entry, Expression):
+            data.append((stride, entry))
+        else:
+            index = index + entry * stride
+    return Address(*split(index, axes), tuple(data))
+
+
+def joined_axes(
+    axes: Iterable[Sym],
+    extents: Mapping[Sym, Dim],
+    addresses: Iterable[Address],
+    pinned: frozenset[Sym] = frozenset(),
+) -> list[tuple[Sym, ...]]:
+    """Neighbouring axes that every access walks as one, put together.
+
+    a, b are one if stepping along a is stepping over all of b, in every access; an access that
+    depends on neither counts. The last axis of a group stands for it.
+    """
+    ordered, found = tuple(axes), list(addresses)
+    fixed = pinned.union(*(a.pinned(ordered) for a in found)) if found else pinned
+    groups: list[tuple[Sym, ...]] = []
+    for axis in ordered:
+        last = groups[-1][-1] if groups else None
+        if last is not None and not {axis, last} & fixed and _continues(last, axis, extents, found):
+            groups[-1] = (*groups[-1], axis)
+        else:
+            groups.append((axis,))
+    return groups
+
+
+def _continues(
+    outer: Sym, inner: Sym, extents: Mapping[Sym, Dim], addresses: list[Address]
+) -> bool:
+    return all(
+        address.coefficient(outer) == address.coefficient(inner) * extents[inner]
+        for address in addresses
+    )

@@ -1,0 +1,56 @@
+"""Buffers: the arrays that stages read and write, dense and row-major."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import count
+from math import prod
+from typing import Any
+
+import attrs
+
+from structir.ir.dims import Dim
+
+_numbers = count()
+
+
+@attrs.frozen(eq=False, repr=False, slots=False)
+class Buffer:
+    """An array of some shape; with `base`, the memory of another one under a new shape.
+
+    `origin` is "input", "constant" (then `data` holds it) or "value".
+    """
+
+    shape: tuple[Dim, ...]
+    dtype: str
+    origin: str = "value"
+    base: Buffer | None = None
+    data: Any = None
+    name: str = ""
+    number: int = attrs.Factory(lambda: next(_numbers))
+
+    def __repr__(self) -> str:
+        return self.name or f"t{self.number}"
+
+    @cached_property
+    def strides(self) -> tuple[Dim, ...]:
+        """How many elements apart neighbours along each axis are."""
+        found: list[Dim] = []
+        step: Dim = 1
+        for size in reversed(self.shape):
+            found.append(step)
+            step = step * size
+        return tuple(reversed(found))
+
+    @cached_property
+    def elements(self) -> Dim:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer that owns the memory."""
+        found = self
+        while found.base is not None:
+            found = found.base
+        return found

@@ -1,0 +1,149 @@
+"""Composition: reads of stages that only move elements become reads of what they moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import contraction_of
+from structir.backend.loops.expression import (
+    Entry,
+    Expression,
+    Load,
+    load,
+    loads_of,
+    rebuilt,
+    substituted,
+)
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+
+def composed(program: LoopProgram) -> LoopProgram:
+    """The program with index stages composed into their readers, and without what nobody reads."""
+    stages, changed = list(program.stages), True
+    while changed:
+        table = Table(program, stages)
+        made = [_composed_stage(stage, table) for stage in stages]
+        kept = live_stages(program, made)
+        changed = len(kept) < len(stages) or any(
+            a is not b for a, b in zip(made, stages, strict=True)
+        )
+        stages = kept
+    return attrs.evolve(program, stages=tuple(stages))
+
+
+def live_stages(program: LoopProgram, stages: list[Stage]) -> list[Stage]:
+    """The stages that an output depends on, in order."""
+    needed = {b.root for b in program.outputs}
+    kept = []
+    for stage in reversed(stages):
+        if stage.out.root in needed:
+            kept.append(stage)
+            needed |= {load.buffer.root for load in stage.loads}
+    return kept[::-1]
+
+
+class Table:
+    """Who writes a buffer, how often it is read, and whether its memory must exist."""
+
+    def __init__(self, program: LoopProgram, stages: list[Stage]) -> None:
+        self.writers: dict[Buffer, list[Stage]] = {}
+        self.uses: Counter[Buffer] = Counter()
+        self.kept = {b.root for b in program.outputs}
+        for stage in stages:
+            self.writers.setdefault(stage.out, []).append(stage)
+            self.uses.update(x.buffer for x in stage.loads)
+            self.kept |= {x.buffer.root for x in stage.loads if x.buffer.base is not None}
+
+    def map_into(self, buffer: Buffer) -> Stage | None:
+        """The one stage that makes a buffer, if it is a map that writes each element in place."""
+        writers = self.writers.get(buffer, [])
+        if len(writers) != 1 or buffer.base is not None:
+            return None
+        return writers[0] if writers[0].direct and not writers[0].reduce else None
+
+    def is_epilogue(self, stage: Stage) -> bool:
+        """Whether a map works on the result of a reduction at its own point: it belongs there."""
+        own = set(stage.parallel)
+        for read in loads_of(stage.body):
+            makers = self.writers.get(read.buffer, [])
+            if makers and makers[0].reduce and own <= _unit_axes(read):
+                return True
+        return False
+
+
+def _unit_axes(read: Load) -> set[Sym]:
+    symbols = [dims.as_sym(e) for e in read.entries if not isinstance(e, Expression)]
+    return {s for s in symbols if s is not None}
+
+
+def _composed_stage(stage: Stage, table: Table) -> Stage:
+    def leaf(node: Expression) -> Expression:
+        if not isinstance(node, Load):
+            return node
+        entries: list[Entry] = [
+            rebuilt(e, leaf) if isinstance(e, Expression) else e for e in node.entries
+        ]
+        node = load(node.buffer, tuple(entries))
+        return _composed_load(stage, node, table) or node
+
+    body = rebuilt(stage.body, leaf)
+    if body is stage.body:
+        return stage
+    made = attrs.evolve(stage, body=body)
+    lost = contraction_of(stage) is not None and contraction_of(made) is None
+    return _composed_factors(stage, leaf) if lost else made
+
+
+def _composed_factors(stage: Stage, leaf: object) -> Stage:
+    """Only as much composed as leaves a matrix product one: each factor by itself, or none."""
+    for factor in loads_of(stage.body):
+        body = rebuilt(stage.body, lambda n, f=factor: leaf(n) if n is f else n)  # type: ignore[operator,misc]
+        made = attrs.evolve(stage, body=body)
+        if body is not stage.body and contraction_of(made) is not None:
+            return made
+    return stage
+
+
+def _composed_load(stage: Stage, read: Load, table: Table) -> Expression | None:
+    maker = table.map_into(read.buffer)
+    if maker is None or maker is stage:
+        return None
+    only_moves = isinstance(maker.body, Load)
+    if not only_moves and not _moves_along(stage, read, maker, table):
+        return None
+    return value_at(maker, read.entries)
+
+
+def value_at(maker: Stage, entries: tuple[Entry, ...]) -> Expression | None:
+    """What a direct map makes at other entries of its result."""
+    axes: dict[Sym, Dim] = {}
+    data: dict[Sym, Expression] = {}
+    for written, entry in zip(maker.write, entries, strict=True):
+        symbol = None if isinstance(written, Expression) else dims.as_sym(written)
+        if symbol is None:
+            continue
+        if isinstance(entry, Expression):
+            data[symbol] = entry
+        else:
+            axes[symbol] = entry
+    return substituted(maker.body, axes, data)
+
+
+def _moves_along(stage: Stage, read: Load, maker: Stage, table: Table) -> bool:
+    """Whether a map can move into its only reader, which reads it in another order or with steps,
+    without computing anything twice."""
+    if table.uses[read.buffer] != 1 or read.buffer in table.kept or table.is_epilogue(maker):
+        return False
+    if contraction_of(stage) is not None or not stage.simple:
+        return False
+    units = [None if isinstance(e, Expression) else dims.as_sym(e) for e in read.entries]
+    in_order = [axis for axis in stage.axes if axis in units]
+    if None not in units and in_order == units:
+        return False
+    read_axes = {s for e in read.entries if not isinstance(e, Expression) for s in dims.syms(e)}
+    return all(axis in read_axes for axis in stage.axes)

@@ -1,0 +1,211 @@
+"""Scalar expressions of the loop IR: typed, and made only once, so that equality is identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+
+class Expression:
+    """A value at one point of a loop nest. `dtype` is what it is computed in."""
+
+    __slots__ = ()
+    dtype: str
+
+
+Entry = Dim | Expression  # an index: over axes and sizes, or read from data
+E = TypeVar("E", bound=Expression)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Number(Expression):
+    """A constant."""
+
+    value: float | int | bool
+    dtype: str
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Position(Expression):
+    """An integer over axes and sizes, as a value."""
+
+    dim: Dim
+    dtype: str
+
+    def __repr__(self) -> str:
+        return dims.text(self.dim)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Load(Expression):
+    """The element of a buffer at some entries."""
+
+    buffer: Buffer
+    entries: tuple[Entry, ...]
+    dtype: str
+
+    def __repr__(self) -> str:
+        texts = [repr(e) if isinstance(e, Expression) else dims.text(e) for e in self.entries]
+        return f"{self.buffer}[{', '.join(texts)}]"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Apply(Expression):
+    """A scalar function of the table."""
+
+    fn: str
+    args: tuple[Expression, ...]
+    dtype: str
+
+    def __repr__(self) -> str:
+        return f"{self.fn}({', '.join(map(repr, self.args))})"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Total(Expression):
+    """What the reduction into a buffer has come to, in the row at hand."""
+
+    buffer: Buffer
+    dtype: str
+
+    def __repr__(self) -> str:
+        return f"total({self.buffer})"
+
+
+_made: WeakValueDictionary[tuple[Any, ...], Expression] = WeakValueDictionary()
+
+
+def _once(key: tuple[Any, ...], make: Callable[[], E]) -> E:
+    found = _made.get(key)
+    if found is None:
+        found = _made[key] = make()
+    return found  # type: ignore[return-value]
+
+
+COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}  # the others in their own dtype
+
+
+def computed_in(dtype: str) -> str:
+    """The dtype in which kernels compute with elements of this one."""
+    return COMPUTED_IN.get(dtype, dtype)
+
+
+def number(value: float | int | bool, dtype: str) -> Number:
+    """A constant of a dtype."""
+    return _once((Number, repr(value), dtype), lambda: Number(value, dtype))
+
+
+def position(dim: Dim, dtype: str) -> Expression:
+    """An integer over axes and sizes, as a value; a plain number where it is one."""
+    if isinstance(dim, int):
+        return number(dim, dtype)
+    return _once((Position, dim, dtype), lambda: Position(dim, dtype))
+
+
+def load(buffer: Buffer, entries: tuple[Entry, ...]) -> Load:
+    """The element of a buffer at some entries."""
+    dtype = computed_in(buffer.dtype)
+    return _once((Load, buffer, entries), lambda: Load(buffer, entries, dtype))
+
+
+def apply(fn: str, args: tuple[Expression, ...], dtype: str) -> Apply:
+    """A scalar function applied."""
+    return _once((Apply, fn, args, dtype), lambda: Apply(fn, args, dtype))
+
+
+def total(buffer: Buffer) -> Total:
+    """What the reduction into a buffer has come to."""
+    return _once((Total, buffer), lambda: Total(buffer, computed_in(buffer.dtype)))
+
+
+def axis_dim(axis: Sym) -> Dim:
+    """An axis as an index."""
+    return dims.as_dim(axis)
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions right below one: arguments, and indices that are read from data."""
+    if isinstance(expression, Apply):
+        return expression.args
+    if isinstance(expression, Load):
+        return tuple([e for e in expression.entries if isinstance(e, Expression)])
+    return ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Every node below and including one, each once."""
+    seen: set[Expression] = set()
+    todo = [expression]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            todo += parts_of(node)
+
+
+def loads_of(expression: Expression) -> list[Load]:
+    """The loads in an expression, each once."""
+    return [node for node in walk(expression) if isinstance(node, Load)]
+
+
+def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
+    """The expression with `leaf` applied to whatever is no function application, once each."""
+    made: dict[Expression, Expression] = {}
+
+    def visit(node: Expression) -> Expression:
+        found = made.get(node)
+        if found is None:
+            if isinstance(node, Apply):
+                found = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype)
+            else:
+                found = leaf(node)
+            made[node] = found
+        return found
+
+    return visit(expression)
+
+
+def substituted(
+    expression: Expression, replacements: Mapping[Sym, Dim], data: Mapping[Sym, Expression] = {}
+) -> Expression | None:
+    """The expression at other axes; None where an index read from data would enter arithmetic.
+
+    `data` maps axes to indices read from data, which can stand only where the axis stands alone.
+    """
+    failed = False
+
+    def entry(e: Entry) -> Entry:
+        nonlocal failed
+        if isinstance(e, Expression):
+            return rebuilt(e, leaf)
+        symbol = dims.as_sym(e)
+        if symbol is not None and symbol in data:
+            return data[symbol]
+        failed = failed or bool(dims.syms(e) & data.keys())
+        return dims.substitute(e, replacements)
+
+    def leaf(node: Expression) -> Expression:
+        nonlocal failed
+        if isinstance(node, Load):
+            return load(node.buffer, tuple([entry(e) for e in node.entries]))
+        if isinstance(node, Position):
+            symbol = dims.as_sym(node.dim)
+            if symbol is not None and symbol in data:
+                return apply("cast", (data[symbol],), node.dtype)
+            failed = failed or bool(dims.syms(node.dim) & data.keys())
+            return position(dims.substitute(node.dim, replacements), node.dtype)
+        return node
+
+    result = rebuilt(expression, leaf)
+    return None if failed else result

@@ -1,0 +1,128 @@
+"""From the value of a body at one point to a typed expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from structir.backend.cpu.scalars import is_written
+from structir.backend.loops.expression import (
+    Expression,
+    Number,
+    apply,
+    axis_dim,
+    computed_in,
+    number,
+    position,
+)
+from structir.errors import StructIRError
+from structir.ir.dims import Dim, Sym, substitute
+from structir.ir.dtype import EXTENDED, is_float
+from structir.projections.point import FUNCTIONS, Apply, Extent, Index, Literal, Operand, Point
+from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promoted
+
+ROUNDED = ("float16", "bfloat16")  # dtypes whose casts round although they are computed wider
+
+
+class NoKernelError(StructIRError):
+    """Something that kernels cannot compute; the op's reference runs instead."""
+
+
+@attrs.frozen
+class Typed:
+    """An expression and the kind of its value: a dtype, or a weak one that takes what it meets."""
+
+    value: Expression
+    kind: str
+
+
+def cast(value: Expression, dtype: str) -> Expression:
+    """The value in the dtype that elements of this one are computed in."""
+    target = computed_in(dtype)
+    if value.dtype == target:
+        return value
+    if isinstance(value, Number):
+        return number(_number_as(value.value, target), target)
+    return apply("cast", (value,), target)
+
+
+def _number_as(value: float | int | bool, dtype: str) -> float | int | bool:
+    if dtype == "bool":
+        return bool(value)
+    return float(value) if is_float(dtype) else int(value)
+
+
+def expression_of(
+    point: Point,
+    reads: Mapping[str, Expression],
+    dtypes: Mapping[str, str],
+    letters: Mapping[Sym, Dim],
+) -> Expression:
+    """The expression of a point, given what its reads bring and what its letters stand for."""
+    made: dict[Point, Typed] = {}
+
+    def visit(node: Point) -> Typed:
+        found = made.get(node)
+        if found is None:
+            found = made[node] = convert(node)
+        return found
+
+    def convert(node: Point) -> Typed:
+        match node:
+            case Operand(name):
+                return Typed(reads[name], dtypes[name])
+            case Literal(value):
+                kind = LITERAL_KINDS[type(value)]
+                dtype = SETTLED.get(kind, kind)
+                return Typed(number(value, dtype), kind)
+            case Index(letter):
+                return Typed(position(letters.get(letter, axis_dim(letter)), "int64"), WEAK_INT)
+            case Extent(dim):
+                return Typed(position(substitute(dim, dict(letters)), "int64"), WEAK_INT)
+            case Apply(fn, args, dtype):
+                return _applied(fn, [visit(a) for a in args], dtype)
+        raise NoKernelError(f"no kernel form for {node!r}")
+
+    return visit(point).value
+
+
+def _applied(fn: str, args: list[Typed], dtype: str | None) -> Typed:
+    rule = FUNCTIONS[fn].rule
+    kind = RULES[rule]([a.kind for a in args], dtype)
+    if fn == "cast":
+        return Typed(_explicit_cast(args[0].value, kind), kind)
+    settled = SETTLED.get(kind, kind)
+    if rule == "logic":
+        operands = [_truth(a.value) for a in args]
+    elif rule == "select":
+        operands = [_truth(args[0].value), *[cast(a.value, settled) for a in args[1:]]]
+    else:
+        own = promoted([a.kind for a in args]) if rule in ("compare", "test") else kind
+        operands = [cast(a.value, SETTLED.get(own, own)) for a in args]
+    result = computed_in(settled)
+    _require(fn, operands[-1].dtype)
+    _require_dtype(settled)
+    return Typed(apply(fn, tuple(operands), result), kind)
+
+
+def _explicit_cast(value: Expression, dtype: str) -> Expression:
+    _require_dtype(dtype)
+    cast_value = cast(value, dtype)
+    if dtype in ROUNDED:
+        return apply(f"round_to_{dtype}", (cast_value,), cast_value.dtype)
+    return cast_value
+
+
+def _truth(value: Expression) -> Expression:
+    return cast(value, "bool")
+
+
+def _require(fn: str, dtype: str) -> None:
+    if not is_written(fn, dtype):
+        raise NoKernelError(f"{fn} on {dtype} has no kernel form")
+
+
+def _require_dtype(dtype: str) -> None:
+    if dtype in EXTENDED and dtype not in ROUNDED:
+        raise NoKernelError(f"no kernels compute with {dtype}")

@@ -1,0 +1,313 @@
+"""From an index spec to stages: what an op's line says becomes loops over axes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import (
+    Entry,
+    Expression,
+    apply,
+    axis_dim,
+    computed_in,
+    load,
+    number,
+    position,
+)
+from structir.backend.loops.from_point import NoKernelError, cast, expression_of
+from structir.backend.loops.stage import Guard, Running, Stage
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_float
+from structir.projections import spec as specs
+from structir.projections.monoid import MONOIDS
+from structir.projections.point import Point
+from structir.projections.spec import Clause, IndexSpec, Read, Write, scan_of
+
+PICKING = frozenset({"argmax", "argmin"})
+
+
+def stages_of(
+    spec: IndexSpec, operands: Sequence[Buffer], origin: str
+) -> tuple[list[Buffer], list[Stage]]:
+    """The results of a spec at these operands, and the stages that make them."""
+    if spec.whole:
+        raise NoKernelError("the body sees whole axes")
+    results = [Buffer(r.dims, _known(r.dtype), name="") for r in spec.results]
+    lowering = SpecLowering(spec, operands, results, origin)
+    stages = lowering.starts()
+    for clause in spec.clauses:
+        for write in clause.writes:
+            stages += ClauseLowering(lowering, clause, write).stages()
+    return results, stages
+
+
+def _known(dtype: str | None) -> str:
+    if dtype is None:
+        raise NoKernelError("the dtype is only known at run time")
+    return dtype
+
+
+@attrs.frozen
+class SpecLowering:
+    """What the clauses of one spec have in common."""
+
+    spec: IndexSpec
+    operands: Sequence[Buffer]
+    results: Sequence[Buffer]
+    origin: str
+
+    def starts(self) -> list[Stage]:
+        """Stages that give results their first contents, where the clauses do not cover them."""
+        found = []
+        for k, buffer in enumerate(self.results):
+            if self.spec.base is not None:
+                source = self.operands[self.spec.base]
+                found.append(self._filled(buffer, lambda at, s=source: load(s, at)))
+            elif not self._covered(k):
+                dtype = computed_in(buffer.dtype)
+                value = cast(number(self.spec.fill, _literal_dtype(self.spec.fill)), dtype)
+                found.append(self._filled(buffer, lambda at, v=value: v))
+        return found
+
+    def _filled(self, buffer: Buffer, value: object) -> Stage:
+        axes = [dims.as_sym(dims.sym(f"x{i}")) for i in range(len(buffer.shape))]
+        known = [a for a in axes if a is not None]
+        at = tuple(axis_dim(a) for a in known)
+        body = value(at)  # type: ignore[operator]
+        extents = dict(zip(known, buffer.shape, strict=True))
+        return Stage(buffer, tuple(known), (), extents, body, at, origin=self.origin)
+
+    def _covered(self, result: int) -> bool:
+        """Whether the clauses write every element of a result."""
+        covered: Dim = 0
+        for clause in self.spec.clauses:
+            for write in clause.writes:
+                if write.result == result:
+                    sure = write.unique and (clause.total or bool(clause.reduce))
+                    sure = sure and all(e.inside and e.data is None for e in write.entries)
+                    if not sure:
+                        return False
+                    covered = covered + prod(self.spec.extents[a] for a in clause.parallel)
+        return dims.equal(covered, self.results[result].elements) is True
+
+
+def _literal_dtype(value: float | int | bool) -> str:
+    return {bool: "bool", int: "int64"}.get(type(value), "float64")
+
+
+class ClauseLowering:
+    """One write of one clause on its way to a stage."""
+
+    def __init__(self, lowering: SpecLowering, clause: Clause, write: Write) -> None:
+        self.lowering, self.clause, self.write = lowering, clause, write
+        self.extents: dict[Sym, Dim] = {}
+        self.letters: dict[Sym, Dim] = {}
+        self.axis_of: dict[Sym, Sym] = {}
+        for letter in (*clause.parallel, *clause.reduce):
+            self._declare(letter)
+        self.guards: list[Guard] = []
+        self.tests: list[Expression] = []
+        self.out = lowering.results[write.result]
+        self.values: dict[str, Expression] = {}
+        self.dtypes = {r.name: lowering.operands[r.operand].dtype for r in clause.reads}
+
+    def _declare(self, letter: Sym) -> None:
+        """Give a letter an axis of its own; one of extent 1 is no axis."""
+        extent = self.lowering.spec.extents[letter]
+        if extent == 1:
+            self.letters[letter] = 0
+            return
+        fresh = dims.sym(letter.name)
+        axis = dims.as_sym(fresh)
+        assert axis is not None
+        self.letters[letter], self.axis_of[letter], self.extents[axis] = fresh, axis, extent
+
+    def axes(self, letters: tuple[Sym, ...]) -> tuple[Sym, ...]:
+        """The axes of letters, those of extent 1 left out."""
+        return tuple([self.axis_of[x] for x in letters if x in self.axis_of])
+
+    def stages(self) -> list[Stage]:
+        """The stage of this write; an average is a sum and a division."""
+        for read in sorted(self.clause.reads, key=_reads_data):
+            self.values[read.name] = self._load(read)
+        for condition in self.clause.conditions:
+            self._condition(condition)
+        at = tuple([self._entry(e, self.out) for e in self.write.entries])
+        if self.write.value is None:
+            raise NoKernelError("the body is no expression at one point")
+        body = expression_of(self.write.value, self.values, self.dtypes, self.letters)
+        running = self._running()
+        if self.clause.reduce and self.clause.monoid == "mean" and not self._partial():
+            return self._mean(body, at)
+        monoid = self.clause.monoid if self.clause.reduce or not self.write.unique else None
+        return [self._stage(self.out, body, at, monoid, running)]
+
+    def _partial(self) -> bool:
+        return bool(self.guards or self.tests)
+
+    def _stage(
+        self,
+        out: Buffer,
+        body: Expression,
+        at: tuple[Entry, ...],
+        monoid: str | None,
+        running: Running | None = None,
+    ) -> Stage:
+        exists: Expression | None = None
+        for test in self.tests:
+            exists = test if exists is None else apply("and", (exists, test), "bool")
+        body = body if monoid in PICKING else self._in_result_dtype(body, monoid)
+        reduce = self.axes(self.clause.reduce)
+        missing = (
+            self._missing(body, monoid) if exists is not None and self._selectable(at) else None
+        )
+        if missing is not None and exists is not None:
+            body, exists = apply("select", (exists, body, missing), body.dtype), None
+        if not reduce and self.write.unique:
+            body = cast(number(0, "int64"), self.out.dtype) if monoid in PICKING else body
+            monoid = None
+        return Stage(
+            out,
+            self.axes(self.clause.parallel),
+            reduce,
+            self.extents,
+            body,
+            at,
+            monoid,
+            () if running else tuple(self.guards),
+            exists,
+            self.write.unique,
+            running,
+            self.lowering.origin,
+        )
+
+    def _in_result_dtype(self, body: Expression, monoid: str | None) -> Expression:
+        if self.clause.reduce and monoid in ("any", "all"):
+            body = cast(body, "bool")
+        return cast(body, self.out.dtype)
+
+    def _selectable(self, at: tuple[Entry, ...]) -> bool:
+        """Whether a point whose reads are absent can be computed and thrown away."""
+        plain = not any(isinstance(e, Expression) for e in at)
+        return plain and self.write.unique and not self.guards
+
+    def _missing(self, body: Expression, monoid: str | None) -> Expression | None:
+        """What stands for an absent point: the identity of the reduction, or the fill."""
+        if not self.clause.reduce:
+            fill = self.lowering.spec.fill
+            based = self.lowering.spec.base is not None
+            return None if based else cast(number(fill, _literal_dtype(fill)), body.dtype)
+        if monoid is None or monoid in PICKING or monoid == "mean":
+            return None
+        return number(MONOIDS[monoid].identity(body.dtype), body.dtype)
+
+    def _mean(self, body: Expression, at: tuple[Entry, ...]) -> list[Stage]:
+        if not is_float(self.out.dtype):
+            raise NoKernelError("an average of integers")
+        summed = Buffer(self.out.shape, computed_in(self.out.dtype))
+        stage = self._stage(summed, cast(body, summed.dtype), at, "sum")
+        count = prod(self.extents[a] for a in self.axes(self.clause.reduce))
+        divided = self._divided(load(summed, at), cast(position(count, "int64"), summed.dtype))
+        axes = stage.parallel
+        extents = {a: self.extents[a] for a in axes}
+        made = Stage(self.out, axes, (), extents, divided, at, origin=self.lowering.origin)
+        return [stage, made]
+
+    def _divided(self, over: Expression, under: Expression) -> Expression:
+        one = number(1.0, over.dtype)
+        return apply("mul", (over, apply("div", (one, under), over.dtype)), over.dtype)
+
+    def _load(self, read: Read) -> Expression:
+        buffer = self.lowering.operands[read.operand]
+        if buffer.origin == "constant" and buffer.data.size == 1:
+            return number(
+                buffer.data.reshape(()).astype(_plain(buffer.dtype)).item(),
+                computed_in(buffer.dtype),
+            )
+        entries = [self._entry(e, buffer) for e in read.entries]
+        return load(buffer, tuple(entries))
+
+    def _entry(self, entry: specs.Entry, buffer: Buffer) -> Entry:
+        """An index over the stage's axes; where it may leave its axis, with a guard or a test."""
+        if entry.data is not None:
+            return self._data_entry(entry)
+        index = entry.index
+        letter = None if isinstance(index, Point) else dims.as_sym(index)
+        loose = entry.loose and not self._full(letter, entry.size)
+        found = dims.substitute(entry.dim if loose else entry.index, self.letters)  # type: ignore[arg-type]
+        if not entry.inside:
+            self.guards.append(Guard(found))
+            self.guards.append(Guard(entry.size - 1 - found))
+        return found
+
+    def _full(self, letter: Sym | None, size: Dim) -> bool:
+        return letter is not None and self.lowering.spec.extents.get(letter) == size
+
+    def _data_entry(self, entry: specs.Entry) -> Entry:
+        point = entry.data
+        assert point is not None
+        found = cast(expression_of(point, self.values, self.dtypes, self.letters), "int64")
+        zero, size = number(0, "int64"), position(entry.size, "int64")
+        last = position(entry.size - 1, "int64")
+        self.tests.append(apply("ge", (found, zero), "bool"))
+        self.tests.append(apply("lt", (found, size), "bool"))
+        bounded = apply("min", (found, last), "int64")
+        return apply("max", (bounded, zero), "int64")
+
+    def _condition(self, condition: specs.Condition) -> None:
+        left = dims.substitute(condition.left, self.letters)
+        right = dims.substitute(condition.right, self.letters)
+        self.guards += _guards(condition.op, left, right)
+
+    def _running(self) -> Running | None:
+        scan = scan_of(self.lowering.spec, self.clause)
+        if scan is None or scan.target not in self.axis_of or not self.axes(self.clause.reduce):
+            return None
+        plain = len(self.guards) == 1 and self.clause.monoid not in ("mean", *PICKING)
+        return Running(self.axis_of[scan.target], scan.op) if plain else None
+
+
+def _guards(op: str, left: Dim, right: Dim) -> list[Guard]:
+    match op:
+        case "le":
+            return [Guard(right - left)]
+        case "lt":
+            return [Guard(right - left - 1)]
+        case "ge":
+            return [Guard(left - right)]
+        case "gt":
+            return [Guard(left - right - 1)]
+        case "eq":
+            return [Guard(right - left), Guard(left - right)]
+    raise NoKernelError(f"points where {op} holds have no loop form")
+
+
+def _plain(dtype: str) -> str:
+    """A dtype whose elements Python's numbers hold exactly."""
+    return "float64" if is_float(dtype) else dtype
+
+
+def _reads_data(read: Read) -> bool:
+    return any(e.data is not None for e in read.entries)
+
+
+def size_checks(spec: IndexSpec) -> list[tuple[Dim, Dim, bool, str]]:
+    """What reads take for granted: (size of an axis, extent, may be 1 instead, operand)."""
+    found: Mapping[tuple[Dim, Dim, bool, str], None] = {}
+    checks = dict(found)
+    for clause in spec.clauses:
+        for read in clause.reads:
+            for entry in read.entries:
+                letter = None if entry.data is not None else dims.as_sym(entry.index)  # type: ignore[arg-type]
+                if letter is None or letter not in spec.extents:
+                    continue
+                extent = spec.extents[letter]
+                if entry.size != extent and dims.equal(entry.size, extent) is not True:
+                    name = spec.operands[read.operand].name
+                    checks[entry.size, extent, entry.loose, name] = None
+    return list(checks)

@@ -1,0 +1,330 @@
+"""Grouping: the stages that become one kernel, decided from index maps alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from structir.backend.loops.access import address_of
+from structir.backend.loops.axes import AxisClasses
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import contraction_of
+from structir.backend.loops.expression import Expression, Load
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.ir import dims
+from structir.ir.dims import Sym
+
+MOST_BUFFERS = 20
+MOST_STAGES = 48
+
+
+@attrs.frozen
+class Group:
+    """Stages of one kernel over common axes.
+
+    `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
+    stays), "matrix" (a matrix product) or "nest" (one stage of any other form). `kept` are the
+    buffers that are read elsewhere.
+    """
+
+    kind: str
+    stages: tuple[Stage, ...]
+    rows: tuple[Sym, ...]
+    kept: frozenset[Buffer]
+
+
+@attrs.frozen
+class Decision:
+    """Why a producer did or did not join its reader."""
+
+    producer: Stage
+    reader: Stage
+    reason: str
+
+
+def grouped(program: LoopProgram) -> tuple[list[Group], list[Decision]]:
+    """The kernels-to-be in an order that can run, and the log of what was joined or refused."""
+    fusion = Fusion(program)
+    fusion.join_producers()
+    fusion.join_pieces()
+    return fusion.groups(), fusion.decisions
+
+
+class Fusion:
+    """The state of grouping: which stages are together, and which axes have become one."""
+
+    def __init__(self, program: LoopProgram) -> None:
+        self.stages = list(program.stages)
+        self.place = {stage: i for i, stage in enumerate(self.stages)}
+        self.classes = AxisClasses({a: e for s in self.stages for a, e in s.extents.items()})
+        self.outputs = {b.root for b in program.outputs}
+        self.writers: dict[Buffer, list[Stage]] = {}
+        self.readers: dict[Buffer, list[Stage]] = {}
+        for stage in self.stages:
+            self.writers.setdefault(stage.out.root, []).append(stage)
+            for read in stage.loads:
+                self.readers.setdefault(read.buffer.root, []).append(stage)
+        self.kinds = {stage: _kind(stage) for stage in self.stages}
+        self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
+        self.decisions: list[Decision] = []
+
+    def makers(self, stage: Stage) -> list[tuple[Load, Stage]]:
+        """What a stage reads that other stages make."""
+        return [(x, p) for x in stage.loads for p in self.writers.get(x.buffer.root, [])]
+
+    def before(self, stage: Stage) -> list[Stage]:
+        """The stages that must have run: those it reads from, and earlier writers of its buffer."""
+        earlier = [p for p in self.writers[stage.out.root] if self.place[p] < self.place[stage]]
+        return [p for _, p in self.makers(stage) if p is not stage] + earlier
+
+    def after(self, stage: Stage) -> list[Stage]:
+        """The stages that must wait for it."""
+        later = [p for p in self.writers[stage.out.root] if self.place[p] > self.place[stage]]
+        return [r for r in self.readers.get(stage.out.root, []) if r is not stage] + later
+
+    def join_producers(self) -> None:
+        """Join each stage's group with those of its producers, where nothing forbids it."""
+        for reader in self.stages:
+            for _, producer in self.makers(reader):
+                if self.members[producer] is not self.members[reader]:
+                    reason = self.join(producer, reader)
+                    self.decisions.append(Decision(producer, reader, reason or "joined"))
+
+    def join(self, producer: Stage, reader: Stage) -> str | None:
+        """Put two groups together; or the reason why not."""
+        first, second = self.members[producer], self.members[reader]
+        together = sorted([*first, *second], key=self.place.__getitem__)
+        if any(self.kinds[s] != "loop" for s in together):
+            return "a matrix product or a nest stays by itself"
+        if len(together) > MOST_STAGES:
+            return "too many stages"
+        trial = self.classes.copy()
+        reason = self._identify(first, second, trial) or self._cycle(together)
+        reason = reason or self._illegal(together, trial)
+        if reason is None:
+            self._commit(together, trial)
+        return reason
+
+    def _commit(self, together: list[Stage], classes: AxisClasses) -> None:
+        self.classes = classes
+        for stage in together:
+            self.members[stage] = together
+
+    def _identify(
+        self, first: list[Stage], second: list[Stage], classes: AxisClasses
+    ) -> str | None:
+        """Make one the axes that a read at a producer's own point meets."""
+        inside = set(first)
+        for stage in second:
+            for read, maker in self.makers(stage):
+                if maker not in inside:
+                    continue
+                if read.buffer.base is not None or len(self.writers[read.buffer]) > 1:
+                    return "the memory is seen under another shape, or has several writers"
+                if not maker.direct:
+                    return "the producer writes elsewhere than at its own point"
+                for written, entry in zip(maker.write, read.entries, strict=True):
+                    if isinstance(entry, Expression):
+                        return "an index is read from data"
+                    own = None if isinstance(written, Expression) else dims.as_sym(written)
+                    met = dims.as_sym(entry)
+                    if own is not None and met is not None:
+                        classes.join(own, met)
+        return None
+
+    def _cycle(self, together: list[Stage]) -> str | None:
+        """Whether a path leaves the stages and comes back."""
+        inside, last = set(together), max(self.place[s] for s in together)
+        todo = [s for t in together for s in self.after(t) if s not in inside]
+        seen: set[Stage] = set()
+        while todo:
+            stage = todo.pop()
+            if stage in seen or (self.place[stage] > last and self.members[stage] == [stage]):
+                continue
+            for member in self.members[stage]:
+                seen.add(member)
+                for follower in self.after(member):
+                    if follower in inside:
+                        return "a path leaves the group and comes back"
+                    todo.append(follower)
+        return None
+
+    def _illegal(self, stages: list[Stage], classes: AxisClasses) -> str | None:
+        for stage in stages:
+            found = classes.of_all(stage.axes)
+            if len(set(found)) < len(found):
+                return "two axes of one stage would be one"
+        columns = [s for s in stages if self.reduces_outside(s, classes)]
+        if columns:
+            return self._illegal_columns(stages, columns, classes)
+        return self._illegal_rows(stages, classes)
+
+    def _illegal_columns(
+        self, stages: list[Stage], columns: list[Stage], classes: AxisClasses
+    ) -> str | None:
+        """A reduction along slow axes takes maps over all its axes before, and over its result
+        after."""
+        center = columns[0]
+        kept = classes.of_all(center.parallel)
+        everything = set(classes.of_all(center.axes))
+        if len(columns) > 1 or any(s.reduce for s in stages if s is not center):
+            return "a reduction along slow axes takes maps only"
+        for stage in stages:
+            own = classes.of_all(stage.parallel)
+            if not all(_same_point(r, m, classes) for r, m in self.makers(stage) if m in stages):
+                return "another point is read"
+            if stage is center or (own == kept and self.place[stage] > self.place[center]):
+                continue
+            if set(own) != everything:
+                return "a reduction along slow axes takes maps over its own axes only"
+            if self._read_outside(stage, stages):
+                return "what goes into a reduction along slow axes is read elsewhere"
+        return None
+
+    def _illegal_rows(self, stages: list[Stage], classes: AxisClasses) -> str | None:
+        rows = rows_of(stages, classes)
+        if not rows and any(s.parallel for s in stages) and not self._one_row(stages, classes):
+            return "no axis is common to all"
+        for stage in stages:
+            own = classes.of_all(stage.parallel)
+            if own[: len(rows)] != rows:
+                return "the common axes do not lead"
+            if stage.reduce and len(own) > len(rows):
+                return "a reduction is over inner axes of its own"
+        inside = {s.out: s for s in stages}
+        for stage in stages:
+            for read in stage.loads:
+                maker = inside.get(read.buffer)
+                if maker is not None and not _same_row(read, maker, rows, classes):
+                    return "another row is read"
+        buffers = {read.buffer for s in stages for read in s.loads} - inside.keys()
+        kept = [s for s in stages if self._read_outside(s, stages)]
+        return "too many buffers" if len(buffers) + len(kept) > MOST_BUFFERS else None
+
+    def _one_row(self, stages: list[Stage], classes: AxisClasses) -> bool:
+        """Whether all goes into reductions to scalars, over one space: then the whole is one
+        row."""
+        spaces = {frozenset(classes.of_all(s.axes)) for s in stages if s.axes}
+        maps = [s for s in stages if s.parallel]
+        whole = len(spaces) == 1 and not any(s.reduce for s in maps)
+        return whole and not any(self._read_outside(s, stages) for s in maps)
+
+    def _read_outside(self, stage: Stage, stages: list[Stage]) -> bool:
+        inside = set(stages)
+        root = stage.out.root
+        readers = self.readers.get(root, [])
+        return root in self.outputs or any(r not in inside for r in readers)
+
+    def reduces_outside(self, stage: Stage, classes: AxisClasses) -> bool:
+        """Whether a reduction is along slow axes: some parallel axis is walked element by
+        element."""
+        if not stage.reduce:
+            return False
+        fast: set[Sym] = set()
+        for read in stage.loads:
+            address = address_of(read.buffer, read.entries, stage.axes)
+            fast |= {axis for axis, step in address.coefficients.items() if step == 1}
+        return bool(fast & set(stage.parallel)) and not fast & set(stage.reduce)
+
+    def join_pieces(self) -> None:
+        """Join the stages that write one buffer at different offsets, where they share leading
+        axes."""
+        for writers in self.writers.values():
+            for piece in writers[1:]:
+                first = writers[0]
+                if self.members[first] is not self.members[piece]:
+                    self._join_piece(first, piece)
+
+    def _join_piece(self, first: Stage, piece: Stage) -> None:
+        together = sorted([*self.members[first], *self.members[piece]], key=self.place.__getitem__)
+        plain = all(self.kinds[s] == "loop" and not s.reduce for s in together)
+        if not plain or not _apart(first, piece) or len(together) > MOST_STAGES:
+            return
+        trial = self.classes.copy()
+        for own, other in zip(first.write, piece.write, strict=True):
+            left = None if isinstance(own, Expression) else dims.as_sym(own)
+            right = None if isinstance(other, Expression) else dims.as_sym(other)
+            if left is None or right is None:
+                break
+            trial.join(left, right)
+        if not rows_of(together, trial) or self._cycle(together):
+            return
+        if self._illegal(together, trial) is None:
+            self._commit(together, trial)
+
+    def groups(self) -> list[Group]:
+        """The groups in an order in which they can run, stages over their common axes."""
+        done: set[Stage] = set()
+        found: list[Group] = []
+        waiting = {id(m): m for m in self.members.values()}
+        while waiting:
+            ready = [m for m in waiting.values() if self._is_ready(m, done)]
+            for members in ready:
+                found.append(self._group(members))
+                done.update(members)
+                del waiting[id(members)]
+        return found
+
+    def _is_ready(self, members: list[Stage], done: set[Stage]) -> bool:
+        inside = set(members)
+        return all(p in done or p in inside for s in members for p in self.before(s))
+
+    def _group(self, members: list[Stage]) -> Group:
+        kept = frozenset(s.out for s in members if self._must_exist(s, members))
+        stages = tuple(self.classes.renamed(s) for s in members)
+        if self.kinds[members[0]] != "loop":
+            return Group(self.kinds[members[0]], stages, members[0].parallel, kept)
+        columns = any(self.reduces_outside(s, self.classes) for s in members)
+        rows = tuple(rows_of(members, self.classes))
+        return Group("columns" if columns else "rows", stages, rows, kept)
+
+    def _must_exist(self, stage: Stage, members: list[Stage]) -> bool:
+        return len(self.writers[stage.out.root]) > 1 or self._read_outside(stage, members)
+
+
+def _kind(stage: Stage) -> str:
+    if not stage.simple:
+        return "nest"
+    return "matrix" if contraction_of(stage) is not None else "loop"
+
+
+def rows_of(stages: Iterable[Stage], classes: AxisClasses) -> list[Sym]:
+    """The axes that are parallel in all stages, in order."""
+    rows: list[Sym] | None = None
+    for stage in stages:
+        own = classes.of_all(stage.parallel)
+        rows = own if rows is None else [axis for axis in rows if axis in own]
+    return rows or []
+
+
+def _same_row(read: Load, maker: Stage, rows: list[Sym], classes: AxisClasses) -> bool:
+    for written, entry in zip(maker.write, read.entries, strict=True):
+        own = None if isinstance(written, Expression) else dims.as_sym(written)
+        if own is None or classes.of(own) not in rows:
+            continue
+        met = None if isinstance(entry, Expression) else dims.as_sym(entry)
+        if met is None or classes.of(met) != classes.of(own):
+            return False
+    return True
+
+
+def _same_point(read: Load, maker: Stage, classes: AxisClasses) -> bool:
+    return _same_row(read, maker, classes.of_all(maker.parallel), classes)
+
+
+def _apart(first: Stage, second: Stage) -> bool:
+    """Whether two stages surely write different elements: along one axis, one ends before the
+    other."""
+    for one, other in zip(first.write, second.write, strict=True):
+        if isinstance(one, Expression) or isinstance(other, Expression):
+            return False
+        if _ends_before(first, one, second, other) or _ends_before(second, other, first, one):
+            return True
+    return False
+
+
+def _ends_before(first: Stage, one: dims.Dim, second: Stage, other: dims.Dim) -> bool:
+    last = dims.substitute(one, {a: e - 1 for a, e in first.extents.items()})
+    start = dims.substitute(other, dict.fromkeys(second.extents, 0))
+    return dims.at_least(start, last + 1) is True

@@ -1,0 +1,78 @@
+"""The schedule of a matrix product: one BLAS call for each point of the batch axes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.loops.access import Address, joined_axes
+from structir.backend.loops.contraction import Contraction, contraction_of
+from structir.backend.loops.group import Group
+from structir.backend.loops.writer import KernelText, Writer, indented
+from structir.ir.dims import Dim, Sym
+
+
+def matrix_kernel(group: Group) -> KernelText:
+    """The text of a matrix product."""
+    stage = group.stages[0]
+    found = contraction_of(stage)
+    if found is None:
+        raise TypeError(f"{stage} is no matrix product")
+    writer = Writer(stage.axes)
+    extents = stage.extents
+
+    def extent(axes: tuple[Sym, ...]) -> Dim:
+        return prod(extents[a] for a in axes)
+
+    addresses = [found.left_address, found.right_address, found.out_address]
+    batch = joined_axes(found.batch, extents, addresses)
+    names = ["g"] if len(batch) == 1 else [f"g{i}" for i in range(len(batch))]
+    names = names if batch else []
+    writer.name_axes(batch, names)
+    pointers = [writer.pointer(b) for b in (found.left.buffer, found.right.buffer, stage.out)]
+    m, n, k = (writer.size(extent(g)) for g in (found.m, found.n, found.k))
+    rows = None if batch else found.m[-1]
+    places = [
+        _place(writer, pointer, address, batch, rows)
+        for pointer, address in zip(pointers, addresses, strict=True)
+    ]
+    strides = [writer.size(s) for s in _strides(found)]
+    call = f"multiply_matrices({', '.join([*places, m if batch else 'hi - lo', n, k, *strides])})"
+    origins = (stage.origin,) if stage.origin else ()
+    if not batch:
+        return writer.finish([call], extent(found.m), origins)
+    sizes = [writer.size(extent(g)) for g in batch[1:]]
+    lines = [*writer.decoded(batch, ["", *sizes], "g"), call]
+    whole = prod(extent(g) for g in batch)
+    return writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, origins)
+
+
+def _strides(found: Contraction) -> list[Dim]:
+    m, n, k = found.m[-1], found.n[-1], found.k[-1]
+    left, right, out = found.left_address, found.right_address, found.out_address
+    return [
+        left.coefficient(m),
+        left.coefficient(k),
+        right.coefficient(k),
+        right.coefficient(n),
+        out.coefficient(m),
+    ]
+
+
+def _place(
+    writer: Writer,
+    pointer: str,
+    address: Address,
+    batch: list[tuple[Sym, ...]],
+    rows: Sym | None,
+) -> str:
+    """Where the operand's matrix starts: at this point of the batch, or from this row on."""
+    terms = []
+    for group in batch:
+        step = address.coefficient(group[-1])
+        if step != 0:
+            terms.append(f"{writer.names[group[-1]]} * {writer.size(step)}")
+    if rows is not None and address.coefficient(rows) != 0:
+        terms.append(f"lo * {writer.size(address.coefficient(rows))}")
+    if address.rest != 0:
+        terms.append(writer.size(address.rest))
+    return f"offset_by({pointer}, {' + '.join(terms)})" if terms else pointer

@@ -1,0 +1,235 @@
+"""The plain schedule, right for every stage: parallel axes outside, reduced ones inside, guards.
+
+Guards become loop bounds where they are linear in the loop's axis, and tests elsewhere. A scan runs
+along its axis once. A scatter adds to what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from structir.backend.cpu.scalars import (
+    accumulation_text,
+    load_text,
+    number_text,
+    store_text,
+)
+from structir.backend.loops.expression import axis_dim, computed_in
+from structir.backend.loops.group import Group
+from structir.backend.loops.simplify import simplified
+from structir.backend.loops.stage import Guard, Stage
+from structir.backend.loops.writer import INDENT, KernelText, Scope, Writer, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.projections.monoid import MONOIDS
+
+
+def nest_kernel(group: Group) -> KernelText:
+    """The text of one stage in a nest of its own."""
+    return NestSchedule(group.stages[0]).text()
+
+
+class NestSchedule:
+    """A stage on its way to text."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.writer = Writer(stage.axes)
+        self.dtype = computed_in(stage.out.dtype)
+        self.monoid = stage.monoid or ""
+        self.guards = list(stage.guards)
+
+    def text(self) -> KernelText:
+        """The kernel's text. The first parallel axis is the range; a scatter is one indivisible
+        step."""
+        stage = self.stage
+        names = {axis: f"i{n}" for n, axis in enumerate(stage.parallel)}
+        names |= {axis: f"u{n}" for n, axis in enumerate(stage.reduce)}
+        self.writer.names.update(names)
+        whole = stage.unique and bool(stage.parallel)
+        if stage.running is not None and stage.parallel[0] is stage.running.target:
+            whole = False
+        first = stage.parallel[0] if whole else None
+        extent: Dim = stage.extents[first] if first is not None else 1
+        lines = self._running() if stage.running else self._nest(list(stage.parallel), first)
+        if not whole:
+            lines = ["for step in range(lo, hi):", *indented(lines)]
+        origins = (stage.origin,) if stage.origin else ()
+        return self.writer.finish(lines, extent, origins)
+
+    def _header(self, axis: Sym, known: set[Sym], ranged: Sym | None) -> tuple[str, str, str]:
+        """The bounds of a loop: its extent, or the range, cut by the guards it can decide."""
+        name = self.writer.names[axis] or ""
+        extent = self.writer.size(self.stage.extents[axis])
+        low, high = ("lo", "hi") if axis is ranged else ("0", extent)
+        lows, highs = [low], [high]
+        for guard in list(self.guards):
+            cut = self._cut(guard, axis, known)
+            if cut is not None:
+                (lows if cut[0] else highs).append(cut[1])
+                self.guards.remove(guard)
+        low = lows[0] if len(lows) == 1 else f"max({', '.join(lows)})"
+        high = highs[0] if len(highs) == 1 else f"min({', '.join(highs)})"
+        return name, low, high
+
+    def _cut(self, guard: Guard, axis: Sym, known: set[Sym]) -> tuple[bool, str] | None:
+        """A guard as a bound: whether it is a lower one, and its text."""
+        own = dims.syms(guard.value) & set(self.stage.axes)
+        if axis not in own or not own <= known | {axis}:
+            return None
+        found = dims.linear(guard.value, axis)
+        if found is None or not isinstance(found[0], int) or found[0] == 0:
+            return None
+        step, rest = int(found[0]), found[1]
+        if dims.syms(rest) & {axis}:
+            return None
+        if step > 0:  # step * axis + rest >= 0
+            return True, self.writer.index_text(dims.ceildiv(-rest, step))
+        return False, self.writer.index_text(dims.floordiv(rest, -step) + 1)
+
+    def _nest(self, parallel: list[Sym], ranged: Sym | None) -> list[str]:
+        """Loops over the parallel axes; inside, the value of a point and its store."""
+        if not self.stage.reduce:
+            return self._loops(parallel, set(), ranged, self._map_point)
+        inner = set(self.stage.reduce)
+        outside = [g for g in self.guards if not dims.syms(g.value) & inner]
+        held = outside
+        self.guards = [g for g in self.guards if g not in outside]
+        return self._loops(parallel, set(), ranged, lambda known: self._reduction(known, held))
+
+    def _loops(
+        self,
+        axes: Iterable[Sym],
+        known: set[Sym],
+        ranged: Sym | None,
+        body: Callable[[set[Sym]], list[str]],
+    ) -> list[str]:
+        lines: list[str] = []
+        depth, known = 0, set(known)
+        for axis in axes:
+            name, low, high = self._header(axis, known, ranged)
+            lines.append(INDENT * depth + f"for {name} in range({low}, {high}):")
+            known.add(axis)
+            depth += 1
+            tests = self._tests(known)
+            if tests:
+                lines.append(INDENT * depth + f"if {tests}:")
+                depth += 1
+        return lines + indented(body(known), depth)
+
+    def _tests(self, known: set[Sym]) -> str:
+        """The guards that are decided here and are no bounds, as one condition."""
+        axes = set(self.stage.axes)
+        ready = [g for g in self.guards if dims.syms(g.value) & axes <= known]
+        self.guards = [g for g in self.guards if g not in ready]
+        return " and ".join(f"{self.writer.index_text(g.value)} >= 0" for g in ready)
+
+    def _map_point(self, known: set[Sym]) -> list[str]:
+        def point(scope: Scope) -> None:
+            stage = self.stage
+            value = self.writer.value(simplified(stage.body), [scope])
+            if stage.monoid and not stage.unique:
+                value = self._combined(value, scope)
+            self.writer.store(stage.out, stage.write, value, [scope])
+
+        return self._where_it_exists(known, point)
+
+    def _where_it_exists(self, known: set[Sym], point: Callable[[Scope], None]) -> list[str]:
+        """The lines of a point, under the condition that it exists if that is read from data."""
+        scope = Scope(frozenset(known))
+        if self.stage.exists is None:
+            point(scope)
+            return scope.lines
+        condition = self.writer.value(self.stage.exists, [scope])
+        inner = Scope(scope.axes)
+        inner.made.update(scope.made)
+        point(inner)
+        return [*scope.lines, f"if {condition}:", *indented(inner.lines)]
+
+    def _combined(self, value: str, scope: Scope) -> str:
+        """What is there already, with one value more."""
+        place = self.writer.place(self.stage.out, self.stage.write, [scope])
+        before, after = self.writer.fresh(), self.writer.fresh()
+        scope.lines.append(f"{before} = {load_text(self.stage.out.dtype, place)}")
+        text = accumulation_text(self.monoid, self.dtype, before, value)
+        scope.lines.append(f"{after} = {text}")
+        return after
+
+    def _reduction(self, known: set[Sym], outside: list[Guard]) -> list[str]:
+        """One result: its terms gathered, then stored."""
+        lines = self._identity()
+        test = " and ".join(f"{self.writer.index_text(g.value)} >= 0" for g in outside)
+        terms = self._loops(list(self.stage.reduce), known, None, self._term)
+        lines += [f"if {test}:", *indented(terms)] if test else terms
+        scope = Scope(frozenset(known), lines)
+        value = self._result(lines)
+        if not self.stage.unique:
+            value = self._combined(value, scope)
+        self.writer.store(self.stage.out, self.stage.write, value, [scope])
+        return lines
+
+    def _identity(self) -> list[str]:
+        body = self.stage.body.dtype
+        picks = self.monoid in ("argmax", "argmin")
+        dtype = body if picks else self.dtype
+        start = number_text(MONOIDS[self.monoid].identity(dtype), dtype)
+        lines = [f"total = {start}"]
+        if picks:
+            lines.append("at = 0")
+        if self.monoid == "mean":
+            lines.append("count = 0")
+        return lines
+
+    def _term(self, known: set[Sym]) -> list[str]:
+        return self._where_it_exists(known, self._add_term)
+
+    def _add_term(self, scope: Scope) -> None:
+        value = self.writer.value(simplified(self.stage.body), [scope])
+        if self.monoid in ("argmax", "argmin"):
+            sign = ">" if self.monoid == "argmax" else "<"
+            fresh_nan = f"({value} != {value} and total == total)"
+            scope.lines += [f"if {value} {sign} total or {fresh_nan}:"]
+            scope.lines += [f"    total = {value}", f"    at = {self._running_number()}"]
+            return
+        text = accumulation_text(self.monoid, self.dtype, "total", value)
+        scope.lines.append(f"total = {text}")
+        if self.monoid == "mean":
+            scope.lines.append("count += 1")
+
+    def _running_number(self) -> str:
+        number: Dim = 0
+        for axis in self.stage.reduce:
+            number = number * self.stage.extents[axis] + axis_dim(axis)
+        return self.writer.index_text(number)
+
+    def _result(self, lines: list[str]) -> str:
+        if self.monoid in ("argmax", "argmin"):
+            return f"{self.stage.out.dtype}(at)"
+        if self.monoid == "mean":
+            lines.append(f"total = total / {self.dtype}(count)")
+        return "total"
+
+    def _running(self) -> list[str]:
+        """A scan: along its axis once, storing the total before or after each term."""
+        stage, running = self.stage, self.stage.running
+        assert running is not None
+        others = [a for a in stage.parallel if a is not running.target]
+        first = others[0] if others and others[0] is stage.parallel[0] else None
+        return self._loops(others, set(), first, self._scan)
+
+    def _scan(self, known: set[Sym]) -> list[str]:
+        stage, running = self.stage, self.stage.running
+        assert running is not None
+        self.writer.names[running.target] = self._running_number()
+        scope = Scope(frozenset(known | {running.target, *stage.reduce}))
+        value = self.writer.value(simplified(stage.body), [scope])
+        add = f"total = {accumulation_text(self.monoid, self.dtype, 'total', value)}"
+        place = self.writer.place(stage.out, stage.write, [scope])
+        store = f"{place} = {store_text(stage.out.dtype, 'total')}"
+        steps = [add, store] if running.op in ("le", "ge") else [store, add]
+        lines = [*scope.lines, *steps]
+        for axis in reversed(stage.reduce):
+            extent = self.writer.size(stage.extents[axis])
+            span = extent if running.op in ("le", "lt") else f"{extent} - 1, -1, -1"
+            lines = [f"for {self.writer.names[axis]} in range({span}):", *indented(lines)]
+        return [*self._identity(), *lines]

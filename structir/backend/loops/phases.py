@@ -1,0 +1,222 @@
+"""Phases of a row: which loops over its inner axes follow one another, and what is kept between."""
+
+from __future__ import annotations
+
+import attrs
+
+from structir.backend.cpu.scalars import cost_of
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.compose import value_at
+from structir.backend.loops.expression import (
+    Apply,
+    Expression,
+    Load,
+    axis_dim,
+    computed_in,
+    load,
+    parts_of,
+    rebuilt,
+    total,
+)
+from structir.backend.loops.stage import Stage
+from structir.ir.dims import Dim, Sym
+
+RECOMPUTE_BELOW = 4.0  # an addition is 1
+LOAD_COST = 0.5
+
+
+@attrs.frozen
+class Kept:
+    """A value of a row that later loops of the row read from memory: from `place`, at inner axes.
+
+    `of_stage` is the stage whose result row is borrowed; without one the place is scratch.
+    """
+
+    place: Buffer
+    of_stage: Stage | None = None
+
+
+class Phases:
+    """The stages of a row group, in loops.
+
+    A loop of one phase runs the stages with one inner space; a stage that needs the whole of what
+    another makes along the inner axes comes one phase later.
+    """
+
+    def __init__(
+        self,
+        stages: tuple[Stage, ...],
+        rows: tuple[Sym, ...],
+        extents: dict[Sym, Dim],
+        stored: frozenset[Buffer],
+    ) -> None:
+        self.stages, self.rows, self.extents, self.stored = stages, rows, extents, stored
+        writers: dict[Buffer, list[Stage]] = {}
+        for stage in stages:
+            writers.setdefault(stage.out, []).append(stage)
+        self.makers = {b: w[0] for b, w in writers.items() if len(w) == 1 and w[0].direct}
+        self.inner = {s: tuple(a for a in s.axes if a not in rows) for s in stages}
+        self.phase: dict[Stage, int] = {}
+        self.available: dict[Stage, int] = {}
+        for stage in stages:
+            self._place(stage)
+        self.costs: dict[Stage, float] = {}
+        self.kept: dict[Buffer, Kept] = {}
+        self._choose_kept()
+        self._borrow_rows()
+        self._resolved: dict[tuple[Expression, int], Expression] = {}
+
+    def _place(self, stage: Stage) -> None:
+        phase = 0
+        for read in stage.loads:
+            maker = self.makers.get(read.buffer)
+            if maker is not None and maker is not stage:
+                same = self._at_own_point(read, maker, stage)
+                phase = max(phase, self.phase[maker] if same else self.available[maker])
+        self.phase[stage] = phase
+        self.available[stage] = phase + 1 if self.inner[stage] else phase
+
+    def _at_own_point(self, read: Load, maker: Stage, stage: Stage) -> bool:
+        inner = self.inner[maker]
+        same_space = bool(inner) and set(inner) == set(self.inner[stage])
+        return same_space and not maker.reduce and read.entries == maker.write
+
+    def _choose_kept(self) -> None:
+        """Keep what later phases read and what is dear to compute again, the last ones first: what
+        is kept asks for nothing below it any more."""
+        readers = self._reading_phases()
+        for stage in reversed(self.stages):
+            local = not stage.reduce and self.inner[stage] and stage.out not in self.stored
+            late = any(phase > self.phase[stage] for phase in readers.get(stage, ()))
+            if local and late and stage.out in self.makers and self.cost(stage) > RECOMPUTE_BELOW:
+                shape = tuple(self.extents[a] for a in self.inner[stage])
+                place = Buffer(shape, computed_in(stage.out.dtype), "scratch")
+                self.kept[stage.out] = Kept(place)
+                self.costs.clear()
+                readers = self._reading_phases()
+
+    def _reading_phases(self) -> dict[Stage, set[int]]:
+        """For each stage, the phases in which loops ask for its value, directly or by way of
+        others."""
+        found: dict[Stage, set[int]] = {}
+        for stage in self.stages:
+            if not self.inner[stage]:
+                continue
+            todo, seen = [stage], {stage}
+            while todo:
+                for read in todo.pop().loads:
+                    maker = self.makers.get(read.buffer)
+                    if maker is None or maker in seen:
+                        continue
+                    seen.add(maker)
+                    found.setdefault(maker, set()).add(self.phase[stage])
+                    held = maker.out in self.stored or maker.out in self.kept
+                    if not maker.reduce and not (held and self.phase[maker] < self.phase[stage]):
+                        todo.append(maker)
+        return found
+
+    def cost(self, stage: Stage) -> float:
+        """What computing one element of a stage takes, with all that is not kept below it."""
+        found = self.costs.get(stage)
+        if found is None:
+            self.costs[stage] = 0.0
+            found = self.costs[stage] = self._expression_cost(stage.body)
+        return found
+
+    def _expression_cost(self, root: Expression) -> float:
+        seen: set[Expression] = set()
+        todo, cost = [root], 0.0
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            todo += parts_of(node)
+            if isinstance(node, Apply):
+                cost += cost_of(node.fn)
+            elif isinstance(node, Load):
+                maker = self.makers.get(node.buffer)
+                again = maker is not None and not maker.reduce and bool(self.inner[maker])
+                again = again and node.buffer not in self.stored and node.buffer not in self.kept
+                cost += self.cost(maker) if again and maker is not None else LOAD_COST
+        return cost
+
+    def _borrow_rows(self) -> None:
+        """Keep a value in the row of a result that is written later, and read by nobody before."""
+        borrowed: set[Stage] = set()
+        for buffer in list(self.kept):
+            maker = self.makers[buffer]
+            for stage in self.stages:
+                fits = stage.out in self.stored and stage not in borrowed
+                if fits and self._can_borrow(maker, stage):
+                    borrowed.add(stage)
+                    self.kept[buffer] = Kept(stage.out, stage)
+                    break
+
+    def _can_borrow(self, maker: Stage, stage: Stage) -> bool:
+        same = stage.parallel == maker.parallel and stage.write == maker.write
+        same = same and not stage.reduce and stage.out in self.makers
+        same = same and stage.out.dtype == computed_in(maker.out.dtype)
+        if not same or self.phase[stage] <= self.phase[maker]:
+            return False
+        for reader in self.stages:
+            for read in reader.loads:
+                if read.buffer is not maker.out:
+                    continue
+                late = self.phase[reader] > self.phase[stage] or not self.inner[reader]
+                last = self.phase[reader] == self.phase[stage]
+                elsewhere = set(self.inner[reader]) != set(self.inner[stage])
+                if late or (last and (elsewhere or read.entries != maker.write)):
+                    return False
+        return self._read_directly(maker)
+
+    def _read_directly(self, maker: Stage) -> bool:
+        """Whether no reader of the value may be computed again in a later loop than its own."""
+        for reader in self.stages:
+            if any(r.buffer is maker.out for r in reader.loads):
+                last = reader.reduce or reader.out in self.stored or reader.out in self.kept
+                if not last and self.inner[reader]:
+                    return False
+        return True
+
+    def resolved(self, root: Expression, phase: int) -> Expression:
+        """An expression as a loop of this phase computes it: with what is in memory loaded, totals
+        taken, and all else written out."""
+
+        def leaf(node: Expression) -> Expression:
+            if not isinstance(node, Load):
+                return node
+            entries = tuple(
+                [rebuilt(e, leaf) if isinstance(e, Expression) else e for e in node.entries]
+            )
+            return self._resolved_load(load(node.buffer, entries), phase)
+
+        return rebuilt(root, leaf)
+
+    def _resolved_load(self, read: Load, phase: int) -> Expression:
+        key = (read, phase)
+        if key not in self._resolved:
+            self._resolved[key] = self._found(read, phase)
+        return self._resolved[key]
+
+    def _found(self, read: Load, phase: int) -> Expression:
+        maker = self.makers.get(read.buffer)
+        if maker is None:
+            return read
+        if maker.reduce:
+            return total(read.buffer)
+        ready = bool(self.inner[maker]) and self.phase[maker] < phase
+        if ready and read.buffer in self.stored:
+            return read
+        if ready and read.buffer in self.kept:
+            return self.kept_load(maker, read)
+        value = value_at(maker, read.entries)
+        return read if value is None else self.resolved(value, phase)
+
+    def kept_load(self, maker: Stage, read: Load) -> Load:
+        """Where a kept value is read."""
+        kept = self.kept[read.buffer]
+        if kept.of_stage is not None:
+            return load(kept.place, read.entries)
+        at = dict(zip(maker.write, read.entries, strict=True))
+        return load(kept.place, tuple(at[axis_dim(a)] for a in self.inner[maker]))

@@ -1,0 +1,179 @@
+"""The schedule of a row group: rows outside, and for each row its phases as loops inside."""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.cpu.scalars import accumulation_text, number_text
+from structir.backend.loops.access import Address, address_of, joined_axes
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Load, computed_in
+from structir.backend.loops.group import Group
+from structir.backend.loops.phases import Phases
+from structir.backend.loops.simplify import simplified
+from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops
+from structir.ir.dims import Dim, Sym
+from structir.projections.monoid import MONOIDS
+
+LAST = 1 << 30  # the phase of what stands after all loops of a row
+
+
+def row_kernel(group: Group) -> KernelText:
+    """The text of a row group."""
+    return RowSchedule(group).text()
+
+
+def extents_of(group: Group) -> dict[Sym, Dim]:
+    """The extents of all axes of a group."""
+    return {axis: extent for s in group.stages for axis, extent in s.extents.items()}
+
+
+class RowSchedule:
+    """A row group on its way to text."""
+
+    def __init__(self, group: Group) -> None:
+        self.stages, self.group = group.stages, group
+        self.extents = extents_of(group)
+        axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
+        self.flat = all(not s.reduce and s.parallel == group.rows for s in group.stages)
+        self.pinned = frozenset().union(*(s.pinned for s in group.stages))
+        self.addresses = self._addresses(tuple(axes))
+        rows = group.rows
+        self.last: tuple[Sym, ...] = ()
+        if self.flat and rows:
+            joined = self.joined(rows)
+            rows, self.last = tuple(a for g in joined[:-1] for a in g), joined[-1]
+        self.rows = rows
+        self.phases = Phases(group.stages, rows, self.extents, group.kept)
+        self.writer = Writer(axes, rows)
+        self._declare_local()
+
+    def _declare_local(self) -> None:
+        self.writer.local |= {s.out for s in self.stages}
+        for kept in self.phases.kept.values():
+            self.writer.local.add(kept.place)
+            if kept.of_stage is None:
+                self.writer.scratch.append(kept.place)
+
+    def _addresses(self, axes: tuple[Sym, ...]) -> list[Address]:
+        """All accesses to memory that axes must agree in to be joined."""
+        made = {s.out for s in self.stages} - self.group.kept
+        reads = {r for s in self.stages for r in s.loads if r.buffer not in made}
+        found = [address_of(r.buffer, r.entries, axes) for r in reads]
+        kept = [s for s in self.stages if s.out in self.group.kept]
+        return found + [address_of(s.out, s.write, axes) for s in kept]
+
+    def joined(
+        self, axes: tuple[Sym, ...], more: tuple[Address, ...] = ()
+    ) -> list[tuple[Sym, ...]]:
+        """Axes with those put together that all accesses walk as one."""
+        return joined_axes(axes, self.extents, [*self.addresses, *more], self.pinned)
+
+    def extent(self, group: tuple[Sym, ...]) -> Dim:
+        """The number of points along joined axes."""
+        return prod(self.extents[a] for a in group)
+
+    def text(self) -> KernelText:
+        """The kernel's text."""
+        origins = tuple(dict.fromkeys(s.origin for s in self.stages if s.origin))
+        if self.flat and not self.rows:
+            return self.writer.finish(self._flat_lines(), self.extent(self.last), origins)
+        groups = self.joined(self.rows)
+        names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
+        self.writer.name_axes(groups, names)
+        sizes = [self.writer.size(self.extent(g)) for g in groups[1:]]
+        lines = self.writer.decoded(groups, ["", *sizes], "r") if groups else []
+        lines += self._row_lines()
+        whole = self.extent(tuple(a for g in groups for a in g))
+        return self.writer.finish(["for r in range(lo, hi):", *indented(lines)], whole, origins)
+
+    def _flat_lines(self) -> list[str]:
+        """Maps that all accesses walk as one axis: one loop over elements."""
+        if self.last:
+            self.writer.name_axes([self.last], ["i"])
+        outer, inner = Scope(frozenset()), Scope(frozenset(self.last))
+        self._write_roots([s for s in self.stages if s.out in self.group.kept], 0, [outer, inner])
+        head = "for i in range(lo, hi):"
+        return [*outer.lines, head, *indented(inner.lines)]
+
+    def _write_roots(self, roots: list[Stage], phase: int, scopes: list[Scope]) -> None:
+        for stage in roots:
+            self._write_root(stage, phase, scopes)
+
+    def _write_root(self, stage: Stage, phase: int, scopes: list[Scope]) -> None:
+        body = simplified(self.phases.resolved(stage.body, phase))
+        value = self.writer.value(body, scopes)
+        if stage.reduce:
+            dtype = computed_in(stage.out.dtype)
+            name = self.writer.totals[stage.out]
+            text = accumulation_text(stage.monoid or "", dtype, name, value)
+            scopes[-1].lines.append(f"{name} = {text}")
+        elif stage.out in self.phases.kept:
+            at = self.phases.kept_load(stage, self._own_load(stage))
+            self.writer.store(at.buffer, at.entries, value, scopes)
+        else:
+            self.writer.store(stage.out, stage.write, value, scopes)
+
+    def _own_load(self, stage: Stage) -> Load:
+        return Load(stage.out, stage.write, computed_in(stage.out.dtype))
+
+    def _row_lines(self) -> list[str]:
+        """All of one row: its loops phase by phase, then what is one value a row."""
+        row = Scope(frozenset(self.rows))
+        for (phase, _), stages in sorted(self._loops().items(), key=lambda item: item[0][0]):
+            self._write_loop(phase, stages, row)
+        for stage in self.stages:
+            if stage.out not in self.group.kept or (self.phases.inner[stage] and not stage.reduce):
+                continue
+            if stage.reduce:
+                self.writer.store(stage.out, stage.write, self.writer.totals[stage.out], [row])
+            else:
+                body = simplified(self.phases.resolved(stage.body, LAST))
+                self.writer.store(stage.out, stage.write, self.writer.value(body, [row]), [row])
+        return row.lines
+
+    def _loops(self) -> dict[tuple[int, frozenset[Sym]], list[Stage]]:
+        """The stages that loops must compute, by phase and inner space."""
+        found: dict[tuple[int, frozenset[Sym]], list[Stage]] = {}
+        for stage in self.stages:
+            inner = self.phases.inner[stage]
+            wanted = stage.reduce or stage.out in self.group.kept or stage.out in self.phases.kept
+            if inner and wanted:
+                key = (self.phases.phase[stage], frozenset(inner))
+                found.setdefault(key, []).append(stage)
+        return found
+
+    def _write_loop(self, phase: int, stages: list[Stage], row: Scope) -> None:
+        order = max(stages, key=lambda s: len(s.parallel))
+        kept = [s for s in stages if s.out in self.phases.kept]
+        axes = tuple(self.writer.axes)
+        places = [self.phases.kept_load(s, self._own_load(s)) for s in kept]
+        more = [address_of(p.buffer, p.entries, axes) for p in places]
+        groups = self.joined(self.phases.inner[order], tuple(more + self._kept_reads(axes)))
+        names = [*(f"q{i}" for i in range(len(groups) - 1)), "j"]
+        self.writer.name_axes(groups, names)
+        for stage in stages:
+            if stage.reduce:
+                row_total = self._start_total(stage.out, stage.monoid or "")
+                row.lines.append(row_total)
+        inner = Scope(row.axes | set(self.phases.inner[order]))
+        self._write_roots(stages, phase, [row, inner])
+        sizes = [self.writer.size(self.extent(g)) for g in groups]
+        row.lines += loops(names, sizes, inner.lines)
+
+    def _kept_reads(self, axes: tuple[Sym, ...]) -> list[Address]:
+        """Where loops read what is kept: joined axes must walk these as one as well."""
+        found = []
+        for stage in self.stages:
+            for read in stage.loads:
+                if read.buffer in self.phases.kept:
+                    at = self.phases.kept_load(self.phases.makers[read.buffer], read)
+                    found.append(address_of(at.buffer, at.entries, axes))
+        return found
+
+    def _start_total(self, buffer: Buffer, monoid: str) -> str:
+        dtype = computed_in(buffer.dtype)
+        name = self.writer.totals.setdefault(buffer, f"m{len(self.writer.totals)}")
+        identity = MONOIDS[monoid].identity(dtype)
+        return f"{name} = {number_text(identity, dtype)}"

@@ -1,0 +1,41 @@
+"""From a program of stages to the texts of its kernels, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from structir.backend.loops.columns import column_kernel
+from structir.backend.loops.compose import composed
+from structir.backend.loops.group import Decision, Group, grouped
+from structir.backend.loops.matrix import matrix_kernel
+from structir.backend.loops.nest import nest_kernel
+from structir.backend.loops.rows import row_kernel
+from structir.backend.loops.stage import LoopProgram
+from structir.backend.loops.writer import KernelText
+
+SCHEDULES: dict[str, Callable[[Group], KernelText]] = {
+    "rows": row_kernel,
+    "columns": column_kernel,
+    "matrix": matrix_kernel,
+    "nest": nest_kernel,
+}
+
+
+@attrs.frozen
+class Scheduled:
+    """The kernels of a program, and why its stages were put together as they were."""
+
+    program: LoopProgram
+    groups: tuple[Group, ...]
+    kernels: tuple[KernelText, ...]
+    decisions: tuple[Decision, ...]
+
+
+def scheduled(program: LoopProgram) -> Scheduled:
+    """Compose, group and write out a program."""
+    program = composed(program)
+    groups, decisions = grouped(program)
+    kernels = tuple([SCHEDULES[g.kind](g) for g in groups])
+    return Scheduled(program, tuple(groups), kernels, tuple(decisions))

@@ -1,0 +1,76 @@
+"""Rewrites of scalar expressions that move a result by a rounding or two, and save work."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from structir.backend.loops.expression import Apply, Expression, Number, apply, number
+from structir.ir.dtype import is_float
+
+
+def simplified(expression: Expression) -> Expression:
+    """The expression with cheap constants folded and the costly forms replaced, from below."""
+    made: dict[Expression, Expression] = {}
+
+    def visit(node: Expression) -> Expression:
+        if not isinstance(node, Apply):
+            return node
+        found = made.get(node)
+        if found is None:
+            rebuilt = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype)
+            found = made[node] = _rewritten(rebuilt)
+        return found
+
+    return visit(expression)
+
+
+def _rewritten(node: Apply) -> Expression:
+    if not is_float(node.dtype) or len(node.args) != 2:
+        return node
+    if node.fn in ("add", "mul") and isinstance(node.args[0], Number):
+        node = apply(node.fn, (node.args[1], node.args[0]), node.dtype)
+    rules = {"add": _sum, "mul": _product}
+    rule = rules.get(node.fn)
+    return node if rule is None else rule(node, *node.args)
+
+
+def _sum(node: Apply, left: Expression, right: Expression) -> Expression:
+    """1 + tanh(u) is 2 / (1 + exp(-2u)): one exponential and no polynomial beside it."""
+    if isinstance(right, Number) and right.value == 1 and _calls(left, "tanh"):
+        dtype = node.dtype
+        doubled = _rewritten(apply("mul", (left.args[0], number(-2.0, dtype)), dtype))
+        power = apply("exp", (doubled,), dtype)
+        under = apply("add", (power, number(1.0, dtype)), dtype)
+        return apply("div", (number(2.0, dtype), under), dtype)
+    return node
+
+
+def _product(node: Apply, left: Expression, right: Expression) -> Expression:
+    dtype = node.dtype
+    if isinstance(right, Number):
+        if right.value == 1:
+            return left
+        if isinstance(left, Number):
+            return number(left.value * right.value, dtype)
+        inner = _constant_factor(left)
+        if inner is not None:
+            return apply("mul", (inner[0], number(inner[1] * right.value, dtype)), dtype)
+        return node
+    if _calls(right, "div") and isinstance(right.args[0], Number):  # a * (2 / c) is (a * 2) / c
+        over = _rewritten(apply("mul", (left, right.args[0]), dtype))
+        return apply("div", (over, right.args[1]), dtype)
+    outer = _constant_factor(left)
+    if outer is not None:
+        product = apply("mul", (outer[0], right), dtype)
+        return apply("mul", (product, number(outer[1], dtype)), dtype)
+    return node
+
+
+def _calls(node: Expression, fn: str) -> TypeGuard[Apply]:
+    return isinstance(node, Apply) and node.fn == fn
+
+
+def _constant_factor(node: Expression) -> tuple[Expression, float] | None:
+    if isinstance(node, Apply) and node.fn == "mul" and isinstance(node.args[1], Number):
+        return node.args[0], node.args[1].value
+    return None

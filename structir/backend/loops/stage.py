@@ -1,0 +1,130 @@
+"""Stages: one op, or one part of an op, as a loop nest with one write; and programs of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Entry, Expression, Load, Position, loads_of, walk
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+# Monoids that a reduction inside a fused kernel can have; the others run in a nest of their own.
+FUSED_MONOIDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+
+
+@attrs.frozen
+class Guard:
+    """A point exists only where `value` is at least 0."""
+
+    value: Dim
+
+
+@attrs.frozen
+class Running:
+    """A scan: the running number of the reduced axes goes along a parallel one; `op` compares
+    them."""
+
+    target: Sym
+    op: str
+
+
+@attrs.frozen(eq=False, repr=False, slots=False)
+class Stage:
+    """out[write] = the monoid, over the `reduce` axes, of the body.
+
+    Axes are symbols of the stage's own; that two stages walk together is found out by fusion.
+    Points
+    that fail a guard, or where `exists` is false, are absent. `unique` says that no two points
+    write one element; otherwise what
+    meets is combined by the monoid, or the last one stays.
+    """
+
+    out: Buffer
+    parallel: tuple[Sym, ...]
+    reduce: tuple[Sym, ...]
+    extents: Mapping[Sym, Dim]
+    body: Expression
+    write: tuple[Entry, ...]
+    monoid: str | None = None
+    guards: tuple[Guard, ...] = ()
+    exists: Expression | None = None
+    unique: bool = True
+    running: Running | None = None
+    origin: str = ""
+
+    def __repr__(self) -> str:
+        return f"{self.out} <- {self.monoid or ''}{list(self.reduce) or ''} {self.body}"
+
+    @property
+    def axes(self) -> tuple[Sym, ...]:
+        """All axes, parallel ones first."""
+        return (*self.parallel, *self.reduce)
+
+    @cached_property
+    def loads(self) -> list[Load]:
+        """What the body and the write read."""
+        written = [load for e in self.write if isinstance(e, Expression) for load in loads_of(e)]
+        tested = loads_of(self.exists) if self.exists is not None else []
+        return list(dict.fromkeys([*loads_of(self.body), *written, *tested]))
+
+    @cached_property
+    def written_axes(self) -> tuple[Sym, ...] | None:
+        """The axis of each entry of the write, where each is an axis or a constant 0; else None."""
+        found: list[Sym] = []
+        for entry in self.write:
+            symbol = None if isinstance(entry, Expression) else dims.as_sym(entry)
+            if symbol is not None:
+                found.append(symbol)
+            elif entry != 0:
+                return None
+        return tuple(found) if set(found) == set(self.parallel) else None
+
+    @cached_property
+    def simple(self) -> bool:
+        """Whether fused kernels can hold it: every point exists, writes once, and adds up
+        plainly."""
+        plain_write = not any(isinstance(e, Expression) for e in self.write)
+        known = self.monoid in FUSED_MONOIDS if self.reduce else self.monoid is None
+        return known and plain_write and self._everywhere and self.running is None
+
+    @property
+    def _everywhere(self) -> bool:
+        return self.unique and not self.guards and self.exists is None
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether it is simple and writes each element at its own axes."""
+        return self.simple and self.written_axes is not None
+
+    @cached_property
+    def pinned(self) -> frozenset[Sym]:
+        """The axes whose position is a value in the body, so that they cannot be joined to
+        others."""
+        found: set[Sym] = set()
+        for node in walk(self.body):
+            if isinstance(node, Position):
+                found |= dims.syms(node.dim)
+        return frozenset(found)
+
+
+@attrs.frozen
+class LoopProgram:
+    """Stages in order, and the buffers that the outside sees."""
+
+    inputs: tuple[Buffer, ...]
+    constants: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    stages: tuple[Stage, ...]
+
+    def buffers(self) -> Iterator[Buffer]:
+        """Every buffer that a stage touches or the outside sees, each once."""
+        seen: set[Buffer] = set()
+        touched = [b for s in self.stages for b in (*[x.buffer for x in s.loads], s.out)]
+        for buffer in (*self.inputs, *self.constants, *touched, *self.outputs):
+            if buffer not in seen:
+                seen.add(buffer)
+                yield buffer

@@ -1,0 +1,30 @@
+"""Stages that move nothing: the same memory under another shape."""
+
+from __future__ import annotations
+
+import attrs
+
+from structir.backend.loops.access import address_of
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Expression, Load
+from structir.backend.loops.stage import Stage
+from structir.ir import dims
+
+
+def as_view(stage: Stage) -> Buffer | None:
+    """The result of a stage as a view of what it reads, if each element stays at its address.
+
+    A stage that writes at its own axes is left alone: its reads compose into others, a view's do
+    not.
+    """
+    body = stage.body
+    if not isinstance(body, Load) or not stage.simple or stage.direct or stage.reduce:
+        return None
+    if body.buffer.dtype != stage.out.dtype or any(isinstance(e, Expression) for e in body.entries):
+        return None
+    if dims.equal(body.buffer.elements, stage.out.elements) is not True:
+        return None
+    read = address_of(body.buffer, body.entries, stage.axes)
+    written = address_of(stage.out, stage.write, stage.axes)
+    same = dict(read.coefficients) == dict(written.coefficients) and read.rest == written.rest
+    return attrs.evolve(stage.out, base=body.buffer) if same else None

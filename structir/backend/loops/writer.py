@@ -1,0 +1,263 @@
+"""Writing kernels: names for addresses, sizes and axes, and expressions as lines of their scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from structir.backend.cpu.scalars import (
+    application_text,
+    load_text,
+    number_text,
+    store_text,
+)
+from structir.backend.loops.access import address_of
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import (
+    Apply,
+    Entry,
+    Expression,
+    Load,
+    Number,
+    Position,
+    Total,
+    apply,
+    axis_dim,
+    number,
+)
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_float
+
+INDENT = "    "
+
+
+@attrs.frozen
+class KernelText:
+    """A kernel to be compiled, and what goes into its table: addresses, then sizes.
+
+    It runs over [0, range). `scratch` are the buffers that live only inside it.
+    """
+
+    text: str
+    pointers: tuple[Buffer, ...]
+    sizes: tuple[Dim, ...]
+    range: Dim
+    scratch: tuple[Buffer, ...] = ()
+    origins: tuple[str, ...] = ()
+
+
+@attrs.define
+class Scope:
+    """Lines under some loops: the axes known there, and the names of values already written."""
+
+    axes: frozenset[Sym]
+    lines: list[str] = attrs.Factory(list)
+    made: dict[object, str] = attrs.Factory(dict)
+
+
+class Writer:
+    """The text of one kernel in the making."""
+
+    def __init__(self, axes: Iterable[Sym], rows: Iterable[Sym] = ()) -> None:
+        self.axes = tuple(axes)
+        self.rows = frozenset(rows)
+        self.names: dict[Sym, str | None] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.size_names: dict[Dim, str] = {}
+        self.totals: dict[Buffer, str] = {}
+        self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
+        self.scratch: list[Buffer] = []
+        self.counter = 0
+        self.needs: dict[Expression, frozenset[Sym]] = {}
+
+    def fresh(self) -> str:
+        """A new name for a value."""
+        self.counter += 1
+        return f"v{self.counter}"
+
+    def pointer(self, buffer: Buffer) -> str:
+        """The name of a buffer's address."""
+        return self.pointers.setdefault(buffer.root, f"p{len(self.pointers)}")
+
+    def size(self, dim: Dim) -> str:
+        """A size as text: a number, or the name of an argument."""
+        if isinstance(dim, int):
+            return str(dim)
+        return self.size_names.setdefault(dim, f"n{len(self.size_names)}")
+
+    def name_axes(self, groups: list[tuple[Sym, ...]], names: list[str]) -> None:
+        """Name joined axes: the last of each group carries the name."""
+        for group, name in zip(groups, names, strict=True):
+            for axis in group[:-1]:
+                self.names[axis] = None
+            self.names[group[-1]] = name
+
+    def needed_axes(self, node: Expression) -> frozenset[Sym]:
+        """The axes whose position a value depends on."""
+        found = self.needs.get(node)
+        if found is None:
+            found = self.needs[node] = self._needed_axes(node)
+        return found
+
+    def _needed_axes(self, node: Expression) -> frozenset[Sym]:
+        match node:
+            case Apply(_, args):
+                return frozenset().union(*map(self.needed_axes, args))
+            case Load(buffer, entries):
+                local = self.rows if buffer in self.local else frozenset()
+                return local.union(*map(self._needed_by_entry, entries))
+            case Position(dim):
+                return dims.syms(dim) & frozenset(self.axes)
+            case Total():
+                return self.rows
+            case _:
+                return frozenset()
+
+    def _needed_by_entry(self, entry: Entry) -> frozenset[Sym]:
+        if isinstance(entry, Expression):
+            return self.needed_axes(entry)
+        return dims.syms(entry) & frozenset(self.axes)
+
+    def value(self, node: Expression, scopes: list[Scope]) -> str:
+        """The name of a value, written into the outermost scope that knows what it depends on."""
+        if isinstance(node, Number):
+            return number_text(node.value, node.dtype)
+        if isinstance(node, Total):
+            return self.totals[node.buffer]
+        node = self._with_reciprocal(node, scopes)
+        scope = self.scope_of(node, scopes)
+        for outer in scopes:
+            if node in outer.made:
+                return outer.made[node]
+            if outer is scope:
+                break
+        text = self._text(node, scopes)
+        name = self.fresh()
+        scope.lines.append(f"{name} = {text}")
+        scope.made[node] = name
+        return name
+
+    def scope_of(self, node: Expression, scopes: list[Scope]) -> Scope:
+        """The outermost scope that knows what a value depends on."""
+        needed = self.needed_axes(node)
+        return next((s for s in scopes if needed <= s.axes), scopes[-1])
+
+    def _with_reciprocal(self, node: Expression, scopes: list[Scope]) -> Expression:
+        """A division by what an outer scope fixes, as a product with its reciprocal."""
+        if not (isinstance(node, Apply) and node.fn == "div" and is_float(node.dtype)):
+            return node
+        over, under = node.args
+        outer = self.scope_of(under, scopes)
+        if isinstance(under, Number) or self.scope_of(over, scopes) is outer:
+            return node
+        reciprocal = apply("div", (number(1.0, node.dtype), under), node.dtype)
+        return apply("mul", (over, reciprocal), node.dtype)
+
+    def _text(self, node: Expression, scopes: list[Scope]) -> str:
+        match node:
+            case Apply(fn, args, dtype):
+                texts = [self.value(a, scopes) for a in args]
+                operand = args[1].dtype if fn == "select" else args[0].dtype
+                return application_text(fn, dtype, operand, texts)
+            case Load(buffer, entries):
+                return load_text(buffer.dtype, self.place(buffer, entries, scopes))
+            case Position(dim, dtype):
+                return application_text("cast", dtype, "int64", [self.index_text(dim)])
+        raise TypeError(f"no text for {node!r}")
+
+    def index_text(self, dim: Dim) -> str:
+        """An index over axes and sizes."""
+        return f"({dims.python_text(dim, self._symbol_name)})"
+
+    def _symbol_name(self, symbol: Sym) -> str:
+        if symbol in self.names or symbol in self.axes:
+            name = self.names.get(symbol)
+            if name is None:
+                raise KeyError(f"axis {symbol} has no loop of its own")
+            return name
+        return self.size(axis_dim(symbol))
+
+    def place(self, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[Scope]) -> str:
+        """An element of a buffer, as a subscripted pointer."""
+        outer: list[str] = []
+        inner: list[str] = []
+        address = address_of(buffer, entries, self.axes)
+        for axis, step in address.coefficients.items():
+            name = self.names.get(axis)
+            if name is not None:
+                term = name if step == 1 else f"{name} * {self.size(step)}"
+                (outer if axis in scopes[0].axes else inner).append(term)
+        for stride, index in address.data:
+            found = self.value(apply("cast", (index,), "int64"), scopes)
+            known = self.needed_axes(index) <= scopes[0].axes
+            (outer if known else inner).append(f"{found} * {self.size(stride)}")
+        if address.rest != 0:
+            free = not dims.syms(address.rest) & frozenset(self.axes)
+            text = self.size(address.rest) if free else self.index_text(address.rest)
+            known = dims.syms(address.rest) & frozenset(self.axes) <= scopes[0].axes
+            (outer if known else inner).append(text)
+        base = self._base(" + ".join(outer), scopes)
+        index_text = " + ".join([*([base] if base else []), *inner]) or "0"
+        return f"{self.pointer(buffer)}[{index_text}]"
+
+    def _base(self, text: str, scopes: list[Scope]) -> str:
+        """The part of an address that the outermost scope fixes, as a name of that scope."""
+        if not text or text.isidentifier() or len(scopes) == 1:
+            return text
+        scope = scopes[0]
+        if text not in scope.made:
+            scope.made[text] = self.fresh()
+            scope.lines.append(f"{scope.made[text]} = {text}")
+        return scope.made[text]
+
+    def store(
+        self, buffer: Buffer, entries: tuple[Entry, ...], value: str, scopes: list[Scope]
+    ) -> None:
+        """Write a value to an element, in the innermost scope."""
+        place = self.place(buffer, entries, scopes)
+        scopes[-1].lines.append(f"{place} = {store_text(buffer.dtype, value)}")
+
+    def finish(self, lines: list[str], extent: Dim, origins: tuple[str, ...] = ()) -> KernelText:
+        """The whole text: addresses and sizes taken from the table, then the lines."""
+        head = ["wide_vectors()"]
+        for i, (buffer, name) in enumerate(self.pointers.items()):
+            head.append(f"{name} = {buffer.dtype}_pointer(a[{i}])")
+        next_slot = len(self.pointers)
+        for i, name in enumerate(self.size_names.values(), next_slot):
+            head.append(f"{name} = a[{i}]")
+        body = indented([*head, *lines])
+        return KernelText(
+            "\n".join(["def kernel(a, lo, hi):", *body, ""]),
+            tuple(self.pointers),
+            tuple(self.size_names),
+            extent,
+            tuple(b for b in self.scratch if b in self.pointers),
+            origins,
+        )
+
+    def decoded(self, groups: list[tuple[Sym, ...]], extents: list[str], row: str) -> list[str]:
+        """Lines that take a running number apart into the positions along joined axes."""
+        names = [self.names[group[-1]] for group in groups]
+        if len(names) == 1:
+            return [] if names[0] == row else [f"{names[0]} = {row}"]
+        lines, rest = [], row
+        for name, extent in zip(names[:0:-1], extents[:0:-1], strict=True):
+            following = f"{name}_rest"
+            lines += [f"{name} = {rest} % {extent}", f"{following} = {rest} // {extent}"]
+            rest = following
+        return [*lines, f"{names[0]} = {rest}"] if names else []
+
+
+def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
+    """Lines further in."""
+    return [INDENT * depth + line for line in lines]
+
+
+def loops(names: list[str], extents: list[str], body: list[str]) -> list[str]:
+    """Nested loops from 0 around lines; without names, the lines."""
+    lines: list[str] = []
+    for depth, (name, extent) in enumerate(zip(names, extents, strict=True)):
+        lines.append(INDENT * depth + f"for {name} in range({extent}):")
+    return lines + indented(body, len(names))

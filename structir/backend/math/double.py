@@ -1,0 +1,108 @@
+"""Double-precision cores for float32 functions that need more bits inside: exp, log, atan.
+
+Each is good to 1e-12 or better on the arguments that a float32 can lead to.
+"""
+
+from __future__ import annotations
+
+from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double
+from structir.backend.math.options import Number, vectorisable
+
+ROUNDER = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer in the low bits
+LOG2_E = 1.4426950408889634
+LN_2_HIGH, LN_2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
+LN_2 = 0.6931471805599453
+HALF_PI = 1.5707963267948966
+QUARTER_PI = 0.7853981633974483
+
+# (exp(r) - 1 - r) / r**2 on +-ln(2)/2: minimax for the relative error, by Lawson's iteration.
+E0, E1, E2, E3 = 0.49999999999657396, 0.16666666667277136, 0.04166666696682434, 0.00833333309165096
+E4, E5, E6, E7 = (
+    0.001388881034043489,
+    0.0001984154147766069,
+    2.4881219599543883e-05,
+    2.7492915493203824e-06,
+)
+
+# (atanh(s)/s - 1) / s**2 in s**2, |s| <= 0.1722
+L0, L1, L2 = 0.3333333333329178, 0.20000000027133302, 0.14285708390634677
+L3, L4, L5 = 0.111116989821966, 0.09061375804370907, 0.08415484506152868
+
+# (atan(x)/x - 1) / x**2 in x**2, |x| <= tan(pi/8)
+A0, A1, A2, A3 = -0.33333333295301637, 0.19999994261212153, -0.14285420527591738, 0.1110393921100511
+A4, A5, A6 = -0.08996177241753543, 0.0698794637790476, -0.03786223470279088
+
+EXPONENT_MASK = -4503599627370496  # sign and exponent bits of a double
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+FOLD = 0.41421356237309503  # tan(pi/8)
+UNFOLD = 2.414213562373095  # tan(3*pi/8)
+
+
+@vectorisable
+def exp_core(x: Number) -> Number:
+    """exp(x), for x within +-700; NaN stays."""
+    shifted = fma_double(x, LOG2_E, ROUNDER)
+    n = shifted - ROUNDER
+    r = fma_double(n, -LN_2_HIGH, x)
+    r = fma_double(n, -LN_2_LOW, r)
+    p = fma_double(E7, r, E6)
+    p = fma_double(p, r, E5)
+    p = fma_double(p, r, E4)
+    p = fma_double(p, r, E3)
+    p = fma_double(p, r, E2)
+    p = fma_double(p, r, E1)
+    p = fma_double(p, r, E0)
+    p = fma_double(p, r * r, r) + 1.0
+    return double_of_bits(bits_of_double(p) + (bits_of_double(shifted) << 52))
+
+
+@vectorisable
+def exp_clamped(x: Number) -> Number:
+    """exp(x) where a float32 can tell it from 0 and infinity, saturated beyond."""
+    x = -110.0 if x < -110.0 else x
+    x = 100.0 if x > 100.0 else x
+    return exp_core(x)
+
+
+@vectorisable
+def log_core(x: Number) -> Number:
+    """log(x): -inf at 0, NaN below, infinity and NaN as they are; x is no subnormal double."""
+    bits = bits_of_double(x)
+    offset = bits - SQRT_HALF_BITS
+    exponent = float(offset >> 52)
+    m = double_of_bits(bits - (offset & EXPONENT_MASK))
+    s = (m - 1.0) / (m + 1.0)
+    t = s * s
+    p = fma_double(L5, t, L4)
+    p = fma_double(p, t, L3)
+    p = fma_double(p, t, L2)
+    p = fma_double(p, t, L1)
+    p = fma_double(p, t, L0)
+    twice = s + s
+    value = fma_double(exponent, LN_2, fma_double(twice * t, p, twice))
+    value = x if x == INFINITY else value
+    value = -INFINITY if x == 0.0 else value
+    return NAN if not x >= 0.0 else value
+
+
+@vectorisable
+def atan_core(x: Number) -> Number:
+    """atan(x) for x >= 0, infinity included."""
+    far = x > UNFOLD
+    near = x > FOLD
+    numerator = -1.0 if far else (x - 1.0 if near else x)
+    denominator = x if far else (x + 1.0 if near else 1.0)
+    base = HALF_PI if far else (QUARTER_PI if near else 0.0)
+    r = numerator / denominator
+    t = r * r
+    p = fma_double(A6, t, A5)
+    p = fma_double(p, t, A4)
+    p = fma_double(p, t, A3)
+    p = fma_double(p, t, A2)
+    p = fma_double(p, t, A1)
+    p = fma_double(p, t, A0)
+    return base + fma_double(r * t, p, r)
+
+
+INFINITY = float("inf")
+NAN = float("nan")

@@ -1,0 +1,61 @@
+"""float32 erf: a polynomial near 0, 1 - exp(polynomial) elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structir.backend.math.bits import bits_of_single, fma_single, single_of_bits
+from structir.backend.math.exponential import MAGNITUDE, ONE, SIGN, exp_normal
+from structir.backend.math.options import Number, vectorisable
+
+single = np.float32
+SMALL, LAST = single(0.93), single(4.0)  # from 4 on erf rounds to 1
+
+# erf(x)/x - 1 in x**2, |x| <= 0.95
+S0, S1, S2 = single(0.12837916612625122), single(-0.37612631916999817), single(0.11283663660287857)
+S3, S4, S5 = (
+    single(-0.026857705786824226),
+    single(0.005196953192353249),
+    single(-0.0008097710669972003),
+)
+S6 = single(8.18511689431034e-05)
+
+# log(erfc(x)) on 0.9 .. 4
+L0, L1, L2 = (
+    single(0.00016920306370593607),
+    single(-1.1294883489608765),
+    single(-0.6334008574485779),
+)
+L3, L4, L5 = (
+    single(-0.10822036117315292),
+    single(0.025080598890781403),
+    single(-0.004156248178333044),
+)
+L6, L7 = single(0.000431392079917714), single(-2.0828485503443517e-05)
+
+
+@vectorisable
+def erf(x: Number) -> Number:
+    """The error function."""
+    bits = bits_of_single(x)
+    size = single_of_bits(bits & MAGNITUDE)
+    bounded = LAST if size > LAST else size
+    g = fma_single(L7, bounded, L6)
+    g = fma_single(g, bounded, L5)
+    g = fma_single(g, bounded, L4)
+    g = fma_single(g, bounded, L3)
+    g = fma_single(g, bounded, L2)
+    g = fma_single(g, bounded, L1)
+    g = fma_single(g, bounded, L0)
+    large = ONE - exp_normal(g)
+    t = size * size
+    p = fma_single(S6, t, S5)
+    p = fma_single(p, t, S4)
+    p = fma_single(p, t, S3)
+    p = fma_single(p, t, S2)
+    p = fma_single(p, t, S1)
+    p = fma_single(p, t, S0)
+    small = fma_single(p, size, size)
+    value = small if size < SMALL else large
+    value = single_of_bits(bits_of_single(value) | (bits & SIGN))
+    return value if x == x else x

@@ -1,0 +1,134 @@
+"""float32 exponentials: exp, expm1, sigmoid, tanh, sinh, cosh."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.backend.cpu.features import has_vector_scale
+from structir.backend.math.bits import bits_of_single, fma_single, scale_single, single_of_bits
+from structir.backend.math.double import exp_clamped
+from structir.backend.math.options import Number, vectorisable
+
+single = np.float32
+ROUNDER = single(12582912.0)  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
+ROUNDER_BITS = np.int32(0x4B400000)
+LOG2_E = single(1.4426950408889634)
+LN_2_HIGH, LN_2_LOW = single(-0.693359375), single(2.12194440e-4)
+LOWEST, HIGHEST = single(-103.97208), single(89.0)  # beyond these exp is 0 and infinity
+ZERO, ONE, TWO = single(0), single(1), single(2)
+BIAS, MANTISSA_BITS, HALVE = np.int32(127), np.int32(23), np.int32(1)
+SIGN, MAGNITUDE = np.int32(-(2**31)), np.int32(0x7FFFFFFF)
+
+# (exp(r) - 1 - r) / r**2 on +-ln(2)/2: minimax for the relative error, by Lawson's iteration.
+E0, E1, E2 = single(0.4999999403953552), single(0.1666651964187622), single(0.04166840389370918)
+E3, E4 = single(0.00836889911442995), single(0.001381422160193324)
+
+# (tanh(x)/x - 1) / x**2 in x**2, |x| <= 0.62
+T0, T1, T2 = single(-0.3333333134651184), single(0.13333214819431305), single(-0.053947947919368744)
+T3, T4, T5 = (
+    single(0.02170751243829727),
+    single(-0.008194981142878532),
+    single(0.0021597188897430897),
+)
+TANH_SMALL, TANH_ONE = single(0.6), single(9.1)  # from 9.1 on tanh rounds to 1
+
+
+@vectorisable
+def exp_mantissa(r: Number) -> Number:
+    """exp(r) on +-ln(2)/2."""
+    p = fma_single(E4, r, E3)
+    p = fma_single(p, r, E2)
+    p = fma_single(p, r, E1)
+    p = fma_single(p, r, E0)
+    return fma_single(p, r * r, r) + ONE
+
+
+@vectorisable
+def scale_twice(value: Number, exponent: Number) -> Number:
+    """value * 2**exponent in two steps by normal numbers: right for subnormal results."""
+    first = exponent >> HALVE
+    low = single_of_bits((first + BIAS) << MANTISSA_BITS)
+    high = single_of_bits(((exponent - first) + BIAS) << MANTISSA_BITS)
+    return (value * low) * high
+
+
+scale: Any = scale_single if has_vector_scale() else scale_twice
+
+
+@vectorisable
+def exp(x: Number) -> Number:
+    """exp, subnormal results, overflow and NaN as IEEE has them."""
+    vanishes = x < LOWEST
+    x = (
+        ZERO if vanishes else x
+    )  # an underflow in the arithmetic costs the processor a hundred cycles
+    x = HIGHEST if x > HIGHEST else x
+    shifted = fma_single(x, LOG2_E, ROUNDER)
+    n = shifted - ROUNDER
+    r = fma_single(n, LN_2_HIGH, x)
+    r = fma_single(n, LN_2_LOW, r)
+    value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
+    return ZERO if vanishes else value
+
+
+@vectorisable
+def exp_normal(x: Number) -> Number:
+    """exp where the result is a normal number; for use inside other functions."""
+    shifted = fma_single(x, LOG2_E, ROUNDER)
+    n = shifted - ROUNDER
+    r = fma_single(n, LN_2_HIGH, x)
+    r = fma_single(n, LN_2_LOW, r)
+    exponent = bits_of_single(shifted) << MANTISSA_BITS
+    return single_of_bits(bits_of_single(exp_mantissa(r)) + exponent)
+
+
+@vectorisable
+def sigmoid(x: Number) -> Number:
+    """1 / (1 + exp(-x)), never by way of an overflow."""
+    e = exp(-abs(x))
+    return (ONE if x >= ZERO else e) / (ONE + e)
+
+
+@vectorisable
+def tanh(x: Number) -> Number:
+    """tanh: a polynomial near 0, 1 - 2 / (exp(2x) + 1) elsewhere."""
+    bits = bits_of_single(x)
+    size = single_of_bits(bits & MAGNITUDE)
+    bounded = TANH_ONE if size > TANH_ONE else size
+    large = ONE - TWO / (exp_normal(bounded + bounded) + ONE)
+    t = size * size
+    p = fma_single(T5, t, T4)
+    p = fma_single(p, t, T3)
+    p = fma_single(p, t, T2)
+    p = fma_single(p, t, T1)
+    p = fma_single(p, t, T0)
+    small = fma_single(p * t, size, size)
+    value = small if size < TANH_SMALL else large
+    value = single_of_bits(bits_of_single(value) | (bits & SIGN))
+    return value if x == x else x
+
+
+@vectorisable
+def expm1(x: Number) -> Number:
+    """exp(x) - 1 without cancellation."""
+    wide = np.float64(x)
+    small = wide * (1.0 + wide * (0.5 + wide * (1.0 / 6.0)))
+    return single(small if abs(wide) < 1e-4 else exp_clamped(wide) - 1.0)
+
+
+@vectorisable
+def sinh(x: Number) -> Number:
+    """Hyperbolic sine."""
+    wide = np.float64(x)
+    e = exp_clamped(wide)
+    small = wide * (1.0 + wide * wide * (1.0 / 6.0))
+    return single(small if abs(wide) < 1e-3 else 0.5 * (e - 1.0 / e))
+
+
+@vectorisable
+def cosh(x: Number) -> Number:
+    """Hyperbolic cosine."""
+    e = exp_clamped(np.float64(x))
+    return single(0.5 * (e + 1.0 / e))

@@ -1,0 +1,105 @@
+"""float32 logarithms and what is made of them: log, log1p, pow, asinh, acosh, atanh."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from structir.backend.math.bits import bits_of_single, fma_single, single_of_bits
+from structir.backend.math.double import exp_clamped, log_core
+from structir.backend.math.options import Number, vectorisable
+
+single = np.float32
+ZERO, ONE, HALF = single(0), single(1), single(0.5)
+INFINITY, NAN = single(np.inf), single(np.nan)
+SMALLEST_NORMAL, LIFT, LIFTED_BY = single(2.0**-126), single(2.0**23), single(23)
+SQRT_HALF_BITS, MANTISSA_BITS = np.int32(0x3F3504F3), np.int32(23)
+EXPONENT_MASK = np.int32(-(2**23))
+LN_2_HIGH, LN_2_LOW = single(0.693359375), single(-2.12194440e-4)
+
+# (log(1 + t) - t + t**2/2) / t**3 on sqrt(1/2) - 1 .. sqrt(2) - 1
+L0, L1, L2 = single(0.3333331048488617), single(-0.25000008940696716), single(0.2000216692686081)
+L3, L4, L5 = single(-0.16668090224266052), single(0.1421855241060257), single(-0.12403076887130737)
+L6, L7, L8 = single(0.11893518269062042), single(-0.11694380640983582), single(0.06757614761590958)
+
+
+@vectorisable
+def log(x: Number) -> Number:
+    """log: -inf at 0, NaN below, subnormals right."""
+    tiny = x < SMALLEST_NORMAL
+    lifted = x * LIFT if tiny else x
+    bits = bits_of_single(lifted)
+    offset = bits - SQRT_HALF_BITS
+    exponent = single(offset >> MANTISSA_BITS) - (LIFTED_BY if tiny else ZERO)
+    t = single_of_bits(bits - (offset & EXPONENT_MASK)) - ONE
+    p = fma_single(L8, t, L7)
+    p = fma_single(p, t, L6)
+    p = fma_single(p, t, L5)
+    p = fma_single(p, t, L4)
+    p = fma_single(p, t, L3)
+    p = fma_single(p, t, L2)
+    p = fma_single(p, t, L1)
+    p = fma_single(p, t, L0)
+    square = t * t
+    low = fma_single(p * square, t, exponent * LN_2_LOW)
+    value = fma_single(exponent, LN_2_HIGH, t + fma_single(-HALF, square, low))
+    value = x if x == INFINITY else value
+    value = -INFINITY if x == ZERO else value
+    return NAN if not x >= ZERO else value
+
+
+@vectorisable
+def log1p(x: Number) -> Number:
+    """log(1 + x) without cancellation."""
+    wide = np.float64(x)
+    small = wide * (1.0 - wide * (0.5 - wide * (1.0 / 3.0)))
+    return single(small if abs(wide) < 1e-4 else log_core(1.0 + wide))
+
+
+@vectorisable
+def pow(x: Number, y: Number) -> Number:
+    """x ** y with C's special cases."""
+    size = abs(np.float64(x))
+    exponent = np.float64(y)
+    value = exp_clamped(exponent * log_core(size))
+    value = 1.0 if size == 1.0 and x == x and y == y else value
+    whole = np.floor(exponent) == exponent
+    half = exponent * 0.5
+    odd = whole and np.floor(half) != half
+    negative = bits_of_single(x) < np.int32(0)
+    value = -value if negative and odd else value
+    defined = whole or not x < ZERO or size == np.inf
+    value = value if defined else np.nan
+    return ONE if y == ZERO or x == ONE else single(value)
+
+
+@vectorisable
+def asinh(x: Number) -> Number:
+    """Inverse hyperbolic sine."""
+    wide = np.float64(x)
+    size = abs(wide)
+    square = wide * wide
+    large = log_core(size + math.sqrt(square + 1.0))
+    large = -large if wide < 0.0 else large
+    small = wide * (1.0 - square * (1.0 / 6.0 - square * 0.075))
+    return single(small if size < 1e-3 else large)
+
+
+@vectorisable
+def acosh(x: Number) -> Number:
+    """Inverse hyperbolic cosine; NaN below 1."""
+    wide = np.float64(x)
+    excess = wide - 1.0
+    value = log_core(1.0 + (excess + math.sqrt(excess * (wide + 1.0))))
+    return NAN if excess < 0.0 else single(value)
+
+
+@vectorisable
+def atanh(x: Number) -> Number:
+    """Inverse hyperbolic tangent; infinite at +-1, NaN beyond."""
+    wide = np.float64(x)
+    square = wide * wide
+    small = wide * (1.0 + square * (1.0 / 3.0 + square * 0.2))
+    large = 0.5 * log_core((1.0 + wide) / (1.0 - wide))
+    return single(small if abs(wide) < 1e-3 else large)

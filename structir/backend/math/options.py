@@ -1,0 +1,16 @@
+"""How the math functions are compiled: IEEE rules, fused multiply-add, nothing reordered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+Number = Any  # a float32, float64 or integer, as the compiled code sees it
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
+
+
+def vectorisable(function: Callable[..., Number]) -> Any:
+    """A function for use inside kernels, written without branches that LLVM could not flatten."""
+    return njit(**OPTIONS)(function)

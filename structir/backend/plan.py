@@ -1,0 +1,173 @@
+"""Plans: the compiled kernels of a program, bound to sizes, and run on arrays."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.backend.cpu.kernels import Kernel, kernel
+from structir.backend.cpu.runner import run_program
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.schedule import Scheduled, scheduled
+from structir.backend.loops.stage import LoopProgram
+from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
+from structir.backend.sizes import evaluator, symbols_of
+from structir.errors import StructIRError
+from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import numpy_dtype
+
+KEPT_SHAPES = 64  # plans bound to sizes that are remembered; their arenas dominate
+
+
+@attrs.frozen(eq=False)
+class Numbers:
+    """The integers of a plan at given sizes, taken apart."""
+
+    sizes: list[tuple[int, ...]]  # for each kernel, those in its table
+    ranges: tuple[int, ...]
+    elements: tuple[int, ...]  # of the buffers in the arena
+    shapes: list[tuple[int, ...]]  # of the outputs
+
+
+class Plan:
+    """The kernels of one program, compiled, and the tables by which they are called."""
+
+    def __init__(self, program: LoopProgram, results: Sequence[Buffer]) -> None:
+        self.results = tuple(results)
+        self.scheduled: Scheduled = scheduled(program)
+        self.program = self.scheduled.program
+        self.texts = self.scheduled.kernels
+        self.kernels: list[Kernel] = [kernel(t.text) for t in self.texts]
+        outside = {b.root for b in (*program.inputs, *program.constants, *program.outputs)}
+        self.spans: list[Lifetime] = lifetimes(self.texts, frozenset(outside))
+        self.owned = tuple([b for b in self._result_roots() if b.origin == "value"])
+        self.constants = {b: np.ascontiguousarray(b.data) for b in program.constants}
+        self.symbols: list[Sym] = symbols_of(self._dims())
+        self._evaluate = evaluator(self._dims(), self.symbols)
+
+    def _result_roots(self) -> list[Buffer]:
+        return list(dict.fromkeys(b.root for b in self.program.outputs))
+
+    def _dims(self) -> list[Dim]:
+        found: list[Dim] = [d for t in self.texts for d in t.sizes]
+        found += [t.range for t in self.texts]
+        found += [span.buffer.elements for span in self.spans]
+        return found + [d for b in self._shaped() for d in b.shape]
+
+    def _shaped(self) -> list[Buffer]:
+        return [*self.owned, *self.program.outputs]
+
+    def numbers(self, sizes: Sequence[int]) -> Numbers:
+        """All integers of the plan, at sizes given in the order of `symbols`."""
+        values = iter(self._evaluate(*sizes))
+
+        def take(count: int) -> tuple[int, ...]:
+            return tuple([next(values) for _ in range(count)])
+
+        return Numbers(
+            [take(len(t.sizes)) for t in self.texts],
+            take(len(self.texts)),
+            take(len(self.spans)),
+            [take(len(b.shape)) for b in self._shaped()],
+        )
+
+    def bound(self, sizes: Sequence[int]) -> BoundPlan:
+        """The plan at given sizes."""
+        return BoundPlan(self, self.numbers(sizes))
+
+
+class Workspace:
+    """What one call at a time uses: the argument block, the program that points into it, the
+    arena."""
+
+    def __init__(self, bound: BoundPlan) -> None:
+        plan, numbers = bound.plan, bound.numbers
+        offsets, size = laid_out(plan.spans, numbers.elements)
+        self.arena = np.empty(size + ALIGNMENT, np.uint8)
+        base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+        places = {s.buffer: base + o for s, o in zip(plan.spans, offsets, strict=True)}
+        external = bound.external
+        words: list[int] = []
+        patches: list[int] = []
+        starts: list[int] = []
+        for text, own in zip(plan.texts, numbers.sizes, strict=True):
+            starts.append(len(words))
+            for buffer in text.pointers:
+                if buffer in external:
+                    patches += [len(words), external[buffer]]
+                words.append(self._address(buffer, places, plan.constants))
+            words += own
+        self.arguments = np.array([*words, 0], np.int64)
+        block = self.arguments.ctypes.data
+        rows = [
+            (k.address, block + 8 * start, 0, span)
+            for k, start, span in zip(plan.kernels, starts, numbers.ranges, strict=True)
+            if span > 0
+        ]
+        self.program = np.array(rows, np.int64).reshape(-1)
+        self.patches = np.array(patches, np.int64)
+        self.addresses = np.zeros(max(len(external), 1), np.int64)
+
+    @staticmethod
+    def _address(
+        buffer: Buffer, places: Mapping[Buffer, int], constants: Mapping[Buffer, Any]
+    ) -> int:
+        if buffer in constants:
+            return int(constants[buffer].ctypes.data)
+        return places.get(buffer, 0)
+
+
+class BoundPlan:
+    """A plan at given sizes. Calls that overlap in time get workspaces of their own."""
+
+    def __init__(self, plan: Plan, numbers: Numbers) -> None:
+        self.plan, self.numbers = plan, numbers
+        self.external = {b: i for i, b in enumerate(plan.program.inputs)}
+        count = len(self.external)
+        self.external |= {b: count + i for i, b in enumerate(plan.owned)}
+        owned = len(plan.owned)
+        self.owned_shapes = numbers.shapes[:owned]
+        self.owned_dtypes = [numpy_dtype(b.dtype) for b in plan.owned]
+        self.output_shapes = numbers.shapes[owned:]
+        self.free: list[Workspace] = []
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run on the addresses of the inputs, then of the owned results."""
+        try:
+            space = self.free.pop()
+        except IndexError:
+            space = Workspace(self)
+        table = space.addresses
+        for i, address in enumerate(addresses):
+            table[i] = address
+        failed = run_program(space.program, space.arguments, space.patches, table)
+        self.free.append(space)
+        if failed:
+            raise StructIRError(f"kernel {failed - 1} of the plan failed")
+
+
+class BoundPlans:
+    """The plans of one program by the sizes that they are bound to, the latest ones kept."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[Any, BoundPlan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> BoundPlan | None:
+        """The plan bound for these sizes, if it is remembered."""
+        return self._found.get(key)
+
+    def put(self, key: Any, plan: BoundPlan) -> None:
+        """Remember a plan, and let the oldest go."""
+        with self._lock:
+            self._found[key] = plan
+            while len(self._found) > KEPT_SHAPES:
+                self._found.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._found)

@@ -1,0 +1,186 @@
+"""Functions with their regions compiled: runs of bindings become one call each, the rest stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from structir.analysis.variables import variables_in
+from structir.backend.compiled_region import Assumed, CompiledRegion
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.region import Lowered, Region, RegionLowering, info_of
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from structir.ir.node import node, replace
+from structir.ir.struct_info import StructInfo, TensorStructInfo
+
+AFTER_ALL = 1 << 60  # the place of a sequence's result among its bindings
+
+
+@node
+class RegionCall(Expr):
+    """A compiled region applied to variables; its value is the tuple of its results."""
+
+    region: CompiledRegion
+    inputs: tuple[Var, ...]
+    struct_info: StructInfo | None = None
+    span: None = None
+
+
+@attrs.frozen(eq=False)
+class WholeRegion:
+    """A function that is one region: the shape of its result is told by where buffers stand."""
+
+    region: CompiledRegion
+    result: Lowered
+
+
+class HostProgram:
+    """The functions of a module, rewritten around compiled regions."""
+
+    def __init__(self) -> None:
+        self.regions: list[CompiledRegion] = []
+
+    def function(self, function: Function) -> Function:
+        """The function with its regions compiled."""
+        return replace(function, body=self.sequence(function.body))
+
+    def whole(self, function: Function) -> WholeRegion | None:
+        """The function as one region, if it is one and all it takes are tensors."""
+        lowering = RegionLowering()
+        bound = [b for b in function.bindings() if isinstance(b, VarBinding)]
+        if len(bound) < len(function.bindings()):
+            return None
+        try:
+            for param in function.params:
+                lowering.lowered(param)
+            for binding in bound:
+                lowering.add(binding)
+            result = DataflowVar("result", function.ret_struct_info)
+            lowering.add(VarBinding(result, function.body.body))
+        except NoKernelError:
+            return None
+        results = [VarBinding(result, function.body.body)]
+        made = self._compiled(lowering, [*bound, *results], [result], function.params)
+        if made.free_symbols:
+            return None
+        self.regions.append(made)
+        return WholeRegion(made, lowering.values[result])
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """A sequence with runs of bindings as regions."""
+        bindings = seq.bindings()
+        last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
+        last_use |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
+        steps: list[Binding] = []
+        run = Run()
+        for place, binding in enumerate(bindings):
+            if isinstance(binding, VarBinding) and run.takes(binding):
+                continue
+            if any(v in run.lowering.values for v in variables_in(binding)):
+                steps += self._closed(run, last_use, place)
+                run = Run()
+            steps.append(self._on_host(binding))
+        steps += self._closed(run, last_use, len(bindings))
+        return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
+
+    def _on_host(self, binding: Binding) -> Binding:
+        value = self._rewritten(binding.value)
+        return binding if value is binding.value else replace(binding, value=value)
+
+    def _rewritten(self, value: Expr) -> Expr:
+        match value:
+            case If():
+                return replace(
+                    value,
+                    true_branch=self.sequence(value.true_branch),
+                    false_branch=self.sequence(value.false_branch),
+                )
+            case Function():
+                return self.function(value)
+        return value
+
+    def _closed(self, run: Run, last_use: dict[Var, int], place: int) -> list[Binding]:
+        """The bindings that stand for a run: one call, and its results by name."""
+        results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= place]
+        if not run.lowering.stages or not results:
+            return list(run.bindings)
+        made = self._compiled(run.lowering, run.bindings, results, ())
+        self.regions.append(made)
+        inputs = tuple(run.lowering.inputs)
+        infos = [info_of(run.lowering.values[v]) for v in results]
+        fields = tuple([DataflowVar(v.name, i) for v, i in zip(results, infos, strict=True)])
+        together = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
+        call = VarBinding(together, RegionCall(made, inputs, together.struct_info))
+        names = [
+            VarBinding(v, TupleGetItem(together, k, v.struct_info)) for k, v in enumerate(results)
+        ]
+        return [call, *names]
+
+    def _compiled(
+        self,
+        lowering: RegionLowering,
+        bindings: Sequence[VarBinding],
+        results: list[Var],
+        params: Sequence[Var],
+    ) -> CompiledRegion:
+        region = lowering.region(results)
+        equal = usual_equations(region)
+        assumed = None
+        if equal:
+            again = RegionLowering(equal)
+            for param in params:
+                again.lowered(param)
+            for binding in bindings:
+                again.add(binding)
+            assumed = Assumed(again.region(results), equal)
+        return CompiledRegion(region, assumed)
+
+
+class Run:
+    """Bindings that go into one region, as long as they can be lowered."""
+
+    def __init__(self) -> None:
+        self.lowering = RegionLowering()
+        self.bindings: list[VarBinding] = []
+
+    def takes(self, binding: VarBinding) -> bool:
+        """Take one more binding into the region, if it has a loop form."""
+        try:
+            self.lowering.add(binding)
+        except NoKernelError:
+            return False
+        self.bindings.append(binding)
+        return True
+
+
+def usual_equations(region: Region) -> dict[Sym, Dim]:
+    """Sizes that could broadcast but usually are equal: symbols, and what stands for them."""
+    inputs = {dims.as_sym(d) for b in region.program.inputs for d in b.shape}
+    found: dict[Sym, Dim] = {}
+    together: dict[Dim, list[Sym]] = {}
+    for check in region.checks:
+        symbol = dims.as_sym(check.left)
+        if check.loose and symbol is not None and symbol in inputs:
+            together.setdefault(check.right, []).append(symbol)
+    for symbols in together.values():
+        first = min(symbols, key=lambda s: s.order)
+        stands = found.get(first, dims.as_dim(first))
+        for symbol in symbols:
+            if symbol is not first and symbol not in found:
+                found[symbol] = stands
+    return found

@@ -1,0 +1,272 @@
+"""Regions: runs of bindings that become one plan, and their lowering to stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.from_spec import size_checks, stages_of
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.views import as_view
+from structir.errors import DiagnosticError
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dtype import DTYPES
+from structir.ir.expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+Lowered = Any  # a Buffer, or a tuple of lowered values
+UNSUPPORTED = frozenset({"float8_e4m3fn", "float8_e5m2"})
+
+
+@attrs.frozen
+class SizeCheck:
+    """Two sizes that must be equal when it runs; with `loose`, the first may be 1 instead."""
+
+    left: Dim
+    right: Dim
+    loose: bool
+    what: str
+
+
+@attrs.frozen(eq=False)
+class Region:
+    """A lowered run of bindings: its program, who feeds it, and what it takes for granted."""
+
+    program: LoopProgram
+    inputs: tuple[Var, ...]
+    outputs: tuple[Lowered, ...]
+    checks: tuple[SizeCheck, ...]
+
+
+class RegionLowering:
+    """Bindings on their way to stages, one after another."""
+
+    def __init__(self, assumed: Mapping[Sym, Dim] | None = None) -> None:
+        self.assumed = dict(assumed or {})
+        self.values: dict[Var, Lowered] = {}
+        self.inputs: dict[Var, Buffer] = {}
+        self.constants: dict[int, Buffer] = {}
+        self.kept_alive: list[Any] = []
+        self.stages: list[Stage] = []
+        self.checks: dict[SizeCheck, None] = {}
+
+    def add(self, binding: VarBinding) -> None:
+        """Lower one more binding; raises NoKernelError and changes nothing if it cannot be."""
+        before = len(self.stages), dict(self.inputs), dict(self.checks)
+        try:
+            self.values[binding.var] = self.lowered(binding.value)
+        except (NoKernelError, DiagnosticError) as error:
+            del self.stages[before[0] :]
+            self.inputs, self.checks = before[1], before[2]
+            raise NoKernelError(str(error)) from error
+
+    def region(self, results: list[Var]) -> Region:
+        """All that was added, as a region with these results."""
+        outputs = tuple([self.values[v] for v in results])
+        program = LoopProgram(
+            tuple(self.inputs.values()),
+            tuple(self.constants.values()),
+            tuple(dict.fromkeys(b for o in outputs for b in buffers_of(o))),
+            tuple(self.stages),
+        )
+        return Region(program, tuple(self.inputs), outputs, tuple(self.checks))
+
+    def lowered(self, expr: Expr) -> Lowered:
+        """The buffer, or tuple of buffers, of an expression."""
+        return self._lowered(expr, {})
+
+    def _lowered(self, expr: Expr, known: dict[int, Lowered]) -> Lowered:
+        found = known.get(id(expr))
+        if found is None:
+            found = known[id(expr)] = self._made(expr, known)
+        return found
+
+    def _made(self, expr: Expr, known: dict[int, Lowered]) -> Lowered:
+        match expr:
+            case Var():
+                return self._variable(expr)
+            case Constant():
+                return self._constant(expr)
+            case Tuple(fields):
+                return tuple([self._lowered(f, known) for f in fields])
+            case TupleGetItem(value, index):
+                return self._lowered(value, known)[index]
+            case Call(Op()):
+                return self._call(expr, known)
+        raise NoKernelError(f"{type(expr).__name__} is for the host")
+
+    def _variable(self, var: Var) -> Lowered:
+        found = self.values.get(var)
+        return found if found is not None else self._input(var)
+
+    def _input(self, var: Var) -> Buffer:
+        if var not in self.inputs:
+            info = var.struct_info
+            if not isinstance(info, TensorStructInfo):
+                raise NoKernelError(f"{var.name} is no tensor")
+            self.inputs[var] = self._input_buffer(var.name, info)
+        return self.inputs[var]
+
+    def _input_buffer(self, name: str, info: TensorStructInfo) -> Buffer:
+        if info.dtype is None or info.ndim is None or not supported(info.dtype):
+            raise NoKernelError("the rank or the dtype is only known at run time")
+        shape = info.dims
+        if isinstance(shape, Var):
+            held = shape.struct_info
+            shape = held.dims if isinstance(held, ShapeStructInfo) else None
+        if shape is None:
+            shape = tuple([dims.sym(f"{name}{k}") for k in range(info.ndim)])
+        known = tuple([dims.substitute(d, self.assumed) for d in shape])
+        return Buffer(known, info.dtype, "input", name=name)
+
+    def _constant(self, constant: Constant) -> Buffer:
+        key = id(constant.data)
+        if key not in self.constants:
+            data = constant.data
+            dtype = data.dtype.name
+            if not supported(dtype):
+                raise NoKernelError(f"no kernels compute with {dtype}")
+            self.kept_alive.append(data)
+            shape = tuple(data.shape)
+            self.constants[key] = Buffer(shape, dtype, "constant", data=data)
+        return self.constants[key]
+
+    # calls of ops
+
+    def _call(self, call: Call, known: dict[int, Lowered]) -> Lowered:
+        op = call.op
+        assert isinstance(op, Op)
+        definition: Any = op.definition
+        stand_ins = [self._stand_in(a, known) for a in call.args]
+        args = tuple([s.expr for s in stand_ins])
+        attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
+        here = Call(op, args, attributes, call.sinfo_args, None, call.span)
+        buffers = {v: b for s in stand_ins for v, b in s.buffers.items()}
+        parts = definition.decompose(here)
+        if parts is not None:
+            self.values.update(buffers)
+            return self.lowered(parts)
+        return self._op(here, buffers)
+
+    def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
+        definition: Any = here.op.definition  # type: ignore[attr-defined]
+        if not definition.pure:
+            raise NoKernelError("an effect")
+        spec = definition.index_spec(here)
+        if spec is None:
+            raise NoKernelError("the op has no loop form")
+        operands = [buffers[_at(here, o.path)] for o in spec.operands]
+        if not all(supported(r.dtype) for r in spec.results):
+            raise NoKernelError("a dtype that kernels do not store")
+        origin = f"R.{definition.name}" + (f" at {here.span}" if here.span is not None else "")
+        results, stages = stages_of(spec, operands, origin)
+        self._note_checks(definition, here, spec)
+        many = isinstance(definition.deduce(here), TupleStructInfo)
+        for stage in stages:
+            view = as_view(stage)
+            if view is None:
+                self.stages.append(stage)
+            else:
+                results = [view if r is stage.out else r for r in results]
+        return tuple(results) if many else results[0]
+
+    def _note_checks(self, definition: Any, call: Call, spec: Any) -> None:
+        name = definition.name
+        for assumption in definition.assumptions(call):
+            what = f"{name}: {assumption.text}"
+            self.checks[SizeCheck(assumption.left, assumption.right, False, what)] = None
+        for size, extent, loose, operand in size_checks(spec):
+            self.checks[SizeCheck(size, extent, loose, f"{name}: {operand}")] = None
+
+    def _stand_in(self, arg: Expr, known: dict[int, Lowered]) -> StandIn:
+        """An argument as a variable whose StructInfo says all that is known of its buffer."""
+        if isinstance(arg, ShapeExpr):
+            return StandIn(ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in arg.dims])))
+        if isinstance(arg, PrimValue):
+            value = arg.value
+            known_value = dims.substitute(value, self.assumed) if isinstance(value, Poly) else value
+            return StandIn(PrimValue(known_value))
+        info = arg.struct_info
+        if isinstance(info, ShapeStructInfo):
+            if info.dims is None:
+                raise NoKernelError("a shape that is only known at run time")
+            return StandIn(ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in info.dims])))
+        if isinstance(info, PrimStructInfo) and info.value is not None:
+            return StandIn(PrimValue(dims.substitute(info.value, self.assumed)))
+        if not isinstance(info, TensorStructInfo | TupleStructInfo | type(None)):
+            return StandIn(arg)
+        return stand_in_of(self._lowered(arg, known))
+
+    def _assumed_in(self, value: Any) -> Any:
+        if isinstance(value, Poly):
+            return dims.substitute(value, self.assumed)
+        if isinstance(value, tuple):
+            return tuple([self._assumed_in(v) for v in value])
+        return value
+
+
+@attrs.frozen(eq=False)
+class StandIn:
+    """What stands for an argument while its op is asked for its loops."""
+
+    expr: Expr
+    buffers: dict[Var, Buffer] = attrs.Factory(dict)
+
+
+def stand_in_of(lowered: Lowered) -> StandIn:
+    """A variable for a buffer, a tuple of variables for a tuple of buffers."""
+    if isinstance(lowered, tuple):
+        fields = [stand_in_of(item) for item in lowered]
+        together = {v: b for f in fields for v, b in f.buffers.items()}
+        return StandIn(Tuple(tuple([f.expr for f in fields])), together)
+    var = DataflowVar(repr(lowered), TensorStructInfo(lowered.shape, lowered.dtype))
+    return StandIn(var, {var: lowered})
+
+
+def _at(call: Call, path: tuple[int, ...]) -> Any:
+    found: Any = call.args[path[0]]
+    for step in path[1:]:
+        found = found.fields[step]
+    return found
+
+
+def supported(dtype: str | None) -> bool:
+    """Whether kernels can hold elements of a dtype."""
+    return dtype in DTYPES and dtype not in UNSUPPORTED
+
+
+def buffers_of(lowered: Lowered) -> list[Buffer]:
+    """The buffers of a lowered value, in order."""
+    if isinstance(lowered, tuple):
+        return [b for item in lowered for b in buffers_of(item)]
+    return [lowered]
+
+
+def info_of(lowered: Lowered) -> StructInfo:
+    """What is known of a lowered value."""
+    if isinstance(lowered, tuple):
+        return TupleStructInfo(tuple([info_of(item) for item in lowered]))
+    return TensorStructInfo(lowered.shape, lowered.dtype)
