@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from structir.ir.expr import (
     VarBinding,
 )
 from structir.ir.struct_info import StructInfo
+from structir.printer.pieces import Run, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +54,13 @@ MISSING: Any = object()
 class Place:
     """A source and how its `ast` lies in it: lines and columns of nodes become spans."""
 
-    def __init__(self, source: Source, line_shift: int = 0) -> None:
+    def __init__(
+        self, source: Source, line_shift: int = 0, runs: Mapping[int, Run] | None = None
+    ) -> None:
         self.source = source
         self.line_shift = line_shift
-        self.lines = source.text.splitlines()
+        self.runs = runs or {}
+        self.lines = lines_of(source.text)
         self.ascii = source.text.isascii()
 
     def span(self, node: Any) -> Span:
@@ -68,9 +72,24 @@ class Place:
             start, stop = self.column(line, start), self.column(end, stop)
         return Span(self.source, line, start, end, stop)
 
+    def run_at(self, node: ast.AST) -> Run | None:
+        """The run of lines that a statement stands for."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        return self.runs.get(line + self.line_shift - self.source.first_line + 1)
+
+    @contextmanager
+    def shifted(self, lines: int) -> Iterator[None]:
+        """While nodes of a piece are read: their lines count from elsewhere."""
+        outside, self.line_shift = self.line_shift, lines + self.source.first_line - 1
+        try:
+            yield
+        finally:
+            self.line_shift = outside
+
     def column(self, line: int, offset: int) -> int:
         """`ast` counts the bytes of a line, a span its characters."""
-        return len(self.source.line(line).encode()[:offset].decode(errors="ignore"))
+        text = self.lines[line - self.source.first_line]
+        return len(text.encode()[:offset].decode(errors="ignore"))
 
     @cached_property
     def stems(self) -> frozenset[str]:

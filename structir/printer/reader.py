@@ -18,12 +18,12 @@ from structir.printer import calls, expressions
 from structir.printer.context import Context, Place, Silent
 from structir.printer.forms import info_of
 from structir.printer.modules import ModuleContext
+from structir.printer.pieces import WRAPPER, Run, Unsplittable, without_runs
 
 symbolic = lazy_module("structir.ir.symbolic")
 
 # What reads expressions registers itself; naming the rooms here makes them complete.
 RULE_ROOMS = (calls, expressions)
-WRAPPER = "if True:\n"
 
 
 def parse(
@@ -48,17 +48,30 @@ def read_source(
     constants: Mapping[str, Any] | None = None,
 ) -> IRModule:
     """The module of a source, which may be a piece of a file and indented."""
-    indented = source.text[:1] in (" ", "\t")
     with _no_collection():
-        tree = _tree(source, indented)
-        body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
-        place = Place(source, source.first_line - 1 - indented)
-        module = ModuleContext(place, constants or {}, strict)
-        return module.read(ast.Module(body, []))
+        try:
+            text, runs = without_runs(source.text)
+            return _read(source, text, runs, strict, constants or {})
+        except Unsplittable:
+            return _read(source, source.text, {}, strict, constants or {})
 
 
-def _tree(source: Source, indented: bool) -> ast.Module:
-    text = WRAPPER + source.text if indented else source.text
+def _read(
+    source: Source,
+    text: str,
+    runs: dict[int, Run],
+    strict: bool,
+    constants: Mapping[str, Any],
+) -> IRModule:
+    indented = text[:1] in (" ", "\t")
+    tree = _tree(source, WRAPPER + text if indented else text, indented)
+    body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
+    place = Place(source, source.first_line - 1 - indented, runs)
+    module = ModuleContext(place, constants, strict)
+    return module.read(ast.Module(body, []))
+
+
+def _tree(source: Source, text: str, indented: bool) -> ast.Module:
     try:
         return ast.parse(text, source.filename)
     except SyntaxError as error:

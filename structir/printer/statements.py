@@ -18,6 +18,7 @@ from structir.printer.calls import match_cast
 from structir.printer.context import WRONG, Context, Silent
 from structir.printer.forms import info_of
 from structir.printer.functions import is_declaration, local_function
+from structir.printer.pieces import Run
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT
 from structir.printer.values import argument, operand, path_of, unsupported, value_of
 
@@ -156,15 +157,27 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
 def _expression(context: Context, node: ast.Expr) -> None:
     """A value that nothing names: a call for its effect. Docstrings are no bindings."""
     value = node.value
-    if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        return
+    if isinstance(value, ast.Constant):
+        run = context.place.run_at(node) if value.value is ... else None
+        if run is not None:
+            return _run(context, run)
+        if isinstance(value.value, str):
+            return None
     if isinstance(value, ast.Call):
         path = path_of(value.func)
         if path == f"R.{FUNC_ATTR}":
-            return
+            return None
         if path == f"R.{OUTPUT}":
             raise context.error(node, "R.output stands at the end of a dataflow block")
     context.emit(context.expr(value_of(context, value), value), "_", value)
+    return None
+
+
+def _run(context: Context, run: Run) -> None:
+    """Many simple statements, of which only a piece has an `ast` at a time."""
+    for nodes, shift in run.pieces():
+        with context.place.shifted(shift):
+            read_statements(context, nodes)
 
 
 # ---- dataflow ----------------------------------------------------------------------------------
