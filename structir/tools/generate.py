@@ -24,6 +24,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.struct_info import (
     FuncStructInfo,
+    ObjectStructInfo,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
@@ -80,6 +81,7 @@ class _Writer:
         self.live = list(params)
         with self.builder.function(name, params):
             self.bindings(self.size)
+            self.live = [var for var in self.live if _is_data(var.struct_info)]
             self.builder.emit_func_output(self.result())
 
     def tensor(self, dims: list[Any]) -> TensorStructInfo:
@@ -264,6 +266,13 @@ class _Writer:
         """A value that may stand for a parameter."""
         fitting = [v for v in self.live if _looks_like(v.struct_info, wanted)]
         return self.rng.choice(fitting) if fitting else None
+
+
+def _is_data(info: StructInfo) -> bool:
+    """Whether a value holds no function."""
+    if isinstance(info, TupleStructInfo):
+        return all(map(_is_data, info.fields))
+    return not isinstance(info, FuncStructInfo | ObjectStructInfo)
 
 
 def _looks_like(info: StructInfo, wanted: StructInfo) -> bool:
