@@ -152,7 +152,7 @@ def spread(given: Given) -> Written:
     if isinstance(depth, int) and depth <= 0:
         given.reject(f"the depth must be positive, not {depth}")
     floating = any(isinstance(given[name], float) for name in ("on_value", "off_value"))
-    attributes = {"dtype": "float32" if floating else "int64"}
+    attributes = {"dtype": "float64" if floating else "int64"}
     if rank is None:
         return Written("indices[*s] @ J -> out[*u] @ dtype", "", "", attributes)
     axis = given.axis("axis", rank + 1)

@@ -154,3 +154,20 @@ def pad(
 ) -> Point:
     """The tensor with more elements around it: a constant, its edges, or itself again."""
     return x
+
+
+def crossed(given: Given) -> str:
+    """Each vector along its own axis of every result."""
+    ranks = given.ranks("tensors")
+    if not ranks:
+        given.reject("there is no vector")
+    axes = letters(len(ranks))
+    reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
+    results = ", ".join([written(f"*y_{k}", axes) for k in range(len(axes))])
+    return f"{reads} -> {results}"
+
+
+@op(crossed)
+def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Point:
+    """The coordinates of a grid: for each vector, its value at every place."""
+    return tensors

@@ -1,0 +1,150 @@
+"""Backward ops by name: the adjoints of windows, reads and losses, as other programs write them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from structir.lazy import lazy_module
+from structir.ops.attributes import Axis, Ints, Layout
+from structir.ops.define import op
+from structir.ops.infer import Given, Written
+from structir.projections.point import Point
+
+np = lazy_module("numpy")
+Array = Any
+LIKE_DATA = "output_grad[*t], data[*s] -> dx[*s]"
+
+
+def taken_back(given: Given) -> Written:
+    """The line of `take` with operand and result exchanged."""
+    if given["axis"] is None:
+        line = "output_grad[*s], x[n], indices[*s] @ I -> dx[indices : n]"
+    else:
+        line = "output_grad[*p, *s, *t], x[*p, n, *t], indices[*s] @ I -> dx[*p, indices : n, *t]"
+    if given.rank("x") is None or given.rank("indices") is None:
+        line = "output_grad[*u], x[*s], indices[*t] @ I -> dx[*s]"
+    return Written(line)
+
+
+@op(taken_back, name="grad.take_backward", reduce="sum", at={"n": "axis"})
+def take_backward(output_grad: Point, x: Point, indices: Point, axis: Axis | None = None) -> Point:
+    """The gradient of `take` by its operand."""
+    return output_grad
+
+
+@op(LIKE_DATA, name="grad.max_pool2d_backward")
+def max_pool2d_backward(
+    output_grad: Array,
+    data: Array,
+    pool_size: Ints = (1, 1),
+    strides: Ints = (1, 1),
+    padding: Ints = (0, 0, 0, 0),
+    dilation: Ints = (1, 1),
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+    layout: Layout = "NCHW",
+    out_layout: Layout | None = None,
+) -> Array:
+    """The gradient of `max_pool2d` by its operand."""
+    return data
+
+
+@op(LIKE_DATA, name="grad.avg_pool2d_backward")
+def avg_pool2d_backward(
+    output_grad: Array,
+    data: Array,
+    pool_size: Ints = (1, 1),
+    strides: Ints = (1, 1),
+    padding: Ints = (0, 0, 0, 0),
+    dilation: Ints = (1, 1),
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+    layout: Layout = "NCHW",
+    out_layout: Layout | None = None,
+) -> Array:
+    """The gradient of `avg_pool2d` by its operand."""
+    return data
+
+
+@op(
+    "output_grad[*t] @ F, predictions[*s] @ F, targets[*u] @ I, weights[c] @ F or 1 -> dx[*s] @ F",
+    name="grad.nll_loss_backward",
+)
+def nll_loss_backward(
+    output_grad: Array,
+    predictions: Array,
+    targets: Array,
+    weights: Array | None = None,
+    reduction: Literal["none", "sum", "mean"] = "mean",
+    ignore_index: int = -100,
+) -> Array:
+    """The gradient of `nll_loss` by its predictions."""
+    return predictions
+
+
+@nll_loss_backward.reference
+def _(
+    output_grad: Array,
+    predictions: Array,
+    targets: Array,
+    weights: Array | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Array:
+    axis = 0 if predictions.ndim == 1 else 1
+    kept = targets != ignore_index
+    classes = np.where(kept, targets, 0)
+    weight = kept.astype(predictions.dtype)
+    if weights is not None:
+        weight = weight * weights[classes]
+    scale = -output_grad * weight / (weight.sum() if reduction == "mean" else 1)
+    made = np.zeros_like(predictions)
+    places, scale = np.expand_dims(classes, axis), np.expand_dims(scale, axis)
+    np.put_along_axis(made, places, scale.astype(made.dtype), axis)
+    return made
+
+
+def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, int]:
+    """For each result of a pool: the rows and columns that its window covers, with those outside."""
+    sizes = {
+        n: tuple(numbers[n]) * (2 // len(numbers[n]) or 1)
+        for n in ("pool_size", "strides", "dilation")
+    }
+    pads = tuple(numbers["padding"])
+    low, high = (pads[:2], pads[2:]) if len(pads) == 4 else (pads * (2 // len(pads)),) * 2
+    places = []
+    for k, length in enumerate(data.shape[2:]):
+        reach = sizes["dilation"][k] * (sizes["pool_size"][k] - 1) + 1
+        up = sizes["strides"][k] - 1 if numbers["ceil_mode"] else 0
+        count = (length + low[k] + high[k] - reach + up) // sizes["strides"][k] + 1
+        starts = np.arange(count) * sizes["strides"][k] - low[k]
+        places.append(starts[:, None] + np.arange(sizes["pool_size"][k]) * sizes["dilation"][k])
+    rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
+    inside = (rows >= 0) & (rows < data.shape[2]) & (columns >= 0) & (columns < data.shape[3])
+    return rows, columns, inside, sizes["pool_size"][0] * sizes["pool_size"][1]
+
+
+def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array) -> Array:
+    """Each result's gradient handed to the elements of its window by their shares."""
+    made = np.zeros(data.shape, "float64")
+    clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
+    np.add.at(made, (slice(None), slice(None), *clipped), grad[..., None, None] * share)
+    return made.astype(data.dtype)
+
+
+@avg_pool2d_backward.reference
+def _(output_grad: Array, data: Array, **numbers: Any) -> Array:
+    rows, columns, inside, whole = _windows(data, numbers)
+    count = inside.sum(axis=(2, 3), keepdims=True)
+    share = inside / (whole if numbers["count_include_pad"] else np.maximum(count, 1))
+    return _spread(output_grad, share, rows, columns, data)
+
+
+@max_pool2d_backward.reference
+def _(output_grad: Array, data: Array, **numbers: Any) -> Array:
+    rows, columns, inside, _ = _windows(data, numbers)
+    clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
+    seen = np.where(inside, data[(slice(None), slice(None), *clipped)], -np.inf)
+    hit = seen == seen.max(axis=(4, 5), keepdims=True)
+    share = hit / hit.sum(axis=(4, 5), keepdims=True)
+    return _spread(output_grad, share, rows, columns, data)

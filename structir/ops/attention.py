@@ -1,0 +1,90 @@
+"""Attention: weights from queries and keys, spent on values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, PrimValue
+from structir.ops.attributes import Number
+from structir.ops.broadcast import greater_equal, multiply, where
+from structir.ops.contract import matmul
+from structir.ops.create import ones_like, tril, triu, zeros_like
+from structir.ops.define import op
+from structir.ops.elementwise import astype, rsqrt
+from structir.ops.layout import permute_dims
+from structir.ops.normalise import softmax
+
+Mask = Literal["TopLeft", "BottomRight"]
+BEFORE_HEADS = (0, 2, 1, 3)
+FAR_BELOW = -1e30  # a score that no weight is left of; the row of a query without keys stays finite
+
+
+@op(
+    "query[b, s, h, d], key[b, u, h, d], value[b, u, h, e],"
+    " bias[~b : b, ~h : h, ~s : s, ~u : u] or 0 -> y[b, s, h, e]",
+    name="nn.attention",
+    parts=True,
+)
+def attention(
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    scale: Number | None = None,
+    causal_mask: Mask | None = None,
+    window_size: int | None = None,
+) -> Expr:
+    """For each query, the mean of the values, weighted by softmax(query . key * scale + bias).
+
+    A causal mask leaves each query the keys up to its own place, counted from the first or from the last
+    query; a window leaves only the last so many of them.
+    """
+    queries, keys, values = (permute_dims(part, BEFORE_HEADS) for part in (query, key, value))
+    scores = matmul(queries, permute_dims(keys, (0, 1, 3, 2)))
+    scores = multiply(scores, _scale(query, scale))
+    scores = scores if bias is None else scores + bias
+    if causal_mask is not None:
+        scores = _masked(scores, causal_mask, window_size)
+    return permute_dims(matmul(softmax(scores, axis=-1), values), BEFORE_HEADS)
+
+
+def _scale(query: Expr, scale: float | None) -> Expr | float:
+    """The scale that is given, or one over the root of the length of a query."""
+    length: Dim = query.struct_info.dims[3]
+    if scale is not None:
+        return float(scale)
+    if isinstance(length, int):
+        return float(max(length, 1) ** -0.5)
+    return rsqrt(astype(PrimValue(length), query.struct_info.dtype))
+
+
+def _masked(scores: Expr, causal_mask: str, window_size: int | None) -> Expr:
+    *_, queries, keys = scores.struct_info.dims
+    offset = keys - queries if causal_mask == "BottomRight" else 0
+    seen = tril(ones_like(scores), offset)
+    if window_size is not None:
+        seen = triu(seen, offset - window_size + 1)
+    return where(greater_equal(seen, ones_like(scores)), scores, zeros_like(scores) + FAR_BELOW)
+
+
+@op(
+    "queries[b, s, h, d], keys[b, u, h, d], values[b, u, h, e], seqstart_q[q] @ int32,"
+    " max_seqlen_q[] @ int32, seqstart_k[r] @ int32 or 0, max_seqlen_k[] @ int32 or 0"
+    " -> y[b, s, h, e]",
+    name="nn.attention_var_len",
+)
+def attention_var_len(
+    queries: Expr,
+    keys: Expr,
+    values: Expr,
+    seqstart_q: Expr,
+    max_seqlen_q: Expr,
+    seqstart_k: Expr | None = None,
+    max_seqlen_k: Expr | None = None,
+    scale: Number | None = None,
+    causal_mask: Mask | None = None,
+    window_size: int | None = None,
+) -> Expr:
+    """Attention within sequences that lie one after the other; `seqstart` tells where each begins."""
+    return queries

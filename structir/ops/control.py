@@ -1,0 +1,32 @@
+"""Ops that guide passes and leave values as they are."""
+
+from __future__ import annotations
+
+from structir.ir.expr import Expr, Tuple
+from structir.ops.create import ones_like
+from structir.ops.define import op
+from structir.projections.point import Point
+
+
+@op("input[*s] -> y[*s]", name="grad.no_grad")
+def no_grad(input: Point) -> Point:
+    """The value, through which no gradient flows."""
+    return input
+
+
+@op("input[*s] -> y[*s]", name="grad.start_checkpoint")
+def start_checkpoint(input: Point) -> Point:
+    """The value, from which on intermediate values are computed again for the gradient."""
+    return input
+
+
+@op("input[*s] -> y[*s]", name="grad.end_checkpoint")
+def end_checkpoint(input: Point) -> Point:
+    """The value, up to which intermediate values are computed again for the gradient."""
+    return input
+
+
+@op("data[*s] -> y[*s], mask[*s]", name="nn.dropout", parts=True)
+def dropout(data: Expr, rate: float = 0.5) -> Expr:
+    """The value and a mask of ones: at inference nothing is dropped."""
+    return Tuple((data, ones_like(data)))

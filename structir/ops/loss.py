@@ -1,0 +1,66 @@
+"""Losses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from structir.ir.expr import Expr, PrimValue
+from structir.ops.broadcast import divide, multiply, not_equal, where
+from structir.ops.create import full_like, zeros_like
+from structir.ops.define import op
+from structir.ops.elementwise import astype, negative
+from structir.ops.indexing import gather_elements, take
+from structir.ops.infer import Given
+from structir.ops.layout import expand_dims, squeeze
+from structir.ops.reduce import sum_
+
+Reduction = Literal["none", "sum", "mean"]
+
+
+def likelihood(given: Given) -> str:
+    """One class for each target; the reduction tells whether the result is a scalar."""
+    rank = given.rank("predictions")
+    if rank == 0:
+        given.reject("predictions must have an axis of classes")
+    if rank == 1:
+        return "predictions[c] @ F, targets[] @ I, weights[c] @ F or 1 -> out[] @ F"
+    result = "n, *s" if given["reduction"] == "none" else ""
+    reads = "predictions[n, c, *s] @ F, targets[n, *s] @ I, weights[c] @ F or 1"
+    return f"{reads} -> out[{result}] @ F"
+
+
+@op(likelihood, name="nn.nll_loss", parts=True)
+def nll_loss(
+    predictions: Expr,
+    targets: Expr,
+    weights: Expr | None = None,
+    reduction: Reduction = "mean",
+    ignore_index: int = -100,
+) -> Expr:
+    """The negative weighted log-likelihood of the target classes; ignored targets count for nothing."""
+    kept = not_equal(targets, full_like(targets, ignore_index))
+    classes = where(kept, targets, zeros_like(targets))
+    axis = 0 if predictions.struct_info.ndim == 1 else 1
+    picked = squeeze(gather_elements(predictions, expand_dims(classes, axis), axis), axis)
+    weight = astype(kept, predictions.struct_info.dtype)
+    if weights is not None:
+        weight = multiply(weight, take(weights, classes, axis=0))
+    losses = negative(multiply(picked, weight))
+    if reduction == "none":
+        return losses
+    total = sum_(losses)
+    return total if reduction == "sum" else divide(total, sum_(weight))
+
+
+@op(
+    "predictions[*s] @ F, labels[*s] @ F -> out[] @ F",
+    name="nn.cross_entropy_with_logits",
+    parts=True,
+)
+def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
+    """Less the sum of predictions times labels, over the size of the batch; the predictions are logarithms."""
+    total = negative(sum_(multiply(predictions, labels)))
+    sizes = predictions.struct_info.dims
+    if len(sizes) < 2:
+        return total
+    return divide(total, astype(PrimValue(sizes[0]), predictions.struct_info.dtype))
