@@ -38,6 +38,8 @@ from structir.printer.syntax import (
 )
 from structir.printer.values import argument, operand, path_of, reads, unsupported, value_of
 
+LOOK = "compare the StructInfos above: R.reshape, R.permute_dims and R.match_cast change them"
+
 
 @reads(ast.Call)
 def _call(context: Context, node: ast.Call) -> Any:
@@ -86,21 +88,21 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if keyword.arg is None:
                 raise unsupported(context, keyword, "write the arguments one by one")
             keywords[keyword.arg] = argument(context, keyword.value)
+        return op.definition.bind(tuple(given), keywords, context.place.span(node))
     except DiagnosticError as error:
         raise _within(context, error, node, op.name) from None
-    return op.definition.bind(tuple(given), keywords, context.place.span(node))
 
 
 def _within(context: Context, error: DiagnosticError, node: ast.Call, name: str) -> DiagnosticError:
-    """The error of an argument, told with the op that it stands in and the operands beside it."""
+    """The error of a call or of an argument, told with the op and the operands beside it."""
     first = error.diagnostics[0]
-    if first.op is not None:
-        return error
+    told = {note.span for note in first.notes}
     for item in node.args:
         known = context.names.get(item.id) if isinstance(item, ast.Name) else None
-        if isinstance(known, Var):
+        if isinstance(known, Var) and known.span not in told:
             first = first.note(f"{known.name}: {known.struct_info}", known.span)
-    return type(error)([attrs.evolve(first, op=name), *error.diagnostics[1:]])
+    first = attrs.evolve(first, op=first.op or name, hint=first.hint or LOOK)
+    return type(error)([first, *error.diagnostics[1:]])
 
 
 def _call_of_function(context: Context, node: ast.Call) -> Call:
@@ -205,18 +207,18 @@ def match_cast(
     value = operand(context, node.args[0])
     info = info_of(context, node.args[1])
     span = context.place.span(node)
-    check_cast(value, info, span)
+    check_cast(value, info, span, context.place.span(node.args[1]))
     return context.emit_cast(value, info, span, name, target, annotation)
 
 
-def check_cast(value: Expr, info: StructInfo, span: Span | None) -> None:
+def check_cast(value: Expr, info: StructInfo, span: Span, place: Span) -> None:
     """Raise StructInfoError where no value of the one kind can have the other."""
     known = deduce(value)
     if base_check(info, known) is FAIL_L0 and base_check(known, info) is FAIL_L0:
         what = getattr(value, "name", "the value")
         raise StructInfoError(
             Diagnostic(f"{what} can never have this structure", span, MATCH_CAST)
-            .note(f"asked for: {info}", span)
+            .note(f"asked for: {info}", place)
             .note(f"{what}: {known}", value.span)
             .hinted("ask for what may hold when it runs; R.astype and R.reshape change a tensor")
         )

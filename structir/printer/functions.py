@@ -8,10 +8,11 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.deduction import annotated, deduce, result_info
+from structir.analysis.deduction import annotated, callee_name, deduce, result_info
 from structir.build import Scope
+from structir.errors import DiagnosticError
 from structir.ir.dims import Poly
-from structir.ir.expr import NO_ATTRS, Expr, Function, Var
+from structir.ir.expr import NO_ATTRS, Call, Expr, Function, Var
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.printer.context import Context
 from structir.printer.forms import info_of, static_of
@@ -140,7 +141,10 @@ def read_function(context: Context, signature: Signature, read_body: ReadBody) -
         if signature.ret is not None:
             span = context.place.span(signature.node.returns)
             what = f"the result of {signature.name}"
-            annotated(signature.ret, info, what, span, result)
+            try:
+                annotated(signature.ret, info, what, span, result)
+            except DiagnosticError as error:
+                raise _of_op(error, result, scope) from None
             info = signature.ret
         body = scope.sequence(result)
     finally:
@@ -148,6 +152,16 @@ def read_function(context: Context, signature: Signature, read_body: ReadBody) -
     attributes = signature.attributes or NO_ATTRS
     span = context.place.span(signature.node)
     return Function(signature.params, body, info, signature.pure, attributes, span)
+
+
+def _of_op(error: DiagnosticError, result: Expr, scope: Scope) -> DiagnosticError:
+    """The error of a result, told with the op that made it."""
+    values = [b.value for block in scope.blocks for b in block.bindings if b.var is result]
+    values += [b.value for b in scope.bindings if b.var is result]
+    names = [callee_name(value) for value in values if isinstance(value, Call)]
+    if not names:
+        return error
+    return type(error)([attrs.evolve(d, op=names[-1]) for d in error.diagnostics])
 
 
 def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody) -> Var:

@@ -80,8 +80,8 @@ def unsupported(context: Context, node: ast.AST, hint: str | None = None) -> Par
         known = context.names.get(name)
         if isinstance(known, Var):
             diagnostic = diagnostic.note(f"{name}: {known.struct_info}", known.span)
-    op = next((path_of(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)), None)
-    op = op.removeprefix("R.") if op is not None else None
+    paths = [path_of(n.func) or "" for n in ast.walk(node) if isinstance(n, ast.Call)]
+    op = next((path[2:] for path in paths if path.startswith("R.")), None)
     default = "the text is read, never executed; see the language's own forms"
     hint = hint or UNSUPPORTED.get(type(node), default)
     return ParseError(attrs.evolve(diagnostic, op=op, hint=hint))
