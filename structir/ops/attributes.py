@@ -79,6 +79,13 @@ def _number(value: Any) -> int | float:
     return int(value) if hasattr(value, "__index__") else _float(value)
 
 
+def _numbers(value: Any) -> tuple[int | float, ...]:
+    value = _plain(value)
+    if not isinstance(value, tuple | list):
+        raise WrongValue
+    return tuple([_number(item) for item in value])
+
+
 def _bool(value: Any) -> bool:
     value = _plain(value)
     if isinstance(value, int) and value in (0, 1):
@@ -156,6 +163,7 @@ SIZE = Kind("a size: an integer or a symbolic expression", _size, True)
 Axis = Annotated[int, Kind("an axis: an integer", _int)]
 Axes = Annotated[int | tuple[int, ...], Kind("an axis or a list of axes", _axes)]
 Ints = Annotated[tuple[int, ...], Kind("an integer or a list of integers", _ints)]
+Numbers = Annotated[tuple[float, ...], Kind("a list of numbers", _numbers)]
 Counts = Annotated[int | tuple[int, ...], Kind("an integer or a list of integers", _axes)]
 Size = Annotated[Dim, SIZE]
 Scalar = Annotated[Dim | float, Kind("a number or a symbolic size", _scalar, True)]

@@ -53,6 +53,7 @@ class OpDefinition:
     base: str | None = None
     parts: bool = False
     reads_sizes: bool = False  # the line function looks at sizes, not only at ranks
+    reads_values: bool = False  # it looks into constants
     operator: str | None = None
     pure: bool = True
     hooks: dict[str, Any] = attrs.Factory(dict)

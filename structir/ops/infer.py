@@ -252,6 +252,8 @@ def struct_info(
     span: Span | None,
 ) -> StructInfo:
     """The StructInfo of a call's result; remembered for equal operands and attributes."""
+    if definition.reads_values:
+        return _deduced(definition, args, attributes, span)
     key: Any = tuple([_key_of(arg) for arg in args])
     if attributes:
         key = (key, tuple([(n, type(v), v) for n, v in attributes.items()]))
@@ -360,7 +362,8 @@ def _solved(
             if type(value) is tuple or type(value) is UnknownShape
         ]
     )
-    axes = tuple([(letter, values[name]) for letter, name in reading.at])
+    placed = [(letter, values[name]) for letter, name in reading.at]
+    axes = tuple([(letter, axis) for letter, axis in placed if axis is not None])
     plan = plan_of(reading.line, ranks, present, axes, stated)
     return resolved(plan, sizes, values)
 

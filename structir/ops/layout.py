@@ -80,7 +80,7 @@ def flatten(x: Point) -> Point:
     return x
 
 
-@op("x[n, *s] -> y[n, flat(*s)]", name="nn.batch_flatten")
+@op("x[n, m, *s] -> y[n, flat(m, *s)]", name="nn.batch_flatten")
 def batch_flatten(x: Point) -> Point:
     """All axes but the first as one."""
     return x

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from structir.ir.dims import Dim, as_sym, at_least, compare, dim_max, dim_min, floordiv, select
+from structir.ir.dims import (
+    Dim,
+    as_sym,
+    at_least,
+    compare,
+    dim_max,
+    dim_min,
+    evaluate,
+    floordiv,
+    linear,
+    select,
+    syms,
+)
 from structir.ops.attributes import Axes, Ints, Sizes
 from structir.ops.define import op
 from structir.ops.infer import Given, UnknownShape, Written
@@ -48,10 +60,21 @@ def _clamped(bound: Dim, size: Dim, step: int) -> Dim:
     if isinstance(bound, int):
         bound = bound + size if bound < 0 else bound
     elif at_least(bound, 0) is not True:
-        bound = select(compare("lt", bound, 0), bound + size, bound)
+        bound = select(below_zero(bound), bound + size, bound)
     if bound == high or (bound == 0 and low == 0):
         return bound
     return dim_min(dim_max(bound, low), high)
+
+
+def below_zero(size: Dim) -> Dim:
+    """Whether a size is negative, with its constant on the other side: `n < 1` for n - 1."""
+    constant = evaluate(size, dict.fromkeys(syms(size), 0)) if is_linear(size) else 0
+    return compare("lt", size - constant, -constant)
+
+
+def is_linear(size: Dim) -> bool:
+    """Whether a size is a sum of multiples of its variables and a constant."""
+    return all(linear(size, symbol) is not None for symbol in syms(size))
 
 
 def _count(begin: Dim, end: Dim, step: int, inbound: bool) -> Dim:

@@ -1,0 +1,182 @@
+"""Ops on images: resizing, sampling at a grid, affine grids."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from structir.lazy import lazy_module
+from structir.ops.attributes import DType, Layout, Numbers, SizeOrSizes
+from structir.ops.define import Declaration, op
+from structir.ops.infer import Given, UnknownShape, Written
+from structir.ops.layouts import SPATIAL, check_rank, laid_out
+from structir.ops.letters import letters, where, written
+from structir.ops.sampling import along, places, taps, weights
+
+np = lazy_module("numpy")
+Array = Any
+Method = Literal["nearest_neighbor", "linear", "cubic"]
+Coordinates = Literal[
+    "half_pixel",
+    "align_corners",
+    "asymmetric",
+    "pytorch_half_pixel",
+    "tf_half_pixel_for_nn",
+]
+Rounding = Literal["", "round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
+
+
+def target(given: Given, name: str, count: int) -> tuple[Any, ...] | None:
+    """A size attribute with one number for each spatial axis; None where it is not known."""
+    value = given[name]
+    if isinstance(value, UnknownShape):
+        if value.ndim not in (None, count):
+            given.reject(f"{name} must have {count} sizes, not {value.ndim}")
+        return None
+    value = value if isinstance(value, tuple) else (value,)
+    value = value * count if len(value) == 1 else value
+    if len(value) != count:
+        given.reject(f"{name} must be one number or {count}, not {len(value)}")
+    return tuple(value)
+
+
+def resized(given: Given) -> Written:
+    """The spatial axes reach each result whole; their new sizes are an attribute."""
+    count = int(given.op[-2])
+    layout = given["layout"] or "NC" + SPATIAL[count]
+    check_rank(given, "x", layout)
+    new = target(given, "size", count)
+    read = dict(zip(SPATIAL[count], [f"[y{k}]" for k in range(count)], strict=True))
+    sizes = letters(count, "h") if new is not None else ["_"] * count
+    made = dict(zip(SPATIAL[count], sizes, strict=True))
+    reads = written("x", laid_out(given, layout, {"N": "n", "C": "c", **read}))
+    out = written("out", laid_out(given, layout, {"N": "n", "C": "c", **made}))
+    checks = [f"h{k} == new[{k}]" for k in range(count)] if new is not None else []
+    return Written(f"{reads} -> {out} @ out_dtype or T", where(checks), "", {"new": new})
+
+
+def _resize(count: int) -> Declaration:
+    """Declare resizing of so many spatial axes."""
+
+    @op(resized, name=f"image.resize{count}d")
+    def resize(
+        x: Array,
+        size: SizeOrSizes,
+        roi: Numbers | None = None,
+        layout: Layout | None = None,
+        method: Method = "linear",
+        coordinate_transformation_mode: Coordinates = "half_pixel",
+        rounding_method: Rounding = "round",
+        cubic_alpha: float = -0.75,
+        cubic_exclude: int = 0,
+        extrapolation_value: float = 0.0,
+        out_dtype: DType | None = None,
+    ) -> Array:
+        """The images at another size, read between elements; beyond an edge they repeat it."""
+        return x
+
+    @resize.reference
+    def _(x: Array, size: Any, **how: Any) -> Array:
+        layout = how["layout"] or "NC" + SPATIAL[count]
+        sizes = size if isinstance(size, tuple) else (size,)
+        sizes = sizes * count if len(sizes) == 1 else sizes
+        made = x.astype("float64")
+        for axis, new in zip([layout.index(a) for a in SPATIAL[count]], sizes, strict=True):
+            place = places(x.shape[axis], int(new), how["coordinate_transformation_mode"])
+            found = taps(place, how["method"], how["rounding_method"], how["cubic_alpha"])
+            made = along(made, weights(x.shape[axis], found, bool(how["cubic_exclude"])), axis)
+        dtype = np.dtype(how["out_dtype"] or x.dtype)
+        return (np.rint(made) if dtype.kind in "iu" else made).astype(dtype)
+
+    return resize
+
+
+for _count in (2, 3):
+    _resize(_count)
+
+
+def at_grid(given: Given) -> str:
+    """The grid holds a place in the image for each result: its column, then its row."""
+    layout = given["layout"]
+    check_rank(given, "data", layout)
+    read = laid_out(given, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
+    made = laid_out(given, layout, {"N": "n", "C": "c", "H": "a", "W": "b"})
+    return f"{written('data', read)}, grid[n, 2, a, b] -> {written('out', made)}"
+
+
+@op(at_grid, name="image.grid_sample")
+def grid_sample(
+    data: Array,
+    grid: Array,
+    method: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
+    layout: Literal["NCHW", "NHWC"] = "NCHW",
+    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
+    align_corners: bool = True,
+) -> Array:
+    """The images read at places between -1 and 1, which a grid holds."""
+    return data
+
+
+@grid_sample.reference
+def _(
+    data: Array,
+    grid: Array,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Array:
+    image = data if layout == "NCHW" else np.moveaxis(data, -1, 1)
+    sizes = image.shape[2:]
+    found = []
+    for k, length in enumerate(sizes):
+        reach = length - 1 if align_corners else length
+        place = (grid[:, 1 - k].astype("float64") + 1) * reach / 2 - (0 if align_corners else 0.5)
+        place = _padded(place, length, padding_mode, align_corners)
+        found.append(taps(place, method, "round_prefer_floor"))
+    batch = np.arange(len(image))[:, None, None]
+    made: Array = 0.0
+    for row, row_weight in found[0]:
+        for column, weight in found[1]:
+            inside = (row >= 0) & (row < sizes[0]) & (column >= 0) & (column < sizes[1])
+            at = np.clip(row, 0, sizes[0] - 1), np.clip(column, 0, sizes[1] - 1)
+            kept = inside if padding_mode == "zeros" else True
+            values = np.moveaxis(image[batch, :, at[0], at[1]], -1, 1)
+            made = made + values * (row_weight * weight * kept)[:, None]
+    return (made if layout == "NCHW" else np.moveaxis(made, 1, -1)).astype(data.dtype)
+
+
+def _padded(place: Array, length: int, mode: str, align_corners: bool) -> Array:
+    if mode == "border":
+        return np.clip(place, 0, length - 1)
+    if mode == "reflection":
+        low = 0.0 if align_corners else -0.5
+        span = (length - 1) if align_corners else length
+        turned = np.abs(place - low) % (2 * max(span, 1))
+        return np.clip(np.minimum(turned, 2 * max(span, 1) - turned) + low, 0, length - 1)
+    return place
+
+
+def affine(given: Given) -> Written:
+    """A place for each element of an image of the target size."""
+    new = target(given, "size", 2)
+    if new is None:
+        return Written("data[n, 2, 3] -> out[n, 2, _, _]", "", "", {"new": None})
+    return Written("data[n, 2, 3] -> out[n, 2, h, w]", "h == new[0], w == new[1]", "", {"new": new})
+
+
+@op(affine, name="image.affine_grid")
+def affine_grid(data: Array, size: SizeOrSizes, align_corners: bool = True) -> Array:
+    """For each place of an image, between -1 and 1, where an affine map takes it."""
+    return data
+
+
+@affine_grid.reference
+def _(data: Array, size: Any, align_corners: bool = True) -> Array:
+    height, width = size if isinstance(size, tuple) and len(size) == 2 else (size, size)
+    rows, columns = (
+        np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1
+        for n in (int(height), int(width))
+    )
+    x, y = np.meshgrid(columns, rows)
+    places = np.stack([x, y, np.ones_like(x)])
+    return np.einsum("nij,jhw->nihw", data.astype("float64"), places).astype(data.dtype)
