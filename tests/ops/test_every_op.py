@@ -1,0 +1,208 @@
+"""Laws of every op in the registry: what is deduced of a result is so, wrong calls are refused with
+a diagnostic."""
+
+import collections
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import structir
+from structir import ops
+from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.ir import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    registered_ops,
+)
+from structir.ir.dims import evaluate, syms
+from structir.ir.dtype import numpy_dtype
+from structir.ops.signature import REQUIRED
+from tests.ops.calls import called, info_of
+
+ops.load()
+OPS = {op.name: op for op in registered_ops()}
+FACTS = Path(__file__).parent.parent / "conformance" / "op_struct_info.jsonl"
+SIZES = (
+    (2, 3, 4, 5, 6),
+    (1, 1, 1, 1, 1),
+    (4, 4, 4, 4, 4),
+    (8, 8, 8, 8, 8),
+    (0, 0, 0, 0, 0),
+    (3, 2, 1, 4, 2),
+)
+
+every_op = pytest.mark.parametrize("name", sorted(OPS))
+
+
+def programs():
+    """The accepted programs of the conformance facts, by the op that they are about."""
+    found = collections.defaultdict(list)
+    for line in FACTS.read_text().splitlines():
+        case = json.loads(line)
+        if not case.get("quirk") and not case["expect"].get("error"):
+            found[case["op"].removeprefix("relax.")].append(case)
+    return found
+
+
+PROGRAMS = programs()
+
+
+def array(rng, shape, dtype):
+    """Small numbers of a dtype, some of them equal; as a view with strides of its own."""
+    doubled = tuple(2 * n for n in shape)
+    kind = numpy_dtype(dtype).kind
+    if dtype == "bool":
+        values = rng.random(doubled) > 0.5
+    elif kind in "iu":
+        values = rng.integers(0, 3, doubled)
+    else:
+        values = rng.integers(-3, 4, doubled) / 2 + 0.1
+    made = values.astype(numpy_dtype(dtype))
+    return made[tuple(slice(1, None, 2) for _ in shape)]
+
+
+def value_for(info, sizes, rng):
+    """A value that a parameter of this StructInfo may have; None where nothing says what it is."""
+    match info:
+        case TensorStructInfo():
+            dims = info.dims if isinstance(info.dims, tuple) else (2,) * (info.ndim or 2)
+            return array(rng, [evaluate(d, sizes) for d in dims], info.dtype or "float32")
+        case ShapeStructInfo():
+            dims = info.dims if info.dims is not None else (2,) * (info.ndim or 2)
+            return tuple(evaluate(d, sizes) for d in dims)
+        case PrimStructInfo():
+            known = info.value is not None
+            return evaluate(info.value, sizes) if known else {"bool": True}.get(info.dtype, 1)
+        case TupleStructInfo():
+            fields = [value_for(f, sizes, rng) for f in info.fields]
+            return None if any(f is None for f in fields) else tuple(fields)
+    return None
+
+
+def symbols(info):
+    """The symbolic sizes that a parameter mentions."""
+    if isinstance(info, TupleStructInfo):
+        return {s for f in info.fields for s in symbols(f)}
+    dims = getattr(info, "dims", None)
+    return {s for d in dims for s in syms(d)} if isinstance(dims, tuple) else set()
+
+
+def runs(script, rng):
+    """How often a program runs; the interpreter checks the result against what was deduced."""
+    mod = structir.parse(script)
+    (function,) = mod.functions.values()
+    infos = [p.struct_info for p in function.params]
+    names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
+    count = 0
+    for choice in SIZES:
+        sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
+        args = [value_for(i, sizes, rng) for i in infos]
+        if any(a is None for a in args):
+            continue
+        try:
+            structir.interpret(mod, next(iter(mod.functions)), *args)
+            count += 1
+        except ShapeMismatchError as error:
+            assert "result" not in str(error), str(error)
+        if not names:
+            break
+    return count
+
+
+@every_op
+@pytest.mark.filterwarnings("ignore")
+def test_deduced_info_is_the_real_one(name):
+    rng = np.random.default_rng(5)
+    examples = OPS[name].definition.examples
+    for args, keywords in examples:
+        call, values = called(name, *args, **keywords)
+        assert info_of(call.op.definition.reference(call, values)) == call.struct_info
+    count = sum(runs(case["script"], rng) for case in PROGRAMS[name])
+    assert count or examples, "the op has neither an example nor a fact that runs"
+
+
+# Calls out of thin air: whatever is accepted must run, whatever is not must say so.
+
+SHAPES = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4]), max_size=3).map(tuple)
+DTYPES = st.sampled_from(
+    ["float32"] * 4 + ["int64"] * 2 + ["bool", "int8", "float16", "float64", "bfloat16"]
+)
+WHOLE = st.integers(-2, 3)
+STATIC = st.one_of(
+    WHOLE,
+    st.lists(WHOLE, max_size=4).map(tuple),
+    st.sampled_from([0.5, 1.0, True, False, None]),
+    st.sampled_from(["float32", "int64", "NCHW", "add", "ij,jk->ik", "nonsense"]),
+)
+
+
+@st.composite
+def operand(draw, shape, dtype):
+    """An array like another one: the same, or with some axes of size 1, or of another shape."""
+    kind = draw(st.sampled_from(["same", "same", "ones", "other", "index"]))
+    if kind == "ones":
+        shape = tuple(draw(st.sampled_from([n, 1])) for n in shape)
+    elif kind == "other":
+        shape = draw(SHAPES)
+    elif kind == "index":
+        dtype = "int64"
+    return array(np.random.default_rng(draw(st.integers(0, 9))), shape, dtype)
+
+
+@st.composite
+def arguments(draw, signature):
+    """Operands and attributes for an op; attributes with a default are mostly left alone."""
+    shape, dtype = draw(SHAPES), draw(DTYPES)
+    keywords = {}
+    for parameter in signature.parameters:
+        if parameter.default is not REQUIRED and draw(st.integers(0, 3)):
+            continue
+        if parameter.kind is not None:
+            keywords[parameter.name] = draw(STATIC)
+        elif parameter.is_list:
+            keywords[parameter.name] = draw(st.lists(operand(shape, dtype), max_size=3))
+        else:
+            keywords[parameter.name] = draw(operand(shape, dtype))
+    return keywords
+
+
+@every_op
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_calls_run_or_are_refused(name, data):
+    keywords = data.draw(arguments(OPS[name].definition.signature))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call, values = called(name, **keywords)
+    except DiagnosticError:
+        return
+    try:
+        result = call.op.definition.reference(call, values)
+    except (DiagnosticError, ShapeMismatchError):
+        return
+    assert_fits(call.struct_info, result)
+
+
+def assert_fits(info, value):
+    """Whether a value is what its StructInfo says."""
+    match info:
+        case TensorStructInfo():
+            assert isinstance(value, np.ndarray)
+            assert info.ndim in (None, value.ndim)
+            assert info.dtype in (None, value.dtype.name)
+            assert info.dims is None or info.dims == value.shape
+        case TupleStructInfo():
+            assert isinstance(value, tuple) and len(value) == len(info.fields)
+            for field, part in zip(info.fields, value, strict=True):
+                assert_fits(field, part)
+        case ShapeStructInfo():
+            assert isinstance(value, tuple)
+            assert info.dims is None or info.dims == value
