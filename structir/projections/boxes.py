@@ -134,8 +134,8 @@ class Region:
 
     @property
     def dense(self) -> bool:
-        """Whether everything inside the bounds is known to be needed."""
-        return self.exact and self.count == self.volume
+        """Whether there is something inside the bounds, and all of it is known to be needed."""
+        return bool(self.boxes) and self.exact and self.count == self.volume
 
     def common(self, other: Region) -> Region:
         """The elements in both."""

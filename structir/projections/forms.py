@@ -304,7 +304,12 @@ def _narrow_node(node: Node, target: Indices, sets: list[Indices]) -> bool:
     if not target:
         return False
     undo = PREIMAGES.get(node.fn)
-    return undo is None or undo(node.args, target, sets)
+    found = undo is None or undo(node.args, target, sets)
+    by_number = node.fn in ("floordiv", "floormod") and not node.args[1].terms
+    if found and not by_number and not _node_values(node, sets).within(target):
+        for letter in _letters(Form(0, ((1, node),))):
+            sets[letter] = sets[letter].marked(False)
+    return found
 
 
 def _undo_quotient(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:

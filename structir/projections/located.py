@@ -12,10 +12,14 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.boxes import MAX_BOXES, Box
 from structir.projections.forms import Form, form_of, narrow, values
-from structir.projections.indices import Indices
+from structir.projections.indices import EMPTY, Indices, only
+from structir.projections.point import Point
 from structir.projections.spec import Clause, Condition, Entry
 
 Sizes = Mapping[Sym, int]
+Constraint = tuple[Form, Indices]  # an index, and what it must fall into
+
+ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave a superset
 
 
 @attrs.frozen
@@ -57,21 +61,19 @@ class Access:
         """Whether a letter stands in it twice, so that its positions are no product."""
         return len(set(self.letters)) < len(self.letters)
 
-    @cached_property
-    def overhangs(self) -> bool:
-        """Whether some points may leave the tensor."""
-        return any(not a.inside for a in self.axes)
-
 
 @attrs.frozen(eq=False)
 class Points:
-    """A product of letter sets: points of a clause. Each of `ties` is a group of letters of which
-    not every combination is meant."""
+    """A product of letter sets: points of a clause.
+
+    Each of `ties` is a group of letters of which not every combination is meant. It is `exact` if
+    every position of every letter is that of some point that is meant."""
 
     sets: tuple[Indices, ...]
     exact: bool = True
     ties: tuple[frozenset[int], ...] = ()
-    absent: tuple[tuple[Access, frozenset[int]], ...] = ()  # who overhangs, and by which letters
+    absent: tuple[tuple[Access, frozenset[int]], ...] = ()  # who overhangs, and along which letters
+    reached: bool = True  # every position of these letters has points that are not absent
 
     def box(self, access: Access) -> Box | None:
         """What an access meets at these points; None if nothing."""
@@ -89,11 +91,11 @@ class Points:
         moving = [k for k in access.letters if self.sets[k].size > 1]
         if len(set(moving)) < len(moving):
             return False
-        if any(other is not access and not letters.isdisjoint(moving) for other, letters in self.absent):
+        others = [letters for other, letters in self.absent if other is not access]
+        allowed = 1 if self.reached else 0
+        if not all([s and len(s.intersection(moving)) <= allowed for s in others]):
             return False
-        tied = [group for group in self.ties if not group.isdisjoint(moving)]
-        once = len(tied) < 2 or not frozenset.intersection(*tied)
-        return once and all(len(group.intersection(moving)) < 2 for group in tied)
+        return all([len(tie.intersection(moving)) < 2 for tie in self.ties])
 
 
 @attrs.frozen(eq=False)
@@ -103,95 +105,98 @@ class Loops:
     full: tuple[Indices, ...]  # every position of each letter
     reads: Mapping[str, Access]
     writes: tuple[Access, ...]
-    conditions: tuple[tuple[Form, Indices | None], ...]  # and what they must fall into; None: any
+    conditions: tuple[Constraint, ...]
 
     def points(self, access: Access, box: Box) -> Iterator[Points]:
         """The points at which an access falls into a box: disjoint products."""
         sets = list(self.full)
-        if not all(sets):
-            return
-        mixed = self._narrowed(access, box, sets)
-        if mixed is None:
-            return
-        products, ties = _split(mixed, sets)
-        for product in products:
-            found = self._conditioned(list(product), list(ties))
-            if found is not None:
-                yield Points(tuple(found[0]), box.exact, tuple(found[1]), self._absent(found[0]))
-
-    def _narrowed(
-        self, access: Access, box: Box, sets: list[Indices]
-    ) -> list[tuple[Form, Indices]] | None:
-        """Narrow the letters of an access; gives the entries that tie several together."""
-        mixed: list[tuple[Form, Indices]] = []
+        constraints = list(self.conditions)
         for axis, target in zip(access.axes, box.axes, strict=True):
-            letter, form = axis.letter, axis.form
+            letter = axis.letter
             if letter is not None:
                 sets[letter] = sets[letter].common(target)
-                if not sets[letter]:
-                    return None
-            elif form is not None:
-                if not narrow(form, target, sets):
-                    return None
-                mixed.append((form, target))
-        return [(f, t) for f, t in mixed if _ties(f, t, sets)]
+            elif axis.form is not None:
+                constraints.append((axis.form, target))
+        if not all(sets):
+            return
+        if not constraints:
+            yield self._found(sets, box.exact, ())
+            return
+        if not _settled(constraints, sets):
+            return
+        for product in _split(constraints, sets):
+            if len(constraints) == 1 or _settled(constraints, product):
+                ties = tuple(_ties(constraints, product))
+                yield self._found(product, box.exact and _consistent(product, ties), ties)
 
-    def _conditioned(
-        self, sets: list[Indices], ties: list[frozenset[int]]
-    ) -> tuple[list[Indices], list[frozenset[int]]] | None:
-        """Narrow by the conditions, twice since each may narrow what another looks at."""
-        for _ in range(min(2, len(self.conditions))):
-            for form, target in self.conditions:
-                if target is not None and not narrow(form, target, sets):
-                    return None
-        for form, target in self.conditions:
-            tie = _moving(form, sets)
-            if len(tie) > 1 and (target is None or not values(form, sets).within(target)):
-                ties.append(tie)
-        return sets, ties
+    def _found(self, sets: list[Indices], exact: bool, ties: tuple[frozenset[int], ...]) -> Points:
+        if not self.overhanging:
+            return Points(tuple(sets), exact, ties)
+        absent = [(a, s) for a, each in self.overhanging for s in _ties([each], sets)]
+        existing = list(sets)
+        constraints = [each for _, each in self.overhanging]
+        some = _settled(constraints, existing)
+        left = tuple(_ties(constraints, existing))
+        apart = frozenset().union(*ties).isdisjoint(k for _, s in absent for k in s)
+        if not (some and apart and _consistent(existing, left)):
+            absent = [(a, frozenset()) for a, _ in absent]
+        return Points(tuple(sets), exact, ties, tuple(absent), existing == sets)
 
-    def _absent(self, sets: list[Indices]) -> tuple[tuple[Access, frozenset[int]], ...]:
-        """The reads that overhang at these points."""
-        found = []
-        for access in self.reads.values():
-            if access.overhangs:
-                letters = [k for a in access.axes for k in _cut_letters(a, sets)]
-                if letters:
-                    found.append((access, frozenset(letters)))
-        return tuple(found)
-
-
-def _cut_letters(axis: Axis, sets: list[Indices]) -> frozenset[int]:
-    if axis.inside or axis.form is None:
-        return frozenset()
-    reach = values(axis.form, sets)
-    cut = reach.start < 0 or reach.stop > axis.size
-    return frozenset(axis.form.letters) if cut else frozenset()
+    @cached_property
+    def overhanging(self) -> list[tuple[Access, Constraint]]:
+        """The entries of reads that some points leave."""
+        return [
+            (read, (axis.form, Indices(0, axis.size)))
+            for read in self.reads.values()
+            for axis in read.axes
+            if axis.form is not None and not axis.inside
+        ]
 
 
 def _moving(form: Form, sets: Sequence[Indices]) -> frozenset[int]:
     return frozenset([k for k in form.letters if sets[k].size > 1])
 
 
-def _ties(form: Form, target: Indices, sets: list[Indices]) -> bool:
-    """Whether only some combinations of a form's letters fall into the target."""
-    return len(_moving(form, sets)) > 1 and not values(form, sets).within(target)
+def _settled(constraints: list[Constraint], sets: list[Indices]) -> bool:
+    """Narrow letters until no constraint narrows any further; False if no point is left."""
+    for _ in range(ROUNDS):
+        before = list(sets)
+        if not all([narrow(form, target, sets) for form, target in constraints]):
+            return False
+        if sets == before:
+            return True
+    sets[:] = [s.marked(False) for s in sets]
+    return True
 
 
-def _split(
-    mixed: list[tuple[Form, Indices]], sets: list[Indices]
-) -> tuple[list[list[Indices]], list[frozenset[int]]]:
-    """Products that together are the points at which mixed forms fall into their targets, and the
-    ties that remain."""
-    products, ties = [sets], []
-    for form, target in mixed:
-        parts = [part for product in products for part in _parts(form, target, product) or [None]]
-        found = [part for part in parts if part is not None]
-        if len(found) < len(parts) or len(found) > MAX_BOXES:
-            ties.append(_moving(form, sets))
-        else:
+def _ties(constraints: list[Constraint], sets: list[Indices]) -> Iterator[frozenset[int]]:
+    """The letters of each constraint that not all of their combinations meet."""
+    for form, target in constraints:
+        if not values(form, sets).within(target):
+            yield _moving(form, sets)
+
+
+def _consistent(sets: list[Indices], ties: tuple[frozenset[int], ...]) -> bool:
+    """Whether every position that is left to a letter is one of some point.
+
+    Narrowed one by one, letters of constraints that have no letter in common are."""
+    letters = [k for tie in ties for k in tie]
+    alone = any(len(tie) < 2 for tie in ties)
+    return not alone and len(set(letters)) == len(letters) and all([s.exact for s in sets])
+
+
+def _split(constraints: list[Constraint], sets: list[Indices]) -> list[list[Indices]]:
+    """Products that together hold the points at which the constraints are met; row-major numbers
+    are taken apart, so that nothing ties their letters any more."""
+    products: list[list[Indices]] = [sets]
+    for form, target in constraints:
+        if len(_moving(form, sets)) < 2 or values(form, sets).within(target):
+            continue
+        parts = [_parts(form, target, product) for product in products]
+        found = [piece for part in parts if part is not None for piece in part]
+        if None not in parts and len(found) <= MAX_BOXES:
             products = found
-    return products, ties
+    return products
 
 
 def _parts(form: Form, target: Indices, sets: list[Indices]) -> list[list[Indices]] | None:
@@ -244,7 +249,14 @@ def _with(sets: list[Indices], letter: int, own: Indices) -> list[Indices]:
 
 # Clauses at concrete sizes.
 
-BOUNDS = {"lt": (None, 0), "le": (None, 1), "gt": (1, None), "ge": (0, None), "eq": (0, 1)}
+BOUNDS = {
+    "lt": (None, 0),
+    "le": (None, 1),
+    "gt": (1, None),
+    "ge": (0, None),
+    "eq": (0, 1),
+    "ne": (None, None),
+}
 
 
 @attrs.frozen(eq=False)
@@ -278,24 +290,25 @@ class LoopMaker:
         size = self.number(entry.size)
         if entry.loose and size == 1:
             return Axis(size, Form(0, ()), True)
-        if entry.whole or entry.data is not None:
+        if entry.whole or isinstance(entry.index, Point):
             return Axis(size, None, True, entry.whole)
-        return Axis(size, self.form(entry.index), entry.inside)  # type: ignore[arg-type]
+        return Axis(size, self.form(entry.index), entry.inside)
 
     def form(self, dim: Dim) -> Form:
         """An index over the numbered letters."""
-        return form_of(dims.substitute(dim, self.sizes), self.numbers)  # type: ignore[arg-type]
+        return form_of(dims.substitute(dim, self.sizes), self.numbers)
 
-    def condition(self, condition: Condition, full: Sequence[Indices]) -> tuple[Form, Indices | None]:
+    def condition(self, condition: Condition, full: Sequence[Indices]) -> Constraint:
         """A comparison, as a difference that must fall into a set."""
         difference = self.form(condition.left - condition.right)
-        if condition.op not in BOUNDS or not all(full):
-            return difference, None
+        if not all(full):
+            return difference, EMPTY
         low, high = BOUNDS[condition.op]
         reach = values(difference, full)
         start = reach.start if low is None else low
         stop = reach.stop if high is None else high
-        return difference, Indices(start, max(start, stop))
+        target = Indices(start, stop) if start < stop else EMPTY
+        return difference, target.without(only(0)) if condition.op == "ne" else target
 
 
 def loops_of(clause: Clause, extents: Mapping[Sym, Dim], sizes: Sizes) -> Loops:

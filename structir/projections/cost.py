@@ -1,0 +1,73 @@
+"""What tiles and shards of a result read: footprints, what neighbours share, and the traffic of a
+tiling."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import attrs
+
+from structir.projections.boxes import Region, region
+
+Name = TypeVar("Name", bound=Hashable)
+Walk = Callable[[Region], Mapping[Name, Region]]  # from a region of the result to those of inputs
+
+
+def shards(shape: Sequence[int], grid: Sequence[int]) -> list[Region]:
+    """A result cut into a grid, row-major: piece i of g along an axis of size d goes from `d*i//g`
+    to `d*(i+1)//g`."""
+    cuts = [
+        [(d * i // g, d * (i + 1) // g) for i in range(g)] for d, g in zip(shape, grid, strict=True)
+    ]
+    return [region([a for a, _ in c], [b for _, b in c]) for c in itertools.product(*cuts)]
+
+
+@attrs.frozen
+class Sharing:
+    """What one input has to do with two neighbouring tiles of a result."""
+
+    box: int  # elements in the block around what the first tile reads
+    shared_box: int  # those that are in both tiles' blocks
+    shared_needed: int | None  # those that both tiles need; None where that is not known
+    stride: tuple[int, ...] | None  # how far the block moves; None if either tile reads nothing
+
+    @property
+    def kind(self) -> str:
+        """`full`, `halo` or `disjoint`."""
+        if not self.shared_box:
+            return "disjoint"
+        return "full" if self.stride is not None and not any(self.stride) else "halo"
+
+
+def sharing(first: Region, second: Region) -> Sharing:
+    """What two tiles share of one input."""
+    a, b = first.bounds, second.bounds
+    if a is None or b is None:
+        return Sharing(first.volume, 0, 0, None)
+    both = [(max(p, q), min(r, s)) for p, q, r, s in zip(a[0], b[0], a[1], b[1], strict=True)]
+    shared = region([p for p, _ in both], [q for _, q in both])
+    exact = first.exact and second.exact
+    return Sharing(
+        first.volume,
+        shared.volume,
+        first.common(second).count if exact else None,
+        tuple([q - p for p, q in zip(a[0], b[0], strict=True)]),
+    )
+
+
+def neighbours(
+    walk: Walk[Name], at: Sequence[int], tile: Sequence[int], axis: int
+) -> dict[Name, Sharing]:
+    """What a tile at this place and the next one along an axis share of every input."""
+    beyond = [start + (size if k == axis else 0) for k, (start, size) in _numbered(at, tile)]
+    first, second = (
+        walk(region(start, [p + n for p, n in zip(start, tile, strict=True)]))
+        for start in (at, beyond)
+    )
+    return {name: sharing(first[name], second[name]) for name in first}
+
+
+def _numbered(at: Sequence[int], tile: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
+    return list(enumerate(zip(at, tile, strict=True)))

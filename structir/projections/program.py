@@ -1,0 +1,180 @@
+"""Functions of the IR as steps of a region walk: which value every op reads and makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from structir.analysis.variables import free_vars
+from structir.errors import Diagnostic, StructInfoError
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.projections.boxes import Region
+from structir.projections.regions import dependence
+from structir.projections.walk import Opaque, Regions, Same, Shape, Step, affected, needed
+
+Tree = Any  # a key of a tensor, a tuple of trees, or None for what is no tensor
+Key = tuple[Expr, tuple[int, ...]]  # an expression, and the way into its tuple
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A function at concrete sizes, as steps between tensors.
+
+    A tensor is known by the variable or constant that it is and the way into it: `(x, ())`, and
+    `(pair, (1,))` for the second field of a tuple.
+    """
+
+    steps: tuple[Step, ...]
+    params: tuple[Tree, ...]
+    result: Tree
+    shapes: Mapping[Hashable, Shape]
+    values: Mapping[Var, Tree]  # what each variable of the function is
+
+    def needed(self, wanted: Mapping[Hashable, Region]) -> Regions:
+        """What regions of some tensors need of every tensor before them."""
+        return needed(self.steps, wanted)
+
+    def affected(self, changed: Mapping[Hashable, Region]) -> Regions:
+        """Which elements of every tensor depend on regions of some tensors."""
+        return affected(self.steps, changed)
+
+
+def program_of(function: Function, sizes: Mapping[Sym, int] | None = None) -> Program:
+    """A function as steps; `sizes` gives its symbolic variables, those of match_casts too."""
+    reader = Reader(sizes or {})
+    params = tuple([reader.fresh(p, p.struct_info, ()) for p in function.params])
+    reader.values.update(zip(function.params, params, strict=True))
+    result = reader.sequence(function.body)
+    return Program(tuple(reader.steps), params, result, reader.shapes, reader.values)
+
+
+def leaves(tree: Tree) -> Iterator[Hashable]:
+    """The tensors of a tree, in order."""
+    if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
+        for branch in tree:
+            yield from leaves(branch)
+    elif tree is not None:
+        yield tree
+
+
+@attrs.frozen(eq=False)
+class Reader:
+    """Reads a function binding by binding."""
+
+    sizes: Mapping[Sym, int]
+    steps: list[Step] = attrs.Factory(list)
+    values: dict[Var, Tree] = attrs.Factory(dict)
+    shapes: dict[Hashable, Shape] = attrs.Factory(dict)
+
+    def fresh(self, owner: Expr, info: StructInfo | None, way: tuple[int, ...]) -> Tree:
+        """New tensors of a struct info."""
+        if isinstance(info, TupleStructInfo):
+            return tuple([self.fresh(owner, f, (*way, k)) for k, f in enumerate(info.fields)])
+        if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
+            return None
+        key = (owner, way)
+        self.shapes[key] = tuple([self.number(d, owner) for d in info.dims])
+        return key
+
+    def number(self, dim: Dim, owner: Expr) -> int:
+        """A size as a number."""
+        if isinstance(dim, int):
+            return dim
+        missing = sorted(s.name for s in dims.syms(dim) - self.sizes.keys())
+        if missing:
+            text = f"regions need every size as a number, and {', '.join(missing)} has none"
+            raise StructInfoError(Diagnostic(text, owner.span))
+        return dims.evaluate(dim, dict(self.sizes))
+
+    def sequence(self, seq: SeqExpr) -> Tree:
+        """The steps of a sequence; gives its result."""
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.values[binding.var] = self.bound(binding.var, binding.value)
+        return self.tree(seq.body)
+
+    def bound(self, var: Var, value: Expr) -> Tree:
+        """What a variable is that is bound to a value."""
+        read = BOUND.get(type(value))
+        return self.tree(value) if read is None else read(self, var, value)
+
+    def tree(self, expr: Expr) -> Tree:
+        """The tensors of a value that is no call."""
+        match expr:
+            case Var() | DataflowVar():
+                return self.values.get(expr)
+            case Constant():
+                return self.fresh(expr, expr.struct_info, ())
+            case Tuple(fields):
+                return tuple([self.tree(field) for field in fields])
+            case TupleGetItem(value, index):
+                inner = self.tree(value)
+                return inner[index] if inner else None
+            case Function():
+                return tuple([self.values.get(v) for v in free_vars(expr)])
+        return None
+
+    def call(self, var: Var, call: Call) -> Tree:
+        """The step of a call."""
+        made = self.fresh(var, var.struct_info, ())
+        definition: Any = call.op.definition if isinstance(call.op, Op) else None
+        spec = None if definition is None else definition.index_spec(call)
+        args = [self.tree(arg) for arg in call.args]
+        if spec is None:
+            self.opaque(made, (args, self.tree(call.op)))
+            return made
+        inputs = tuple([_at(args, info.path) for info in spec.operands])
+        self.steps.append(Step(dependence(spec, self.sizes), inputs, tuple(leaves(made))))
+        return made
+
+    def opaque(self, made: Tree, read: Any) -> None:
+        """A step of which only the tensors are known."""
+        inputs = tuple(dict.fromkeys(k for tree in _lists(read) for k in leaves(tree)))
+        outputs = tuple(leaves(made))
+        shapes = [tuple([self.shapes[key] for key in side]) for side in (inputs, outputs)]
+        self.steps.append(Step(Opaque(shapes[0], shapes[1]), inputs, outputs))
+
+    def choice(self, var: Var, value: If) -> Tree:
+        """Both branches, then a step that may hand on either; all of it depends on the
+        condition."""
+        made = self.fresh(var, var.struct_info, ())
+        branches = [list(leaves(self.sequence(b))) for b in (value.true_branch, value.false_branch)]
+        for key, *pair in zip(leaves(made), *branches, strict=True):
+            self.steps.append(Step(Same(2), tuple(pair), (key,)))
+        self.opaque(made, ([self.tree(value.cond)],))
+        return made
+
+
+def _lists(read: Any) -> Iterator[Tree]:
+    for each in read:
+        if isinstance(each, list):
+            yield from each
+        else:
+            yield each
+
+
+def _at(args: list[Tree], path: tuple[int, ...]) -> Hashable:
+    tree = args[path[0]]
+    for position in path[1:]:
+        tree = tree[position]
+    return tree  # type: ignore[no-any-return]
+
+
+BOUND: dict[type, Callable[[Reader, Var, Any], Tree]] = {Call: Reader.call, If: Reader.choice}

@@ -1,0 +1,159 @@
+"""Regions of random specs against dependence measured by NaN: whatever an output box turns out to
+depend on lies in the region, and a region that claims to be exact holds nothing else."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym, as_dim
+from structir.projections.boxes import Region, region
+from structir.projections.point import Operand
+from structir.projections.regions import dependence
+from structir.projections.run import run
+from structir.projections.spec import (
+    Clause,
+    Condition,
+    Entry,
+    IndexSpec,
+    OperandInfo,
+    Read,
+    ResultInfo,
+    Write,
+)
+
+
+def extreme(index: Dim, letters: dict[Sym, int]) -> tuple[int, int]:
+    """The least and greatest index over all points."""
+    points = np.ndindex(*letters.values())
+    found = [dims.evaluate(index, dict(zip(letters, p, strict=True))) for p in points]
+    return (min(found), max(found)) if found else (0, 0)
+
+
+@st.composite
+def indices(draw: st.DrawFn, letters: dict[Sym, int]) -> Dim:
+    """A random index: affine, perhaps with a quotient, a remainder or a clamp around it."""
+    used = draw(st.lists(st.sampled_from(list(letters)), max_size=2, unique=True))
+    total: Dim = draw(st.integers(-1, 2))
+    for letter in used:
+        total = total + as_dim(letter) * draw(st.sampled_from([1, 1, 2, 3, -1, -2]))
+    shape = draw(st.sampled_from(["plain"] * 4 + ["quotient", "remainder", "clamp", "group"]))
+    if shape == "quotient":
+        return dims.floordiv(total, draw(st.integers(2, 3)))
+    if shape == "remainder":
+        return dims.floormod(total, draw(st.integers(2, 4)))
+    if shape == "clamp":
+        return dims.dim_min(dims.dim_max(total, 0), 2)
+    if shape == "group" and len(used) == 2:
+        return as_dim(used[0]) * letters[used[1]] + as_dim(used[1])
+    return total
+
+
+@st.composite
+def accesses(draw: st.DrawFn, letters: dict[Sym, int], rank: int) -> tuple[Entry, ...]:
+    """Entries over axes that may be too short for some points."""
+    made = []
+    for _ in range(rank):
+        index = draw(indices(letters))
+        low, high = extreme(index, letters)
+        size = max(1, high + 1 + draw(st.sampled_from([0, 0, 0, -1, 1])))
+        made.append(Entry(index, size, inside=low >= 0 and high < size))
+    return tuple(made)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> IndexSpec:
+    """One clause with one or two reads, perhaps with a condition."""
+    letters = {Sym(n): draw(st.integers(1, 4)) for n in "ijkl"[: draw(st.integers(1, 4))]}
+    parallel = dict(list(letters.items())[: draw(st.integers(1, 3))])
+    reduced = tuple(s for s in letters if s not in parallel)
+    reads = []
+    for number in range(draw(st.integers(1, 2))):
+        entries = draw(accesses(letters, draw(st.integers(1, 2))))
+        reads.append(Read(f"x{number}", number, entries))
+    if draw(st.booleans()):
+        order = draw(st.permutations(list(parallel)))
+        target = tuple(Entry(as_dim(s), parallel[s]) for s in order)
+    else:
+        target = draw(accesses(parallel, draw(st.integers(1, 2))))
+    value = Operand("x0") if len(reads) == 1 else Operand("x0") * Operand("x1")
+    conditions = ()
+    if draw(st.integers(0, 3)) == 0:
+        sides = [draw(indices(letters)) for _ in range(2)]
+        op = draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]))
+        conditions = (Condition(op, sides[0], sides[1]),)
+    write = Write(0, target, value, unique=False)
+    clause = Clause(tuple(parallel), reduced, (), tuple(reads), (write,), conditions, "sum")
+    operands = [
+        OperandInfo(r.name, (k,), tuple(e.size for e in r.entries), "float64")
+        for k, r in enumerate(reads)
+    ]
+    result = ResultInfo("out", tuple(e.size for e in target), "float64")
+    return IndexSpec(tuple(operands), (result,), letters, (clause,))
+
+
+def measured(spec: IndexSpec) -> list[np.ndarray]:
+    """For each operand, which results change when an element becomes NaN: result axes first."""
+    arrays = [np.ones(o.dims) for o in spec.operands]
+    found = []
+    for k, array in enumerate(arrays):
+        hits = np.zeros((*spec.results[0].dims, *array.shape), bool)
+        for place in np.ndindex(*array.shape):
+            poisoned = [a.copy() for a in arrays]
+            poisoned[k][place] = np.nan
+            hits[(..., *place)] = np.isnan(run(spec, poisoned)[0])
+        found.append(hits)
+    return found
+
+
+@st.composite
+def boxes(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    starts = [draw(st.integers(0, n - 1)) for n in shape]
+    return starts, [draw(st.integers(a + 1, n)) for a, n in zip(starts, shape, strict=True)]
+
+
+def elements(found: Region, shape: tuple[int, ...]) -> np.ndarray:
+    """A region as an array of truth values."""
+    made = np.zeros(shape, bool)
+    for box in found.boxes:
+        made[np.ix_(*[list(axis.elements()) for axis in box.axes])] = True
+    return made
+
+
+def block(corners: tuple[list[int], list[int]]) -> tuple[slice, ...]:
+    return tuple(slice(a, b) for a, b in zip(*corners, strict=True))
+
+
+def check(found: Region, want: np.ndarray) -> None:
+    """The region holds what was measured, and no more if it says so."""
+    own = elements(found, want.shape)
+    assert not (want & ~own).any()
+    assert found.count == own.sum()
+    if found.exact:
+        assert (own == want).all()
+    if found.dense:
+        assert want[block([list(c) for c in found.bounds])].all()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_needed_elements(data: st.DataObject) -> None:
+    spec = data.draw(specs())
+    depending = dependence(spec)
+    corners = data.draw(boxes(spec.results[0].dims))
+    regions = depending.needed(region(*corners))
+    rank = len(spec.results[0].dims)
+    for found, hits in zip(regions, measured(spec), strict=True):
+        check(found, hits[block(corners)].any(axis=tuple(range(rank))))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_affected_elements(data: st.DataObject) -> None:
+    spec = data.draw(specs())
+    depending = dependence(spec)
+    rank = len(spec.results[0].dims)
+    for k, hits in enumerate(measured(spec)):
+        corners = data.draw(boxes(spec.operands[k].dims))
+        hit = hits[(..., *block(corners))].any(axis=tuple(range(rank, hits.ndim)))
+        check(depending.affected(region(*corners), k)[0], hit)
