@@ -7,9 +7,13 @@ import importlib
 import pkgutil
 from functools import cache
 
+# Machinery that deduction does without; it loads when a call is run or lowered.
+LATER = frozenset({"clauses", "entries", "gradient", "pieces", "reference"})
+
 
 @cache
 def load() -> None:
-    """Import every file of ops, once; each family registers its ops."""
+    """Import every family of ops, once; each registers its ops."""
     for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+        if module.name not in LATER:
+            importlib.import_module(f"{__name__}.{module.name}")

@@ -105,7 +105,8 @@ def _(
 
 
 def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, int]:
-    """For each result of a pool: the rows and columns that its window covers, with those outside."""
+    """For each result of a pool: the rows and columns that its window covers, with those
+    outside."""
     sizes = {
         n: tuple(numbers[n]) * (2 // len(numbers[n]) or 1)
         for n in ("pool_size", "strides", "dilation")

@@ -37,11 +37,11 @@ def attention(
 ) -> Expr:
     """For each query, the mean of the values, weighted by softmax(query . key * scale + bias).
 
-    A causal mask leaves each query the keys up to its own place, counted from the first or from the last
-    query; a window leaves only the last so many of them.
+    A causal mask leaves each query the keys up to its own place, counted from the first or from the
+    last query; a window leaves only the last so many of them.
     """
     queries, keys, values = (permute_dims(part, BEFORE_HEADS) for part in (query, key, value))
-    scores = matmul(queries, permute_dims(keys, (0, 1, 3, 2)))
+    scores: Expr = matmul(queries, permute_dims(keys, (0, 1, 3, 2)))
     scores = multiply(scores, _scale(query, scale))
     scores = scores if bias is None else scores + bias
     if causal_mask is not None:
@@ -86,5 +86,6 @@ def attention_var_len(
     causal_mask: Mask | None = None,
     window_size: int | None = None,
 ) -> Expr:
-    """Attention within sequences that lie one after the other; `seqstart` tells where each begins."""
+    """Attention within sequences that lie one after the other; `seqstart` tells where each
+    begins."""
     return queries

@@ -1,4 +1,5 @@
-"""The kinds of attributes: what a parameter of an op accepts, and the form that its value is kept in.
+"""The kinds of attributes: what a parameter of an op accepts, and the form that its value is kept
+in.
 
 A kind is the annotation of a parameter of an op's body:
 

@@ -1,4 +1,5 @@
-"""What is said of a wrong call: the op, the letter, the operands with their StructInfo, and a hint."""
+"""What is said of a wrong call: the op, the letter, the operands with their StructInfo, and a
+hint."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Convolutions over one, two and three axes, and their transposes.
 
-One line for all: a convolution reads its operand at `stride * h + dilation * p - padding`, and a point
-outside of the operand is absent; a transposed one writes there.
+One line for all: a convolution reads its operand at `stride * h + dilation * p - padding`, and a
+point outside of the operand is absent; a transposed one writes there.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def arange(
     i: Index,
 ) -> Point:
     """The numbers from `start` up to `end`, by steps; with one number, from 0 up to it."""
-    return start + i * step
+    return point.as_point(start + i * step)
 
 
 @op("-> out[i] @ dtype", where="i == window_size")
@@ -147,7 +147,8 @@ def triu(x: Point, k: Size = 0, *, i: Index, j: Index) -> Point:
 
 
 def spread(given: Given) -> Written:
-    """A new axis of size `depth` among those of the indices; the dtype is that of the two values."""
+    """A new axis of size `depth` among those of the indices; the dtype is that of the two
+    values."""
     rank, depth = given.rank("indices"), given["depth"]
     if isinstance(depth, int) and depth <= 0:
         given.reject(f"the depth must be positive, not {depth}")

@@ -38,8 +38,9 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 class OpDefinition:
     """All that is known of an op: what its author wrote, and the derivations.
 
-    `line` is the op line, or a function from the ranks and attributes of a call to it. `body` says what
-    happens at one point, or gives a tree of calls where `parts` is set. Hooks replace derived things.
+    `line` is the op line, or a function from the ranks and attributes of a call to it. `body` says
+    what happens at one point, or gives a tree of calls where `parts` is set. Hooks replace derived
+    things.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The dtypes of a line: what its operands may be, and what its results are.
 
-After `@` stands a dtype, an attribute, or a variable: `T` any, `F` floating, `I` integer, `J` integer or
-bool, `B` bool, with a number for further ones. Two known dtypes of one variable are equal: there is no
-promotion. An unknown one makes the variable unknown.
+After `@` stands a dtype, an attribute, or a variable: `T` any, `F` floating, `I` integer, `J`
+integer or bool, `B` bool, with a number for further ones. Two known dtypes of one variable are
+equal: there is no promotion. An unknown one makes the variable unknown.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def family_of(name: str) -> tuple[frozenset[str], str] | None:
 def bound_dtypes(
     accesses: Sequence[Access], dtypes: Sequence[str | None], attributes: Mapping[str, Any]
 ) -> Bound:
-    """The dtype of each variable, from those of the operands; raises Rejected where they do not fit."""
+    """The dtype of each variable, from those of the operands; raises Rejected where they do not
+    fit."""
     bound: Bound = {}
     teller: dict[str, int] = {}
     for k, (access, dtype) in enumerate(zip(accesses, dtypes, strict=True)):

@@ -1,9 +1,9 @@
-"""The small expressions that stand in an op line: frozen trees over letters, extents, attributes and
-elements of operands.
+"""The small expressions that stand in an op line: frozen trees over letters, extents, attributes
+and elements of operands.
 
 An index speaks of a `Letter` (the position along a loop axis), a size speaks of its `Extent`; both
-may use attributes. A tree is given a meaning by `evaluate`: the size view evaluates over `Dim`s, the
-index view over `Dim`s or points of a body.
+may use attributes. A tree is given a meaning by `evaluate`: the size view evaluates over `Dim`s,
+the index view over `Dim`s or points of a body.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def gathered(given: Given) -> str:
 
 @op(gathered)
 def gather_elements(data: Point, indices: Point, axis: Axis = 0) -> Point:
-    """For each index, the element that it names along the axis, at its own place along the others."""
+    """For each index, the element that it names along the axis, at its own place along the
+    others."""
     return data
 
 

@@ -33,7 +33,8 @@ MEMO_SIZE = 4096
 
 @attrs.frozen
 class Written:
-    """What a line function gives: the line, its side conditions, and attributes it has worked out."""
+    """What a line function gives: the line, its side conditions, and attributes it has worked
+    out."""
 
     line: str
     where: str = ""
@@ -51,7 +52,8 @@ class UnknownShape:
 
 @attrs.frozen(eq=False)
 class Given:
-    """What a call gives: the infos of its operands and its attributes, by the names of the signature."""
+    """What a call gives: the infos of its operands and its attributes, by the names of the
+    signature."""
 
     op: str
     operands: Mapping[
@@ -357,9 +359,9 @@ def _solved(
     present = tuple([info is not None for info in operands])
     stated = tuple(
         [
-            (name, len(value) if type(value) is tuple else value.ndim)
+            (name, value.ndim if isinstance(value, UnknownShape) else len(value))
             for name, value in values.items()
-            if type(value) is tuple or type(value) is UnknownShape
+            if isinstance(value, tuple | UnknownShape)
         ]
     )
     placed = [(letter, values[name]) for letter, name in reading.at]
@@ -402,7 +404,8 @@ def _ndim_of(shape: Any, entries: Any) -> int | None:
 def _kept_shape(
     row: str, solved: Resolved, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
 ) -> Any:
-    """The shape variable of a result that is just a row: that of all operands that are just this row."""
+    """The shape variable of a result that is just a row: that of all operands that are just this
+    row."""
     value = values.get(row)
     if type(value) is UnknownShape:
         return value.value if isinstance(value.value, Var) else None
@@ -425,7 +428,8 @@ def resolved_call(
     attributes: Mapping[str, Any],
     span: Span | None,
 ) -> Resolved:
-    """The line at a call. Operands of known rank whose sizes are not known get fresh symbols for them."""
+    """The line at a call. Operands of known rank whose sizes are not known get fresh symbols for
+    them."""
     reading: Reading | None = None
     try:
         given = given_of(definition, args, attributes)

@@ -25,7 +25,7 @@ def concatenated(given: Given) -> str:
 
 
 @op(concatenated, at={"i": "axis"})
-def concat(tensors: Operands, axis: Axis | None = 0) -> Point:
+def concat(tensors: Operands, axis: Axis | None = 0) -> Operands:
     """The tensors one after the other along an axis; without an axis, vectors."""
     return tensors
 
@@ -43,7 +43,7 @@ def stacked(given: Given) -> Written:
 
 
 @op(stacked)
-def stack(tensors: Operands, axis: Axis = 0) -> Point:
+def stack(tensors: Operands, axis: Axis = 0) -> Operands:
     """The tensors side by side along a new axis."""
     return tensors
 
@@ -82,7 +82,7 @@ def _parts(cuts: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:
     if isinstance(cuts, int):
         each = ceildiv(size, cuts)
         if isinstance(size, int):
-            spans = [max(min(each, size - each * k), 0) for k in range(cuts)]  # type: ignore[type-var, operator]
+            spans = [max(min(each, size - each * k), 0) for k in range(cuts)]  # type: ignore[type-var]
             return tuple([each * k for k in range(cuts)]), tuple(spans)
         return (
             tuple([each * k for k in range(cuts)]),
@@ -168,6 +168,6 @@ def crossed(given: Given) -> str:
 
 
 @op(crossed)
-def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Point:
+def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Operands:
     """The coordinates of a grid: for each vector, its value at every place."""
     return tensors

@@ -22,7 +22,8 @@ def where(*conditions: str | Iterable[str]) -> str:
 
 
 def per_axis(values: int | Sequence[int], count: int) -> tuple[int, ...] | None:
-    """One value for each spatial axis, from one for all or one for each; None for another number."""
+    """One value for each spatial axis, from one for all or one for each; None for another
+    number."""
     listed = (values,) if isinstance(values, int) else tuple(values)
     if len(listed) == 1:
         return listed * count

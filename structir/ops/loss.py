@@ -37,7 +37,8 @@ def nll_loss(
     reduction: Reduction = "mean",
     ignore_index: int = -100,
 ) -> Expr:
-    """The negative weighted log-likelihood of the target classes; ignored targets count for nothing."""
+    """The negative weighted log-likelihood of the target classes; ignored targets count for
+    nothing."""
     kept = not_equal(targets, full_like(targets, ignore_index))
     classes = where(kept, targets, zeros_like(targets))
     axis = 0 if predictions.struct_info.ndim == 1 else 1
@@ -58,7 +59,8 @@ def nll_loss(
     parts=True,
 )
 def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
-    """Less the sum of predictions times labels, over the size of the batch; the predictions are logarithms."""
+    """Less the sum of predictions times labels, over the size of the batch; the predictions are
+    logarithms."""
     total = negative(sum_(multiply(predictions, labels)))
     sizes = predictions.struct_info.dims
     if len(sizes) < 2:

@@ -97,7 +97,8 @@ def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
 
 
 def grouped(given: Given) -> Written:
-    """The channels in groups: `flat(g, c)`; the axes that are normalised reach each result whole."""
+    """The channels in groups: `flat(g, c)`; the axes that are normalised reach each result
+    whole."""
     return _by_channel(given, "flat(g, c)", "g == num_groups")
 
 
@@ -134,7 +135,8 @@ def group_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Expr:
-    """The data less its mean, over its deviation, for each group of channels; then scaled and shifted."""
+    """The data less its mean, over its deviation, for each group of channels; then scaled and
+    shifted."""
     rank: int = data.struct_info.ndim
     sizes = data.struct_info.dims
     place = channel_axis % rank
@@ -184,7 +186,8 @@ def batch_norm(
     momentum: float = 0.1,
     training: bool = True,
 ) -> Expr:
-    """The data normalised for each channel: by the batch in training, by the running values otherwise.
+    """The data normalised for each channel: by the batch in training, by the running values
+    otherwise.
 
     In training the running values move toward those of the batch by `momentum`.
     """
@@ -197,7 +200,7 @@ def batch_norm(
         moving_mean = moving_mean * (1.0 - momentum) + centre * momentum
         moving_var = moving_var * (1.0 - momentum) + spread * momentum
     distance = subtract(data, _aligned(centre, data, place))
-    value = multiply(distance, _aligned(rsqrt(spread + epsilon), data, place))
+    value: Expr = multiply(distance, _aligned(rsqrt(spread + epsilon), data, place))
     weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
     value = _weighted(value, weight if scale else None, shift if center else None)
     return Tuple((value, moving_mean, moving_var))

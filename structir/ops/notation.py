@@ -2,9 +2,10 @@
 
     lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T
 
-Each side of the arrow is a list of Python subscripts, so Python's parser reads it. What an entry says
-is kept as two formulas: `index`, where it is read (the index view), and `size`, how long the axis is
-(the size view). Nothing is ever read from text again: rows become letters on the compiled entries.
+Each side of the arrow is a list of Python subscripts, so Python's parser reads it. What an entry
+says is kept as two formulas: `index`, where it is read (the index view), and `size`, how long the
+axis is (the size view). Nothing is ever read from text again: rows become letters on the compiled
+entries.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Entry:
     """One axis of one operand or result.
 
     `index` is None where it has none of its own: an unnamed axis (`3`), a row, a `join`, or a size
-    known only at run time (`_`, whose `size` is None too). `Letter` in an index is the position, `Extent`
-    the length; sizes hold extents only.
+    known only at run time (`_`, whose `size` is None too). `Letter` in an index is the position,
+    `Extent` the length; sizes hold extents only.
     """
 
     index: Formula | None
@@ -108,8 +109,8 @@ class Relation:
 class Line:
     """An op line with its side conditions.
 
-    `operands` stand in the order of the signature; a member of a list operand `xs` is called `xs_0`,
-    `xs_1`, ... `where` speaks of extents, `on` of indices.
+    `operands` stand in the order of the signature; a member of a list operand `xs` is called
+    `xs_0`, `xs_1`, ... `where` speaks of extents, `on` of indices.
     """
 
     operands: tuple[Access, ...]
@@ -127,7 +128,8 @@ def row_letters(row: str, count: int) -> tuple[str, ...]:
 def read_line(
     text: str, where: str = "", on: str = "", attributes: frozenset[str] = frozenset()
 ) -> Line:
-    """The line that a text says; a name is an attribute if it is among `attributes`, otherwise a letter."""
+    """The line that a text says; a name is an attribute if it is among `attributes`, otherwise a
+    letter."""
     left, arrow, right = text.partition("->")
     if not arrow:
         raise NotationError(f"an op line needs an arrow: {text}")
@@ -228,7 +230,8 @@ _COMPARE = {
 
 @attrs.frozen
 class _Reader:
-    """Turns syntax into entries and formulas, knowing which names are attributes and which operands."""
+    """Turns syntax into entries and formulas, knowing which names are attributes and which
+    operands."""
 
     attributes: frozenset[str]
     operands: frozenset[str]
@@ -408,8 +411,8 @@ def spelled(
 ) -> tuple[Entry, ...] | None:
     """The entries of an access, rows as letters; None where the rank of a row is not known.
 
-    A loose row may be shorter in one operand than in the whole (`rank` says how many axes the operand
-    has): it is then the row's last axes.
+    A loose row may be shorter in one operand than in the whole (`rank` says how many axes the
+    operand has): it is then the row's last axes.
     """
     found: list[Entry] = []
     letters = {name: row_letters(name, n) for name, n in rows.items() if n is not None}

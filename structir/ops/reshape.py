@@ -24,7 +24,8 @@ def product(sizes: Sequence[Dim]) -> Dim:
 
 
 def reshaped(given: Given) -> Written:
-    """Groups of common factors where the shapes nest; the running number of the element otherwise."""
+    """Groups of common factors where the shapes nest; the running number of the element
+    otherwise."""
     target = given["shape"]
     if isinstance(target, UnknownShape):
         return Written("x[*s] -> y[*shape]")
@@ -54,7 +55,8 @@ def _check_target(given: Given, target: Dims) -> None:
 
 
 def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
-    """The target with 0 copied from the operand and -1 worked out; too many or few elements is an error."""
+    """The target with 0 copied from the operand and -1 worked out; too many or few elements is an
+    error."""
     to = list(target)
     for k, size in enumerate(to):
         if size == 0 and isinstance(size, int):
@@ -94,8 +96,8 @@ def _numbered(rank: int, to: Dims) -> Written:
 def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:
     """Both shapes as groups of common factors; None where their cuts do not nest.
 
-    (6, 4) -> (2, 12): the suffix products 4, 24 and 12, 24 nest as 4 | 12 | 24, so with the factors 4, 3
-    and 2 it is x[flat(f2, f1), f0] -> y[f2, flat(f1, f0)].
+    (6, 4) -> (2, 12): the suffix products 4, 24 and 12, 24 nest as 4 | 12 | 24, so with the factors
+    4, 3 and 2 it is x[flat(f2, f1), f0] -> y[f2, flat(f1, f0)].
     """
     marks: list[Dim] = [1]
     for sizes in (old, new):

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from structir.ops.formula import Extent, Letter
 from structir.ops.notation import Access, Entry
 
 Ranks = dict[str, int | None]
 
 
-@attrs.frozen
-class Rejected(Exception):
-    """A call is provably wrong; `facts` are dims or ranks and the operands (by position) they come from."""
+Fact = tuple[str, "int | None", "int | None"]  # a text, and the operand and axis that it rests on
 
-    message: str
-    facts: tuple[tuple[str, int | None, int | None], ...] = ()  # text, operand, axis
-    hint: str | None = None
+
+class Rejected(Exception):
+    """A call is provably wrong; the facts say why."""
+
+    def __init__(self, message: str, facts: tuple[Fact, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+        self.hint = hint
 
 
 def row_ranks(
@@ -170,17 +172,19 @@ def _fit_loose(
             others = sum(found.get(r) or 0 for r in access.rows if r != row)
             own = rank - access.fixed - others
             if row in stated:
-                limit = found[row]
-                if limit is not None and own > limit:
-                    raise Rejected(
-                        f"{access.name} has more axes than the target shape",
-                        (
-                            (f"{access.name} has {axes_text(rank)}", k, None),
-                            (f"the target has {axes_text(limit)}", None, None),
-                        ),
-                    )
-                continue
-            found[row] = max(found.get(row) or 0, own)
-    for access, rank in zip(accesses, ranks, strict=True):
-        if rank is None:
-            found.update({row: None for row in _loose_rows(access) if row not in stated})
+                _check_target(k, access, rank, own, found[row])
+            else:
+                found[row] = max(found.get(row) or 0, own)
+    for access, known in zip(accesses, ranks, strict=True):
+        if known is None:
+            for row in _loose_rows(access):
+                found[row] = found[row] if row in stated else None
+
+
+def _check_target(k: int, access: Access, rank: int, own: int, limit: int | None) -> None:
+    if limit is not None and own > limit:
+        facts = (
+            (f"{access.name} has {axes_text(rank)}", k, None),
+            (f"the target has {axes_text(limit)}", None, None),
+        )
+        raise Rejected(f"{access.name} has more axes than the target shape", facts)

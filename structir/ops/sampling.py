@@ -53,7 +53,8 @@ def _cubic(distance: Array, alpha: float) -> Array:
 
 
 def weights(length: int, found: Taps, exclude: bool = False) -> Array:
-    """The taps as a matrix, a row for each result; elements outside repeat the edge, or are left out."""
+    """The taps as a matrix, a row for each result; elements outside repeat the edge, or are left
+    out."""
     made = np.zeros((len(found[0][0]), length))
     rows = np.arange(len(made))
     for position, weight in found:

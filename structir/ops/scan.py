@@ -10,7 +10,8 @@ from structir.projections.point import Point
 
 
 def scanned(given: Given) -> Written:
-    """A reduction over a triangle: element `j` counts for result `i` if it does not come after it."""
+    """A reduction over a triangle: element `j` counts for result `i` if it does not come after
+    it."""
     order = "<" if given["exclusive"] else "<="
     if given["axis"] is None:
         line = "x[*s] -> out[i] @ dtype or T"

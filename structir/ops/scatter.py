@@ -1,4 +1,5 @@
-"""Writes whose place is read from data: a copy of a tensor with some elements replaced or combined."""
+"""Writes whose place is read from data: a copy of a tensor with some elements replaced or
+combined."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def scatter_nd(
 
 
 def put(given: Given) -> Written:
-    """One index tensor for each leading axis; the updates have the broadcast shape of the indices."""
+    """One index tensor for each leading axis; the updates have the broadcast shape of the
+    indices."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
         given.reject("there is no index")

@@ -99,7 +99,8 @@ def cut_by_data(given: Given) -> Written:
 
 @op(cut_by_data)
 def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) -> Array:
-    """The elements from `begin` up to `end` along every axis, bounds and steps read from tensors."""
+    """The elements from `begin` up to `end` along every axis, bounds and steps read from
+    tensors."""
     return x
 
 

@@ -1,4 +1,5 @@
-"""The signature of an op: its parameters, read from its body, and the calls that are made through it."""
+"""The signature of an op: its parameters, read from its body, and the calls that are made through
+it."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ class Parameter:
     kind: Kind | None  # None: an operand
     is_list: bool
     default: Any = REQUIRED
+    optional: bool = False  # None may be given
 
     @property
     def is_argument(self) -> bool:
@@ -40,8 +42,8 @@ class Parameter:
 
 @attrs.frozen(eq=False)
 class Signature:
-    """The parameters of an op, in the order in which they are written; and the letters that its body
-    receives as indices."""
+    """The parameters of an op, in the order in which they are written; and the letters that its
+    body receives as indices."""
 
     op: str
     parameters: tuple[Parameter, ...]
@@ -71,7 +73,8 @@ def signature_of(op: str, body: Callable[..., Any]) -> Signature:
         kind = kind_of(hint)
         if kind is not None and not kind.is_argument and default is not REQUIRED:
             default = default if default is None else kind.take(default)
-        parameters.append(Parameter(name, kind, hint is Operands, default))
+        optional = default is None or type(None) in typing.get_args(hint)
+        parameters.append(Parameter(name, kind, hint is Operands, default, optional))
     return Signature(op, tuple(parameters), tuple(letters))
 
 
@@ -134,7 +137,7 @@ def call_parts(
 
 
 def _taken(signature: Signature, parameter: Parameter, value: Any, span: Span | None) -> Any:
-    if value is None and parameter.default is None:
+    if value is None and parameter.optional:
         return None
     assert parameter.kind is not None
     try:
@@ -193,7 +196,8 @@ def _as_operand(
 
 
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
-    """float32, int64 or bool; the dtype of a tensor beside it, where a number of this kind fits it."""
+    """float32, int64 or bool; the dtype of a tensor beside it, where a number of this kind fits
+    it."""
     own = {bool: "bool", int: "int64"}.get(type(value), "float32")
     for other in values.values():
         info = other.struct_info if isinstance(other, Expr) else None

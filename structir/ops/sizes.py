@@ -1,7 +1,7 @@
 """The size view of a line: the extents of its letters, solved from the sizes of the operands.
 
-`plan_of` prepares, once for a line and the ranks of its operands, everything that does not depend on
-sizes. `resolved` then binds letters, checks and joins, and gives the sizes of the results.
+`plan_of` prepares, once for a line and the ranks of its operands, everything that does not depend
+on sizes. `resolved` then binds letters, checks and joins, and gives the sizes of the results.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class Equation:
 class Plan:
     """A line at given ranks: entries without rows, and what is to be done with the sizes.
 
-    The lists are in the order of the work: `strict` places bind letters, `joins` bind letters that only
-    stand loosely, `equations` bind the rest, `loose` places are checked against what was bound.
+    The lists are in the order of the work: `strict` places bind letters, `joins` bind letters that
+    only stand loosely, `equations` bind the rest, `loose` places are checked against what was
+    bound.
     """
 
     line: Line
@@ -85,10 +86,10 @@ class Plan:
 class Resolved:
     """A line at one call: what the size view found, and the entries for the index view.
 
-    `operands` and `results` hold the entries of each access without rows (row `s` of two axes is the
-    letters `s_0`, `s_1`; a loose operand row that is shorter is its last letters), or None where the
-    rank is unknown. `extents` has the letters whose size is known; a loose entry's own axis may be 1 where
-    its letter's extent is more, so its size is that of the operand.
+    `operands` and `results` hold the entries of each access without rows (row `s` of two axes is
+    the letters `s_0`, `s_1`; a loose operand row that is shorter is its last letters), or None
+    where the rank is unknown. `extents` has the letters whose size is known; a loose entry's own
+    axis may be 1 where its letter's extent is more, so its size is that of the operand.
     """
 
     plan: Plan
@@ -195,8 +196,8 @@ def plan_of(
 ) -> Plan:
     """Everything about a line that does not depend on sizes.
 
-    `ranks` and `present` follow the operands of the line; `axes` places letters; `stated` are the rows
-    that shape attributes stand for, and their ranks.
+    `ranks` and `present` follow the operands of the line; `axes` places letters; `stated` are the
+    rows that shape attributes stand for, and their ranks.
     """
     here = [k for k, there in enumerate(present) if there]
     try:
@@ -465,7 +466,8 @@ class _Work:
             todo = left
 
     def step(self, equation: Equation) -> bool:
-        """Use an equation: check it if all is known, bind its one unknown letter; False if it must wait."""
+        """Use an equation: check it if all is known, bind its one unknown letter; False if it must
+        wait."""
         unknown = [letter for letter in equation.letters if letter not in self.extents]
         if len(unknown) > 1:
             return False

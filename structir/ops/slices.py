@@ -96,5 +96,6 @@ def strided_slice(
     strides: Ints | None = None,
     assume_inbound: bool = False,
 ) -> Point:
-    """The elements from `begin` up to `end` along some axes, by steps; bounds count from either end."""
+    """The elements from `begin` up to `end` along some axes, by steps; bounds count from either
+    end."""
     return x

@@ -84,7 +84,8 @@ def halved(given: Given) -> Written:
 
 @op(halved)
 def median(x: Array, axis: Axes | None = None, keepdims: bool = False) -> Any:
-    """The lower middle element along an axis and its position; over all or several axes, the element."""
+    """The lower middle element along an axis and its position; over all or several axes, the
+    element."""
     return x
 
 

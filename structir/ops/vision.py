@@ -146,7 +146,8 @@ def _cells(first: int, last: int, count: int, length: int) -> list[tuple[int, in
 def get_valid_counts(
     data: Array, score_threshold: float = 0.0, id_index: int = 0, score_index: int = 1
 ) -> Any:
-    """How many boxes score above the threshold, these boxes first, and where they were; -1 for the rest."""
+    """How many boxes score above the threshold, these boxes first, and where they were; -1 for the
+    rest."""
     return data
 
 
@@ -193,7 +194,8 @@ def all_class_non_max_suppression(
     score_threshold: Array,
     output_format: Literal["onnx"] = "onnx",
 ) -> Any:
-    """The best boxes of each class that do not overlap too much: image, class and box of each; how many.
+    """The best boxes of each class that do not overlap too much: image, class and box of each; how
+    many.
 
     With a limit known at compile time the picks are as many as there can be, the rest of them 0.
     """
