@@ -1,0 +1,74 @@
+"""Side conditions on sizes: different, divisible, and sums laid along an axis."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from structir.ir.polynomial import Dim
+from structir.solver.arithmetic import equate, fresh, lower_high, raise_low
+from structir.solver.constraints import Divides, Ne, Sum
+from structir.solver.intervals import differ
+from structir.solver.store import Store, rule
+from structir.solver.terms import is_ragged, symbol_of
+
+
+@rule(Ne)
+def _(store: Store, constraint: Ne) -> bool:
+    left, right = store.dim(constraint.left), store.dim(constraint.right)
+    if left == right:
+        raise store.conflict("these sizes must differ")
+    if differ(store, left, right):
+        return True
+    symbol, other = symbol_of(left), right
+    if symbol is None:
+        symbol, other = symbol_of(right), left
+    if symbol is not None and type(other) is int:
+        if other == store.low(symbol):
+            raise_low(store, symbol, other + 1)
+            return True
+        if other == store.high(symbol):
+            lower_high(store, symbol, other - 1)
+            return True
+    return False
+
+
+@rule(Divides)
+def _(store: Store, constraint: Divides) -> bool:
+    factor, dim = constraint.factor, store.dim(constraint.dim)
+    if type(dim) is int:
+        if dim % factor:
+            raise store.conflict(f"{dim} is not a multiple of {factor}")
+        return True
+    terms = dim.terms  # type: ignore[union-attr]
+    if all(c % factor == 0 for c in (*terms.values(), dim.constant)):  # type: ignore[union-attr]
+        return True
+    if dim.constant % gcd(factor, *terms.values()):  # type: ignore[union-attr]
+        raise store.conflict(f"no integers make this a multiple of {factor}")
+    quotient = fresh()
+    equate(store, dim, quotient * factor)
+    return True
+
+
+@rule(Sum)
+def _(store: Store, constraint: Sum) -> bool:
+    parts = [store.dim(part) for part in constraint.parts]
+    marks = [part for part in parts if is_ragged(part)]
+    if marks:
+        equate(store, constraint.total, marks[0])
+        return True
+    total: Dim = 0
+    for part in parts:
+        total = total + part
+    whole = store.dim(constraint.total)
+    open_parts = [part for part in parts if symbol_of(part) is not None]
+    if is_ragged(whole):
+        if not open_parts:
+            raise store.conflict("a ragged axis is not a sum of sizes")
+        if len(open_parts) == 1:
+            equate(store, open_parts[0], whole)
+            return True
+        return False
+    if store.may_be_ragged and open_parts:
+        return False  # a part that turns out ragged makes the sum ragged
+    equate(store, whole, total)
+    return True

@@ -1,0 +1,103 @@
+"""Why a program is impossible: the smallest set of its statements that cannot hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+
+import attrs
+
+from structir.errors import Diagnostic
+from structir.solver.reasons import Conflict, Origin, origins
+from structir.solver.solver import Solver, Statement, replayed
+
+GIVEN = ("parameter", "fact")  # taken as they are; ops and annotations are what may be wrong
+TRIALS = 64
+SECONDS = 0.2
+
+
+@attrs.frozen
+class Explanation:
+    """A set of statements that cannot all hold; `minimal` when none of them can be left out."""
+
+    message: str
+    given: tuple[Origin, ...]  # parameters and facts that the conflict rests on
+    culprits: tuple[Origin, ...]  # in program order
+    minimal: bool
+
+    @property
+    def blamed(self) -> Origin | None:
+        """The statement at which the program stops being possible."""
+        return self.culprits[-1] if self.culprits else None
+
+    def diagnostic(self) -> Diagnostic:
+        """The conflict as a message: the last statement first, the others as notes."""
+        last = self.blamed or (self.given[-1] if self.given else None)
+        place = last.span if last is not None else None
+        diagnostic = Diagnostic(f"shape conflict: {self.message}", place)
+        for origin in (*self.given, *self.culprits):
+            diagnostic = diagnostic.note(origin.text or origin.label, origin.span)
+        if self.minimal and len(self.culprits) > 1:
+            names = ", ".join(origin.label for origin in self.culprits)
+            return diagnostic.hinted(f"removing any one of {names} removes the conflict")
+        return diagnostic
+
+
+def explain(
+    solver: Solver, conflict: Conflict, *, trials: int = TRIALS, seconds: float = SECONDS
+) -> Explanation:
+    """The explanation of the conflict that a solver ran into."""
+    shrinking = _Shrinking(solver, trials, monotonic() + seconds)
+    found = set(origins(conflict.reason))
+    given = [s for s in solver.statements if s.origin.kind in GIVEN]
+    suspects = [s for s in solver.statements if s.origin in found and s.origin.kind not in GIVEN]
+    if shrinking.conflict(given, suspects) is None:  # the reason rests on more than it tells
+        suspects = [s for s in solver.statements if s.origin.kind not in GIVEN]
+    minimal = shrinking.shrink(given, suspects)
+    last = shrinking.conflict(given, minimal) or conflict
+    rests_on = set(origins(last.reason))
+    return Explanation(
+        last.message,
+        tuple([s.origin for s in given if s.origin in rests_on]),
+        tuple([s.origin for s in minimal]),
+        not shrinking.exhausted,
+    )
+
+
+class _Shrinking:
+    """Drops statements as long as the rest still conflicts, within limits."""
+
+    def __init__(self, solver: Solver, trials: int, until: float) -> None:
+        self.solver = solver
+        self.order = {id(s): k for k, s in enumerate(solver.statements)}
+        self.trials = trials
+        self.until = until
+        self.exhausted = False
+
+    def conflict(self, given: Sequence[Statement], kept: Sequence[Statement]) -> Conflict | None:
+        """The conflict of these statements, if they have one."""
+        statements = sorted((*given, *kept), key=lambda s: self.order[id(s)])
+        try:
+            replayed(statements, self.solver)
+        except Conflict as conflict:
+            return conflict
+        return None
+
+    def shrink(self, given: Sequence[Statement], suspects: list[Statement]) -> list[Statement]:
+        """Suspects none of which can be dropped: halves are tried first, then single ones."""
+        size = len(suspects) // 2
+        kept = suspects
+        while size >= 1:
+            place = 0
+            while place < len(kept):
+                if self.trials <= 0 or monotonic() > self.until:
+                    self.exhausted = True
+                    return kept
+                self.trials -= 1
+                fewer = kept[:place] + kept[place + size :]
+                if self.conflict(given, fewer) is not None:
+                    kept = fewer
+                else:
+                    place += size
+            size = min(size // 2, len(kept)) if size > 1 else 0
+        return kept

@@ -1,0 +1,121 @@
+"""Reads signatures such as `~s m k; ~s k n -> ~s m n` into schemes: op lines seen by size.
+
+Same letters mean equal sizes, `*s` an equal run of axes, `~s` a run that broadcasts, an integer is
+itself, `_` is any size; an expression such as `h-r+1` is computed, and in an operand solved.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from structir.errors import Diagnostic, ParseError
+from structir.ir import dims
+from structir.ir.polynomial import Dim
+from structir.solver.arithmetic import fresh
+from structir.solver.constraints import Constraint, RowJoin
+from structir.solver.scheme import Scheme
+from structir.solver.terms import Element, Row, RowVar, ragged
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def read_size(text: str, letter: Callable[[str], Dim]) -> Dim:
+    """The size that an expression says, over the sizes that `letter` knows."""
+    try:
+        return _size(ast.parse(text.strip(), mode="eval").body, letter)
+    except SyntaxError as error:
+        raise _wrong(text) from error
+
+
+def _size(tree: ast.expr, letter: Callable[[str], Dim]) -> Dim:
+    match tree:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name):
+            return letter(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_size(operand, letter)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_size(left, letter), _size(right, letter))  # type: ignore[no-any-return]
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=args):
+            parts = [_size(part, letter) for part in args]
+            return dims.dim_min(*parts) if name == "min" else dims.dim_max(*parts)
+    raise _wrong(ast.unparse(tree))
+
+
+def _wrong(text: str) -> ParseError:
+    return ParseError(Diagnostic(f"not a size: {text}"))
+
+
+class Letters:
+    """The letters and rows of one signature."""
+
+    def __init__(self) -> None:
+        self.letters: dict[str, Dim] = {}
+        self.rows: dict[str, RowVar] = {}
+        self.broadcast: dict[str, list[RowVar]] = {}
+
+    def letter(self, name: str) -> Dim:
+        return self.letters[name] if name in self.letters else self._new_letter(name)
+
+    def _new_letter(self, name: str) -> Dim:
+        made = fresh(name)
+        if name != "_":
+            self.letters[name] = made
+        return made
+
+    def row_var(self, name: str) -> RowVar:
+        return self.rows.setdefault(name, RowVar(name))
+
+    def row(self, text: str, *, result: bool) -> Row:
+        return tuple([self._element(token, result) for token in text.replace(",", " ").split()])
+
+    def _element(self, token: str, result: bool) -> Element:
+        if token == "*" or token.startswith("*:"):
+            return ragged(token[2:])
+        if token[0] == "*":
+            return self.row_var(token[1:])
+        if token[0] == "~":
+            if result:
+                return self.row_var(token[1:])
+            part = RowVar(token[1:])
+            self.broadcast.setdefault(token[1:], []).append(part)
+            return part
+        return read_size(token, self.letter)
+
+    def joins(self) -> list[Constraint]:
+        return [
+            RowJoin((self.row_var(name),), tuple([(part,) for part in parts]))
+            for name, parts in self.broadcast.items()
+        ]
+
+
+Conditions = Callable[[Letters], list[Constraint]]
+
+
+def signature(text: str, conditions: Conditions | None = None) -> Scheme:
+    """The scheme that a signature says, with further conditions on its letters."""
+    left, arrow, right = text.partition("->")
+    if not arrow:
+        raise ParseError(Diagnostic(f"a signature needs an arrow: {text}"))
+    letters = Letters()
+    operands = tuple([letters.row(part, result=False) for part in left.split(";")])
+    results = tuple([letters.row(part, result=True) for part in right.split(";")])
+    further = conditions(letters) if conditions is not None else []
+    return Scheme(operands, results, (*letters.joins(), *further))
+
+
+@lru_cache(1024)
+def read_signature(text: str) -> Scheme:
+    """The scheme that a signature says."""
+    return signature(text)

@@ -1,0 +1,224 @@
+"""The solver: values of a program, what is said of them, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from structir.ir.polynomial import Dim, Sym
+from structir.solver import (
+    arithmetic,
+    broadcast,
+    conditions,
+    labels,
+    products,
+    ranks,
+    rows,
+    windows,
+)
+from structir.solver.constraints import Constraint, RowEq
+from structir.solver.intervals import differ
+from structir.solver.reasons import NO_REASON, Origin, Reason, origins
+from structir.solver.rows import equate_rows
+from structir.solver.scheme import Scheme, apply
+from structir.solver.stages import settle
+from structir.solver.store import Store
+from structir.solver.terms import Row, RowVar, Variable, is_ragged, row_vars, sizes, variables
+
+# Each of these rooms registers the rules of its constraints.
+RULE_ROOMS = (arithmetic, broadcast, conditions, labels, products, ranks, rows, windows)
+
+
+@attrs.frozen(eq=False)
+class Value:
+    """A value of the program, by name; it equals only itself."""
+
+    name: str
+
+
+@attrs.frozen(eq=False)
+class Statement:
+    """One thing that the program says; a statement can be said again to another solver."""
+
+    origin: Origin
+
+
+@attrs.frozen(eq=False)
+class Shaped(Statement):
+    """A value has this row."""
+
+    value: Value
+    row: Row
+
+
+@attrs.frozen(eq=False)
+class Applied(Statement):
+    """Results come from operands by a scheme."""
+
+    scheme: Scheme
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+
+@attrs.frozen(eq=False)
+class Stated(Statement):
+    """A constraint on the program's own variables."""
+
+    constraint: Constraint
+
+
+class Solver:
+    """Takes statements one by one, and answers at any time."""
+
+    def __init__(self, least: int = 1) -> None:
+        self.store = Store(least)
+        self.statements: list[Statement] = []
+        self.rows: dict[Value, Row] = {}
+
+    # Saying
+
+    def prefer(self, symbols: Iterable[Sym], named: bool = True) -> None:
+        """These variables are the user's: others are solved for first."""
+        for symbol in symbols:
+            self.store.preference[symbol] = 2 if named else 1
+
+    def shaped(self, value: Value, row: Row, origin: Origin) -> None:
+        """A value has this row."""
+        self.say(Shaped(origin, value, row))
+
+    def apply(
+        self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value], origin: Origin
+    ) -> None:
+        """Results come from operands by a scheme."""
+        self.say(Applied(origin, scheme, tuple(operands), tuple(results)))
+
+    def add(self, constraint: Constraint, origin: Origin) -> None:
+        """A constraint holds."""
+        self.say(Stated(origin, constraint))
+
+    def say(self, statement: Statement) -> None:
+        """Take a statement in, and propagate."""
+        self.statements.append(statement)
+        store = self.store
+        store.begin(statement.origin)
+        match statement:
+            case Applied(_, scheme, operands, results):
+                made = apply(store, scheme, [self.row(value) for value in operands])
+                for value, row in zip(results, made, strict=True):
+                    self._has(value, row)
+            case Shaped(_, value, row):
+                store.may_be_ragged = store.may_be_ragged or any(
+                    is_ragged(size) for size in sizes(row)
+                )
+                self._has(value, row)
+            case Stated(_, constraint):
+                store.post(constraint)
+        store.run()
+
+    def _has(self, value: Value, row: Row) -> None:
+        known = self.rows.get(value)
+        if known is None:
+            self.rows[value] = row
+        else:
+            equate_rows(self.store, known, row)
+
+    # Asking
+
+    def row(self, value: Value) -> Row:
+        """The row of a value as it was said; a value that nothing was said of has any row."""
+        known = self.rows.get(value)
+        if known is None:
+            known = self.rows[value] = (RowVar(value.name),)
+        return known
+
+    def shape(self, value: Value) -> Row:
+        """The row of a value with everything known put in."""
+        return self.known(self.row(value))
+
+    def known(self, row: Row) -> Row:
+        """A row with everything known put in."""
+        store = self.store
+        store.begin(NO_REASON)
+        expanded = store.row(row)
+        return tuple([e if type(e) is RowVar else store.dim(e) for e in expanded])  # type: ignore[arg-type]
+
+    def labels(self, value: Value) -> list[str | None]:
+        """The label of each axis of a value of known rank."""
+        row = self.store.row(self.row(value))
+        return [None if type(e) is RowVar else labels.label_of(self.store, e) for e in row]  # type: ignore[arg-type]
+
+    def solve(self) -> None:
+        """Settle what propagation leaves open: ranks, linear systems, alternatives."""
+        settle(self.store)
+
+    def equal(self, left: Dim, right: Dim) -> bool | None:
+        """Whether two sizes are equal: proved, refuted, or None where neither is known."""
+        store = self.store
+        store.begin(NO_REASON)
+        one, other = store.dim(left), store.dim(right)
+        if one == other:
+            return True
+        if differ(store, one, other):
+            return False
+        return None
+
+    def same_shape(self, one: Value, other: Value) -> bool | None:
+        """Whether two values have equal rows, ranks that are not known included."""
+        left, right = self.shape(one), self.shape(other)
+        if left == right:
+            return True
+        for posted in self.store.open:
+            constraint = posted.constraint
+            if type(constraint) is RowEq:
+                pair = {self.known(constraint.left), self.known(constraint.right)}
+                if pair == {left, right}:
+                    return True
+        if row_vars(left) or row_vars(right):
+            return None
+        if len(left) != len(right):
+            return False
+        answers = [self.equal(a, b) for a, b in zip(left, right, strict=True)]  # type: ignore[arg-type]
+        return True if all(answers) else False if False in answers else None
+
+    def why(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
+        """The origins of what is known of a size or a row variable, nearest first."""
+        found: list[Variable] = [term] if type(term) is RowVar else list(variables(term))  # type: ignore[arg-type]
+        reasons: list[Reason] = []
+        for variable in found:
+            if variable in self.store.why:
+                reasons.append(self.store.why[variable])
+            for kind in ("low", "high", "rank low", "rank high"):
+                if (kind, variable) in self.store.why_bound:
+                    reasons.append(self.store.why_bound[kind, variable])
+        return origins(reasons, nearest)
+
+    @property
+    def residual(self) -> list[Constraint]:
+        """What is known to hold and could not be settled."""
+        return [posted.constraint for posted in self.store.open]
+
+    # Trying
+
+    def push(self) -> int:
+        """A mark to come back to; what is said later can be taken back."""
+        self.marks = [*getattr(self, "marks", []), (len(self.statements), dict(self.rows))]
+        return self.store.push()
+
+    def pop(self, mark: int) -> None:
+        """Take back everything said since the mark."""
+        said, known = self.marks.pop()
+        del self.statements[said:]
+        self.rows = known
+        self.store.pop(mark)
+
+
+def replayed(statements: Iterable[Statement], solver: Solver, *, solve: bool = True) -> Solver:
+    """A new solver that has heard these statements; raises the conflict that they lead to."""
+    new = Solver(solver.store.least)
+    new.store.preference = solver.store.preference
+    for statement in statements:
+        new.say(statement)
+    if solve:
+        new.solve()
+    return new

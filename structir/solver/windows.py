@@ -1,0 +1,62 @@
+"""Windows: how many positions a sliding window has, forwards and backwards."""
+
+from __future__ import annotations
+
+from structir.ir.polynomial import Dim, Interval
+from structir.solver.arithmetic import at_least, equate
+from structir.solver.constraints import Window
+from structir.solver.intervals import interval
+from structir.solver.store import Store, rule
+from structir.solver.terms import is_ragged, symbol_of
+
+
+@rule(Window)
+def _(store: Store, window: Window) -> bool:
+    inner, kernel = store.dim(window.inner), store.dim(window.kernel)
+    if is_ragged(inner) or is_ragged(kernel):
+        raise store.conflict("a window does not slide along a ragged axis")
+    span = inner + kernel * -window.dilation + (window.pad + window.dilation - 1)
+    if type(span) is int:
+        if span < 0:
+            raise store.conflict(f"a window of {kernel} does not fit into {inner}")
+        equate(store, window.outer, span // window.stride + 1)
+        return True
+    low, high = interval(store, span)
+    if low is None or low < 0:
+        at_least(store, span, 0)
+        low, high = interval(store, store.dim(span))
+    if window.stride == 1:
+        equate(store, window.outer, span + 1)
+        return True
+    _shared(store, window, span)
+    return _strided(store, window, span, (low, high))
+
+
+def _shared(store: Store, window: Window, span: Dim) -> None:
+    """Windows over equal spans have equally many positions."""
+    key = span, window.stride
+    met = store.windows.get(key)
+    if met is None:
+        store.set(store.windows, key, (window.outer, store.reason()))
+    elif met[0] is not window.outer:
+        store.used.append(met[1])
+        equate(store, met[0], window.outer)
+
+
+def _strided(store: Store, window: Window, span: Dim, limits: Interval) -> bool:
+    """With a stride the span is only known to lie in an interval of as many sizes."""
+    stride, outer = window.stride, store.dim(window.outer)
+    least, most = interval(store, outer)
+    if least is not None and least > 1:
+        at_least(store, span, stride * (least - 1))
+    if most is not None:
+        at_least(store, -span + (stride * most - 1), 0)
+    low, high = limits
+    if low is not None and high is not None and low >= 0 and low // stride == high // stride:
+        equate(store, outer, low // stride + 1)
+        return True
+    if symbol_of(outer) is not None:
+        if high is not None:
+            at_least(store, -outer + (high // stride + 1), 0)
+        at_least(store, outer, max(low or 0, 0) // stride + 1)
+    return False

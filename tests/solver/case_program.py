@@ -1,0 +1,145 @@
+"""A case as a program for the solver: values, statements in order, and their origins."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from structir.ir.polynomial import Dim, as_dim
+from structir.solver.arithmetic import fresh
+from structir.solver.constraints import Constraint, DimEq, Divides, Ge, Label, Ne
+from structir.solver.generalise import generalised, looped
+from structir.solver.reasons import Origin
+from structir.solver.scheme import Scheme
+from structir.solver.signature import read_size
+from structir.solver.solver import Solver, Value
+from structir.solver.terms import RAGGED, Element, Row, RowVar, symbol_of
+from tests.solver.case_ops import SCHEMES
+
+Case = dict[str, Any]
+
+
+class Program:
+    """A case's names, and the solver that hears its statements."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.solver = Solver()
+        self.values: dict[str, Value] = {}
+        self.sizes: dict[str, Dim] = {}
+        self.rows: dict[str, RowVar] = {}
+        self.anonymous: list[Dim] = []
+        self.labelled = "'label'" in repr(case["params"]) + repr(case.get("annotations"))
+
+    def value(self, name: str) -> Value:
+        return self.values.setdefault(name, Value(name))
+
+    def size(self, name: str) -> Dim:
+        if name not in self.sizes:
+            self.sizes[name] = fresh(name)
+            self.solver.prefer([symbol_of(self.sizes[name])])
+        return self.sizes[name]
+
+    def declare(self) -> None:
+        """Say what the parameters and the facts say."""
+        for order, param in enumerate(self.case["params"]):
+            origin = Origin(f"param:{param['name']}", "parameter", order=order)
+            self.shaped(param["name"], param["shape"], origin)
+        for left, op, right in self.case.get("facts", []):
+            self.solver.add(self.fact(left, op, right), Origin("fact", "fact"))
+
+    def fact(self, left: Any, op: str, right: Any) -> Constraint:
+        one, other = (read_size(str(side), self.size) for side in (left, right))
+        match op:
+            case "==":
+                return DimEq(one, other)
+            case "!=":
+                return Ne(one, other)
+            case ">=":
+                return Ge(one - other, 0)
+            case "<=":
+                return Ge(other - one, 0)
+            case "%":
+                return Divides(other, one)
+        raise ValueError(op)
+
+    def shaped(self, name: str, shape: list[Any] | None, origin: Origin) -> None:
+        """A value has this partial shape."""
+        further: list[Constraint] = []
+        row = (RowVar(name),) if shape is None else tuple(self.elements(shape, further))
+        for constraint in further:
+            self.solver.add(constraint, origin)
+        self.solver.shaped(self.value(name), row, origin)
+
+    def elements(self, shape: list[Any], further: list[Constraint]) -> Iterator[Element]:
+        for entry in shape:
+            element = self.element(entry)
+            if self.labelled and type(element) is not RowVar:
+                axis = fresh()
+                further.append(DimEq(axis, element))
+                if isinstance(entry, dict) and "label" in entry:
+                    further.append(Label(axis, entry["label"]))
+                element = axis
+            yield element
+
+    def element(self, entry: Any) -> Element:
+        match entry:
+            case None:
+                made = fresh()
+                self.solver.prefer([symbol_of(made)], named=False)
+                return made
+            case "*":
+                return RAGGED
+            case int():
+                return as_dim(entry)
+            case str():
+                return self.size(entry)
+            case {"row": name}:
+                return self.rows.setdefault(name, RowVar(name))
+            case {"expr": text}:
+                return read_size(text, self.size)
+            case {"dim": size}:
+                return self.element(size)
+        raise ValueError(entry)
+
+    def say(self, op: Case) -> None:
+        """Say an op and the annotations on its results."""
+        operands = [self.value(name) for name in op["in"]]
+        results = [self.value(name) for name in op["out"]]
+        scheme = scheme_of(op, self.case.get("funcs", {}), len(operands))
+        self.solver.apply(scheme, operands, results, Origin(op["id"], "op"))
+        for name in op["out"]:
+            if name in self.case.get("annotations", {}):
+                origin = Origin(f"annot:{name}", "annotation")
+                self.shaped(name, self.case["annotations"][name], origin)
+
+
+def scheme_of(op: Case, functions: dict[str, Case], count: int) -> Scheme:
+    if op["op"] == "call":
+        return function_scheme(functions[op["attrs"]["func"]], functions)
+    if op["op"] == "scan":
+        cell = function_scheme(functions[op["attrs"]["func"]], functions)
+        return looped(cell, op["attrs"]["states"])
+    return SCHEMES[op["op"]](op["attrs"], count)
+
+
+def function_scheme(function: Case, functions: dict[str, Case]) -> Scheme:
+    body = Program({"params": function["params"], "ops": function["ops"], "funcs": functions})
+    for param in function["params"]:
+        body.shaped(param["name"], param.get("shape"), Origin(param["name"], "parameter"))
+    for op in function["ops"]:
+        body.say(op)
+    params = [body.value(param["name"]) for param in function["params"]]
+    return generalised(body.solver, params, [body.value(name) for name in function["ret"]])
+
+
+@attrs.frozen
+class Answer:
+    """How a case went: the program, and the op at which it turned out impossible, if it did."""
+
+    program: Program
+    bad: str | None
+    conflict: Exception | None = None
+
+    def shape(self, name: str) -> Row:
+        return self.program.solver.shape(self.program.value(name))
