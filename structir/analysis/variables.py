@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Poly, Sym, syms
+from structir.ir.dims import Poly, Sym, as_dim, syms
 from structir.ir.expr import DataflowVar, Function, MatchCast, Var, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
@@ -103,18 +103,18 @@ def free_vars(program: Node) -> list[Var]:
 
 def symbolic_vars(program: Node) -> list[sympy.Symbol]:
     """Every symbolic dim variable that occurs, as sympy symbols."""
-    return [symbolic.to_sympy(sym) for sym in symbols_in(program)]
+    return [symbolic.to_sympy(as_dim(sym)) for sym in symbols_in(program)]
 
 
 def defined_symbolic_vars(program: Node) -> list[sympy.Symbol]:
     """The symbolic dim variables that parameters and match_casts bind, as sympy symbols."""
-    return [symbolic.to_sympy(sym) for sym in symbols_bound_in(program)]
+    return [symbolic.to_sympy(as_dim(sym)) for sym in symbols_bound_in(program)]
 
 
 def free_symbolic_vars(program: Node) -> list[sympy.Symbol]:
     """The symbolic dim variables that occur and that nothing binds, as sympy symbols."""
     bound = symbols_bound_in(program)
-    return [symbolic.to_sympy(sym) for sym in symbols_in(program) if sym not in bound]
+    return [symbolic.to_sympy(as_dim(sym)) for sym in symbols_in(program) if sym not in bound]
 
 
 def uses_of(function: Function) -> dict[Var, list[Any]]:
