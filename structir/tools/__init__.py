@@ -1,1 +1,1 @@
-"""What people work with: the command `structir`, the random program generator."""
+"""What people work with: the command `structir`, and the random program generator."""

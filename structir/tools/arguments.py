@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from structir.errors import StructIRError
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Dim, Sym, evaluate, syms
+from structir.ir.dims import Dim, Sym, as_sym, evaluate, syms
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Function, Var
 from structir.ir.struct_info import (
@@ -25,21 +25,42 @@ SMALL = (0, 1, 2, 3, 3, 4)
 
 
 def random_arguments(
-    function: Function, seed: int, sizes: Mapping[str, int] | None = None
+    function: Function,
+    seed: int,
+    sizes: Mapping[str, int] | None = None,
+    given: Mapping[str, Any] | None = None,
+    among: Sequence[int] = SMALL,
 ) -> list[Any]:
-    """Values for every parameter: symbolic dims get the sizes given by name, or small random ones.
+    """Values for every parameter: symbolic dims get the sizes that are told by name, those of the
+    arrays given under the names of parameters, or random ones `among` a few.
 
     Floats are from the normal distribution; integers are 0, 1 or 2, so that they may be positions.
     """
-    drawer = _Arguments(seed, dict(sizes or {}))
+    given = given or {}
+    drawer = _Arguments(seed, among, {**_sizes_of(function, given), **(sizes or {})})
     drawer.bind([param.struct_info for param in function.params])
-    return [drawer.value(param.struct_info, param) for param in function.params]
+    return [
+        given[param.name] if param.name in given else drawer.value(param.struct_info, param)
+        for param in function.params
+    ]
+
+
+def _sizes_of(function: Function, given: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes that symbolic dims have in the arrays given for parameters."""
+    found: dict[str, int] = {}
+    for param in function.params:
+        dims = getattr(param.struct_info, "dims", None)
+        if param.name in given and isinstance(dims, tuple):
+            sizes = zip(dims, np.shape(given[param.name]), strict=False)
+            found |= {sym.name: size for d, size in sizes if (sym := as_sym(d)) is not None}
+    return found
 
 
 class _Arguments:
     """Sizes of dims by name, and values drawn under them."""
 
-    def __init__(self, seed: int, given: Mapping[str, int]) -> None:
+    def __init__(self, seed: int, among: Sequence[int], given: Mapping[str, int]) -> None:
+        self.among = among
         self.rng = Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.given = given
@@ -48,9 +69,9 @@ class _Arguments:
 
     def bind(self, infos: list[StructInfo]) -> None:
         """Give every symbolic dim of the parameters a size; now and then all get the same one."""
-        shared = self.rng.choice(SMALL) if self.rng.random() < 0.3 else None
+        shared = self.rng.choice(self.among) if self.rng.random() < 0.3 else None
         for sym in standing_alone(infos):
-            drawn = self.rng.choice(SMALL) if shared is None else shared
+            drawn = self.rng.choice(self.among) if shared is None else shared
             self.sizes[sym] = self.given.get(sym.name, drawn)
         unknown = self.given.keys() - {sym.name for sym in self.sizes}
         if unknown:
@@ -81,7 +102,7 @@ class _Arguments:
         if isinstance(info.dims, tuple):
             return tuple([self.size(dim, param) for dim in info.dims])
         ndim = self.rng.randint(0, 3) if info.ndim is None else info.ndim
-        drawn = tuple([self.rng.choice(SMALL) for _ in range(ndim)])
+        drawn = tuple([self.rng.choice(self.among) for _ in range(ndim)])
         return self.shapes.setdefault(info.dims, drawn) if isinstance(info.dims, Var) else drawn
 
     def tensor(self, info: TensorStructInfo, param: Var) -> Any:

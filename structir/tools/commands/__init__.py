@@ -1,0 +1,1 @@
+"""The commands of `structir`, one a file: the function named like its file is the command."""

@@ -1,0 +1,51 @@
+"""`structir compile`: the kernels that a program becomes, as readable Python."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from rich.syntax import Syntax
+
+import structir
+from structir.ir.expr import Function
+from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
+from structir.tools.terminal import console, diagnostics
+
+
+def compile(  # the command's name
+    file: ProgramFile,
+    function: FunctionName = None,
+    target: Annotated[str, typer.Option(help="What to compile for.")] = "cpu",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only tell whether it works.")
+    ] = False,
+) -> None:
+    """Compile a program, once for all sizes, and show the source of its kernels.
+
+    [bold]Examples[/bold]
+
+        structir compile model.py
+
+        structir compile model.py --function main > kernels.py
+    """
+    with diagnostics():
+        module = read_program(file)
+        names = [name for name, value in module.functions.items() if isinstance(value, Function)]
+        names = names if function is None else [entry(module, function)[0]]
+        start = time.perf_counter()
+        with console(stderr=True).status("compiling"):
+            executable = structir.compile(module, target=target)
+            sources = {name: executable.source(name) for name in names}
+        seconds = time.perf_counter() - start
+    out = console()
+    for name, source in sources.items():
+        text = f"# {name}\n{source}"
+        if quiet:
+            continue
+        if out.is_terminal:
+            out.print(Syntax(text, "python", background_color="default"))
+        else:
+            out.file.write(text.rstrip() + "\n\n")
+    console(stderr=True).print(f"compiled for {target} in {seconds:.2f} s")

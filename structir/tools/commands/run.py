@@ -1,0 +1,153 @@
+"""`structir run`: a program on random inputs or on inputs from a file, and what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+import structir
+from structir.ir.binding_dims import standing_alone
+from structir.ir.expr import Function
+from structir.ir.module import IRModule
+from structir.tools.arguments import random_arguments
+from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
+from structir.tools.terminal import console, diagnostics
+
+
+class Backend(StrEnum):
+    """What runs a program."""
+
+    interpret = "interpret"
+    cpu = "cpu"
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """`batch=4,seq=16` as a dict."""
+    sizes = {}
+    for part in filter(None, text.split(",")):
+        name, _, number = part.partition("=")
+        if not number.strip().isdecimal():
+            raise typer.BadParameter(f"write sizes as batch=4,seq=16; {part!r} is none")
+        sizes[name.strip()] = int(number)
+    return sizes
+
+
+def run(
+    file: ProgramFile,
+    random: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZES",
+            help="Sizes for symbolic dims, such as batch=4,seq=16; others get small random ones.",
+        ),
+    ] = "",
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npz", exists=True, help="Arrays for parameters, under their names."
+        ),
+    ] = None,
+    backend: Annotated[Backend, typer.Option(help="What runs it.")] = Backend.cpu,
+    function: FunctionName = None,
+    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
+    repeat: Annotated[int, typer.Option(min=1, help="Run so often; the best time is told.")] = 1,
+) -> None:
+    """Run a program on random inputs, and show shapes and statistics of what goes in and comes out.
+
+    Every parameter that --inputs does not hold gets random values of the structure it asks for.
+
+    [bold]Examples[/bold]
+
+        structir run model.py --random batch=4,seq=16
+
+        structir run model.py --backend interpret --seed 7
+
+        structir run model.py --inputs batch.npz --repeat 20
+    """
+    with diagnostics():
+        sizes = _sizes(random)
+        module = read_program(file)
+        name, entered = entry(module, function)
+        arguments = _arguments(entered, sizes, seed, inputs)
+        runner = _runner(module, name, backend)
+        result, seconds = _timed(runner, arguments, repeat)
+    values = [(p.name, v) for p, v in zip(entered.params, arguments, strict=True)]
+    table = _table()
+    for label, value in [*values, ("result", result)]:
+        for row in _rows(label, value):
+            table.add_row(*row)
+    console().print(table)
+    console(stderr=True).print(f"{name} on {backend.value}: {seconds * 1e3:.3f} ms")
+
+
+def _arguments(
+    function: Function, sizes: dict[str, int], seed: int, inputs: Path | None
+) -> list[Any]:
+    given = dict(np.load(inputs)) if inputs is not None else {}
+    params = [param.struct_info for param in function.params]
+    _refuse_unknown("parameter", given, {param.name for param in function.params})
+    _refuse_unknown("symbolic dim", sizes, {sym.name for sym in standing_alone(params)})
+    return random_arguments(function, seed, sizes, given, among=(2, 3, 4, 5))
+
+
+def _refuse_unknown(what: str, given: Iterable[str], known: set[str]) -> None:
+    unknown = ", ".join(sorted(set(given) - known))
+    if unknown:
+        has = ", ".join(sorted(known)) or "none"
+        raise typer.BadParameter(f"there is no {what} {unknown}; there are: {has}")
+
+
+def _runner(module: IRModule, name: str, backend: Backend) -> Callable[..., Any]:
+    if backend is Backend.interpret:
+        return lambda *arguments: structir.interpret(module, name, *arguments)
+    with console(stderr=True).status("compiling"):
+        compiled: Callable[..., Any] = structir.compile(module, target=backend.value)[name]
+        return compiled
+
+
+def _timed(runner: Callable[..., Any], arguments: list[Any], repeat: int) -> tuple[Any, float]:
+    """The result, and the shortest of the times."""
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.perf_counter()
+        with np.errstate(all="ignore"):
+            result = runner(*arguments)
+        best = min(best, time.perf_counter() - start)
+    return result, best
+
+
+def _table() -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in ("value", "dtype", "shape"):
+        table.add_column(name)
+    for name in ("mean", "std", "min", "max"):
+        table.add_column(name, justify="right")
+    return table
+
+
+def _rows(label: str, value: Any) -> Iterator[tuple[str, ...]]:
+    """A row for each array in a value; shapes and numbers are shown as they are."""
+    if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
+        for position, item in enumerate(value):
+            yield from _rows(f"{label}[{position}]", item)
+    elif isinstance(value, np.ndarray):
+        yield (label, value.dtype.name, str(value.shape), *_statistics(value))
+    else:
+        yield (label, type(value).__name__, str(value), "", "", "", "")
+
+
+def _statistics(array: Any) -> tuple[str, str, str, str]:
+    if not array.size:
+        return "", "", "", ""
+    numbers = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        found = numbers.mean(), numbers.std(), numbers.min(), numbers.max()
+    mean, std, low, high = [f"{number:.4g}" for number in found]
+    return mean, std, low, high

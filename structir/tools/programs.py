@@ -1,0 +1,47 @@
+"""Programs as the command line names them: a file of text, an archive, or the standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import structir
+from structir.ir.expr import Function
+from structir.ir.module import IRModule
+
+ProgramFile = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="The program; a dash is the standard input."),
+]
+FunctionName = Annotated[
+    str | None,
+    typer.Option("--function", "-f", metavar="NAME", help="Only this function of the module."),
+]
+
+
+def read_program(file: Path, strict: bool = False) -> IRModule:
+    """The module that a file holds."""
+    if str(file) == "-":
+        read: IRModule = structir.parse(sys.stdin.read(), "<stdin>", strict=strict)
+        return read
+    if not file.is_file():
+        raise typer.BadParameter(f"there is no file {file}")
+    if file.suffix == ".sir":
+        loaded: IRModule = structir.load(file)
+        return loaded
+    parsed: IRModule = structir.parse(file.read_text(encoding="utf-8"), str(file), strict=strict)
+    return parsed
+
+
+def entry(module: IRModule, name: str | None) -> tuple[str, Function]:
+    """The function to start with: the one named, else `main`, else the only one."""
+    if name is None:
+        name = "main" if len(module.functions) != 1 else next(iter(module.functions))
+    function = module.functions.get(name)
+    if not isinstance(function, Function):
+        known = ", ".join(module.functions)
+        raise typer.BadParameter(f"there is no function {name} in the program; it has: {known}")
+    return name, function

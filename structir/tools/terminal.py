@@ -1,0 +1,91 @@
+"""What the commands show: consoles, the colours of diagnostics, and errors as exit codes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import typer
+from rich.console import Console
+from rich.highlighter import RegexHighlighter
+from rich.theme import Theme
+
+from structir.errors import DiagnosticError, DiagnosticWarning, StructIRError
+
+
+class ExitCode(IntEnum):
+    """What a command tells the shell."""
+
+    WRONG_PROGRAM = 1
+    WRONG_USAGE = 2
+    WRONG_RUN = 3
+
+
+class DiagnosticHighlighter(RegexHighlighter):
+    """The colours of a diagnostic's text; what it says is the renderer's."""
+
+    base_style = "diagnostic."
+    highlights = (
+        r"(?m)^(?P<error>error)(?=:)",
+        r"(?m)^(?P<warning>warning)(?=:)",
+        r"(?m)^(?:error|warning)(?P<message>:.*)$",
+        r"(?m)^ *(?P<place>-->.*)$",
+        r"(?m)^ *(?P<gutter>\d* \|)",
+        r"(?m)^ *\|\s*(?P<caret>\^+)\s*$",
+        r"(?m)^ *(?P<note>=) ",
+        r"(?m)^ *= (?P<hint>hint:)",
+    )
+
+
+THEME = Theme(
+    {
+        "diagnostic.error": "bold red",
+        "diagnostic.warning": "bold yellow",
+        "diagnostic.message": "bold",
+        "diagnostic.place": "blue",
+        "diagnostic.gutter": "blue",
+        "diagnostic.caret": "bold red",
+        "diagnostic.note": "blue",
+        "diagnostic.hint": "bold green",
+    }
+)
+
+
+def console(stderr: bool = False) -> Console:
+    """Where to write. Colours follow the terminal and NO_COLOR; lines of a file are not broken."""
+    return Console(stderr=stderr, theme=THEME, highlight=False, soft_wrap=not stderr)
+
+
+def show(text: str) -> None:
+    """Write the text of a diagnostic to the standard error, in colours on a terminal."""
+    highlighted = DiagnosticHighlighter()(text)
+    console(stderr=True).print(highlighted, soft_wrap=True)
+
+
+@contextmanager
+def diagnostics() -> Iterator[None]:
+    """Show warnings and errors of what runs inside; an error ends the command by its exit code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DiagnosticWarning)
+        try:
+            yield
+        except StructIRError as error:
+            show_warnings(caught)
+            wrong_program = isinstance(error, DiagnosticError)
+            show(str(error) if wrong_program else f"error: {error}")
+            code = ExitCode.WRONG_PROGRAM if wrong_program else ExitCode.WRONG_RUN
+            raise typer.Exit(code) from None
+        show_warnings(caught)
+
+
+def show_warnings(caught: list[warnings.WarningMessage]) -> None:
+    """Write warnings about a program as they are; leave others to Python."""
+    for warning in caught:
+        if issubclass(warning.category, DiagnosticWarning):
+            show(str(warning.message))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )

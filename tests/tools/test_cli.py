@@ -1,0 +1,226 @@
+"""The command `structir` as a user meets it: what it shows, where, and with which exit code."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import structir
+from structir.ir import structural_equal
+from structir.tools import cli, commands
+
+GOOD = """
+from structir.script import I, R, T
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("batch", "seq", 8), "float32"), w: R.Tensor((8, "k"), "float32")):
+        with R.dataflow():
+            y = R.nn.softmax(R.matmul(x, w))
+            R.output(y)
+        return y
+
+    @R.function
+    def other(x: R.Tensor((4,), "float32")):
+        return R.exp(x)
+"""
+WRONG = GOOD.replace('(8, "k")', '(9, "k")')
+ILL_FORMED = GOOD.replace("return R.exp(x)", "return R.match_cast(x, R.Tensor((5,), 'float32'))")
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good.py"
+    path.write_text(GOOD)
+    return path
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "wrong.py"
+    path.write_text(WRONG)
+    return path
+
+
+def structir_(*words: object, stdin: str | None = None, **environment: str) -> Result:
+    # wide enough for paths of temporary folders
+    env = {"COLUMNS": "300", **environment}
+    return CliRunner().invoke(cli.build(), [str(word) for word in words], input=stdin, env=env)
+
+
+# ---- the command line itself
+
+
+def test_help_shows_every_command_and_the_exit_codes() -> None:
+    result = structir_("--help")
+    assert result.exit_code == 0
+    for name in ("check", "print", "run", "compile", "Exit codes", "NO_COLOR"):
+        assert name in result.output
+
+
+@pytest.mark.parametrize("command", ["check", "print", "run", "compile"])
+def test_the_help_of_a_command_teaches_by_examples(command: str) -> None:
+    result = structir_(command, "--help")
+    assert result.exit_code == 0
+    assert f"structir {command} " in result.output.split("Examples")[1]
+
+
+def test_a_file_in_the_folder_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = 'def import_(word: str) -> None:\n    """Say it again."""\n    print(word * 2)\n'
+    (tmp_path / "import_.py").write_text(command)
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    assert structir_("import", "ab").output == "abab\n"
+
+
+def test_the_version() -> None:
+    assert structir_("--version").output == f"structir {structir.__version__}\n"
+
+
+def test_a_missing_file_is_a_wrong_command_line() -> None:
+    result = structir_("check", "missing.py")
+    assert result.exit_code == 2
+    assert "missing.py" in result.stderr
+
+
+# ---- check
+
+
+def test_check_counts_what_it_has_read(good: Path) -> None:
+    result = structir_("check", good)
+    assert result.exit_code == 0
+    assert result.stdout.split()[-6:] == [str(good), "2", "3", "batch,", "seq,", "k"]
+    assert structir_("check", "--quiet", good).stdout == ""
+
+
+def test_check_shows_the_place_and_tells_the_shell(good: Path, wrong: Path) -> None:
+    result = structir_("check", wrong, good)
+    assert result.exit_code == 1
+    line = 1 + WRONG.splitlines().index("            y = R.nn.softmax(R.matmul(x, w))")
+    assert f"--> {wrong}:{line}:" in result.stderr
+    assert "matmul" in result.stderr
+    assert "^^^" in result.stderr
+    assert str(good) in result.stdout  # the other program is still checked
+
+
+def test_check_tells_what_parsing_alone_accepts(tmp_path: Path) -> None:
+    path = tmp_path / "ill.py"
+    path.write_text(ILL_FORMED)
+    result = structir_("check", path)
+    assert result.exit_code == 1
+    assert "R.Tensor((5,)" in result.stderr
+
+
+def test_check_reads_the_standard_input() -> None:
+    assert structir_("check", "-", stdin=GOOD).exit_code == 0
+    result = structir_("check", "-", stdin=WRONG)
+    assert result.exit_code == 1
+    assert "<stdin>:" in result.stderr
+
+
+def test_check_shows_warnings_and_can_be_strict(tmp_path: Path) -> None:
+    path = tmp_path / "trust.py"
+    head = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n    m = T.int64()\n'
+    path.write_text(head + '    y: R.Tensor((4,), "float32") = R.exp(x)\n    return y\n')
+    result = structir_("check", path)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: ")
+    assert structir_("check", "--strict", path).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False), ({}, False)],
+)
+def test_colours(wrong: Path, environment: dict[str, str], coloured: bool) -> None:
+    result = structir_("check", wrong, **{"NO_COLOR": "", "FORCE_COLOR": "", **environment})
+    assert ("\x1b[1;31m" in result.stderr) is coloured
+    assert "error" in result.stderr
+
+
+# ---- print
+
+
+def test_print_shows_text_that_reads_back(good: Path) -> None:
+    result = structir_("print", good)
+    assert result.exit_code == 0
+    assert structural_equal(structir.parse(result.stdout), structir.parse(GOOD))
+
+
+def test_print_one_function_to_a_file(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.py"
+    assert structir_("print", good, "--function", "other", "-o", path).stdout == ""
+    read = structir.parse(path.read_text())
+    assert structural_equal(read["other"], structir.parse(GOOD)["other"])
+
+
+def test_print_of_a_function_that_is_not_there(good: Path) -> None:
+    result = structir_("print", good, "-f", "third")
+    assert result.exit_code == 2
+    assert "main, other" in result.stderr
+
+
+def test_an_archive_is_read_too(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.sir"
+    structir.save(structir.parse(GOOD), path)
+    assert structir_("print", path).stdout == structir_("print", good).stdout
+
+
+# ---- run
+
+
+@pytest.mark.parametrize("backend", ["interpret", "cpu"])
+def test_run_shows_what_went_in_and_came_out(good: Path, backend: str) -> None:
+    sizes = "--random", "batch=4,seq=16"
+    result = structir_("run", good, *sizes, "--backend", backend, "--repeat", 2)
+    assert result.exit_code == 0
+    rows = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert "(4, 16, 8)" in rows["x"]
+    assert "(4, 16, " in rows["result"]
+    assert f"main on {backend}: " in result.stderr
+
+
+def test_run_draws_the_same_again(good: Path) -> None:
+    words = "run", good, "--backend", "interpret", "--seed"
+    assert structir_(*words, 3).stdout == structir_(*words, 3).stdout
+    assert structir_(*words, 3).stdout != structir_(*words, 4).stdout
+
+
+def test_run_takes_arrays_from_a_file(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, x=np.full((2, 3, 8), 7, np.float32))
+    result = structir_("run", good, "--inputs", path, "--backend", "interpret")
+    assert result.exit_code == 0
+    row = next(line for line in result.stdout.splitlines() if line.split()[0] == "x")
+    assert row.split()[-4:] == ["7", "0", "7", "7"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "part"), [("batch=4,rows=2", "no symbolic dim rows"), ("batch", "batch=4,seq=16")]
+)
+def test_run_refuses_sizes_that_it_does_not_understand(good: Path, sizes: str, part: str) -> None:
+    result = structir_("run", good, "--random", sizes)
+    assert result.exit_code == 2
+    assert part in result.stderr
+
+
+def test_a_run_that_goes_wrong(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, x=np.zeros((2, 3, 7), np.float32))
+    result = structir_("run", good, "--inputs", path, "--backend", "interpret")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: ")
+    assert "expected 8" in result.stderr
+
+
+# ---- compile
+
+
+def test_compile_shows_kernels(good: Path) -> None:
+    result = structir_("compile", good, "--function", "other")
+    assert result.exit_code == 0
+    assert "# other" in result.stdout
+    assert "exp" in result.stdout
+    assert "compiled for cpu" in result.stderr
