@@ -11,7 +11,7 @@ import attrs
 
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, base_check
-from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
+from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import (
     Call,
@@ -73,9 +73,14 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
         form = info_form(name)
         if form is not None:
             return read_form(context, node, form)
+    raise _no_op(context, node, name)
+
+
+def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
     near = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
-    hint = f"did you mean {' or '.join(f'R.{n}' for n in near)}?" if near else None
-    raise context.error(node.func, f"there is no op R.{name}", hint)
+    hint = f"did you mean {' or '.join(f'R.{n}' for n in near)}?" if near else "dir(R) lists all"
+    diagnostic = Diagnostic(f"there is no op R.{name}", context.place.span(node.func), hint=hint)
+    return _within(context, ParseError(diagnostic), node, name)
 
 
 def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:

@@ -50,12 +50,16 @@ def without_runs(text: str) -> tuple[str, dict[int, Run]]:
     lines = lines_of(text)
     runs: dict[int, Run] = {}
     start = 0
-    for end in range(len(lines) + 1):
-        if end < len(lines) and _continues(lines, start, end):
+    depth = -1  # of the run's lines; -1 outside of runs
+    for number, line in enumerate([*lines, ""]):
+        own = _depth(line)
+        if own == depth and own >= 0:
             continue
-        if end - start > RUN:  # the last line stays: a branch is read from its end
-            runs[start + 1] = Run(lines[start : end - 1], start)
-        start = end
+        if (
+            depth >= 0 and number - start > RUN
+        ):  # the last line stays: a branch is read from its end
+            runs[start + 1] = Run(lines[start : number - 1], start)
+        start, depth = number, own
     for run in runs.values():
         first = run.lines[0]
         indent = first[: len(first) - len(first.lstrip())]
@@ -64,11 +68,6 @@ def without_runs(text: str) -> tuple[str, dict[int, Run]]:
     return ("\n".join(lines) if runs else text), runs
 
 
-def _continues(lines: list[str], start: int, end: int) -> bool:
-    """Whether a line is simple and as deep as the first of the run, or begins one."""
-    line = lines[end]
-    if SIMPLE.match(line) is None:
-        return False
-    first = lines[start]
-    deep = len(first) - len(first.lstrip())
-    return start == end or (line[:deep].isspace() and not line[deep : deep + 1].isspace())
+def _depth(line: str) -> int:
+    """How deep a simple line is indented; -1 for any other line."""
+    return len(line) - len(line.lstrip()) if SIMPLE.match(line) else -1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from structir.errors import Diagnostic, ParseError, Source, Span
-from structir.ir.dims import as_dim, as_sym
+from structir.ir.dims import as_dim
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo
@@ -116,5 +116,5 @@ def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> Struc
         raise ParseError(Diagnostic(f"{text!r} is not a struct info", span)) from None
     for name, value in context.names.items():
         if symbols is not None and name not in symbols:
-            symbols[name] = value if isinstance(value, Var) else symbolic.to_sympy(as_sym(value))
+            symbols[name] = value if isinstance(value, Var) else symbolic.to_sympy(value)
     return info

@@ -1,0 +1,47 @@
+"""Wrong programs and what is said of them, word by word.
+
+Each file holds a program, a line of dashes and the message. STRUCTIR_UPDATE_GOLDEN=1 before pytest
+writes the messages anew; read the difference before it is committed.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import structir
+from structir.analysis import check_well_formed
+from structir.errors import DiagnosticError
+
+CASES = sorted((Path(__file__).parent / "wrong").glob("*.txt"))
+BETWEEN = "----\n"
+STRUCT_INFO = re.compile(r"\bR\.[A-Z]\w+")
+
+
+def message_of(text: str) -> str:
+    with pytest.raises(DiagnosticError) as caught:
+        check_well_formed(structir.parse(text, "model.py"))
+    return str(caught.value) + "\n"
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_message(path: Path) -> None:
+    program, _, expected = path.read_text().partition(BETWEEN)
+    message = message_of(program)
+    if os.environ.get("STRUCTIR_UPDATE_GOLDEN"):
+        path.write_text(program + BETWEEN + message)
+        return
+    assert message == expected
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_message_tells_place_op_struct_infos_and_what_to_try(path: Path) -> None:
+    message = message_of(path.read_text().partition(BETWEEN)[0])
+    for part in message.split("\n\n"):
+        assert re.match(r"error: [\w.]+: ", part), "the op"
+        assert re.search(r"--> model.py:\d+:\d+", part), "the line"
+        assert re.search(r"\| +\^+\n", part), "the caret"
+        assert "= hint: " in part
+    infos = [line for line in message.splitlines() if " = " in line and STRUCT_INFO.search(line)]
+    assert infos, "the StructInfos"

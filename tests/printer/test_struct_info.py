@@ -1,0 +1,119 @@
+"""The text of struct infos, both ways, registered kinds included."""
+
+import pytest
+from hypothesis import given
+
+import structir
+from structir.errors import ParseError
+from structir.ir import ShapeStructInfo, StructInfo, TensorStructInfo, Var, struct_info
+from structir.ir.dims import Dim, as_dim
+from structir.ir.struct_info import KINDS
+from tests.analysis.infos import INFOS, K, M, N
+
+SYMBOLS = {"n": N, "m": M, "k": K}
+
+
+@given(INFOS)
+def test_text_reads_back(info: StructInfo) -> None:
+    assert structir.parse_struct_info(str(info), dict(SYMBOLS)) == info
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("R.Tensor", "R.Tensor"),
+        ("R.Tensor()", "R.Tensor"),
+        ('R.Tensor("float32")', 'R.Tensor(dtype="float32")'),
+        ("R.Tensor(ndim=2)", "R.Tensor(ndim=2)"),
+        ("R.Tensor((n, 4), 'float32')", 'R.Tensor((n, 4), dtype="float32")'),
+        ('R.Tensor([n], dtype="int8", ndim=1)', 'R.Tensor((n,), dtype="int8")'),
+        ('R.Tensor((), "bool")', 'R.Tensor((), dtype="bool")'),
+        ('R.Tensor(("n", "2 * n + 1"))', "R.Tensor((n, 2 * n + 1))"),
+        ("R.Tensor((n - n + 3,))", "R.Tensor((3,))"),
+        ("R.Shape([])", "R.Shape([])"),
+        ("R.Shape", "R.Shape"),
+        ("R.Shape(ndim=2)", "R.Shape(ndim=2)"),
+        ("R.Shape([n // 2, n % 3])", "R.Shape([n // 2, n % 3])"),
+        ("R.Shape([T.max(n, 4)])", "R.Shape([T.max(n, 4)])"),
+        ('R.Prim("bool")', 'R.Prim("bool")'),
+        ("R.Prim(value=n)", 'R.Prim("int64", value=n)'),
+        ("R.Tuple()", "R.Tuple()"),
+        ("R.Tuple([R.Object, R.Shape])", "R.Tuple(R.Object, R.Shape)"),
+        ("R.Callable", "R.Callable"),
+        ("R.Callable(ret=R.Shape)", "R.Callable(ret=R.Shape)"),
+        ("R.Callable((), R.Object)", "R.Callable((), R.Object)"),
+        ("R.Callable(None, R.Shape, True)", "R.Callable(ret=R.Shape, purity=True)"),
+        (
+            "R.Callable((R.Object,), R.Shape, purity=False)",
+            "R.Callable((R.Object,), R.Shape, purity=False)",
+        ),
+    ],
+)
+def test_forms(text: str, printed: str) -> None:
+    assert str(structir.parse_struct_info(text)) == printed
+
+
+def test_symbols_are_shared_and_extended() -> None:
+    symbols: dict[str, object] = {"n": structir.SymVar("n")}
+    first = structir.parse_struct_info("R.Shape([n, m])", symbols)
+    second = structir.parse_struct_info("R.Shape([m, n])", symbols)
+    assert isinstance(first, ShapeStructInfo) and isinstance(second, ShapeStructInfo)
+    assert first.values == second.values[::-1]
+    assert first.values[0] == symbols["n"] and first.values[1] == symbols["m"]
+
+
+def test_a_shape_variable_is_a_name_in_place_of_sizes() -> None:
+    symbols: dict[str, object] = {}
+    info = structir.parse_struct_info('R.Tensor(s, dtype="float32", ndim=2)', symbols)
+    assert isinstance(info, TensorStructInfo) and info.dims is symbols["s"]
+    assert isinstance(symbols["s"], Var)
+    assert str(info) == 'R.Tensor(s, dtype="float32", ndim=2)'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "R.Tenser",
+        "R.Tensor((n,), 'float31')",
+        "R.Tensor((n,), ndim=2)",
+        "R.Tensor((n / 2,))",
+        "R.Tensor((2.5,))",
+        "R.Tensor((n,), color=1)",
+        "R.Tensor((n,), 'float32', 1, 2)",
+        "R.Shape(3)",
+        "R.Prim()[0]",
+        "R.Tuple(",
+        "3",
+        "n + 1",
+        "",
+        "R.Tuple(" * 100 + ")" * 100,
+    ],
+)
+def test_what_is_no_struct_info(text: str) -> None:
+    with pytest.raises(ParseError):
+        structir.parse_struct_info(text)
+
+
+def test_a_registered_kind_is_written_by_its_fields() -> None:
+    @struct_info
+    class BandedStructInfo(StructInfo):
+        """A matrix with few diagonals."""
+
+        rows: Dim
+        inner: StructInfo
+        offsets: tuple[int, ...] = ()
+        dtype: str | None = None
+
+    try:
+        symbols = {"n": structir.SymVar("n")}
+        inner = TensorStructInfo((3,), "float32")
+        info = BandedStructInfo(as_dim(symbols["n"]) + 1, inner, (-1, 0, 1))  # type: ignore[call-arg]
+        text = 'R.Banded(rows=n + 1, inner=R.Tensor((3,), dtype="float32"), offsets=(-1, 0, 1))'
+        assert str(info) == text
+        assert structir.parse_struct_info(text, dict(symbols)) == info
+        module = structir.parse(
+            f"@R.function\ndef main(x: {text.replace('n + 1', repr('n + 1'))}):\n    return x\n"
+        )
+        assert structir.structural_equal(structir.parse(module.script()), module)
+    finally:
+        del KINDS["Banded"]
