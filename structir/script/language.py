@@ -47,17 +47,38 @@ class FormMaker:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         form = self.form
         if form.rest:
-            return form.node(tuple([_info(item) for item in args]))
-        fields = {f.name: _FIELDS[f.kind](a) for f, a in zip(form.fields, args, strict=False)}
+            return form.node(_infos(args))
+        if len(args) > len(form.fields):
+            raise TypeError(f"R.{form.name} takes {len(form.fields)} arguments at most")
         named = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
-        for keyword, value in keywords.items():
-            if keyword not in named:
-                raise TypeError(f"R.{form.name} has no {keyword}; it has {', '.join(named)}")
-            fields[named[keyword].name] = _FIELDS[named[keyword].kind](value)
+        unknown = keywords.keys() - named.keys()
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            raise TypeError(f"R.{form.name} has no {names}; it has {', '.join(named)}")
+        given = [*zip(form.fields, args, strict=False)]
+        given += [(named[keyword], value) for keyword, value in keywords.items()]
+        symbols: dict[str, Any] = {}  # a name means one symbolic dim in all strings of a call
+        fields = {field.name: _taken(field.kind, value, symbols) for field, value in given}
         return form.node(**form.complete(fields))
 
     def __repr__(self) -> str:
         return f"R.{self.form.name}"
+
+
+def _taken(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
+    """What a field of this kind holds of a value."""
+    match kind:
+        case "info":
+            return _info(value)
+        case "infos":
+            return _infos(value)
+        case "sizes" | "shape" if isinstance(value, tuple | list):
+            return tuple([_size(item, symbols) for item in value])
+        case "dim":
+            return _size(value, symbols)
+        case "number" if not isinstance(value, float | bool):
+            return _size(value, symbols)
+    return value
 
 
 def _info(value: Any) -> StructInfo:
@@ -72,26 +93,12 @@ def _infos(value: Any) -> Any:
     return tuple([_info(item) for item in items])
 
 
-def _size(value: Any) -> Any:
+def _size(value: Any, symbols: dict[str, Any]) -> Any:
     """A size; a string is read as one, its names becoming new symbolic dims."""
     if isinstance(value, str):
-        return parse_struct_info(f"R.Shape([{value}])").dims[0]  # type: ignore[attr-defined]
+        shape = parse_struct_info(f"R.Shape([{value}])", symbols)
+        return shape.dims[0]  # type: ignore[attr-defined]
     return as_dim(value)
-
-
-def _sizes(value: Any) -> Any:
-    return tuple([_size(item) for item in value]) if isinstance(value, tuple | list) else value
-
-
-_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "dim": _size,
-    "number": lambda value: value if isinstance(value, float | bool) else _size(value),
-    "sizes": _sizes,
-    "shape": _sizes,
-    "info": _info,
-    "infos": _infos,
-    "static": lambda value: value,
-}
 
 
 class Language(Namespace):
