@@ -20,6 +20,8 @@ from structir.solver.rows import equate_rows, meet
 from structir.solver.store import Store, rule
 from structir.solver.terms import Element, Row, RowVar, known_ends, row_vars, symbol_of
 
+DEPTH = 4  # how many joins deep an operand is looked for
+
 # Sizes
 
 
@@ -81,6 +83,19 @@ def _open_ones(store: Store, inners: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
                 break
         else:
             found.append((inner, known))
+    return _unabsorbed(store, found) if len(found) > 1 and store.parts else found
+
+
+def _unabsorbed(store: Store, found: list[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
+    """Without the operands that another operand is a join of already."""
+    for _, known in found:
+        symbol = symbol_of(known)
+        if symbol in store.parts:
+            parts, why = store.parts[symbol]
+            kept = [pair for pair in found if pair[0] not in parts]
+            if len(kept) < len(found):
+                store.used.append(why)
+                return kept
     return found
 
 
@@ -90,9 +105,11 @@ def _open_join(store: Store, open_ones: list[tuple[Dim, Dim]]) -> Dim:
     if met is not None:
         store.used.append(met[1])
         return met[0]
-    outer = fresh()
-    store.set(store.joins, key, (outer, store.reason()))
-    store.post(DimJoin(outer, tuple([inner for inner, _ in open_ones])))
+    outer, why = fresh(), store.reason()
+    store.set(store.joins, key, (outer, why))
+    parts = tuple([inner for inner, _ in open_ones])
+    store.set(store.parts, symbol_of(outer), (parts, why))
+    store.post(DimJoin(outer, parts))
     return outer
 
 
@@ -274,15 +291,50 @@ def _same_variables(one: Row, other: Row) -> bool:
 
 def joined_rows(store: Store, rows: Sequence[Row]) -> Row:
     """The broadcast of rows: computed where the ranks are known, otherwise a new row variable."""
-    rows = [store.row(row) for row in rows]
+    if store.covers and len(rows) > 1:
+        rows = _uncovered(store, rows)
+    written, rows = rows, [store.row(row) for row in rows]
     first = rows[0]
     if all(row == first for row in rows):
-        return first
+        return written[0]
     if not any(type(e) is RowVar for row in rows for e in row):
         return _joined_known(store, rows)
-    outer: Row = (RowVar(),)
-    store.post(RowJoin(outer, tuple(rows)))
-    return outer
+    whole = RowVar()
+    store.set(store.covers, whole, (tuple(written), store.reason()))
+    store.post(RowJoin((whole,), tuple(rows)))
+    return (whole,)
+
+
+def _uncovered(store: Store, rows: Sequence[Row]) -> Sequence[Row]:
+    """Without the rows that another row is a join of already."""
+    for row in rows:
+        if len(row) == 1 and type(row[0]) is RowVar and row[0] in store.covers:
+            covered = _covered(store, row[0], [other for other in rows if other is not row])
+            if covered:
+                return [other for other in rows if other is row or other not in covered]
+    return rows
+
+
+def _covered(store: Store, whole: RowVar, rows: list[Row]) -> list[Row]:
+    """Which of these rows a join is known to cover, looking a few joins deep."""
+    level, found = [whole], list[Row]()
+    for _ in range(DEPTH):
+        below: list[RowVar] = []
+        for variable in level:
+            parts, why = store.covers[variable]
+            met = [row for row in rows if row in parts]
+            if met or len(parts) == 2:
+                store.used.append(why)
+            found += met
+            below += [
+                part[0]
+                for part in parts
+                if len(part) == 1 and type(part[0]) is RowVar and part[0] in store.covers
+            ]
+        if found or not below:
+            break
+        level = below[:DEPTH]
+    return found
 
 
 def _joined_known(store: Store, rows: Sequence[Row]) -> Row:

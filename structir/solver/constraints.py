@@ -20,6 +20,7 @@ class Constraint:
     dim, row, dims, rows or static."""
 
     kinds: ClassVar[dict[str, str]] = {}
+    of_sizes: ClassVar[bool] = True  # whether the sizes in its rows matter to what follows from it
 
     def dims(self) -> list[Dim]:
         """The sizes that it speaks of directly."""
@@ -76,6 +77,7 @@ class RowEq(Constraint):
     left: Row
     right: Row
     kinds: ClassVar[dict[str, str]] = {"left": "row", "right": "row"}
+    of_sizes: ClassVar[bool] = False
 
 
 @attrs.frozen(eq=False)
@@ -94,6 +96,7 @@ class RowLe(Constraint):
     inner: Row
     outer: Row
     kinds: ClassVar[dict[str, str]] = {"inner": "row", "outer": "row"}
+    of_sizes: ClassVar[bool] = False
 
 
 @attrs.frozen(eq=False)
@@ -121,6 +124,7 @@ class RankLe(Constraint):
     shorter: Row
     longer: Row
     kinds: ClassVar[dict[str, str]] = {"shorter": "row", "longer": "row"}
+    of_sizes: ClassVar[bool] = False
 
 
 @attrs.frozen(eq=False)
@@ -139,6 +143,7 @@ class Reverse(Constraint):
     forward: Row
     backward: Row
     kinds: ClassVar[dict[str, str]] = {"forward": "row", "backward": "row"}
+    of_sizes: ClassVar[bool] = False
 
 
 @attrs.frozen(eq=False)
@@ -216,6 +221,7 @@ class When(Constraint):
     row: Row
     emit: Callable[[Row], list[Constraint]]
     kinds: ClassVar[dict[str, str]] = {"row": "row", "emit": "static"}
+    of_sizes: ClassVar[bool] = False
 
     def mapped(self, dim: DimMap, row: RowMap) -> Constraint:
         """The same over other terms; what is emitted is mapped when it is."""

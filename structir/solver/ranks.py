@@ -181,25 +181,33 @@ def _edges(store: Store, posted: Posted) -> list[tuple[RowVar, RowVar, int, Reas
 
 
 def _positive_cycle(edges: list[tuple[RowVar, RowVar, int, Reason]]) -> list[Reason] | None:
-    """The reasons of the edges around a cycle of positive weight (Bellman and Ford)."""
+    """The reasons around a cycle of positive weight; each round lengthens the walks."""
     longest: dict[RowVar, int] = {}
     came_by: dict[RowVar, tuple[RowVar, Reason]] = {}
-    changed: RowVar | None = None
-    for _ in range(len({source for source, *_ in edges}) + 1):
-        changed = None
+    for _ in range(MOST):
+        changed = False
         for source, target, weight, why in edges:
             if longest.get(source, 0) + weight > longest.get(target, 0):
                 longest[target] = longest.get(source, 0) + weight
                 came_by[target] = source, why
-                changed = target
-        if changed is None:
-            return None
-    place = changed
-    for _ in came_by:  # walk back far enough to be inside the cycle
-        place = came_by[place][0]  # type: ignore[index]
-    start, reasons = place, list[Reason]()
-    while True:
-        place, why = came_by[place]  # type: ignore[index]
-        reasons.append(why)
-        if place is start:
+                changed = True
+        found = _closed_walk(came_by) if changed else None
+        if found or not changed:
+            return found
+    return None
+
+
+def _closed_walk(came_by: dict[RowVar, tuple[RowVar, Reason]]) -> list[Reason] | None:
+    """The reasons along a cycle of steps, if the steps have one."""
+    checked: dict[RowVar, RowVar] = {}  # each place, with the start of the walk that met it
+    for start in came_by:
+        place = start
+        while place in came_by and place not in checked:
+            checked[place] = start
+            place = came_by[place][0]
+        if checked.get(place) is start and place in came_by:
+            first, reasons = place, [came_by[place][1]]
+            while (place := came_by[place][0]) is not first:
+                reasons.append(came_by[place][1])
             return reasons
+    return None

@@ -75,6 +75,9 @@ class Instance:
 
     def match(self, pattern: Pattern, row: Row) -> None:
         """An operand has this row."""
+        if pattern.simple and pattern.middle is not None and len(pattern.row) == 1:
+            self._run(pattern.middle, row)  # as it is written
+            return
         row = self.store.row(row)
         before, after = known_ends(row)
         head, tail = pattern.head, pattern.tail

@@ -21,11 +21,13 @@ from structir.solver.constraints import (
 from structir.solver.intervals import interval
 from structir.solver.ranks import rank_high, rank_low, refuse_cycles
 from structir.solver.reasons import NO_REASON, Conflict, Reason
-from structir.solver.store import Posted, Store
+from structir.solver.store import UNLIMITED, Posted, Store
 from structir.solver.terms import Row, RowVar, known_ends, row_vars, symbol_of, variables
 
 PROBES = 2000  # tried alternatives in one call of settle
 EACH = 2  # tries of one constraint
+STEPS = 20_000  # rules run in trying, in one call of settle
+STEPS_EACH = 500  # and in one try; a try that is stopped counts as possible
 WIDE = 16  # an interval of more sizes is not tried size by size
 
 Alternatives = list[list[Constraint]]
@@ -38,10 +40,13 @@ def settle(store: Store) -> None:
     tries: dict[Posted, int] = {}
     probes = 0
     changed = True
+    start = store.steps
     while changed:
         changed = eliminate(store)
         for posted in list(store.open):
-            if posted not in store.open or tries.get(posted, 0) >= EACH or probes >= PROBES:
+            if probes >= PROBES or store.steps - start > STEPS:
+                return
+            if posted not in store.open or tries.get(posted, 0) >= EACH:
                 continue
             choices = alternatives(store, posted)
             if len(choices) < 2 and not choices:
@@ -66,6 +71,7 @@ def probe(store: Store, posted: Posted, choices: Alternatives) -> bool:
     for choice in choices:
         mark = store.push()
         store.begin((posted.reason, *found))
+        store.limit = store.steps + STEPS_EACH
         try:
             for constraint in choice:
                 store.post(constraint)
@@ -73,6 +79,7 @@ def probe(store: Store, posted: Posted, choices: Alternatives) -> bool:
             survivors.append((choice, _learnt(store, mark)))
         except Conflict as conflict:
             failures.append(conflict.reason)
+        store.limit = UNLIMITED
         store.pop(mark)
     why: Reason = (posted.reason, *found, *failures)
     if not survivors:

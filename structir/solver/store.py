@@ -19,6 +19,7 @@ C = TypeVar("C", bound=Constraint)
 Rule = Callable[["Store", Any], bool]
 
 RULES: dict[type[Constraint], Rule] = {}
+UNLIMITED = 1 << 62
 _MISSING = object()
 
 
@@ -62,6 +63,8 @@ class Store:
         self.rank_highs: dict[RowVar, int] = {}
         self.why_bound: dict[tuple[str, Variable], Reason] = {}
         self.joins: dict[frozenset[Dim], tuple[Dim, Reason]] = {}
+        self.parts: dict[Sym, tuple[tuple[Dim, ...], Reason]] = {}  # what a size is the join of
+        self.covers: dict[RowVar, tuple[tuple[Row, ...], Reason]] = {}  # the same for rows
         self.windows: dict[tuple[Dim, int], tuple[Dim, Reason]] = {}
         self.labels: dict[Sym, Sym | str] = {}  # a union-find over axes; its roots are names
         self.why_label: dict[Sym, Reason] = {}
@@ -71,6 +74,8 @@ class Store:
         self.derived_once: dict[object, None] = {}
         self.agenda: deque[Posted] = deque()
         self.trail: list[tuple[dict[Any, Any], Any, Any]] | None = None
+        self.steps = 0  # counts rules run
+        self.limit = UNLIMITED  # where a try stops
         self.version = 0  # counts what has been learnt
         self.used: list[Reason] = []
         self.current: Reason = NO_REASON
@@ -233,6 +238,9 @@ class Store:
             posted.queued = False
             if posted not in self.open:
                 continue
+            self.steps += 1
+            if self.steps > self.limit:
+                return
             self.begin(posted.reason, posted)
             constraint, version = posted.constraint, self.version
             if RULES[type(constraint)](self, constraint):
@@ -263,6 +271,8 @@ class Store:
         for row in constraint.rows():
             row = self.row(row)
             self._watch_all(posted, row_vars(row))
+            if not constraint.of_sizes:
+                continue
             for size in sizes(row):
                 self._watch_all(posted, variables(self.dim(size)))
 
