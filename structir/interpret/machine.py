@@ -12,6 +12,7 @@ from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.extern import find_extern
 from structir.interpret.scope import Closure, Scope, Value
+from structir.ir import dims
 from structir.ir.expr import (
     Binding,
     Call,
@@ -34,7 +35,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.op import Op
-from structir.ir.struct_info import TupleStructInfo
+from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 
 @attrs.define(eq=False)
@@ -60,6 +61,22 @@ class Machine:
     """Runs the functions of one module."""
 
     module: IRModule
+    assumptions: dict[int, tuple[Any, ...]] = attrs.Factory(dict)  # of calls, by identity
+
+    def check_assumptions(self, op: Op, call: Call, scope: Scope) -> None:
+        """The sizes that the deduction took to be equal must be so now."""
+        if id(call) not in self.assumptions:
+            self.assumptions[id(call)] = _assumptions(op.definition, call)
+        for assumed in self.assumptions[id(call)]:
+            if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
+                left, right = scope.size(assumed.left), scope.size(assumed.right)
+                if left != right:
+                    where = f" at {call.span}" if call.span is not None else ""
+                    stated = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
+                    raise ShapeMismatchError(
+                        f"{op.name}{where}: {stated} must be equal ({assumed.text}), "
+                        f"but they are {left} and {right}"
+                    )
 
     def run(self, frame: Frame) -> Value:
         """The result of a frame and of everything that it calls."""
@@ -205,6 +222,7 @@ def _extern(machine: Machine, function: ExternFunc, scope: Scope) -> Value:
 def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
     args = tuple([machine.value(a, scope) for a in call.args])
     if isinstance(call.op, Op):
+        machine.check_assumptions(call.op, call, scope)
         return _applied(call.op.definition, call, args)
     callee = machine.value(call.op, scope)
     if isinstance(callee, Closure):
@@ -217,6 +235,20 @@ def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
         info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
         match([(info, value, f"result of {_callee_name(call.op)}")], scope)
     return value
+
+
+def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:
+    """What was assumed of a call; nothing where all its sizes are numbers."""
+    infos = [info for arg in call.args for info in _tensors(arg.struct_info)]
+    symbolic = any(not isinstance(d, int) for info in infos for d in info.dims or ())
+    return tuple(definition.assumptions(call)) if symbolic else ()
+
+
+def _tensors(info: Any) -> list[TensorStructInfo | ShapeStructInfo]:
+    if isinstance(info, TupleStructInfo):
+        return [tensor for field in info.fields for tensor in _tensors(field)]
+    known = isinstance(info, TensorStructInfo | ShapeStructInfo) and isinstance(info.dims, tuple)
+    return [info] if known else []
 
 
 def _applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:

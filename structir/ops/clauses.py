@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Call
@@ -16,7 +17,7 @@ from structir.ops import formula as formulas
 from structir.ops import infer
 from structir.ops.entries import Letters
 from structir.ops.notation import REQUIRED
-from structir.ops.pieces import Piece, SpecMaker, Tensor
+from structir.ops.pieces import Piece, SpecMaker, Tensor, Unsaid
 from structir.ops.sizes import UNKNOWN, Resolved
 from structir.projections.point import Index, Operand, Point, as_point
 from structir.projections.spec import IndexSpec
@@ -40,6 +41,7 @@ def index_spec(definition: OpDefinition, call: Call) -> IndexSpec | None:
     results = _results(resolved, letters, _dtypes(definition.deduce(call)))
     if operands is None or results is None:
         return None
+    _check_extents(definition, letters, call)
     tracer = Tracer(definition, resolved, letters, operands)
     monoid = resolved.attributes.get(definition.reduce or "", definition.reduce)
     maker = SpecMaker(
@@ -47,7 +49,17 @@ def index_spec(definition: OpDefinition, call: Call) -> IndexSpec | None:
     )
     fill = definition.fill
     fill = resolved.attributes.get(fill, 0) if isinstance(fill, str) else fill
-    return maker.spec(0 if fill is None else fill)
+    try:
+        return maker.spec(0 if fill is None else fill)
+    except Unsaid:
+        return None
+
+
+def _check_extents(definition: OpDefinition, letters: Letters, call: Call) -> None:
+    for name, extent in letters.extents.items():
+        if isinstance(extent, int) and extent < 0:
+            message = f"{name} would have size {extent}"
+            raise StructInfoError(Diagnostic(message, call.span, definition.name))
 
 
 @attrs.frozen(eq=False)

@@ -387,6 +387,9 @@ def _result(
     if entries is None:
         return TensorStructInfo(None, dtype)
     sizes = solved.sizes(k)
+    for axis, size in enumerate(sizes or ()):
+        if isinstance(size, int) and size < 0:
+            raise Rejected(f"axis {axis} of the result would have size {size}")
     return TensorStructInfo(sizes, dtype, len(entries))
 
 

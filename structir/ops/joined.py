@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ops.attributes import Axis, Counts, Ints, Number, Operands
@@ -13,6 +13,7 @@ from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 
 Dims = tuple[Dim, ...]
+Array = Any  # a NumPy array
 
 
 def concatenated(given: Given) -> str:
@@ -70,11 +71,8 @@ def divided(given: Given) -> Written:
         read = f"join({', '.join([f'j{k}' for k in range(count)])})"
         line = f"{written('x', [*own[:axis], read, *own[axis + 1 :]])} -> {', '.join(outs)}"
         return Written(line, where(checks), "", attributes)
-    reads = [
-        written("x", [*own[:axis], f"starts[{k}] + j{k} : n", *own[axis + 1 :]])
-        for k in range(count)
-    ]
-    return Written(f"{reads[0]} -> {', '.join(outs)}", where(checks), "", attributes)
+    read = written("x", [*own[:axis], "n", *own[axis + 1 :]])
+    return Written(f"{read} -> {', '.join(outs)}", where(checks), "", attributes)
 
 
 def _parts(cuts: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:
@@ -112,6 +110,20 @@ def _in_order(starts: Dims, parts: Dims) -> bool:
 def split(x: Point, indices_or_sections: Counts, axis: Axis = 0) -> Point:
     """The tensor in pieces along an axis: so many, or cut at these places."""
     return x
+
+
+@split.reference
+def _(x: Array, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> Any:
+    """Pieces that overlap, or leave something out, are no pieces of one line."""
+    if indices_or_sections == 1:
+        return x
+    starts, parts = _parts(indices_or_sections, x.shape[axis])
+    return tuple(
+        [
+            x.swapaxes(0, axis)[a : a + n].swapaxes(0, axis)
+            for a, n in zip(starts, parts, strict=True)
+        ]
+    )
 
 
 PADDED = {

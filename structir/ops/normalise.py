@@ -91,6 +91,8 @@ def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
     """A weight over some axes, with axes of size 1 where it has none of its own after the first."""
     rank: int = data.struct_info.ndim
     own = sorted(a % rank for a in ((axes,) if isinstance(axes, int) else axes))
+    if not own:
+        return weight
     missing = [k for k in range(own[0], rank) if k not in own]
     places = tuple([k - own[0] for k in missing])
     return expand_dims(weight, axis=places) if places else weight

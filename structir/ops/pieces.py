@@ -64,6 +64,10 @@ class Piece:
         return frozenset(n for group in self.chosen for n in group) - self.own
 
 
+class Unsaid(Exception):
+    """The results of a line are not made by one loop nest."""
+
+
 Values = Callable[[Piece, Sequence[Tensor], int], "tuple[Point | None, ...]"]
 
 
@@ -111,6 +115,8 @@ class SpecMaker:
             return None
         read = [t for t in operands if t.name != self.base]
         points = self.values(piece, read, len(results))
+        if len(points) != len(results):
+            raise Unsaid
         writes = [
             self._write(k, t, point, piece) for (k, t), point in zip(results, points, strict=True)
         ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from structir.errors import Diagnostic, StructInfoError
+from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import (
     Call,
@@ -186,7 +186,11 @@ def _hooked(definition: OpDefinition, call: Call, hook: Callable[..., Any]) -> W
 
     def way(values: tuple[Value, ...]) -> Value:
         operands, attributes = arguments(values)
-        return _stored(hook(*operands, **attributes), call.struct_info)
+        try:
+            made = hook(*operands, **attributes)
+        except (IndexError, ValueError) as error:  # values that do not fit the operands
+            raise ShapeMismatchError(f"{definition.name}: {error}") from error
+        return _stored(made, call.struct_info)
 
     return way
 

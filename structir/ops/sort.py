@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Literal
 
 from structir.lazy import lazy_module
@@ -49,7 +50,7 @@ def chosen(given: Given) -> Written:
     }
     wanted = [text for name, text in results.items() if given["ret_type"] in ("both", name)]
     line = f"x[*p, [i], *t] -> {', '.join(wanted)}"
-    return Written(line, "k0 == k" if letter == "k0" else "")
+    return Written(line, "k0 == k, k0 <= i" if letter == "k0" else "")
 
 
 @op(chosen, at={"i": "axis"}, reads_sizes=True)
@@ -95,7 +96,7 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
     axes = tuple([a % x.ndim for a in axes])
     rest = tuple([k for k in range(x.ndim) if k not in axes])
     shape = tuple([x.shape[k] for k in rest])
-    rows = np.transpose(x, (*rest, *axes)).reshape(*shape, -1)
+    rows = np.transpose(x, (*rest, *axes)).reshape(*shape, prod(x.shape[k] for k in axes))
     order = np.argsort(rows, axis=-1, kind="stable")
     place = order[..., (rows.shape[-1] - 1) // 2 : (rows.shape[-1] - 1) // 2 + 1]
     value, position = np.take_along_axis(rows, place, -1)[..., 0], place[..., 0]

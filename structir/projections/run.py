@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from math import prod
 from typing import Any
 
 import attrs
@@ -127,7 +128,7 @@ def _scanned(value: Array, axis: int, op: str, monoid: str, space: Space, parall
     `axis`."""
     full = [n if k != axis else 1 for k, n in enumerate(space.shape)]
     value = np.broadcast_to(value, full).squeeze(axis)
-    value = value.reshape((*value.shape[: parallel - 1], -1))
+    value = value.reshape((*value.shape[: parallel - 1], prod(value.shape[parallel - 1 :])))
     identity = np.asarray(MONOIDS[monoid].identity(value.dtype.name), value.dtype)
     backwards = op in ("ge", "gt")
     value = np.flip(value, -1) if backwards else value
@@ -162,7 +163,7 @@ def _reduced(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         exists = np.broadcast_to(exists, value.shape)
         value = np.where(exists, value, identity)
     if monoid in PAIRS:
-        flat = value.reshape((*value.shape[:parallel], -1))
+        flat = value.reshape((*value.shape[:parallel], prod(value.shape[parallel:])))
         return getattr(np, monoid)(flat, -1) if flat.size else np.zeros(flat.shape[:-1], "int64")
     combine = ufunc(COMBINERS[monoid])
     total = combine.reduce(value, axis=axes, dtype=value.dtype, initial=identity)  # type: ignore[attr-defined]
