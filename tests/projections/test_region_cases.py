@@ -9,7 +9,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from math import prod
 from pathlib import Path
 
 import pytest

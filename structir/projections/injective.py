@@ -1,0 +1,138 @@
+"""What the indices of an access say of its letters: whether they leave holes, and whether points
+meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from math import gcd
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.projections.maps import sign_of
+from structir.projections.spec import Entry, affine
+
+
+def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
+    """Whether sums of factors times positions below extents take every value between their ends;
+    None where it is not known."""
+    known = [(abs(f), n) for f, n in terms if isinstance(f, int) and f]
+    if len(known) < sum(f != 0 for f, _ in terms):
+        return None
+    width: Dim = 1
+    answer: bool | None = True
+    for factor, extent in sorted(known, key=lambda term: term[0]):
+        if extent == 1:
+            continue
+        closed = dims.at_least(width, factor)
+        if closed is False and dims.at_least(extent, 2):
+            return False
+        answer = answer and closed
+        width = width + factor * (extent - 1)
+    return True if answer else None
+
+
+def injective(
+    entries: Sequence[Entry], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+) -> bool | None:
+    """Whether different points of the letters always stand at different elements; None where it is
+    not known.
+
+    Letters are settled axis by axis: an index in which the letters not yet settled form a
+    mixed-radix number tells each of them. What is left is full rank, or collides."""
+    open_letters = {s for s in letters if extents[s] != 1}
+    forms = [affine(e.dim, tuple(letters)) for e in entries if not e.whole and e.data is None]
+    factors = [found[0] for found in forms if found is not None]
+    progress = True
+    while progress and open_letters:
+        progress = False
+        for row in factors:
+            own = [(f, extents[s]) for s, f in row.items() if s in open_letters]
+            if own and _tells_apart(own):
+                open_letters -= row.keys()
+                progress = True
+    if not open_letters:
+        return True
+    if len(forms) < len(entries) or len(factors) < len(forms):
+        return None
+    return _independent(factors, sorted(open_letters, key=lambda s: s.order), extents)
+
+
+def _tells_apart(terms: Sequence[tuple[Dim, Dim]]) -> bool:
+    """Whether no two points have one sum: each factor is no less than what the smaller ones can
+    tell apart."""
+    width: Dim = 1
+    rest = [(abs_of(factor), extent) for factor, extent in terms]
+    while rest:
+        at = _next_digit(rest, width)
+        if at is None:
+            return False
+        factor, extent = rest.pop(at)
+        width = width + factor * (extent - 1)
+    return True
+
+
+def _next_digit(terms: list[tuple[Dim, Dim]], width: Dim) -> int | None:
+    """The term of the next higher digit: one whose factor is the width below it, or the least."""
+    for at, (factor, _) in enumerate(terms):
+        if factor == width:
+            return at
+    least = [at for at, (f, _) in enumerate(terms) if all(dims.at_least(g, f) for g, _ in terms)]
+    return least[0] if least and dims.at_least(terms[least[0]][0], width) else None
+
+
+def abs_of(factor: Dim) -> Dim:
+    """A factor without its sign."""
+    return -factor if sign_of(factor) == -1 else factor
+
+
+def _independent(
+    factors: Sequence[Mapping[Sym, Dim]], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+) -> bool | None:
+    """Full column rank means no collision; a single direction of collision is measured."""
+    rows = [[row.get(s, 0) for s in letters] for row in factors]
+    if not all(isinstance(f, int) for row in rows for f in row):
+        return None
+    kernel = _kernel([[f for f in row if isinstance(f, int)] for row in rows], len(letters))
+    if not kernel:
+        return True
+    if len(kernel) > 1:
+        return None
+    inside = [
+        dims.at_least(extents[s], abs(k) + 1) for s, k in zip(letters, kernel[0], strict=True)
+    ]
+    if all(inside):
+        return False
+    return True if False in inside else None
+
+
+def _kernel(rows: list[list[int]], columns: int) -> list[list[int]]:
+    """Integer vectors that span what the rows send to zero, each in least terms."""
+    found: list[list[int]] = []
+    pivots, reduced = _echelon(rows, columns)
+    for free in (k for k in range(columns) if k not in pivots):
+        scale = reduce(lambda n, pair: n * pair[0][pair[1]], zip(reduced, pivots, strict=True), 1)
+        vector = [0] * columns
+        vector[free] = scale
+        for row, pivot in zip(reduced, pivots, strict=True):
+            vector[pivot] = -row[free] * scale // row[pivot]
+        divisor = reduce(gcd, vector)
+        found.append([v // divisor for v in vector])
+    return found
+
+
+def _echelon(rows: list[list[int]], columns: int) -> tuple[list[int], list[list[int]]]:
+    """Rows in which each pivot's column is zero elsewhere, by integer steps."""
+    pivots: list[int] = []
+    left, done = [list(row) for row in rows], list[list[int]]()
+    for column in range(columns):
+        row = next((r for r in left if r[column]), None)
+        if row is None:
+            continue
+        left.remove(row)
+        for other in (*left, *done):
+            factor = other[column]
+            other[:] = [row[column] * a - factor * b for a, b in zip(other, row, strict=True)]
+        pivots.append(column)
+        done.append(row)
+    return pivots, done

@@ -1,0 +1,229 @@
+"""Projections: affine maps that take a point of some letters, or of a result, to a box of an
+operand.
+
+    box of axis j = offset[j] + sum of matrix[j][i] * position[i], and shape[j] positions from there
+
+They hold for every size: offsets and shapes are dims, and so are factors that come out of row-major
+numbers. They know nothing of borders; whoever uses a box clips it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.projections.spec import Clause, Entry, IndexSpec, Read, Write, affine
+
+Corner = tuple[Dim, ...]
+Rows = tuple[tuple[Dim, ...], ...]
+
+
+@attrs.frozen
+class Projection:
+    """A map from positions to boxes: one row for each axis of the operand, one column for each
+    position. A map to single elements has shape 1 everywhere."""
+
+    matrix: Rows
+    offset: Corner
+    shape: Corner
+
+    @property
+    def columns(self) -> int:
+        """How many positions it takes; 0 for a map without axes too."""
+        return len(self.matrix[0]) if self.matrix else 0
+
+    def column(self, position: int) -> Corner:
+        """How far the box moves when one position grows by 1."""
+        return tuple([row[position] for row in self.matrix])
+
+    def box(self, start: Sequence[Dim], stop: Sequence[Dim]) -> tuple[Corner, Corner] | None:
+        """The least box that holds what a block of positions reads; None where the sign of a factor
+        is not known.
+
+        Each position takes its own extreme: the corners of the block do not give the box where
+        factors of both signs meet in one row."""
+        starts: list[Dim] = []
+        stops: list[Dim] = []
+        for row, offset, size in zip(self.matrix, self.offset, self.shape, strict=True):
+            low, high = offset, offset + size
+            for factor, first, end in zip(row, start, stop, strict=True):
+                sign = sign_of(factor)
+                if sign is None:
+                    return None
+                near, far = (first, end - 1) if sign >= 0 else (end - 1, first)
+                low, high = low + factor * near, high + factor * far
+            starts.append(low)
+            stops.append(high)
+        return tuple(starts), tuple(stops)
+
+    def after(self, other: Projection) -> Projection | None:
+        """The map that reads through another: this one's operand is a result that the other one is
+        read by.
+
+        `self` takes positions to boxes of t, `other` positions of t to boxes of an operand; None
+        where the sign of a factor is not known."""
+        rows, offsets, shapes = [], [], []
+        for row, offset, size in zip(other.matrix, other.offset, other.shape, strict=True):
+            signs = [sign_of(factor) for factor in row]
+            if None in signs:
+                return None
+            for factor, sign, start, width in zip(row, signs, self.offset, self.shape, strict=True):
+                far = factor * (width - 1)
+                offset = offset + factor * start + (far if sign == -1 else 0)
+                size = size + (far if sign != -1 else -far)
+            columns = range(self.columns)
+            rows.append(tuple([_dot(row, self.column(k)) for k in columns]))
+            offsets.append(offset)
+            shapes.append(size)
+        return Projection(tuple(rows), tuple(offsets), tuple(shapes))
+
+    @property
+    def single(self) -> bool:
+        """Whether it takes each point to one element."""
+        return all(size == 1 for size in self.shape)
+
+    def touching(
+        self, start: Sequence[Dim], stop: Sequence[Dim], extents: Sequence[Dim]
+    ) -> tuple[Corner, Corner] | None:
+        """The positions whose boxes may touch a box of the operand: a superset where a row has
+        several factors; None where a factor is no known number."""
+        lows: list[Dim] = [0] * len(extents)
+        highs: list[Dim] = list(extents)
+        for row, offset, size, first, end in zip(
+            self.matrix, self.offset, self.shape, start, stop, strict=True
+        ):
+            for k, factor in enumerate(row):
+                if factor == 0:
+                    continue
+                if not isinstance(factor, int):
+                    return None
+                others = [
+                    (f, n) for j, (f, n) in enumerate(zip(row, extents, strict=True)) if j != k
+                ]
+                reach = _reach(others)
+                if reach is None:
+                    return None
+                near, far = first - offset - (size - 1) - reach[1], end - 1 - offset - reach[0]
+                if factor < 0:
+                    near, far = -far, -near
+                low = dims.ceildiv(near, abs(factor))
+                high = dims.floordiv(far, abs(factor)) + 1
+                lows[k] = dims.dim_max(lows[k], low)
+                highs[k] = dims.dim_min(highs[k], high)
+        return tuple(lows), tuple(highs)
+
+
+def _dot(row: Sequence[Dim], column: Sequence[Dim]) -> Dim:
+    total: Dim = 0
+    for a, b in zip(row, column, strict=True):
+        total = total + a * b
+    return total
+
+
+def _reach(terms: Sequence[tuple[Dim, Dim]]) -> tuple[Dim, Dim] | None:
+    """The least and the greatest sum of factors times positions below extents."""
+    low: Dim = 0
+    high: Dim = 0
+    for factor, extent in terms:
+        sign = sign_of(factor)
+        if sign is None:
+            return None
+        far = factor * (extent - 1)
+        low, high = (low + far, high) if sign < 0 else (low, high + far)
+    return low, high
+
+
+def sign_of(factor: Dim) -> int | None:
+    """-1, 0 or 1; 1 also for what may be 0 or more; None where it is not known."""
+    if isinstance(factor, int):
+        return (factor > 0) - (factor < 0)
+    if dims.at_least(factor, 0):
+        return 1
+    return -1 if dims.at_least(0, factor) else None
+
+
+def identity(shape: Sequence[Dim]) -> Projection:
+    """The map from a result to itself."""
+    ranks = range(len(shape))
+    rows = tuple([tuple([int(i == j) for i in ranks]) for j in ranks])
+    return Projection(rows, (0,) * len(shape), (1,) * len(shape))
+
+
+# From accesses to projections.
+
+
+def projection(
+    entries: Sequence[Entry], kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+) -> Projection:
+    """What an access meets for a point of the kept letters, all other letters ranging over their
+    extents. An axis that is taken whole, read by data, or no affine index, is met whole."""
+    rows = [_row(entry, kept, extents) for entry in entries]
+    return Projection(
+        tuple([row for row, _, _ in rows]),
+        tuple([offset for _, offset, _ in rows]),
+        tuple([size for _, _, size in rows]),
+    )
+
+
+def _row(
+    entry: Entry, kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+) -> tuple[tuple[Dim, ...], Dim, Dim]:
+    whole: tuple[tuple[Dim, ...], Dim, Dim] = ((0,) * len(kept), 0, entry.size)
+    if entry.whole or entry.data is not None:
+        return whole
+    letters = tuple(sorted(dims.syms(entry.dim) & extents.keys(), key=lambda s: s.order))
+    found = affine(entry.dim, letters)
+    if found is None:
+        return whole
+    factors, offset = found
+    absorbed = [(f, extents[s]) for s, f in factors.items() if s not in kept]
+    reach = _reach(absorbed)
+    if reach is None:
+        return whole
+    row = tuple([factors.get(letter, 0) for letter in kept])
+    return row, offset + reach[0], reach[1] - reach[0] + 1
+
+
+def of_result(spec: IndexSpec, clause: Clause, write: Write, read: Read) -> Projection | None:
+    """What a point of a result reads of an operand; None where the write is no signed permutation
+    of the parallel letters, or the clause covers only a part of the result."""
+    back = inverse(write.entries, clause.parallel, spec.extents)
+    if back is None:
+        return None
+    own = projection(read.entries, clause.parallel, spec.extents)
+    return back.after(own)
+
+
+def inverse(
+    entries: Sequence[Entry], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+) -> Projection | None:
+    """The map from elements back to letters, where every entry is a letter, up to sign and offset,
+    or the only element of its axis."""
+    rank = len(entries)
+    rows: dict[Sym, tuple[tuple[Dim, ...], Dim]] = {}
+    for position, entry in enumerate(entries):
+        if entry.whole or entry.data is not None or entry.loose:
+            return None
+        found = affine(entry.dim, tuple(letters))
+        if found is None:
+            return None
+        moving = {s: f for s, f in found[0].items() if extents[s] != 1}
+        if len(moving) > 1:
+            return None
+        for letter, sign in moving.items():
+            if sign not in (1, -1) or letter in rows:
+                return None
+            row = tuple([sign if k == position else 0 for k in range(rank)])
+            rows[letter] = row, -sign * found[1]
+    for letter in letters:
+        if letter not in rows and extents[letter] != 1:
+            return None
+    given = [rows.get(letter, ((0,) * rank, 0)) for letter in letters]
+    return Projection(
+        tuple([row for row, _ in given]),
+        tuple([offset for _, offset in given]),
+        (1,) * len(letters),
+    )

@@ -1,0 +1,105 @@
+"""Regions while sizes are not known: boxes whose corners are dims.
+
+They hold for every size and are a superset where an index is no sum of letters. With numbers for
+all sizes, `regions` answers more sharply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.projections.maps import Corner, projection
+from structir.projections.regions import reads_of
+from structir.projections.spec import Clause, Entry, IndexSpec, Write, affine
+
+
+@attrs.frozen
+class DimBox:
+    """The elements from `start` to `stop` exclusive; none where a stop is not beyond its start."""
+
+    start: Corner
+    stop: Corner
+
+    def around(self, other: DimBox) -> DimBox:
+        """The least box that holds both, wherever they are."""
+        return DimBox(
+            tuple([dims.dim_min(a, b) for a, b in zip(self.start, other.start, strict=True)]),
+            tuple([dims.dim_max(a, b) for a, b in zip(self.stop, other.stop, strict=True)]),
+        )
+
+    def at(self, sizes: Mapping[Sym, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The corners at concrete sizes."""
+        corners = [
+            tuple([d if isinstance(d, int) else dims.evaluate(d, dict(sizes)) for d in corner])
+            for corner in (self.start, self.stop)
+        ]
+        return corners[0], corners[1]
+
+
+def whole_box(shape: Sequence[Dim]) -> DimBox:
+    """A whole tensor."""
+    return DimBox((0,) * len(shape), tuple(shape))
+
+
+def needed_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBox | None, ...]:
+    """What a box of a result needs of each operand; None where nothing is ever read."""
+    found: list[DimBox | None] = [None] * len(spec.operands)
+    for clause in spec.clauses:
+        for write in clause.writes:
+            if write.result != result:
+                continue
+            ranges = _ranges(spec, clause, write, box)
+            for read in reads_of(clause, write):
+                met = _met(read.entries, ranges, spec.extents)
+                before = found[read.operand]
+                found[read.operand] = met if before is None else before.around(met)
+    if spec.base is not None and result == 0:
+        base = whole_box(spec.operands[spec.base].dims)
+        same = spec.operands[spec.base].dims == spec.results[0].dims
+        found[spec.base] = box if same else base
+    return tuple(found)
+
+
+Range = tuple[Dim, Dim]
+
+
+def _ranges(spec: IndexSpec, clause: Clause, write: Write, box: DimBox) -> dict[Sym, Range]:
+    """The positions of each letter at which a write falls into a box."""
+    ranges: dict[Sym, Range] = {s: (0, n) for s, n in spec.extents.items()}
+    for entry, start, stop in zip(write.entries, box.start, box.stop, strict=True):
+        if entry.whole or entry.data is not None:
+            continue
+        found = affine(entry.dim, (*clause.parallel, *clause.reduce))
+        if found is None or len(found[0]) != 1:
+            continue
+        ((letter, factor),) = found[0].items()
+        if factor not in (1, -1):
+            continue
+        near, far = (start - found[1], stop - found[1])
+        if factor == -1:
+            near, far = 1 - far, 1 - near
+        low, high = ranges[letter]
+        ranges[letter] = dims.dim_max(low, near), dims.dim_min(high, far)
+    return ranges
+
+
+def _met(
+    entries: Sequence[Entry], ranges: Mapping[Sym, Range], extents: Mapping[Sym, Dim]
+) -> DimBox:
+    """What an access meets while letters stay in their ranges, inside its tensor."""
+    letters = tuple(ranges)
+    own = projection(entries, letters, extents)
+    found = own.box([ranges[s][0] for s in letters], [ranges[s][1] for s in letters])
+    sizes = [entry.size for entry in entries]
+    if found is None:
+        return whole_box(sizes)
+    starts, stops = list(found[0]), list(found[1])
+    for k, entry in enumerate(entries):
+        if not entry.inside:
+            starts[k] = dims.dim_max(starts[k], 0)
+            stops[k] = dims.dim_min(stops[k], sizes[k])
+    return DimBox(tuple(starts), tuple(stops))

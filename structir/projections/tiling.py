@@ -1,0 +1,169 @@
+"""The cost of a tiling in closed form: footprints, what neighbouring tiles share, traffic; and the
+search for the cheapest tile.
+
+Away from borders, shift and overlap are the same for every pair of neighbours, so one number for
+each operand and axis is enough. At borders tiles read less: the figures are upper bounds there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.lazy import lazy_module
+from structir.projections.injective import abs_of
+from structir.projections.maps import Projection
+
+np = lazy_module("numpy")
+
+Number = Any  # a dim, or an array with a number for each tile that is looked at
+
+
+@attrs.frozen
+class Arithmetic:
+    """What the formulas are worked out with."""
+
+    least: Callable[[Number, Number], Number]
+    most: Callable[[Number, Number], Number]
+    ceiling: Callable[[Number, Number], Number]  # of a quotient
+
+
+ON_DIMS = Arithmetic(dims.dim_min, dims.dim_max, dims.ceildiv)
+ON_ARRAYS = Arithmetic(
+    lambda a, b: np.minimum(a, b), lambda a, b: np.maximum(a, b), lambda a, b: -(-a // b)
+)
+
+
+@attrs.frozen
+class Stream:
+    """An operand as a tiling sees it: how tiles project onto it, its shape, its element size."""
+
+    projection: Projection
+    shape: tuple[Dim, ...]
+    bytes_each: int
+
+
+@attrs.frozen
+class StreamCost:
+    """What a tiling costs for one operand, in bytes but for the box."""
+
+    box: tuple[Number, ...]  # elements along each axis of it that a tile reads
+    footprint: Number
+    shared: tuple[Number, ...]  # by a tile and the next one, along each axis of the result
+    traffic: Number  # of all tiles, without what the next tile along the innermost cut axis reuses
+
+    def fresh(self, axis: int) -> Number:
+        """What the next tile along an axis reads that this one did not."""
+        return self.footprint - self.shared[axis]
+
+
+@attrs.frozen
+class TilingCost:
+    """What a tiling costs."""
+
+    tiles: Number
+    working_set: Number  # bytes that a tile touches
+    streams: tuple[StreamCost, ...]
+
+    @property
+    def traffic(self) -> Number:
+        """Bytes moved by all tiles."""
+        return reduce(lambda total, stream: total + stream.traffic, self.streams, 0)
+
+
+def tiling_cost(
+    streams: Sequence[Stream],
+    extents: Sequence[Dim],
+    tile: Sequence[Number],
+    reuse: bool = True,
+    scratch: Number = 0,
+    arithmetic: Arithmetic = ON_DIMS,
+) -> TilingCost:
+    """The cost of cutting a result of these extents into tiles.
+
+    With `reuse` a tile finds what it shares with the one before it along the innermost axis that is
+    cut, as when the working set fits a cache."""
+    counts = [arithmetic.ceiling(n, t) for n, t in zip(extents, tile, strict=True)]
+    tiles = reduce(lambda total, count: total * count, counts, 1)
+    costs = [_stream_cost(s, tile, counts, tiles, reuse, arithmetic) for s in streams]
+    working_set = reduce(lambda total, cost: total + cost.footprint, costs, scratch)
+    return TilingCost(tiles, working_set, tuple(costs))
+
+
+def _stream_cost(
+    stream: Stream,
+    tile: Sequence[Number],
+    counts: Sequence[Number],
+    tiles: Number,
+    reuse: bool,
+    on: Arithmetic,
+) -> StreamCost:
+    own = stream.projection
+    box = tuple([_width(own, j, n, tile, on) for j, n in enumerate(stream.shape)])
+    footprint = _product(box) * stream.bytes_each
+    shared = tuple(
+        [
+            _product([_overlap(own, j, i, width, tile, on) for j, width in enumerate(box)])
+            * stream.bytes_each
+            for i in range(len(tile))
+        ]
+    )
+    traffic = tiles * footprint
+    if reuse:
+        traffic = traffic - _reused(shared, counts, on)
+    return StreamCost(box, footprint, shared, traffic)
+
+
+def _product(factors: Sequence[Number]) -> Number:
+    return reduce(lambda total, factor: total * factor, factors, 1)
+
+
+def _width(own: Projection, j: int, size: Dim, tile: Sequence[Number], on: Arithmetic) -> Number:
+    """How much of an axis a tile reads."""
+    width: Number = own.shape[j]
+    for factor, extent in zip(own.matrix[j], tile, strict=True):
+        width = width + abs_of(factor) * (extent - 1)
+    return on.least(width, size)
+
+
+def _overlap(
+    own: Projection, j: int, i: int, width: Number, tile: Sequence[Number], on: Arithmetic
+) -> Number:
+    """How much of an axis a tile and the next one along axis i both read."""
+    return on.most(width - abs_of(own.matrix[j][i]) * tile[i], 0)
+
+
+def _reused(shared: Sequence[Number], counts: Sequence[Number], on: Arithmetic) -> Number:
+    """What is found again along the innermost axis that is cut: of those further out, nothing."""
+    total: Number = 0
+    innermost: Number = 1  # 0 once an axis further in is cut
+    for axis in reversed(range(len(counts))):
+        others = _product([n for k, n in enumerate(counts) if k != axis])
+        total = total + innermost * others * (counts[axis] - 1) * shared[axis]
+        innermost = innermost * on.most(2 - counts[axis], 0)
+    return total
+
+
+def cheapest_tile(
+    streams: Sequence[Stream],
+    extents: Sequence[int],
+    candidates: Sequence[Sequence[int]],
+    capacity: int,
+) -> tuple[int, ...] | None:
+    """The tile of least traffic whose working set fits, the largest among equals; None if none
+    fits. `candidates` are the sizes to try along each axis."""
+    tried = np.array(list(itertools.product(*candidates)), "int64").reshape(-1, len(extents))
+    cost = tiling_cost(streams, extents, list(tried.T), arithmetic=ON_ARRAYS)
+    fits = np.broadcast_to(cost.working_set, len(tried)) <= capacity
+    if not fits.any():
+        return None
+    traffic = np.broadcast_to(cost.traffic, len(tried))
+    volume = tried.prod(axis=1)
+    order = np.lexsort((-volume, np.where(fits, traffic, np.iinfo("int64").max)))
+    return tuple(tried[order[0]].tolist())
