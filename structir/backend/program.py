@@ -142,7 +142,8 @@ class HostProgram:
         equal = usual_equations(region)
         assumed = None
         if equal:
-            again = RegionLowering(equal)
+            shapes = {v: b.shape for v, b in lowering.inputs.items()}
+            again = RegionLowering(equal, shapes)
             for param in params:
                 again.lowered(param)
             for binding in bindings:

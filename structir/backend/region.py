@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
+import numpy as np
 
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import position
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.from_spec import size_checks, stages_of
+from structir.backend.loops.from_spec import loose_sizes, stages_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.errors import DiagnosticError
@@ -64,8 +66,13 @@ class Region:
 class RegionLowering:
     """Bindings on their way to stages, one after another."""
 
-    def __init__(self, assumed: Mapping[Sym, Dim] | None = None) -> None:
+    def __init__(
+        self,
+        assumed: Mapping[Sym, Dim] | None = None,
+        shapes: Mapping[Var, tuple[Dim, ...]] | None = None,
+    ) -> None:
         self.assumed = dict(assumed or {})
+        self.shapes = dict(shapes or {})  # of inputs, as an earlier lowering has named them
         self.values: dict[Var, Lowered] = {}
         self.inputs: dict[Var, Buffer] = {}
         self.constants: dict[int, Buffer] = {}
@@ -127,20 +134,20 @@ class RegionLowering:
             info = var.struct_info
             if not isinstance(info, TensorStructInfo):
                 raise NoKernelError(f"{var.name} is no tensor")
-            self.inputs[var] = self._input_buffer(var.name, info)
+            self.inputs[var] = self._input_buffer(var, info)
         return self.inputs[var]
 
-    def _input_buffer(self, name: str, info: TensorStructInfo) -> Buffer:
+    def _input_buffer(self, var: Var, info: TensorStructInfo) -> Buffer:
         if info.dtype is None or info.ndim is None or not supported(info.dtype):
             raise NoKernelError("the rank or the dtype is only known at run time")
-        shape = info.dims
+        shape = self.shapes.get(var, info.dims)
         if isinstance(shape, Var):
             held = shape.struct_info
             shape = held.dims if isinstance(held, ShapeStructInfo) else None
         if shape is None:
-            shape = tuple([dims.sym(f"{name}{k}") for k in range(info.ndim)])
+            shape = tuple([dims.sym(f"{var.name}{k}") for k in range(info.ndim)])
         known = tuple([dims.substitute(d, self.assumed) for d in shape])
-        return Buffer(known, info.dtype, "input", name=name)
+        return Buffer(known, info.dtype, "input", name=var.name)
 
     def _constant(self, constant: Constant) -> Buffer:
         key = id(constant.data)
@@ -167,23 +174,26 @@ class RegionLowering:
         buffers = {v: b for s in stand_ins for v, b in s.buffers.items()}
         parts = definition.decompose(here)
         if parts is not None:
+            self._note_assumptions(definition, here)
             self.values.update(buffers)
             return self.lowered(parts)
         return self._op(here, buffers)
 
     def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = here.op.definition  # type: ignore[attr-defined]
-        if not definition.pure:
-            raise NoKernelError("an effect")
+        if not definition.pure or "reference" in definition.hooks:
+            raise NoKernelError("an effect, or a value that the line does not say")
         spec = definition.index_spec(here)
         if spec is None:
             raise NoKernelError("the op has no loop form")
-        operands = [buffers[_at(here, o.path)] for o in spec.operands]
+        operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not store")
         origin = f"R.{definition.name}" + (f" at {here.span}" if here.span is not None else "")
         results, stages = stages_of(spec, operands, origin)
-        self._note_checks(definition, here, spec)
+        self._note_assumptions(definition, here)
+        for size, extent, operand in loose_sizes(spec):
+            self.checks[SizeCheck(size, extent, True, f"{definition.name}: {operand}")] = None
         many = isinstance(definition.deduce(here), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
@@ -193,13 +203,22 @@ class RegionLowering:
                 results = [view if r is stage.out else r for r in results]
         return tuple(results) if many else results[0]
 
-    def _note_checks(self, definition: Any, call: Call, spec: Any) -> None:
-        name = definition.name
+    def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
+        """The buffer of an operand; a plain number becomes one without axes."""
+        if not isinstance(arg, PrimValue):
+            return buffers[arg]  # type: ignore[index]
+        info = arg.struct_info
+        assert isinstance(info, PrimStructInfo)
+        if not isinstance(arg.value, Poly):
+            return self._constant(Constant(np.asarray(arg.value, info.dtype)))
+        made = Buffer((), "int64")
+        self.stages.append(Stage(made, (), (), {}, position(arg.value, "int64"), ()))
+        return made
+
+    def _note_assumptions(self, definition: Any, call: Call) -> None:
         for assumption in definition.assumptions(call):
-            what = f"{name}: {assumption.text}"
+            what = f"{definition.name}: {assumption.text}"
             self.checks[SizeCheck(assumption.left, assumption.right, False, what)] = None
-        for size, extent, loose, operand in size_checks(spec):
-            self.checks[SizeCheck(size, extent, loose, f"{name}: {operand}")] = None
 
     def _stand_in(self, arg: Expr, known: dict[int, Lowered]) -> StandIn:
         """An argument as a variable whose StructInfo says all that is known of its buffer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import attrs
@@ -145,6 +145,8 @@ class ClauseLowering:
         if self.clause.reduce and self.clause.monoid == "mean" and not self._partial():
             return self._mean(body, at)
         monoid = self.clause.monoid if self.clause.reduce or not self.write.unique else None
+        if self.clause.reduce and monoid is None:
+            monoid = "sum"
         return [self._stage(self.out, body, at, monoid, running)]
 
     def _partial(self) -> bool:
@@ -296,18 +298,18 @@ def _reads_data(read: Read) -> bool:
     return any(e.data is not None for e in read.entries)
 
 
-def size_checks(spec: IndexSpec) -> list[tuple[Dim, Dim, bool, str]]:
-    """What reads take for granted: (size of an axis, extent, may be 1 instead, operand)."""
-    found: Mapping[tuple[Dim, Dim, bool, str], None] = {}
-    checks = dict(found)
+def loose_sizes(spec: IndexSpec) -> list[tuple[Dim, Dim, str]]:
+    """What broadcasts undecidedly: size of an axis, extent of its letter, operand. The size must
+    turn out to be the extent, or 1."""
+    found: dict[tuple[Dim, Dim, str], None] = {}
     for clause in spec.clauses:
         for read in clause.reads:
             for entry in read.entries:
-                letter = None if entry.data is not None else dims.as_sym(entry.index)  # type: ignore[arg-type]
-                if letter is None or letter not in spec.extents:
-                    continue
-                extent = spec.extents[letter]
-                if entry.size != extent and dims.equal(entry.size, extent) is not True:
-                    name = spec.operands[read.operand].name
-                    checks[entry.size, extent, entry.loose, name] = None
-    return list(checks)
+                index = entry.index
+                letter = None if isinstance(index, Point) else dims.as_sym(index)
+                if entry.loose and letter is not None and letter in spec.extents:
+                    extent = spec.extents[letter]
+                    if entry.size != extent:
+                        name = spec.operands[read.operand].name
+                        found[entry.size, extent, name] = None
+    return list(found)
