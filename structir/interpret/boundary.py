@@ -61,9 +61,11 @@ def _mismatch(where: str, expected: str, found: str) -> ShapeMismatchError:
 
 
 def _gather(info: StructInfo, value: Value, where: str, facts: Facts) -> None:
-    gather = GATHERERS.get(type(info))  # of a kind from outside, or an Object, nothing is checked
+    gather = GATHERERS.get(type(info))
     if gather is not None:
         gather(info, value, where, facts)
+    elif hasattr(info, "parts"):  # a kind from outside: what it is made of
+        _gather(info.parts(), value, where, facts)
 
 
 def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Facts) -> None:

@@ -35,7 +35,7 @@ class CallDrawer:
 
     rng: Random
     dtypes: Sequence[str] = DTYPES
-    admits: Callable[[Op], bool] = lambda op: op.definition.pure
+    admits: Callable[[Op], bool] = lambda op: op.definition.pure and hasattr(op.definition, "line")
     trust: float = 0.1  # how often a call is kept that may fail when it runs
 
     @cached_property

@@ -1,0 +1,101 @@
+"""Ops without a line: a function in NumPy and a rule for StructInfo, of values of any kind."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
+from structir.ir.expr import NO_ATTRS, Call, Expr
+from structir.ir.node import replace
+from structir.ir.op import Op, register_op
+from structir.ir.struct_info import OBJECT, StructInfo
+
+Rule = Callable[..., StructInfo]
+
+
+@attrs.define(eq=False)
+class OpaqueDefinition:
+    """An op that nothing looks into: operands come first; what it is told by keyword is static."""
+
+    name: str
+    function: Callable[..., Any]
+    rule: Rule
+    pure: bool = True
+    operator: str | None = None
+    hooks: dict[str, Any] = attrs.Factory(dict)
+    op: Op = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.hooks["reference"] = self.function
+        self.op = register_op(self)
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The names of the operands, in order."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return tuple([p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD])
+
+    @property
+    def leading(self) -> int:
+        """How many operands are written without their names: all."""
+        return len(self.argument_names)
+
+    def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
+        """A call from arguments written in the order and under the names of the function."""
+        try:
+            bound = inspect.signature(self.function).bind(*args, **keywords)
+        except TypeError as error:
+            raise StructInfoError(Diagnostic(str(error), span, self.name)) from None
+        values = bound.arguments
+        operands = tuple([values.pop(name) for name in self.argument_names if name in values])
+        for operand in operands:
+            if not isinstance(operand, Expr):
+                message = f"an operand is a value of the program, not {operand!r}"
+                raise StructInfoError(Diagnostic(message, span, self.name))
+        call = Call(self.op, operands, values or NO_ATTRS, span=span)
+        return replace(call, struct_info=self.deduce(call))
+
+    def deduce(self, call: Call) -> StructInfo:
+        """What the rule says of the operands' StructInfo and the attributes."""
+        infos = [arg.struct_info or OBJECT for arg in call.args]
+        try:
+            return self.rule(*infos, **call.attrs)
+        except DiagnosticError as error:
+            diagnostic = attrs.evolve(error.diagnostics[0].at(call.span), op=self.name)
+            for name, arg in zip(self.argument_names, call.args, strict=False):
+                diagnostic = diagnostic.note(f"{name}: {arg.struct_info}", arg.span)
+            raise StructInfoError(diagnostic) from None
+
+    def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
+        """The result, from the values of the operands."""
+        return self.function(*values, **call.attrs)
+
+    def assumptions(self, call: Call) -> tuple[Any, ...]:
+        """Nothing is assumed of sizes."""
+        return ()
+
+    def index_spec(self, call: Call) -> None:
+        """There are no loops to be seen."""
+
+    def decompose(self, call: Call) -> None:
+        """There are no parts."""
+
+
+def opaque_op(rule: Rule, name: str | None = None, *, pure: bool = True) -> Callable[..., Op]:
+    """Declare an op by a function on run-time values; `rule` gives the StructInfo of its result.
+
+        @opaque_op(lambda x: x)
+        def shuffled(x): ...
+
+    The rule gets the StructInfo of each operand, and the attributes; where the call is wrong it
+    raises a StructInfoError, which needs no place: the call's is put in.
+    """
+
+    def declare(function: Callable[..., Any]) -> Op:
+        return OpaqueDefinition(name or function.__name__, function, rule, pure).op
+
+    return declare
