@@ -115,15 +115,10 @@ def split(x: Point, indices_or_sections: Counts, axis: Axis = 0) -> Point:
 @split.reference
 def _(x: Array, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> Any:
     """Pieces that overlap, or leave something out, are no pieces of one line."""
-    if indices_or_sections == 1:
-        return x
     starts, parts = _parts(indices_or_sections, x.shape[axis])
-    return tuple(
-        [
-            x.swapaxes(0, axis)[a : a + n].swapaxes(0, axis)
-            for a, n in zip(starts, parts, strict=True)
-        ]
-    )
+    turned = x.swapaxes(0, axis)
+    made = [turned[a : a + n].swapaxes(0, axis) for a, n in zip(starts, parts, strict=True)]
+    return tuple(made) if len(made) > 1 else made[0]
 
 
 PADDED = {
@@ -168,15 +163,17 @@ def pad(
     return x
 
 
-def crossed(given: Given) -> str:
+def crossed(given: Given) -> Written:
     """Each vector along its own axis of every result."""
     ranks = given.ranks("tensors")
     if not ranks:
         given.reject("there is no vector")
     axes = letters(len(ranks))
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
-    results = ", ".join([written(f"*y_{k}", axes) for k in range(len(axes))])
-    return f"{reads} -> {results}"
+    results = [written(f"*y_{k}", axes) for k in range(len(axes))]
+    known = [info.dtype for info in given.info("tensors") if info.dtype is not None]
+    line = f"{reads} -> {', '.join([f'{result} @ dtype' for result in results])}"
+    return Written(line, "", "", {"dtype": known[0] if known else None})
 
 
 @op(crossed)

@@ -188,7 +188,11 @@ def _hooked(definition: OpDefinition, call: Call, hook: Callable[..., Any]) -> W
         operands, attributes = arguments(values)
         try:
             made = hook(*operands, **attributes)
-        except (IndexError, ValueError) as error:  # values that do not fit the operands
+        except (
+            ArithmeticError,
+            IndexError,
+            ValueError,
+        ) as error:  # values that do not fit the operands
             raise ShapeMismatchError(f"{definition.name}: {error}") from error
         return _stored(made, call.struct_info)
 
