@@ -70,9 +70,9 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
             return rule(context, node)
         if name in LEAF_OF_NAME:
             return read_form(context, node, LEAF_OF_NAME[name])
-        form = info_form(name)
-        if form is not None:
-            return read_form(context, node, form)
+        if info_form(name) is not None:
+            hint = "a struct info stands in annotations, in R.match_cast and in sinfo_args"
+            raise context.error(node, f"R.{name}(...) is a struct info, not a value", hint)
     raise _no_op(context, node, name)
 
 

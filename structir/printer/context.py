@@ -108,8 +108,9 @@ class Place:
 class Context:
     """The state of reading one function of a module, and of everything nested in it."""
 
-    def __init__(self, place: Place, module: Any = None) -> None:
+    def __init__(self, place: Place, module: Any = None, function: str = "") -> None:
         self.place = place
+        self.function = function  # of the module, that is being read
         self.module = module  # what else the text holds: modules.ModuleContext
         self.names: dict[str, Any] = {}
         self.infos: dict[str, StructInfo] = {}  # by their text, as long as its sizes mean the same
@@ -125,6 +126,12 @@ class Context:
         self.error_class: type[DiagnosticError] = ParseError
         self._undo: list[tuple[str, Any]] = []
         self._fresh: dict[str, int] = {}
+
+    def copy(self) -> Context:
+        """The same names in a context of its own, to read a body in."""
+        made = Context(self.place, self.module, self.function)
+        made.names, made.own, made.strict = dict(self.names), set(self.own), self.strict
+        return made
 
     # ---- errors
 
@@ -199,7 +206,7 @@ class Context:
             raise Silent
         if value is MISSING or type(value) is Gone:
             if value is MISSING and self.module is not None:
-                value = self.module.value_of(node.id)
+                value = self.module.value_of(self, node.id, node)
             if value is MISSING:
                 raise self.undefined(node)
             if type(value) is Gone:

@@ -101,6 +101,8 @@ def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> No
             node, f"{dtype!r} is not a dtype", f"did you mean {near[0]!r}?" if near else None
         )
     dims, ndim = fields.get("dims"), fields.get("ndim")
+    if ndim is not None and (type(ndim) is not int or ndim < 0):
+        raise context.error(node, f"ndim is a number of axes, not {ndim!r}")
     if type(dims) is tuple and ndim is not None and ndim != len(dims):
         raise context.error(node, f"{len(dims)} sizes are given, but ndim is {ndim}")
     if isinstance(dims, Var) and ndim is None:

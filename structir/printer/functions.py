@@ -101,7 +101,9 @@ def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
     for keyword in getattr(decorator, "keywords", ()):
         if keyword.arg not in ("pure", PRIVATE, *IGNORED_OPTIONS):
             raise context.error(keyword, f"R.function has no option {keyword.arg}")
-        options[keyword.arg] = static_of(context, keyword.value)
+        value = options[keyword.arg] = static_of(context, keyword.value)
+        if type(value) is not bool:
+            raise context.error(keyword, f"{keyword.arg} is True or False")
     return options
 
 

@@ -8,10 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import attrs
+
 from structir.errors import DiagnosticError
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.node import Node
+from structir.ir.struct_info import OBJECT
 from structir.printer.context import MISSING, Context, Place, Silent
 from structir.printer.forms import static_of
 from structir.printer.functions import Signature, is_function, read_function, read_signature
@@ -38,6 +41,7 @@ class ModuleContext:
         self.contexts: dict[str, Context] = {}
         self.functions: dict[str, Function] = {}
         self.found: list[DiagnosticError] = []
+        self.guesses: dict[str, set[str]] = {}  # for each result not known yet, who asked for it
 
     # ---- what a function of the text asks
 
@@ -55,20 +59,22 @@ class ModuleContext:
         hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.nodes)}"
         raise context.error(node, f"the module has no function {node.attr}", hint)
 
-    def value_of(self, name: str) -> Any:
+    def value_of(self, context: Context, name: str, node: ast.Name) -> Any:
         """A function that stands alone, by its name."""
         if not self.bare or name not in self.nodes:
             return MISSING
-        return self.global_var(None, name, None)
+        return self.global_var(context, name, node)
 
-    def global_var(self, context: Context | None, name: str, node: Any) -> GlobalVar:
+    def global_var(self, context: Context, name: str, node: ast.expr) -> GlobalVar:
         """A reference to a function, with the most that is known of it by now."""
-        span = None if context is None else context.place.span(node)
+        span = context.place.span(node)
         if name in self.functions:
             return GlobalVar(name, self.functions[name].struct_info, span)
         signature = self.signatures.get(name)
         if signature is None:
             raise Silent
+        if signature.ret is None:
+            self.guesses.setdefault(name, set()).add(context.function)
         return GlobalVar(name, signature.info(), span)
 
     # ---- reading
@@ -81,6 +87,7 @@ class ModuleContext:
         for name in self.order():
             self.read_function(name)
         self.raise_found()
+        self.read_again()
         functions: dict[str, Node] = {name: self.functions[name] for name in self.nodes}
         return IRModule(functions, self.attributes, self.name)
 
@@ -127,18 +134,36 @@ class ModuleContext:
 
     def read_signature(self, name: str, node: ast.FunctionDef) -> None:
         """The signature of one function, in a context of its own."""
-        context = self.contexts[name] = Context(self.place, self)
+        context = self.contexts[name] = Context(self.place, self, name)
         context.strict = self.strict
         try:
             self.signatures[name] = read_signature(context, node)
         except DiagnosticError as error:
             self.found.append(error)
 
+    def read_again(self) -> None:
+        """Functions of a cycle took each other's results for unknown; now they are known.
+
+        A result was deduced from calls that may give anything, so it is true of every call.
+        """
+        again: set[str] = set()
+        for name, callers in self.guesses.items():
+            found = self.functions[name].ret_struct_info
+            if found != OBJECT:
+                self.signatures[name] = attrs.evolve(self.signatures[name], ret=found)
+                again |= callers
+        for name in [name for name in self.nodes if name in again]:
+            del self.functions[name]
+        for name in [name for name in self.nodes if name in again]:
+            self.read_function(name)
+        self.raise_found()
+
     def read_function(self, name: str) -> None:
         """The body of one function."""
-        context, signature = self.contexts[name], self.signatures.get(name)
+        signature = self.signatures.get(name)
         if signature is None:
             return
+        context = self.contexts[name].copy()
         try:
             self.functions[name] = read_function(context, signature, read_body)
         except Silent:

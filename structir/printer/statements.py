@@ -278,7 +278,9 @@ def _given(context: Context, node: ast.stmt) -> Expr:
     if isinstance(node, ast.If):
         return _choice(context, node)[1]
     read_statement(context, node)
-    given: Expr = context.names[targets(node)[0]]
+    given = context.names[targets(node)[0]]
+    if not isinstance(given, Expr):
+        raise context.error(node, "a branch gives a value, not a symbolic dim")
     return given
 
 

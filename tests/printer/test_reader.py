@@ -99,6 +99,27 @@ class Net:
     assert str(module["main"].ret_struct_info) == 'R.Tensor((4, 3), dtype="float32")'
 
 
+def test_functions_that_call_themselves_are_read_again_once_their_result_is_known() -> None:
+    module = structir.parse(
+        """
+class Module:
+    @R.function
+    def even(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")):
+        if c:
+            y = Module.odd(c, x)
+        else:
+            y = x
+        return (x, c)
+
+    @R.function
+    def odd(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")):
+        return Module.even(c, x)
+"""
+    )
+    assert infos(module, "even")["y.then.y"].startswith("R.Tuple(")
+    assert structir.structural_equal(structir.parse(module.script()), module)
+
+
 def test_functions_that_stand_alone_call_each_other_by_name() -> None:
     module = structir.parse(
         """
