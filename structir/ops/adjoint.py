@@ -8,11 +8,13 @@ from structir.lazy import lazy_module
 from structir.ops.attributes import Axis, Ints, Layout
 from structir.ops.define import op
 from structir.ops.infer import Given, Written
+from structir.ops.letters import per_axis, written
+from structir.ops.loss import likelihood
+from structir.ops.pool import windows_of
 from structir.projections.point import Point
 
 np = lazy_module("numpy")
 Array = Any
-LIKE_DATA = "output_grad[*t], data[*s] -> dx[*s]"
 
 
 def taken_back(given: Given) -> Written:
@@ -32,7 +34,15 @@ def take_backward(output_grad: Point, x: Point, indices: Point, axis: Axis | Non
     return output_grad
 
 
-@op(LIKE_DATA, name="grad.max_pool2d_backward")
+def pooled_back(given: Given) -> Written:
+    """The sizes of a pool's line; which elements a window shares its gradient among is its hook's."""
+    found = windows_of(given, 2, "data")
+    sizes = [entry.split(" : ")[-1] for entry in found.read]
+    line = f"{written('output_grad', found.made)}, {written('data', sizes)} -> "
+    return Written(line + written("dx", sizes), found.checks, "", found.numbers)
+
+
+@op(pooled_back, name="grad.max_pool2d_backward")
 def max_pool2d_backward(
     output_grad: Array,
     data: Array,
@@ -49,7 +59,7 @@ def max_pool2d_backward(
     return data
 
 
-@op(LIKE_DATA, name="grad.avg_pool2d_backward")
+@op(pooled_back, name="grad.avg_pool2d_backward")
 def avg_pool2d_backward(
     output_grad: Array,
     data: Array,
@@ -66,10 +76,14 @@ def avg_pool2d_backward(
     return data
 
 
-@op(
-    "output_grad[*t] @ F, predictions[*s] @ F, targets[*u] @ I, weights[c] @ F or 1 -> dx[*s] @ F",
-    name="grad.nll_loss_backward",
-)
+def likelihood_back(given: Given) -> str:
+    """The line of the loss, with the gradient of its result among the operands."""
+    reads, result = likelihood(given).split(" -> out")
+    predictions = reads.split(" @ F")[0].removeprefix("predictions")
+    return f"output_grad{result}, {reads} -> dx{predictions} @ F"
+
+
+@op(likelihood_back, name="grad.nll_loss_backward")
 def nll_loss_backward(
     output_grad: Array,
     predictions: Array,
@@ -105,24 +119,21 @@ def _(
 
 
 def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, int]:
-    """For each result of a pool: the rows and columns that its window covers, with those
-    outside."""
-    sizes = {
-        n: tuple(numbers[n]) * (2 // len(numbers[n]) or 1)
-        for n in ("pool_size", "strides", "dilation")
-    }
-    pads = tuple(numbers["padding"])
-    low, high = (pads[:2], pads[2:]) if len(pads) == 4 else (pads * (2 // len(pads)),) * 2
+    """For each result of a pool: the rows and columns that its window covers, with those outside."""
+    size, strides, dilation = (
+        per_axis(numbers[n], 2) or () for n in ("pool_size", "strides", "dilation")
+    )
+    pads = numbers["padding"] if len(numbers["padding"]) == 4 else per_axis(numbers["padding"], 2)
     places = []
     for k, length in enumerate(data.shape[2:]):
-        reach = sizes["dilation"][k] * (sizes["pool_size"][k] - 1) + 1
-        up = sizes["strides"][k] - 1 if numbers["ceil_mode"] else 0
-        count = (length + low[k] + high[k] - reach + up) // sizes["strides"][k] + 1
-        starts = np.arange(count) * sizes["strides"][k] - low[k]
-        places.append(starts[:, None] + np.arange(sizes["pool_size"][k]) * sizes["dilation"][k])
+        reach = dilation[k] * (size[k] - 1) + 1
+        room = length + pads[k] + pads[k - 2] - reach
+        room += strides[k] - 1 if numbers["ceil_mode"] else 0
+        starts = np.arange(room // strides[k] + 1) * strides[k] - pads[k]
+        places.append(starts[:, None] + np.arange(size[k]) * dilation[k])
     rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
     inside = (rows >= 0) & (rows < data.shape[2]) & (columns >= 0) & (columns < data.shape[3])
-    return rows, columns, inside, sizes["pool_size"][0] * sizes["pool_size"][1]
+    return rows, columns, inside, size[0] * size[1]
 
 
 def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array) -> Array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from structir.errors import ShapeMismatchError
 from structir.ops.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
 from structir.ops.infer import Given, Written
@@ -132,6 +135,15 @@ def tiled(given: Given) -> Written:
 def tile(x: Point, repeats: SizeOrSizes) -> Point:
     """The whole tensor several times along each axis."""
     return x
+
+
+@squeeze.reference
+def _(x: Any, axis: Any = None) -> Any:
+    axes = (axis,) if isinstance(axis, int) else axis
+    wrong = [k for k in axes or () if x.shape[k] != 1]
+    if wrong:
+        raise ShapeMismatchError(f"squeeze: axis {wrong[0]} has size {x.shape[wrong[0]]}, not 1")
+    return x.squeeze(axes)
 
 
 @op("x[*p, size(i) - 1 - i : i, *t] -> y[*p, i, *t]", at={"i": "axis"})

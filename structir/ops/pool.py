@@ -18,14 +18,23 @@ from structir.projections.point import Point
 POOLED = "h{k} == (H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
 
 
-def pooled(given: Given) -> Written:
+@attrs.frozen
+class Windows:
+    """What a pool's attributes say: the entries of both sides, the conditions, the numbers."""
+
+    read: list[str]
+    made: list[str]
+    checks: str
+    numbers: dict[str, Any]
+
+
+def windows_of(given: Given, count: int, name: str) -> Windows:
     """A window as in a convolution; its sizes are attributes."""
-    count = int(given.op[-2])
     axes = range(count)
     low, high = padding(given, count)
     strides, dilation = each(given, "strides", count), each(given, "dilation", count)
-    if min(*strides, *dilation) < 1:
-        given.reject("strides and dilation must be positive")
+    if min(*strides, *dilation, *each(given, "pool_size", count)) < 1:
+        given.reject("pool_size, strides and dilation must be positive")
     up = tuple([s - 1 if given["ceil_mode"] else 0 for s in strides])
     numbers: dict[str, Any] = {
         "s": strides,
@@ -36,13 +45,23 @@ def pooled(given: Given) -> Written:
     }
     numbers["pool_size"] = each(given, "pool_size", count)
     layout = given["layout"] or "NC" + SPATIAL[count]
-    check_rank(given, "x", layout)
+    check_rank(given, name, layout)
     read = _entries(count, [window(k) for k in axes])
     made = _entries(count, [f"h{k}" for k in axes])
-    out = laid_out(given, given["out_layout"] or layout, made)
-    line = f"{written('x', laid_out(given, layout, read))} -> {written('out', out)}"
     sizes = [f"p{k} == pool_size[{k}]" for k in axes]
-    return Written(line, where(sizes, [POOLED.format(k=k) for k in axes]), "", numbers)
+    return Windows(
+        laid_out(given, layout, read),
+        laid_out(given, given["out_layout"] or layout, made),
+        where(sizes, [POOLED.format(k=k) for k in axes]),
+        numbers,
+    )
+
+
+def pooled(given: Given) -> Written:
+    """The line of a pool, its rank told by the op's name."""
+    found = windows_of(given, int(given.op[-2]), "x")
+    line = f"{written('x', found.read)} -> {written('out', found.made)}"
+    return Written(line, found.checks, "", found.numbers)
 
 
 def averaged(given: Given) -> Written:

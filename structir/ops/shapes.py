@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.errors import ShapeMismatchError
 from structir.ir.struct_info import (
     ShapeStructInfo,
     StructInfo,
@@ -106,6 +107,8 @@ def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) ->
 
 @dynamic_strided_slice.reference
 def _(x: Array, begin: Array, end: Array, strides: Array) -> Array:
+    if np.any(strides == 0):
+        raise ShapeMismatchError("dynamic_strided_slice: a stride is 0")
     bounds = zip(begin, end, strides, x.shape, strict=True)
     return x[tuple([_slice(int(b), int(e), int(s), n) for b, e, s, n in bounds])]
 

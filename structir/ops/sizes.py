@@ -133,6 +133,9 @@ class Resolved:
             size = self.size(entry)
             if size is None:
                 return None
+            if isinstance(size, int) and size < 0:
+                access = self.plan.line.results[result]
+                raise Rejected(f"axis {len(found)} of {access.text} would have size {size}")
             found.append(size)
         return tuple(found)
 

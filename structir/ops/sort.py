@@ -74,8 +74,7 @@ def halved(given: Given) -> Written:
     result = made.split("-> out")[1].split(" @")[0]
     rank, axis = given.rank("x"), given["axis"]
     single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
-    with_position = single or (axis is None and given["keepdims"] and rank is None)
-    position = f", position{result} @ int64" if with_position else ""
+    position = f", position{result} @ int64" if single else ""
     if rank is None or (axis is None and not given["keepdims"]):
         return Written(f"x[*s] -> value{result}{position}")
     axes = given.axes("axis", rank)
