@@ -41,7 +41,6 @@ def index_spec(definition: OpDefinition, call: Call) -> IndexSpec | None:
     results = _results(resolved, letters, _dtypes(definition.deduce(call)))
     if operands is None or results is None:
         return None
-    _check_extents(definition, letters, call)
     tracer = Tracer(definition, resolved, letters, operands)
     monoid = resolved.attributes.get(definition.reduce or "", definition.reduce)
     maker = SpecMaker(
@@ -50,15 +49,17 @@ def index_spec(definition: OpDefinition, call: Call) -> IndexSpec | None:
     fill = definition.fill
     fill = resolved.attributes.get(fill, 0) if isinstance(fill, str) else fill
     try:
-        return maker.spec(0 if fill is None else fill)
+        spec = maker.spec(0 if fill is None else fill)
     except Unsaid:
         return None
+    _check_extents(definition, spec, call)
+    return spec
 
 
-def _check_extents(definition: OpDefinition, letters: Letters, call: Call) -> None:
-    for name, extent in letters.extents.items():
+def _check_extents(definition: OpDefinition, spec: IndexSpec, call: Call) -> None:
+    for letter, extent in spec.extents.items():
         if isinstance(extent, int) and extent < 0:
-            message = f"{name} would have size {extent}"
+            message = f"{letter.name} would have size {extent}"
             raise StructInfoError(Diagnostic(message, call.span, definition.name))
 
 
