@@ -84,6 +84,8 @@ def ranged(given: Given) -> Written:
     parts = (start, end, step)
     whole = all(isinstance(part, int | Poly) for part in parts)
     floating = any(isinstance(part, float) for part in parts)
+    if floating and any(isinstance(part, Poly) for part in parts):
+        given.reject("symbolic sizes and fractions do not mix: how many steps fit is not known")
     dtype = given["dtype"] or ("float32" if floating else "int64")
     attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
     if UNKNOWN in (start, end, step):

@@ -13,10 +13,12 @@ from random import Random
 from typing import Any
 
 import attrs
+import numpy as np
 
 from structir.errors import DiagnosticError, DiagnosticWarning
 from structir.ir.dims import Dim, Poly, Sym, evaluate, syms
-from structir.ir.expr import Call, Expr, Var
+from structir.ir.dtype import is_float
+from structir.ir.expr import Call, Constant, Expr, Var
 from structir.ir.op import Op, registered_ops
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.ops.attributes import Kind, WrongValue
@@ -56,7 +58,8 @@ class CallDrawer:
 
     def attempt(self, op: Op, tensors: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
         """A call of this op on random arguments; None if it does not take them."""
-        first = self.rng.choice(tensors)
+        chance = self.rng.random()
+        first = self.rng.choice(tensors) if chance < 0.9 else self.constant(chance < 0.95)
         arguments: dict[str, Any] = {}
         for parameter in op.definition.signature.parameters:  # type: ignore[attr-defined]
             if parameter.default is not REQUIRED and self.rng.random() < 0.6:
@@ -74,18 +77,28 @@ class CallDrawer:
         except (DiagnosticError, DiagnosticWarning):
             return None
 
-    def operand(self, first: Var, tensors: Sequence[Var]) -> Any:
+    def operand(self, first: Expr, tensors: Sequence[Var]) -> Any:
         """A value to stand beside the first operand: mostly one that is like it."""
         chance = self.rng.random()
         if chance < 0.15:
             return self.rng.choice([0.5, 2.0, 1, 2])
+        if chance < 0.25:
+            return self.constant(self.rng.random() < 0.8)
         if chance < 0.6:
             alike = [var for var in tensors if var.struct_info == first.struct_info]
-            return self.rng.choice(alike)
-        same = [var for var in tensors if var.struct_info.dtype == first.struct_info.dtype]  # type: ignore[attr-defined]
-        return self.rng.choice(tensors if chance > 0.9 else same)
+            return self.rng.choice(alike or [first])
+        wanted = getattr(first.struct_info, "dtype", None)
+        same = [var for var in tensors if getattr(var.struct_info, "dtype", None) == wanted]
+        return self.rng.choice(tensors if chance > 0.9 or not same else same)
 
-    def attribute(self, kind: Kind, first: Var, sizes: Sequence[Dim]) -> Any:
+    def constant(self, floating: bool) -> Constant:
+        """A small array of any rank: some ops want many axes, or sizes that are known."""
+        shape = [self.rng.choice([1, 2, 2]) for _ in range(self.rng.randint(0, 5))]
+        values = np.random.default_rng(self.rng.randrange(1 << 30)).integers(0, 3, shape)
+        dtypes = [dtype for dtype in self.dtypes if is_float(dtype) == floating]
+        return Constant(values.astype(self.rng.choice(dtypes or self.dtypes)))
+
+    def attribute(self, kind: Kind, first: Expr, sizes: Sequence[Dim]) -> Any:
         """A value that the kind takes."""
         for _ in range(4 * ATTEMPTS):
             value = self.proposal(kind, first.struct_info, sizes)
