@@ -141,7 +141,7 @@ def read_function(context: Context, signature: Signature, read_body: ReadBody) -
         result = read_body(context, signature.node.body)
         info = result_info(deduce(result), signature.params, scope.outer_symbols)
         if signature.ret is not None:
-            span = context.place.span(signature.node.returns)
+            span = context.place.span(signature.node.returns or signature.node)
             what = f"the result of {signature.name}"
             try:
                 annotated(signature.ret, info, what, span, result)

@@ -41,7 +41,7 @@ class ModuleContext:
         self.contexts: dict[str, Context] = {}
         self.functions: dict[str, Function] = {}
         self.found: list[DiagnosticError] = []
-        self.guesses: dict[str, set[str]] = {}  # for each result not known yet, who asked for it
+        self.guesses: dict[str, set[str]] = {}  # for each function, the results it took for unknown
 
     # ---- what a function of the text asks
 
@@ -68,14 +68,14 @@ class ModuleContext:
     def global_var(self, context: Context, name: str, node: ast.expr) -> GlobalVar:
         """A reference to a function, with the most that is known of it by now."""
         span = context.place.span(node)
-        if name in self.functions:
-            return GlobalVar(name, self.functions[name].struct_info, span)
         signature = self.signatures.get(name)
         if signature is None:
             raise Silent
-        if signature.ret is None:
-            self.guesses.setdefault(name, set()).add(context.function)
-        return GlobalVar(name, signature.info(), span)
+        known = self.functions.get(name)
+        info = signature.info() if known is None else known.struct_info
+        if info.ret == OBJECT and signature.ret is None:
+            self.guesses.setdefault(context.function, set()).add(name)
+        return GlobalVar(name, info, span)
 
     # ---- reading
 
@@ -144,19 +144,24 @@ class ModuleContext:
     def read_again(self) -> None:
         """Functions of a cycle took each other's results for unknown; now they are known.
 
-        A result was deduced from calls that may give anything, so it is true of every call.
+        A result was deduced from calls that may give anything, so it is true of every call. It is
+        taken as stated then: no function is read more often than there are results to learn.
         """
-        again: set[str] = set()
-        for name, callers in self.guesses.items():
-            found = self.functions[name].ret_struct_info
-            if found != OBJECT:
-                self.signatures[name] = attrs.evolve(self.signatures[name], ret=found)
-                again |= callers
-        for name in [name for name in self.nodes if name in again]:
-            del self.functions[name]
-        for name in [name for name in self.nodes if name in again]:
-            self.read_function(name)
-        self.raise_found()
+        while stale := [name for name in self.nodes if self.learned(name)]:
+            for name in stale:
+                self.guesses.pop(name)
+                self.read_function(name)
+            self.raise_found()
+
+    def learned(self, caller: str) -> bool:
+        """Whether a result that a function took for unknown has turned out."""
+        found = False
+        for name in self.guesses.get(caller, ()):
+            result = self.functions[name].ret_struct_info
+            if result != OBJECT:
+                self.signatures[name] = attrs.evolve(self.signatures[name], ret=result)
+                found = True
+        return found
 
     def read_function(self, name: str) -> None:
         """The body of one function."""
