@@ -35,7 +35,7 @@ def take_backward(output_grad: Point, x: Point, indices: Point, axis: Axis | Non
 
 
 def pooled_back(given: Given) -> Written:
-    """The sizes of a pool's line; which elements a window shares its gradient among is its hook's."""
+    """The sizes of a pool's line; how a window shares its gradient is its hook's."""
     found = windows_of(given, 2, "data")
     sizes = [entry.split(" : ")[-1] for entry in found.read]
     line = f"{written('output_grad', found.made)}, {written('data', sizes)} -> "
@@ -119,11 +119,12 @@ def _(
 
 
 def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, int]:
-    """For each result of a pool: the rows and columns that its window covers, with those outside."""
+    """For each result of a pool: the rows and columns of its window, with those outside."""
     size, strides, dilation = (
         per_axis(numbers[n], 2) or () for n in ("pool_size", "strides", "dilation")
     )
-    pads = numbers["padding"] if len(numbers["padding"]) == 4 else per_axis(numbers["padding"], 2)
+    given = numbers["padding"]
+    pads = given if len(given) == 4 else per_axis(given, 2) or ()
     places = []
     for k, length in enumerate(data.shape[2:]):
         reach = dilation[k] * (size[k] - 1) + 1
