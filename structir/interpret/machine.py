@@ -61,7 +61,7 @@ class Machine:
     """Runs the functions of one module."""
 
     module: IRModule
-    assumptions: dict[int, tuple[Any, ...]] = attrs.Factory(dict)  # of calls, by identity
+    assumptions: dict[int, tuple[Any, ...]] = attrs.field(factory=dict, init=False)  # by call
 
     def check_assumptions(self, op: Op, call: Call, scope: Scope) -> None:
         """The sizes that the deduction took to be equal must be so now."""
