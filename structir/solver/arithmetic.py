@@ -132,7 +132,20 @@ def _form_solved(store: Store, form: Dim) -> bool:
         raise store.conflict("no integers make these sizes equal")
     if common > 1:
         form = Poly({m: c // common for m, c in terms.items()}, constant // common)
-    return _at_its_limit(store, form) or _isolated(store, form) or _bounded(store, form)  # type: ignore[arg-type]
+    if _at_its_limit(store, form) or _isolated(store, form):  # type: ignore[arg-type]
+        return True
+    _oriented(store, form)  # type: ignore[arg-type]
+    return _bounded(store, form)  # type: ignore[arg-type]
+
+
+def _oriented(store: Store, form: Poly) -> None:
+    """Remember the value of a product that the form fixes."""
+    longest = max(form.terms, key=lambda m: (len(m), m[-1].order))
+    sign = form.terms[longest]
+    if len(longest) > 1 and sign in (1, -1) and longest not in store.rewrites:
+        rest = {m: -c * sign for m, c in form.terms.items() if m != longest}
+        value = of_terms(rest, -form.constant * sign)
+        store.set(store.rewrites, longest, (value, store.reason()))
 
 
 def _at_its_limit(store: Store, form: Poly) -> bool:

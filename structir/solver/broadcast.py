@@ -46,12 +46,30 @@ def _below(store: Store, inner: Dim, outer: Dim) -> bool:
     if large == 1 or differ(store, small, large):
         equate(store, small, 1)
         return True
+    if _mutual(store, small, large):
+        meet(store, inner, outer)
+        return True
     symbol = symbol_of(large)
     ceiling = large if symbol is None else store.ceilings.get(symbol)
     if type(ceiling) is int:
         if symbol is not None:
             store.used.append(store.why_bound["ceiling", symbol])
         cap(store, small, ceiling)
+    return False
+
+
+def _mutual(store: Store, small: Dim, large: Dim) -> bool:
+    """Whether the larger size is known to broadcast to the smaller one too."""
+    symbol = symbol_of(small)
+    if symbol in store.parts and large in store.parts[symbol][0]:
+        store.used.append(store.parts[symbol][1])
+        return True
+    why = store.orders.get((large, small))
+    if why is not None:
+        store.used.append(why)
+        return True
+    if (small, large) not in store.orders:
+        store.set(store.orders, (small, large), store.reason())
     return False
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from structir.ir.polynomial import Dim
-from structir.solver.arithmetic import equate
+from structir.solver.arithmetic import equate, fresh
 from structir.solver.constraints import Prod
 from structir.solver.store import Store, rule
-from structir.solver.terms import Row, is_ragged, row_vars, sizes
+from structir.solver.terms import Row, RowVar, is_ragged, row_vars, sizes
 
 
 def product(store: Store, row: Row) -> Dim:
-    """The product of the sizes that are known to be in a row."""
+    """The number of elements of a row; that of a row variable is a size of its own."""
     total: Dim = 1
+    for variable in row_vars(row):
+        total = total * _elements(store, variable)
     for size in sizes(row):
         known = store.dim(size)
         if is_ragged(known):
@@ -20,16 +22,19 @@ def product(store: Store, row: Row) -> Dim:
     return total
 
 
+def _elements(store: Store, variable: RowVar) -> Dim:
+    count = store.elements.get(variable)
+    if count is None:
+        count = fresh()
+        store.set(store.elements, variable, count)
+        store.post(Prod((variable,), (count,)))
+    return store.dim(count)
+
+
 @rule(Prod)
 def _(store: Store, constraint: Prod) -> bool:
     left, right = store.row(constraint.left), store.row(constraint.right)
-    one, other = product(store, left), product(store, right)
-    holes = row_vars(left) + row_vars(right)
-    if not holes:
-        equate(store, one, other)
-        return True
-    if len(holes) == 1:
-        whole, part = (other, one) if row_vars(left) else (one, other)
-        if type(whole) is int and type(part) is int and part and whole % part:
-            raise store.conflict(f"{whole} elements are not a multiple of {part}")
-    return False
+    if len(left) == 1 and type(left[0]) is RowVar and store.elements.get(left[0]) is right[0]:
+        return False  # says what the number of elements is called, until the row is known
+    equate(store, product(store, left), product(store, right))
+    return True

@@ -166,15 +166,43 @@ def _split_known(store: Store, row: Row, known: Row) -> bool:
 @rule(Reverse)
 def _(store: Store, constraint: Reverse) -> bool:
     forward, backward = store.row(constraint.forward), store.row(constraint.backward)
-    if not row_vars(forward):
-        equate_rows(store, backward, forward[::-1])
-        return True
-    if not row_vars(backward):
-        equate_rows(store, forward, backward[::-1])
-        return True
+    if _mirrored(store, forward, backward):
+        return False  # says that one is the other's mirror, until one of them is known
+    equate_rows(store, backward, _backwards(store, forward))
+    return True
+
+
+def _mirrored(store: Store, forward: Row, backward: Row) -> bool:
+    """Whether these are two row variables of which one is the mirror of the other from now on."""
+    if len(forward) != 1 or len(backward) != 1:
+        return False
+    one, other = forward[0], backward[0]
+    if type(one) is not RowVar or type(other) is not RowVar:
+        return False
+    for variable, mirror in ((one, other), (other, one)):
+        known = store.mirrors.get(variable)
+        if known is not None and store.row((known,)) != (mirror,):
+            return False
+    for variable, mirror in ((one, other), (other, one)):
+        if store.mirrors.get(variable) is not mirror:
+            store.set(store.mirrors, variable, mirror)
     if store.first_time():
         same_rank(store, forward, backward)
-    return False
+    return True
+
+
+def _backwards(store: Store, row: Row) -> Row:
+    return tuple([_mirror(store, e) if type(e) is RowVar else e for e in reversed(row)])
+
+
+def _mirror(store: Store, variable: RowVar) -> RowVar:
+    found = store.mirrors.get(variable)
+    if found is None:
+        found = RowVar()
+        store.set(store.mirrors, variable, found)
+        store.set(store.mirrors, found, variable)
+        store.post(Reverse((variable,), (found,)))
+    return found
 
 
 @rule(When)

@@ -141,7 +141,7 @@ class Solver:
         store = self.store
         store.begin(NO_REASON)
         expanded = store.row(row)
-        return tuple([e if type(e) is RowVar else store.dim(e) for e in expanded])  # type: ignore[arg-type]
+        return tuple([e if type(e) is RowVar else store.settled(e) for e in expanded])  # type: ignore[arg-type]
 
     def labels(self, value: Value) -> list[str | None]:
         """The label of each axis of a value of known rank."""
@@ -156,7 +156,7 @@ class Solver:
         """Whether two sizes are equal: proved, refuted, or None where neither is known."""
         store = self.store
         store.begin(NO_REASON)
-        one, other = store.dim(left), store.dim(right)
+        one, other = store.settled(left), store.settled(right)
         if one == other:
             return True
         if differ(store, one, other):

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from structir.ir.polynomial import Dim, Poly, Sym, substitute
+from structir.ir.polynomial import Dim, Monomial, Poly, Sym, substitute
 from structir.solver.constraints import Constraint
 from structir.solver.reasons import NO_REASON, Conflict, Reason
 from structir.solver.terms import RAGGED_SYMS, Row, RowVar, Variable, row_vars, sizes, variables
@@ -64,6 +64,10 @@ class Store:
         self.why_bound: dict[tuple[str, Variable], Reason] = {}
         self.joins: dict[frozenset[Dim], tuple[Dim, Reason]] = {}
         self.parts: dict[Sym, tuple[tuple[Dim, ...], Reason]] = {}  # what a size is the join of
+        self.orders: dict[tuple[Dim, Dim], Reason] = {}  # sizes that broadcast to others
+        self.elements: dict[RowVar, Dim] = {}  # the product of a row's sizes
+        self.mirrors: dict[RowVar, RowVar] = {}  # a row read backwards
+        self.rewrites: dict[Monomial, tuple[Dim, Reason]] = {}  # products of known value
         self.covers: dict[RowVar, tuple[tuple[Row, ...], Reason]] = {}  # the same for rows
         self.windows: dict[tuple[Dim, int], tuple[Dim, Reason]] = {}
         self.labels: dict[Sym, Sym | str] = {}  # a union-find over axes; its roots are names
@@ -110,6 +114,19 @@ class Store:
             if not hits:
                 return dim
             dim = substitute(dim, hits)
+
+    def settled(self, dim: Dim) -> Dim:
+        """A size with everything known put in, products of known value included."""
+        dim = self.dim(dim)
+        if type(dim) is int or not self.rewrites:
+            return dim
+        for monomial, coefficient in dim.terms.items():  # type: ignore[union-attr]
+            if monomial in self.rewrites:
+                value, why = self.rewrites[monomial]
+                self.used.append(why)
+                term = Poly({monomial: coefficient}, 0)
+                return self.settled(dim - term + value * coefficient)
+        return dim
 
     def _value(self, symbol: Sym) -> Dim:
         """The value of a bound variable; the way there is shortened where nothing may be undone."""
