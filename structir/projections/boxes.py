@@ -77,7 +77,7 @@ class Box(NamedTuple):
 
 def box(start: Sequence[int], stop: Sequence[int]) -> Box | None:
     """The box between two corners, the second exclusive; None if it is empty."""
-    axes = tuple([Indices(a, b) for a, b in zip(start, stop, strict=True)])
+    axes = tuple([Indices(int(a), int(b)) for a, b in zip(start, stop, strict=True)])
     return Box(axes) if all(axes) else None
 
 
