@@ -250,11 +250,24 @@ def erase(
 ) -> StructInfo:
     """`erase_to_well_defined` by a function from a symbolic variable to a dim, to itself, or to
     None."""
-    if isinstance(info, FuncStructInfo):
-        own = own_dims(info)
-        outer = dim_of
-        dim_of = lambda sym: sym if sym in own else outer(sym)  # noqa: E731
+    if not isinstance(info, FuncStructInfo):
+        return _erased(info, dim_of, vars)
+    own = own_dims(info)
+    lost: set[Sym] = set()
 
+    def own_or_outer(sym: Sym) -> Any:
+        return dim_of(sym) if sym not in own else None if sym in lost else sym
+
+    while True:
+        erased = _erased(info, own_or_outer, vars)
+        # a dim may lose the parameter that bound it: then it says nothing elsewhere either
+        gone = own - lost - own_dims(erased)  # type: ignore[arg-type]
+        if not gone:
+            return erased
+        lost |= gone
+
+
+def _erased(info: StructInfo, dim_of: Callable[[Sym], Any], vars: Mapping[Var, Any]) -> StructInfo:
     def known(value: Poly) -> Any:
         env: dict[Sym, Dim] = {}
         for sym in syms(value):

@@ -1,0 +1,277 @@
+"""Deduction of everything that is no op call, annotations, and what scopes forget."""
+
+import warnings
+
+import pytest
+
+import structir
+from structir.analysis import binding_struct_infos
+from structir.analysis.deduction import deduce
+from structir.errors import DiagnosticError, DiagnosticWarning, StructInfoError
+from structir.ir import (
+    Call,
+    FuncStructInfo,
+    IRModule,
+    ObjectStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    Var,
+    derive_func,
+)
+from structir.ir.dims import sym
+from tests.analysis.infos import K, M, N, function, tensor
+
+OBJECT = ObjectStructInfo()
+HEAD = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), flag: R.Tensor((), "bool")):
+    n = T.int64()
+    m = T.int64()
+    k = T.int64()
+"""
+
+
+def infos(body: str, head: str = HEAD) -> dict[str, str]:
+    """The StructInfo of every binding, and of the result, as text."""
+    main = structir.parse(head + body)["main"]
+    found = {name: str(info) for name, info in binding_struct_infos(main).items()}
+    return found | {"ret": str(main.ret_struct_info)}
+
+
+# ---- tuples
+
+
+def test_tuples_and_their_fields() -> None:
+    found = infos("    t = (x, (x, R.shape([n, 2])))\n    a = t[1]\n    b = a[1]\n    return b\n")
+    assert found["a"] == 'R.Tuple(R.Tensor((n, m), dtype="float32"), R.Shape([n, 2]))'
+    assert found["b"] == found["ret"] == "R.Shape([n, 2])"
+
+
+def test_a_field_of_an_object_is_an_object() -> None:
+    assert deduce(TupleGetItem(Var("t", OBJECT), 3)) == OBJECT
+
+
+@pytest.mark.parametrize(
+    ("info", "index"),
+    [(tensor(N), 0), (Tuple((Var("x", tensor(N)),)).struct_info, 1), (ShapeStructInfo((N,)), 0)],
+)
+def test_a_field_that_is_not_there(info: StructInfo, index: int) -> None:
+    with pytest.raises(StructInfoError, match=r"field|tuple"):
+        deduce(TupleGetItem(Var("t", info), index))
+
+
+# ---- branches
+
+
+def test_a_choice_joins_its_branches() -> None:
+    body = (
+        "    if flag:\n        a = R.match_cast(x, R.Tensor((n, k), 'float32'))\n"
+        "        r = R.exp(a)\n"
+        "    else:\n        r = R.exp(x)\n    return r\n"
+    )
+    found = infos(body)
+    assert found["r.then.r"] == 'R.Tensor((n, k), dtype="float32")'
+    assert found["r.else.r"] == 'R.Tensor((n, m), dtype="float32")'
+    assert found["r"] == found["ret"] == 'R.Tensor(dtype="float32", ndim=2)'
+
+
+def test_a_choice_between_the_same_structure_keeps_it() -> None:
+    body = "    if flag:\n        r = R.exp(x)\n    else:\n        r = x\n    return r\n"
+    assert infos(body)["r"] == 'R.Tensor((n, m), dtype="float32")'
+
+
+def test_a_shape_variable_does_not_leave_its_branch() -> None:
+    side = (
+        "        s = R.call_pure_packed('f', x, sinfo_args=R.Shape(ndim=2))\n"
+        "        r = R.call_pure_packed('g', x, sinfo_args=R.Tensor(s, 'float32'))\n"
+    )
+    body = f"    if flag:\n{side}    else:\n{side}    return r\n"
+    assert infos(body)["r"] == 'R.Tensor(dtype="float32", ndim=2)'
+
+
+# ---- calls
+
+
+def test_a_call_of_a_function_value() -> None:
+    head = HEAD.replace(
+        "flag: ", 'f: R.Callable((R.Tensor(("a",)),), R.Tensor(("a + 1",))), flag: '
+    )
+    found = infos("    y = R.zeros((k,), 'float32')\n    return y\n".replace("k", "n"), head)
+    assert found["y"] == 'R.Tensor((n,), dtype="float32")'
+    found = infos("    y = R.zeros((n,), 'float32')\n    z = f(y)\n    return z\n", head)
+    assert found["z"] == "R.Tensor((n + 1,))"
+
+
+def test_a_call_that_does_not_fit_says_what_it_was_given() -> None:
+    callee = Var("f", function(tensor(N, M), ret=tensor(N)))
+    with pytest.raises(StructInfoError) as caught:
+        deduce(Call(callee, (Var("y", tensor(K)),)))
+    message = str(caught.value)
+    for part in ("f: argument 0 does not fit", 'y: R.Tensor((k,), dtype="float32")', "hint"):
+        assert part in message
+
+
+def test_only_a_function_can_be_called() -> None:
+    with pytest.raises(StructInfoError, match="y is not a function"):
+        deduce(Call(Var("y", tensor(K)), ()))
+    assert deduce(Call(Var("y", OBJECT), ())) == OBJECT
+
+
+def test_an_opaque_function_gives_what_its_type_says() -> None:
+    assert deduce(Call(Var("f", FuncStructInfo(None, tensor(N))), ())) == tensor(N)
+
+
+@derive_func
+def like_the_first(call: Call) -> StructInfo:
+    """The structure of the first argument."""
+    info: StructInfo = call.args[0].struct_info
+    return info
+
+
+def test_a_derive_func_looks_at_the_call() -> None:
+    callee = Var("f", FuncStructInfo(None, OBJECT, True, "like_the_first"))
+    assert deduce(Call(callee, (Var("y", tensor(K, 4)),))) == tensor(K, 4)
+
+
+def test_recursion_needs_an_annotation_to_be_known() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def known(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        y = Module.known(x)
+        return y
+
+    @R.function
+    def unknown(x: R.Tensor(("n",), "float32")):
+        y = Module.unknown(x)
+        return y
+"""
+    module = structir.parse(text)
+    assert binding_struct_infos(module["known"])["y"] == module["known"].params[0].struct_info
+    assert binding_struct_infos(module["unknown"])["y"] == OBJECT
+
+
+# ---- functions
+
+
+def test_a_result_forgets_what_a_caller_does_not_see() -> None:
+    body = "    y = R.match_cast(x, R.Tensor((n, k), 'float32'))\n    return (x, y)\n"
+    found = infos(body)
+    assert found["y"] == 'R.Tensor((n, k), dtype="float32")'
+    shapes = 'R.Tensor((n, m), dtype="float32"), R.Tensor(dtype="float32", ndim=2)'
+    assert found["ret"] == f"R.Tuple({shapes})"
+
+
+def test_a_closure_sees_the_dims_around_it() -> None:
+    body = """    @R.function
+    def inner(y: R.Tensor(("j",), "float32")):
+        j = T.int64()
+        z = R.zeros((j, n), "float32")
+        return z
+    w = R.zeros((m,), "float32")
+    r = inner(w)
+    return r
+"""
+    found = infos(body)
+    assert found["inner.z"] == 'R.Tensor((j, n), dtype="float32")'
+    assert found["r"] == 'R.Tensor((m, n), dtype="float32")'
+
+
+# ---- annotations
+
+
+def annotated(annotation: str) -> str:
+    return infos(f"    y: {annotation} = R.exp(x)\n    return y\n")["y"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kept"),
+    [
+        ("R.Object", 'R.Tensor((n, m), dtype="float32")'),
+        ('R.Tensor((n, m), "float32")', 'R.Tensor((n, m), dtype="float32")'),
+        ("R.Tensor(ndim=2)", "R.Tensor(ndim=2)"),
+        ("R.Tensor", "R.Tensor"),
+    ],
+)
+def test_an_annotation_that_says_no_more_is_taken(annotation: str, kept: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert annotated(annotation) == kept
+
+
+@pytest.mark.parametrize(
+    "annotation", ['R.Tensor((n, 4), "float32")', 'R.Tensor((m, n), "float32")']
+)
+def test_an_annotation_that_cannot_be_decided_is_taken_with_a_warning(annotation: str) -> None:
+    with pytest.warns(DiagnosticWarning) as caught:
+        found = annotated(annotation)
+    assert found == annotation.replace('"float32"', 'dtype="float32"')
+    message = str(caught[0].message)
+    assert f"declared: {found}" in message
+    assert 'deduced:  R.Tensor((n, m), dtype="float32")' in message
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        'R.Tensor((n, m + 1), "float32")',
+        'R.Tensor((n,), "float32")',
+        'R.Tensor((n, m), "int64")',
+        "R.Shape([n, m])",
+        "R.Tuple(R.Tensor)",
+    ],
+)
+def test_an_annotation_that_contradicts_is_an_error(annotation: str) -> None:
+    with pytest.raises(DiagnosticError, match=r"the annotation of y contradicts"):
+        annotated(annotation)
+
+
+def test_strict_checks_at_run_time_what_cannot_be_decided() -> None:
+    body = "    y: R.Tensor((n, 4), 'float32') = R.exp(x)\n    return y\n"
+    module: IRModule = structir.parse(HEAD + body, strict=True)
+    assert "R.match_cast" in module.script()
+
+
+def test_a_result_annotation_is_held_against_the_body() -> None:
+    head = HEAD.replace("):\n", ") -> R.Tensor(('n', 'n', 'n'), 'float32'):\n", 1)
+    with pytest.raises(DiagnosticError, match="the result of main contradicts"):
+        structir.parse(head + "    return x\n")
+
+
+def test_deduced_text_is_not_sharpened_when_read() -> None:
+    """What is printed is the program: an info that says less than could be deduced stays."""
+    text = HEAD + "    y: R.Tensor(dtype='float32') = R.exp(x)\n    z = R.exp(y)\n    return z\n"
+    module = structir.parse(text)
+    again = structir.parse(module.script())
+    assert [b.var.struct_info for b in again["main"].bindings()] == [
+        TensorStructInfo(dtype="float32"),
+        TensorStructInfo(dtype="float32"),
+    ]
+
+
+def test_keys_tell_where_a_binding_stands() -> None:
+    body = """    @R.function
+    def g(y: R.Object):
+        b = (y, y)
+        return b
+    if flag:
+        a = R.exp(x)
+        r = R.log(a)
+    else:
+        r = R.sin(x)
+    return r
+"""
+    keys = set(infos(body)) - {"ret"}
+    assert keys == {"g", "g.b", "r", "r.then.a", "r.then.r", "r.else.r"}
+
+
+def test_dims_of_two_functions_are_not_mixed_up() -> None:
+    n, m = sym("n"), sym("n")
+    callee = function(tensor(n, 4), ret=tensor(n))
+    call = Call(Var("f", callee), (Var("y", tensor(m, 4)),))
+    assert deduce(call) == tensor(m)
+    assert deduce(call) != tensor(n)
