@@ -10,9 +10,14 @@ import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.loops.buffer import Buffer
-from structir.backend.plan import Plan
-from structir.backend.program import HostProgram, RegionCall, WholeRegion
-from structir.backend.region import Lowered
+from structir.backend.plan import BoundPlan, Plan
+from structir.backend.program import (
+    HostProgram,
+    RegionCall,
+    WholeRegion,
+    arranged,
+    numbered,
+)
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, match
 from structir.interpret.machine import Frame, Machine
@@ -34,7 +39,7 @@ class CompiledMachine(Machine):
         """The value of an expression; a region runs as one."""
         if type(expr) is RegionCall:
             arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
-            return tuple(expr.region(arrays, scope.sizes))
+            return arranged(expr.results, expr.region(arrays, scope.sizes))
         return super().evaluate(expr, scope)
 
     def global_function(self, name: str) -> Any:
@@ -49,14 +54,14 @@ class CompiledFunction:
         self.name, self.function = name, function
         self.region: CompiledRegion = whole.region
         self._single = isinstance(whole.result, Buffer)
-        self._shape = _numbered(whole.result, iter(range(1 << 30)))
+        self._shape = numbered(whole.result)
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None) -> Value:
         try:
             bound = self.region.bound(tuple([a.shape for a in args]))
             if bound is not None:
-                results = self.region.run(bound, args, out and self._given(bound, out))
-                return results[0] if self._single else _arranged(self._shape, results)
+                results = self.region.run(bound, args, self._given(bound, out))
+                return results[0] if self._single else arranged(self._shape, results)
         except (AttributeError, TypeError, ValueError):
             pass  # no arrays, of another dtype, or too few: the slow way says what is wrong
         return self._first(args, out)
@@ -79,13 +84,15 @@ class CompiledFunction:
         )
         key = tuple([a.shape for a in given])
         bound = self.region.bound(key) or self.region.bind(key, given, scope.sizes)
-        results = self.region.run(bound, given, out and self._given(bound, out))
-        value = results[0] if self._single else _arranged(self._shape, results)
+        results = self.region.run(bound, given, self._given(bound, out))
+        value = results[0] if self._single else arranged(self._shape, results)
         match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
         return value
 
-    def _given(self, bound: Any, out: Sequence[Value]) -> list[Value]:
-        """The caller's arrays for the results, checked."""
+    def _given(self, bound: BoundPlan, out: Sequence[Value] | None) -> list[Value] | None:
+        """The caller's arrays for the results, checked; None where they are to be made."""
+        if out is None:
+            return None
         given = [out] if isinstance(out, np.ndarray) else list(out)
         if bound.plan.results != bound.plan.owned or len(given) != len(bound.owned_shapes):
             raise ShapeMismatchError(f"{self.name}: out= needs one array for each result")
@@ -95,19 +102,6 @@ class CompiledFunction:
                 wanted = f"a dense {dtype} array of shape {shape}"
                 raise ShapeMismatchError(f"{self.name}: out: expected {wanted}, found {found}")
         return given
-
-
-def _numbered(lowered: Lowered, numbers: Any) -> Any:
-    if isinstance(lowered, tuple):
-        return tuple([_numbered(item, numbers) for item in lowered])
-    return next(numbers)
-
-
-def _arranged(shape: Any, results: Sequence[Value]) -> Value:
-    """Results in the tuples that the program returns."""
-    if isinstance(shape, tuple):
-        return tuple([_arranged(item, results) for item in shape])
-    return results[shape]
 
 
 class Executable:

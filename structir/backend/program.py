@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
 
 import attrs
 
@@ -37,6 +39,7 @@ class RegionCall(Expr):
 
     region: CompiledRegion
     inputs: tuple[Var, ...]
+    results: Any  # how the arrays that come out stand in tuples, by their numbers
     struct_info: StructInfo | None = None
     span: None = None
 
@@ -122,10 +125,11 @@ class HostProgram:
         made = self._compiled(run.lowering, run.bindings, results, ())
         self.regions.append(made)
         inputs = tuple(run.lowering.inputs)
-        infos = [info_of(run.lowering.values[v]) for v in results]
+        outputs = tuple([run.lowering.values[v] for v in results])
+        infos = [info_of(lowered) for lowered in outputs]
         fields = tuple([DataflowVar(v.name, i) for v, i in zip(results, infos, strict=True)])
         together = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
-        call = VarBinding(together, RegionCall(made, inputs, together.struct_info))
+        call = VarBinding(together, RegionCall(made, inputs, numbered(outputs), together.struct_info))
         names = [
             VarBinding(v, TupleGetItem(together, k, v.struct_info)) for k, v in enumerate(results)
         ]
@@ -150,6 +154,21 @@ class HostProgram:
                 again.add(binding)
             assumed = Assumed(again.region(results), equal)
         return CompiledRegion(region, assumed)
+
+
+def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:
+    """A lowered value with its buffers replaced by their numbers in order."""
+    numbers = count() if numbers is None else numbers
+    if isinstance(lowered, tuple):
+        return tuple([numbered(item, numbers) for item in lowered])
+    return next(numbers)
+
+
+def arranged(shape: Any, results: Sequence[Any]) -> Any:
+    """Results in the tuples that the numbers tell of."""
+    if isinstance(shape, tuple):
+        return tuple([arranged(item, results) for item in shape])
+    return results[shape]
 
 
 class Run:

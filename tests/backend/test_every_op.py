@@ -1,0 +1,38 @@
+"""Every op that has programs among the conformance facts: compiled and interpreted alike."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import StructIRError
+from tests.backend.agreement import assert_agree, copied
+from tests.ops.test_every_op import OPS, PROGRAMS, SIZES, symbols, value_for
+
+MOST_PROGRAMS = 4
+
+
+def spread(cases):
+    """A few cases from everywhere among many."""
+    return cases[:: max(1, len(cases) // MOST_PROGRAMS)][:MOST_PROGRAMS]
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_is_interpreted(name):
+    rng = np.random.default_rng(5)
+    for case in spread(PROGRAMS[name]):
+        module = structir.parse(case["script"])
+        entry, function = next(iter(module.functions.items()))
+        infos = [p.struct_info for p in function.params]
+        names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
+        executable = structir.compile(module)
+        for choice in SIZES if names else SIZES[:1]:
+            sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
+            args = tuple(value_for(i, sizes, rng) for i in infos)
+            if any(a is None for a in args):
+                continue
+            try:
+                wanted = structir.interpret(module, entry, *copied(args))
+            except (StructIRError, ZeroDivisionError):
+                continue  # what the interpreter refuses may be legal in closed form
+            assert_agree(wanted, executable[entry](*copied(args)))
