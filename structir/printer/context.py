@@ -47,6 +47,21 @@ class Gone:
         self.var, self.message, self.hint = var, message, hint
 
 
+class Depth:
+    """How deep the reader is inside of expressions and branches."""
+
+    __slots__ = ("level",)
+
+    def __init__(self) -> None:
+        self.level = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_error: object) -> None:
+        self.level -= 1
+
+
 WRONG: Any = object()  # the value of a name whose binding was wrong
 MISSING: Any = object()
 
@@ -121,7 +136,7 @@ class Context:
         self.declares_strings = False
         self.declares_names = False
         self.strict = False
-        self.nesting = 0
+        self.depth = Depth()
         self.found: list[Diagnostic] = []
         self.error_class: type[DiagnosticError] = ParseError
         self._undo: list[tuple[str, Any]] = []
@@ -146,17 +161,15 @@ class Context:
         span = self.place.span(node)
         self.found += [diagnostic.at(span) for diagnostic in error.diagnostics]
 
-    @contextmanager
-    def nested(self, node: Any) -> Iterator[None]:
-        """Guard against texts nested deeper than they can be read."""
-        self.nesting += 1
-        try:
-            if self.nesting > MAX_NESTING:
-                hint = f"bind inner parts to names: {MAX_NESTING} is the limit"
-                raise self.error(node, "nested too deeply", hint)
-            yield
-        finally:
-            self.nesting -= 1
+    def nested(self, node: Any) -> Depth:
+        """Guard against texts nested deeper than they can be read; leaving it goes up again."""
+        depth = self.depth
+        depth.level += 1
+        if depth.level > MAX_NESTING:
+            depth.level -= 1
+            hint = f"bind inner parts to names: {MAX_NESTING} is the limit"
+            raise self.error(node, "nested too deeply", hint)
+        return depth
 
     # ---- names
 

@@ -198,16 +198,14 @@ class ModuleContext:
 
     def calls_of(self, callees: list[str]) -> dict[str, list[str]]:
         """For each function, which of these it mentions."""
-        mention = rf"\.({'|'.join(map(re.escape, callees))})\b"
-        if self.bare:
-            mention = rf"\b({'|'.join(map(re.escape, callees))})\("
-        lines = self.place.lines
+        wanted = set(callees)
+        mention = re.compile(r"\b(\w+)\(" if self.bare else r"\.(\w+)")
         first = self.place.source.first_line - self.place.line_shift
         found = {}
         for name, node in self.nodes.items():
-            text = "\n".join(lines[node.lineno - first : (node.end_lineno or 0) - first + 1])
-            body = text.partition("\n")[2] or text
-            found[name] = list(dict.fromkeys(re.findall(mention, body)))
+            lines = self.place.lines[node.lineno - first + 1 : (node.end_lineno or 0) - first + 1]
+            mentioned = mention.findall("\n".join(lines))
+            found[name] = [callee for callee in dict.fromkeys(mentioned) if callee in wanted]
         return found
 
 

@@ -63,7 +63,7 @@ def _read(
     strict: bool,
     constants: Mapping[str, Any],
 ) -> IRModule:
-    indented = text[:1] in (" ", "\t")
+    indented = text.lstrip("\r\n")[:1] in (" ", "\t")
     tree = _tree(source, WRAPPER + text if indented else text, indented)
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
     place = Place(source, source.first_line - 1 - indented, runs)

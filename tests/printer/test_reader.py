@@ -26,6 +26,20 @@ def messages(text: str, kind: type[DiagnosticError] = DiagnosticError) -> list[s
     return [diagnostic.message for diagnostic in caught.value.diagnostics]
 
 
+def test_a_text_may_be_indented_and_begin_with_blank_lines() -> None:
+    text = """
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            y = R.exp(x)
+            return nowhere
+    """
+    with pytest.raises(ParseError) as caught:
+        structir.parse(text)
+    span = caught.value.diagnostics[0].span
+    assert span is not None and (span.line, span.column) == (6, 19)
+
+
 def test_nested_expressions_are_bound_in_order_of_evaluation() -> None:
     module = program("y = R.exp(x + R.log(x)) * 2.0", "return (y, R.exp(y))")
     ops = [binding.value.op.name for binding in module["main"].bindings()]
