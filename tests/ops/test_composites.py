@@ -1,0 +1,74 @@
+"""The law of composites: their parts deduce what their line says, and compute the same."""
+
+import numpy as np
+import pytest
+
+from structir import ops
+from structir.analysis import PASS, base_check
+from structir.errors import DiagnosticError
+from structir.ir import Call, TensorStructInfo, Tuple, TupleStructInfo, Var, registered_ops
+from structir.ir.dims import sym
+from tests.ops.calls import called, expression
+
+ops.load()
+COMPOSITES = [op for op in registered_ops() if op.definition.parts]
+EXAMPLES = [
+    pytest.param(op, number, id=f"{op.name}-{number}")
+    for op in COMPOSITES
+    for number in range(len(op.definition.samples))
+]
+
+
+@pytest.mark.parametrize("op", COMPOSITES, ids=lambda op: op.name)
+def test_composites_have_examples(op):
+    assert op.definition.samples
+
+
+@pytest.mark.parametrize(("op", "number"), EXAMPLES)
+def test_parts_deduce_what_the_line_says(op, number):
+    args, keywords = op.definition.examples[number]
+    call, _ = called(op.name, *args, **keywords)
+    parts = op.definition.decompose(call)
+    assert parts is not None
+    assert parts.struct_info == call.struct_info
+
+
+def symbolic(value, symbols):
+    """The same tensor with a symbol for each size; equal sizes share theirs."""
+    if isinstance(value, np.ndarray):
+        dims = tuple(symbols.setdefault(n, sym(f"n{n}")) for n in value.shape)
+        return Var("x", TensorStructInfo(dims, value.dtype.name))
+    return value
+
+
+@pytest.mark.parametrize(("op", "number"), EXAMPLES)
+def test_parts_deduce_no_more_than_the_line_at_symbolic_sizes(op, number):
+    symbols = {1: 1}
+    args, keywords = op.definition.examples[number]
+    try:
+        call = op(*[symbolic(a, symbols) for a in args], **keywords)
+    except DiagnosticError:
+        pytest.skip("a size must be known")
+    parts = op.definition.decompose(call)
+    assert base_check(parts.struct_info, call.struct_info) is PASS
+
+
+def fields_of(info):
+    return info.fields if isinstance(info, TupleStructInfo) else (info,)
+
+
+@pytest.mark.parametrize(("op", "number"), EXAMPLES)
+def test_parts_are_calls_of_other_ops(op, number):
+    args, keywords = op.definition.examples[number]
+    known = {}
+    call = op(*[expression(a, known) for a in args], **keywords)
+    todo, seen = [op.definition.decompose(call)], set()
+    while todo:
+        expr = todo.pop()
+        if isinstance(expr, Call):
+            seen.add(expr.op)
+            todo += expr.args
+        elif isinstance(expr, Tuple):
+            todo += expr.fields
+    assert seen and op not in seen
+    assert len(fields_of(call.struct_info)) >= 1
