@@ -6,6 +6,7 @@ import math
 
 from structir.ops.attributes import Axis
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.projections import point
 from structir.projections.point import Point, select
 
@@ -67,3 +68,8 @@ def softplus(x: Point, beta: float = 1.0, threshold: float = 20.0) -> Point:
 def prelu(x: Point, alpha: Point, axis: Axis = 1) -> Point:
     """Each element, times `alpha` of its channel where it is negative."""
     return select(x > 0, x, alpha * x)
+
+
+gelu.example(f32[3, 7])
+softplus.example(f32[3, 7], beta=2.0)
+prelu.example(f32[2, 3, 4], f32[3])

@@ -12,6 +12,7 @@ from structir.ops.contract import matmul
 from structir.ops.create import ones_like, tril, triu, zeros_like
 from structir.ops.define import op
 from structir.ops.elementwise import astype, rsqrt
+from structir.ops.examples import f32
 from structir.ops.layout import permute_dims
 from structir.ops.normalise import softmax
 
@@ -89,3 +90,10 @@ def attention_var_len(
     """Attention within sequences that lie one after the other; `seqstart` tells where each
     begins."""
     return queries
+
+
+attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6])
+attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6], f32[2, 1, 3, 5], scale=0.5)
+attention.example(
+    f32[1, 3, 2, 4], f32[1, 5, 2, 4], f32[1, 5, 2, 4], causal_mask="BottomRight", window_size=2
+)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from structir.errors import Diagnostic, Note, Span
 from structir.ir.expr import Expr, Tuple, Var
+from structir.ops.notation import Line
 from structir.ops.rows import Rejected
 
 if TYPE_CHECKING:
@@ -26,7 +27,16 @@ def complaint(
     shown = {k for _, k, _ in error.facts if k is not None}
     if not shown:
         notes += [_operand(name, arg) for name, arg in zip(names, args, strict=False)]
-    return Diagnostic(error.message, span, op, tuple(notes), error.hint)
+    hint = error.hint
+    if hint is None and reading is not None:
+        hint = f"the line of {op} is {line_text(reading.line)}"
+    return Diagnostic(error.message, span, op, tuple(notes), hint)
+
+
+def line_text(line: Line) -> str:
+    """A line as it is written, members of a list together."""
+    sides = [dict.fromkeys(a.text for a in side) for side in (line.operands, line.results)]
+    return " -> ".join([", ".join(side) for side in sides])
 
 
 def _fact(text: str, k: int | None, args: tuple[Expr, ...], reading: Reading | None) -> Note:
@@ -49,4 +59,5 @@ def _operand(name: str, arg: Expr) -> Note:
     if isinstance(arg, Tuple):
         fields = ", ".join([_shown(field) for field in arg.fields])
         return Note(f"{name} is ({fields})", arg.span)
-    return Note(f"{name} is {_shown(arg)}", arg.span)
+    text = _shown(arg)
+    return Note(text if text.startswith(f"{name}: ") else f"{name} is {text}", arg.span)

@@ -8,6 +8,7 @@ from operator import mul
 from structir.ir.expr import Expr
 from structir.ops.attributes import DType, Operands
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.infer import Given
 from structir.ops.layout import permute_dims
 from structir.ops.letters import written
@@ -80,3 +81,8 @@ def einsum(operands: Operands, subscripts: str) -> Point:
     """The sum of products that the subscripts state, as in `ij,jk->ik`."""
     product: Point = reduce(mul, operands)
     return product
+
+
+matmul.example(f32[2, 3, 4], f32[4, 5])
+linear.example(f32[2, 3], f32[4, 3], f32[4])
+einsum.example([f32[2, 3], f32[3, 4]], "ij,jk->ik")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from structir.ir.expr import Expr, Tuple
 from structir.ops.create import ones_like
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.projections.point import Point
 
 
@@ -30,3 +31,6 @@ def end_checkpoint(input: Point) -> Point:
 def dropout(data: Expr, rate: float = 0.5) -> Expr:
     """The value and a mask of ones: at inference nothing is dropped."""
     return Tuple((data, ones_like(data)))
+
+
+dropout.example(f32[3, 4])

@@ -15,6 +15,7 @@ from structir.ir.op import Op, register_op
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.ops import infer
+from structir.ops.examples import made
 from structir.ops.infer import Given, Written
 from structir.ops.notation import Line
 from structir.ops.signature import (
@@ -58,7 +59,7 @@ class OpDefinition:
     operator: str | None = None
     pure: bool = True
     hooks: dict[str, Any] = attrs.Factory(dict)
-    examples: list[tuple[tuple[Any, ...], dict[str, Any]]] = attrs.Factory(list)
+    samples: list[tuple[tuple[Any, ...], dict[str, Any]]] = attrs.Factory(list)
     op: Op = attrs.field(init=False)
     memo: dict[Any, Any] = attrs.Factory(dict)
     lines: dict[Any, Any] = attrs.Factory(dict)
@@ -75,6 +76,14 @@ class OpDefinition:
     def doc(self) -> str:
         """What the op does, in its author's words."""
         return inspect.getdoc(self.body) or ""
+
+    @property
+    def examples(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Arguments that the op runs with, tensors as NumPy arrays."""
+        return [
+            (tuple([made(arg) for arg in args]), {n: made(arg) for n, arg in keywords.items()})
+            for args, keywords in self.samples
+        ]
 
     @cached_property
     def argument_names(self) -> tuple[str, ...]:
@@ -190,7 +199,7 @@ class Declaration:
 
     def example(self, *args: Any, **keywords: Any) -> None:
         """Arguments that the op runs with, for tests and documentation."""
-        self.definition.examples.append((args, keywords))
+        self.definition.samples.append((args, keywords))
 
 
 def op(

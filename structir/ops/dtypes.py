@@ -60,12 +60,12 @@ def bound_dtypes(
             continue
         known = bound[name]
         if known is not None and dtype is not None and known != dtype:
-            first = accesses[teller[name]].name
+            first = accesses[teller[name]].shown
             raise Rejected(
-                f"{first} and {access.name} differ in dtype",
+                f"{first} and {access.shown} differ in dtype",
                 (
                     (f"{first} has dtype {known}", teller[name], None),
-                    (f"{access.name} has dtype {dtype}", k, None),
+                    (f"{access.shown} has dtype {dtype}", k, None),
                 ),
                 "dtypes are never converted silently; R.astype converts",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from structir.ops.attributes import DType, Number
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.projections import point
 from structir.projections.point import Point
 
@@ -215,3 +216,6 @@ def astype(x: Point, dtype: DType) -> Point:
 def wrap_param(x: Point, dtype: DType = "float32") -> Point:
     """A parameter converted to the dtype that the program computes in."""
     return point.cast(x, dtype)
+
+
+exp.example(f32[3, 7])

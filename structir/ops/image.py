@@ -7,6 +7,7 @@ from typing import Any, Literal
 from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Layout, Numbers, SizeOrSizes
 from structir.ops.define import Declaration, op
+from structir.ops.examples import f32
 from structir.ops.infer import Given, UnknownShape, Written
 from structir.ops.layouts import SPATIAL, check_rank, laid_out
 from structir.ops.letters import letters, where, written
@@ -180,3 +181,7 @@ def _(data: Array, size: Any, align_corners: bool = True) -> Array:
     x, y = np.meshgrid(columns, rows)
     places = np.stack([x, y, np.ones_like(x)])
     return np.einsum("nij,jhw->nihw", data.astype("float64"), places).astype(data.dtype)
+
+
+grid_sample.example(f32[2, 3, 4, 5], f32[2, 2, 3, 3])
+affine_grid.example(f32[2, 2, 3], (3, 4))

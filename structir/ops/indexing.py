@@ -6,6 +6,7 @@ from typing import Literal
 
 from structir.ops.attributes import Axis, Operands
 from structir.ops.define import op
+from structir.ops.examples import f32, i64
 from structir.ops.infer import Given, Written
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
@@ -123,3 +124,9 @@ def reverse_sequence(
 ) -> Point:
     """Each sequence of a batch in reverse, up to its own length."""
     return x
+
+
+take.example(f32[5, 3], i64[2, 2].below(5), axis=0)
+gather_elements.example(f32[3, 4], i64[3, 2].below(4), axis=1)
+gather_nd.example(f32[3, 4, 2], i64[5, 2].below(3))
+reverse_sequence.example(f32[3, 4], i64[3].below(5))

@@ -86,17 +86,25 @@ class Given:
     def axis(self, name: str, rank: int) -> int:
         """An axis attribute, counted from the front and in range."""
         axis: int = self.attributes[name]
-        return normal_axis(axis, rank)
+        return normal_axis(axis, rank, self.first)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...]:
         """An attribute of axes, counted from the front, in range and distinct; None means all."""
         value = self.attributes[name]
         if value is None:
             return tuple(range(rank))
-        found = [normal_axis(a, rank) for a in ((value,) if isinstance(value, int) else value)]
+        found = [
+            normal_axis(a, rank, self.first)
+            for a in ((value,) if isinstance(value, int) else value)
+        ]
         if len(set(found)) != len(found):
             self.reject(f"{name} names an axis twice: {value}")
         return tuple(found)
+
+    @property
+    def first(self) -> str:
+        """The name of the first operand."""
+        return next(iter(self.operands), "the result")
 
     def reject(self, message: str, hint: str | None = None) -> NoReturn:
         """Say that the call is wrong."""

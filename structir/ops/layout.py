@@ -7,6 +7,7 @@ from typing import Any
 from structir.errors import ShapeMismatchError
 from structir.ops.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.infer import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
@@ -162,3 +163,7 @@ def roll(x: Point, shift: Size, axis: Axis) -> Point:
 def broadcast_to(x: Point, shape: Sizes) -> Point:
     """The tensor as part of a larger shape: axes of size 1 and missing leading axes repeat."""
     return x
+
+
+roll.example(f32[5, 3], 2, axis=0)
+pixel_shuffle.example(f32[2, 8, 3, 2], 2)

@@ -9,6 +9,7 @@ from structir.ops.broadcast import divide, multiply, not_equal, where
 from structir.ops.create import full_like, zeros_like
 from structir.ops.define import op
 from structir.ops.elementwise import astype, negative
+from structir.ops.examples import f32, i64
 from structir.ops.indexing import gather_elements, take
 from structir.ops.infer import Given
 from structir.ops.layout import expand_dims, squeeze
@@ -66,3 +67,8 @@ def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
     if len(sizes) < 2:
         return total
     return divide(total, astype(PrimValue(sizes[0]), predictions.struct_info.dtype))
+
+
+nll_loss.example(f32[3, 5, 2], i64[3, 2].below(5), f32[5])
+nll_loss.example(f32[3, 5], i64[3].below(5), reduction="none", ignore_index=2)
+cross_entropy_with_logits.example(f32[3, 4], f32[3, 4])

@@ -7,6 +7,7 @@ from structir.ops.attributes import Axes, Axis, Ints
 from structir.ops.broadcast import divide, multiply, subtract
 from structir.ops.define import op
 from structir.ops.elementwise import exp, log, rsqrt, square
+from structir.ops.examples import f32
 from structir.ops.infer import Given, Written
 from structir.ops.layout import expand_dims
 from structir.ops.letters import letters, written
@@ -206,3 +207,13 @@ def batch_norm(
     weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
     value = _weighted(value, weight if scale else None, shift if center else None)
     return Tuple((value, moving_mean, moving_var))
+
+
+softmax.example(f32[2, 3, 4], axis=1)
+log_softmax.example(f32[3, 7])
+layer_norm.example(f32[2, 3, 4], f32[4], f32[4], axes=-1)
+layer_norm.example(f32[2, 3, 4], f32[2, 4], f32[2, 4], axes=(0, 2))
+rms_norm.example(f32[3, 7], f32[7], axes=-1)
+group_norm.example(f32[2, 6, 3, 2], f32[6], f32[6], num_groups=3, channel_axis=1, axes=(2, 3))
+instance_norm.example(f32[2, 3, 4], f32[3], f32[3], channel_axis=1, axes=(2,))
+batch_norm.example(f32[4, 3, 2], f32[3], f32[3], f32[3], f32[3], axis=1)

@@ -85,6 +85,12 @@ class Access:
     text: str = ""  # as it is written, for messages
 
     @property
+    def shown(self) -> str:
+        """Its name for a reader: a member of a list by its place."""
+        name, _, member = self.name.rpartition("_")
+        return f"{name}[{member}]" if self.many and member.isdigit() else self.name
+
+    @property
     def rows(self) -> tuple[str, ...]:
         """The rows in it, in order."""
         return tuple(e.row for e in self.entries if e.row is not None)

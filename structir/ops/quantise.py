@@ -7,6 +7,7 @@ from typing import Annotated
 from structir.ir.dtype import SIGNED
 from structir.ops.attributes import Axis, dtype_among
 from structir.ops.define import op
+from structir.ops.examples import f32, i32
 from structir.ops.infer import Given
 from structir.projections import point
 from structir.projections.point import Point
@@ -52,3 +53,7 @@ def dequantize(
     """(x - zero_point) * scale."""
     shifted = point.cast(x, "float32") - point.cast(zero_point, "float32")
     return point.cast(shifted * point.cast(scale, "float32"), out_dtype)
+
+
+quantize.example(f32[3, 4], f32[4], i32[4])
+dequantize.example(i32[3, 4], f32[4], i32[4])

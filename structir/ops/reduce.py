@@ -7,6 +7,7 @@ from structir.ops.attributes import Axes, Axis
 from structir.ops.broadcast import subtract
 from structir.ops.define import op
 from structir.ops.elementwise import sqrt, square
+from structir.ops.examples import f32
 from structir.ops.infer import Given
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
@@ -82,3 +83,10 @@ def variance(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
 def std(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
     """The square root of the variance."""
     return sqrt(variance(x, axis=axis, keepdims=keepdims))
+
+
+sum_.example(f32[2, 3, 4], axis=(0, 2), keepdims=True)
+mean.example(f32[2, 3, 4], axis=-1)
+variance.example(f32[2, 3, 4], axis=1)
+std.example(f32[2, 3, 4])
+argmax.example(f32[2, 3, 4], axis=1)

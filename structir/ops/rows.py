@@ -57,8 +57,8 @@ def _check_rank(k: int, access: Access, rank: int) -> None:
     if rank < access.fixed or (rank > access.fixed and not access.rows):
         bound = "at least " if access.rows else ""
         raise Rejected(
-            f"{access.name} must have {bound}{axes_text(access.fixed)}, not {rank}",
-            ((f"{access.name} has {axes_text(rank)}", k, None),),
+            f"{access.shown} must have {bound}{axes_text(access.fixed)}, not {rank}",
+            ((f"{access.shown} has {axes_text(rank)}", k, None),),
         )
 
 

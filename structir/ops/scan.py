@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from structir.ops.attributes import Axis, DType
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.infer import Given, Written
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
@@ -40,3 +41,7 @@ def cumprod(
 ) -> Point:
     """The product of the elements up to each one, along an axis or in row-major order."""
     return x
+
+
+cumsum.example(f32[3, 4], axis=1)
+cumprod.example(f32[3, 4], exclusive=True)

@@ -8,6 +8,7 @@ from typing import Literal
 from structir.ir.dims import Dim, ceildiv, dim_min
 from structir.ops.attributes import Axis, Operands, Size
 from structir.ops.define import op
+from structir.ops.examples import f32, i64
 from structir.ops.infer import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
@@ -134,3 +135,7 @@ def slice_scatter(
 ) -> Point:
     """The tensor with a slice of one axis replaced."""
     return src
+
+
+scatter_elements.example(f32[3, 4], i64[2, 4].below(3), f32[2, 4], axis=0, reduction="add")
+scatter_nd.example(f32[3, 4], i64[2, 1].below(3), f32[2, 4])

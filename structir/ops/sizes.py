@@ -363,25 +363,28 @@ class _Work:
         if same:
             return
         if same is False:
+            named = [_told(what, place) for place in (left_place, right_place)]
             raise Rejected(
-                self.disagreement(what, left_place, right_place),
+                self.disagreement(named, left_place, right_place),
                 (
-                    (f"{what} is {dims.text(left)}", *left_place),
-                    (f"{what} is {dims.text(right)}", *right_place),
+                    (f"{named[0]} is {dims.text(left)}", *left_place),
+                    (f"{named[1]} is {dims.text(right)}", *right_place),
                 ),
             )
         self.assumptions.append(Assumption(left, right, what))
 
     def disagreement(
         self,
-        what: str,
+        what: list[str],
         left: tuple[int | None, int | None],
         right: tuple[int | None, int | None],
     ) -> str:
-        names = [self.plan.line.operands[k].name for k, _ in (left, right) if k is not None]
-        if len(names) == 2 and names[0] != names[1]:
-            return f"{names[0]} and {names[1]} disagree on {what}"
-        return f"the sizes disagree on {what}"
+        names = [self.plan.line.operands[k].shown for k, _ in (left, right) if k is not None]
+        if len(names) < 2 or names[0] == names[1]:
+            return f"the sizes disagree on {what[-1]}"
+        if what[0] == what[1]:
+            return f"{names[0]} and {names[1]} disagree on {what[0]}"
+        return f"{what[0]} of {names[0]} and {what[1]} of {names[1]} disagree"
 
     def join(self, letter: str, places: tuple[tuple[int, int], ...]) -> None:
         """The size of an axis that broadcasts; unknown where it cannot be decided."""
@@ -419,9 +422,9 @@ class _Work:
             return left
         fixed = [size for size in (left, right) if isinstance(size, int)]
         if same is False and (len(fixed) == 2 or not (_may_be_one(left) or _may_be_one(right))):
-            axis = f"axis {there[1]}"
+            first, second = (self.plan.line.operands[k].shown for k in (here[0], there[0]))
             raise Rejected(
-                f"{dims.text(left)} and {dims.text(right)} do not broadcast on {axis}",
+                f"axis {here[1]} of {first} and axis {there[1]} of {second} do not broadcast",
                 (
                     (f"axis {here[1]} is {dims.text(left)}", *here),
                     (f"axis {there[1]} is {dims.text(right)}", *there),
@@ -449,7 +452,7 @@ class _Work:
             return
         if same is False and not _may_be_one(size):
             raise Rejected(
-                f"{self.plan.line.operands[k].name} does not broadcast on axis {axis}",
+                f"{self.plan.line.operands[k].shown} does not broadcast on axis {axis}",
                 (
                     (f"axis {axis} is {dims.text(size)}", k, axis),
                     (f"it must be 1 or {dims.text(whole)}", *self.origin.get(letter, (None, None))),
@@ -555,6 +558,11 @@ class _Work:
             )
         if holds != 1:
             self.assumptions.append(Assumption(holds, 1, relation.text))
+
+
+def _told(what: str, place: tuple[int | None, int | None]) -> str:
+    """A letter as it stands in the line; a letter of a row as the axis that it is."""
+    return f"axis {place[1]}" if "_" in what and place[1] is not None else what
 
 
 def _may_be_one(size: Dim) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axes, Axis, DType
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.infer import Given, Written
 from structir.ops.letters import letters, written
 from structir.ops.reduce import reduced
@@ -131,3 +132,7 @@ def _(prob: Array, uniform: Array, rows: Array, dtype: str = "int64") -> Array:
     edges = np.cumsum(prob.astype("float64"), axis=-1)[rows[:, 0]]
     found = np.sum(edges < uniform * edges[:, -1:], axis=-1, keepdims=True)
     return np.minimum(found, prob.shape[-1] - 1).astype(dtype)
+
+
+sort.example(f32[3, 7], descending=True)
+topk.example(f32[3, 7], k=2)

@@ -10,6 +10,7 @@ from structir.ir.expr import Constant
 from structir.lazy import lazy_module
 from structir.ops.attributes import Ints
 from structir.ops.define import op
+from structir.ops.examples import Values, f32
 from structir.ops.infer import Given, Written
 from structir.ops.layouts import check_rank, each, laid_out
 from structir.ops.letters import written
@@ -17,6 +18,7 @@ from structir.ops.sampling import taps
 
 np = lazy_module("numpy")
 Array = Any
+REGIONS = Values("float32", ((0, 0.5, 0.5, 4.5, 3.5), (0, 1, 2, 2, 5)))
 
 
 def regions(given: Given) -> Written:
@@ -235,3 +237,8 @@ def _overlap(a: Array, b: Array) -> float:
     shared = float(np.prod(np.maximum(high - low, 0)))
     areas = [float(np.prod(np.abs(box[2:] - box[:2]))) for box in (a, b)]
     return shared / max(areas[0] + areas[1] - shared, 1e-12)
+
+
+roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
+roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(3, 2), spatial_scale=0.5, mode="max")
+roi_pool.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
