@@ -42,6 +42,8 @@ def _chosen(fn: str, dims: tuple[Dim, ...], beats: Callable[[Dim, Dim], bool]) -
         if not any([beats(other, dim) for other in kept]):
             kept = [other for other in kept if not beats(dim, other)]
             kept.append(dim)
+    if len(kept) > 1:
+        kept = _absorbed(fn, kept)
     return kept[0] if len(kept) == 1 else opaque(fn, tuple(kept), _choice_bounds(fn, kept))
 
 
@@ -52,6 +54,18 @@ def _flat(fn: str, dims: tuple[Dim, ...]) -> list[Dim]:
         atom = as_atom(dim)
         flat += atom.args if type(atom) is Opaque and atom.fn == fn else (dim,)
     return flat
+
+
+def _absorbed(fn: str, dims: list[Dim]) -> list[Dim]:
+    """The arguments without inner choices that cannot win, as in `max(n, min(n, m))`."""
+    opposite = "max" if fn == "min" else "min"
+    kept: list[Dim] = []
+    for dim in dims:
+        atom = as_atom(dim)
+        inner = atom.args if type(atom) is Opaque and atom.fn == opposite else ()
+        if not any([argument in dims for argument in inner]):
+            kept.append(dim)
+    return kept
 
 
 def _choice_bounds(fn: str, dims: list[Dim]) -> Interval:

@@ -55,7 +55,8 @@ def at_least(first: Dim, second: Dim) -> bool | None:
 def quickly_at_least(first: Dim, second: Dim) -> bool:
     """Whether bounds alone show that the first is never less: for simplifying."""
     difference = first - second
-    if not _signs(difference) & NEGATIVE:
+    low = bounds(difference)[0]
+    if low is not None and low >= 0:
         return True
     return _has_opaque(difference) and not _signs(_without_quotients(difference)) & NEGATIVE
 
@@ -101,7 +102,7 @@ def _may_vanish(dim: Dim) -> bool:
 
 
 def _has_opaque(dim: Dim) -> bool:
-    return type(dim) is Poly and any([type(a) is Opaque for m in dim.terms for a in m])
+    return type(dim) is Poly and any([type(atom) is Opaque for term in dim.terms for atom in term])
 
 
 def _sampled(dim: Poly) -> int:

@@ -328,7 +328,8 @@ def bounds(dim: Dim) -> Interval:
     low: int | None = dim.constant
     high: int | None = dim.constant
     for monomial, coefficient in dim.terms.items():
-        least, greatest = _monomial_bounds(monomial)
+        lone = len(monomial) == 1
+        least, greatest = monomial[0].interval if lone else _product_bounds(monomial)
         if coefficient < 0:
             least, greatest = greatest, least
         low = None if low is None or least is None else low + coefficient * least
@@ -336,9 +337,7 @@ def bounds(dim: Dim) -> Interval:
     return low, high
 
 
-def _monomial_bounds(monomial: Monomial) -> Interval:
-    if len(monomial) == 1:
-        return monomial[0].interval
+def _product_bounds(monomial: Monomial) -> Interval:
     intervals = [atom.interval for atom in monomial]
     lows = [low for low, _ in intervals if low is not None and low >= 0]
     if len(lows) < len(intervals):

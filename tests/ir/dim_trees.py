@@ -2,7 +2,8 @@
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -42,24 +43,36 @@ DIMS: dict[str, Callable[..., Dim]] = {
     "!=": lambda a, b: dims.compare("!=", a, b),
 }
 
-leaves = st.one_of(
-    st.sampled_from(NAMES).map(lambda name: ("var", name)),
-    st.integers(-3, 9).map(lambda number: ("int", number)),
-)
-divisors = st.one_of(st.integers(1, 6).map(lambda number: ("int", number)), leaves)
+LEAVES: list[Tree] = [("var", name) for name in NAMES]
+LEAVES += [("int", number) for number in (1, 2, 3, 4, 6, -1, -3, 0)]
+DIVISORS = [leaf for leaf in LEAVES if leaf != ("int", 0)]
 
 
-def _larger(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
-    return st.one_of(
-        st.tuples(st.sampled_from(["+", "-", "*"]), inner, inner),
-        st.tuples(st.sampled_from(["//", "%"]), inner, st.one_of(divisors, inner)),
-        st.tuples(st.sampled_from(["min", "max"]), inner, inner),
-        st.tuples(st.sampled_from(["<", "<=", "==", "!="]), inner, inner),
-        st.tuples(st.just("select"), inner, inner, inner),
-    )
+@st.composite
+def trees(draw: st.DrawFn, most: int = 6) -> Tree:
+    """An expression of several operations, divisions before all: there the mistakes are."""
+    parts = [draw(st.sampled_from(LEAVES)) for _ in range(draw(st.integers(2, most)))]
+    while len(parts) > 1:
+        op = draw(st.sampled_from(["+", "-", "*", "//", "//", "%", "%", "min", "max", "<", "=="]))
+        first, second = parts.pop(), parts.pop(draw(st.integers(0, len(parts) - 1)))
+        if op in ("//", "%") and draw(st.booleans()):
+            parts.append(second)
+            second = draw(st.sampled_from(DIVISORS))
+        parts.append((op, first, second))
+        if draw(st.integers(0, 7)) == 0:
+            parts.append(("select", parts.pop(), *draw(st.tuples(*[st.sampled_from(LEAVES)] * 2))))
+    return parts[0]
 
 
-trees = st.recursive(leaves, _larger, max_leaves=10)
+def small_trees() -> Iterator[Tree]:
+    """Every expression of two operations over a few leaves."""
+    leaves = [("var", "n"), ("var", "m"), ("int", 2), ("int", 3), ("int", -1)]
+    for inner, outer in product(PYTHON, repeat=2):
+        for first, second, third in product(leaves, repeat=3):
+            yield outer, (inner, first, second), third
+            yield outer, third, (inner, first, second)
+
+
 points = st.lists(
     st.fixed_dictionaries({name: st.integers(0, 7) | st.integers(0, 60) for name in NAMES}),
     min_size=5,

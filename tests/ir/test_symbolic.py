@@ -18,7 +18,7 @@ N, M = from_sympy(n), from_sympy(m)
 
 
 @settings(deadline=None, max_examples=60)
-@given(trees, points)
+@given(trees(), points)
 def test_values_survive_the_round_trip(tree: Tree, sample: list[dict[str, int]]) -> None:
     try:
         dim = dim_of(tree)
@@ -34,7 +34,7 @@ def test_values_survive_the_round_trip(tree: Tree, sample: list[dict[str, int]])
 
 
 @settings(deadline=None, max_examples=40)
-@given(trees, points)
+@given(trees(), points)
 def test_sympy_computes_the_value(tree: Tree, sample: list[dict[str, int]]) -> None:
     try:
         expression = to_sympy(dim_of(tree))
