@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from structir.analysis.deduction import annotated, deduce, disjoint, leaving, result_info
+from structir.analysis.deduction import (
+    annotated,
+    deduce,
+    disjoint,
+    leaving,
+    leaving_dataflow,
+    result_info,
+)
 from structir.analysis.purity import is_pure_value
 from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
 from structir.ir.binding_dims import bound_dims
@@ -269,6 +276,8 @@ class BlockBuilder:
             info = annotated(annotation, info, name or "the value", span, value)
         if name is None:
             name = self._fresh("lv" if scope.in_dataflow else "gv")
+        if kind is Var and scope.in_dataflow:
+            info = leaving_dataflow(info)
         var = kind(name, info, span)
         scope.bindings.append(VarBinding(var, value, span))
         return var

@@ -23,6 +23,7 @@ from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym, equal
 from structir.ir.expr import (
     Call,
+    DataflowVar,
     Expr,
     ExternFunc,
     Function,
@@ -164,6 +165,12 @@ def leaving(info: StructInfo, symbols: Collection[Sym], variables: Collection[Va
         return info
     kept = {var: var for var in variables_in(info) if var not in variables}
     return erase(info, lambda sym: None if sym in symbols else sym, kept)
+
+
+def leaving_dataflow(info: StructInfo) -> StructInfo:
+    """What an info still says after its dataflow block, whose own variables are gone."""
+    local = [var for var in variables_in(info) if isinstance(var, DataflowVar)]
+    return leaving(info, (), local) if local else info
 
 
 def result_info(

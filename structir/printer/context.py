@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from structir.analysis.deduction import annotated, deduce
+from structir.analysis.deduction import annotated, deduce, leaving_dataflow
 from structir.build import Scope
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Source, Span
 from structir.ir.dims import Poly, sym
@@ -291,6 +291,8 @@ class Context:
             info = annotated(annotation, info, name or "the value", span, value)
         outputs = self.outputs
         kind = Var if outputs is None or name in outputs else DataflowVar
+        if kind is Var and outputs is not None:
+            info = leaving_dataflow(info)
         if name is None:
             name = self.fresh()
         var = kind(name, info, span)
