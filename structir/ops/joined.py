@@ -66,6 +66,7 @@ def divided(given: Given) -> Written:
         return Written(f"x[*s] -> {', '.join(outs)}")
     starts, parts = _parts(cuts, sizes[axis])
     checks = [f"j{k} == parts[{k}]" for k in range(count)]
+    checks += [f"j{k} >= 0" for k, part in enumerate(parts) if not isinstance(part, int)]
     attributes = {"starts": starts, "parts": parts}
     if sum(parts) == sizes[axis] and _in_order(starts, parts):
         read = f"join({', '.join([f'j{k}' for k in range(count)])})"
