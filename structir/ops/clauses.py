@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+import typing
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,6 +16,7 @@ from structir.ir.expr import Call
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.ops import formula as formulas
 from structir.ops import infer
+from structir.ops.attributes import Operands
 from structir.ops.entries import Letters
 from structir.ops.notation import REQUIRED
 from structir.ops.pieces import Piece, SpecMaker, Tensor, Unsaid
@@ -74,7 +76,7 @@ class Tracer:
 
     def values(self, piece: Piece, read: Sequence[Tensor], count: int) -> tuple[Point | None, ...]:
         """The value of each result; none where the body is no expression at one point."""
-        if self.definition.parts or is_whole(self.resolved):
+        if is_whole(self.resolved) or not gives_points(self.definition.body):
             return (None,) * count
         made = self.definition.body(**self._arguments(read))
         values = made if isinstance(made, tuple) else (made,)
@@ -101,6 +103,12 @@ class Tracer:
         defaults = {a.name: a.default for a in self.resolved.line.operands}
         default = defaults.get(name, REQUIRED)
         return None if default is REQUIRED else default
+
+
+@cache
+def gives_points(body: Callable[..., Any]) -> bool:
+    """Whether a body says that it computes at one point; others take arrays, or build calls."""
+    return typing.get_type_hints(body, include_extras=True)["return"] in (Point, Operands)
 
 
 def is_whole(resolved: Resolved) -> bool:

@@ -122,7 +122,7 @@ def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way
     if parts is not None:
         return _composed(parts, call)
     spec = index_spec(definition, call)
-    if spec is None:
+    if spec is None or not (spec.computes or spec.whole):
         text = "it has neither a line that says its values nor a reference"
         raise StructInfoError(Diagnostic(text, None, definition.name))
     if spec.whole:

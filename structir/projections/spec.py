@@ -208,6 +208,12 @@ class IndexSpec:
         what depends on what."""
         return any(clause.whole for clause in self.clauses)
 
+    @property
+    def computes(self) -> bool:
+        """Whether every value is an expression at one point, so that the spec can be run as
+        loops."""
+        return all(w.value is not None for clause in self.clauses for w in clause.writes)
+
     def count(self, clause: Clause) -> Dim | None:
         """How many points are combined into one; None where it depends on the place."""
         if not clause.total:
