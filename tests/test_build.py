@@ -1,0 +1,308 @@
+"""BlockBuilder: what it binds, names and deduces, where scopes end, and what it refuses."""
+
+import pytest
+
+import structir
+from structir.analysis import check_well_formed
+from structir.errors import DiagnosticWarning, StructInfoError, StructIRError
+from structir.ir import (
+    BlockBuilder,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    ExternFunc,
+    FuncStructInfo,
+    IRModule,
+    ObjectStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    structural_equal,
+)
+from structir.ir.dims import sym
+from structir.script import R
+
+N, M = sym("n"), sym("m")
+MATRIX = TensorStructInfo((N, M), "float32")
+
+
+def matrix(name: str = "x") -> Var:
+    return Var(name, MATRIX)
+
+
+def flag() -> Var:
+    return Var("flag", TensorStructInfo((), "bool"))
+
+
+def one_function(text: str) -> IRModule:
+    module: IRModule = structir.parse(text)
+    return module
+
+
+def test_a_program_like_its_text() -> None:
+    builder, x, w = BlockBuilder(), matrix(), Var("w", TensorStructInfo((M, 4), "float32"))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            product = builder.emit(R.matmul(x, w))
+            result = builder.emit_output(R.nn.softmax(product))
+        builder.emit_func_output(result)
+    text = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", 4), "float32")):
+    with R.dataflow():
+        a = R.matmul(x, w)
+        b = R.nn.softmax(a)
+        R.output(b)
+    return b
+"""
+    module = builder.get()
+    check_well_formed(module)
+    assert structural_equal(module, one_function(text))
+    assert module["main"].ret_struct_info == TensorStructInfo((N, 4), "float32")
+
+
+def test_nested_expressions_are_bound_innermost_first() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        shared = R.exp(x)
+        total = builder.emit(R.add(R.multiply(shared, shared), R.log(shared)), "total")
+        builder.emit_func_output(total)
+    main = builder.get()["main"]
+    names = [str(b.value).split("(")[0] for b in main.bindings()]
+    # an expression that stands in several places is computed once
+    assert names == ["R.exp", "R.multiply", "R.log", "R.add"]
+    check_well_formed(builder.get())
+
+
+def test_an_expression_may_be_nested_thousands_deep() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        value = R.exp(x)
+        for _ in range(5000):
+            value = R.exp(value)
+        builder.emit_func_output(value)
+    assert len(builder.get()["main"].bindings()) == 5001
+
+
+def test_the_result_may_be_an_expression_or_a_tuple_of_them() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        builder.emit_func_output(Tuple((R.exp(x), Tuple((x, R.log(x))))))
+    main = builder.get()["main"]
+    assert len(main.bindings()) == 2
+    assert main.ret_struct_info == TupleStructInfo((MATRIX, TupleStructInfo((MATRIX, MATRIX))))
+    check_well_formed(main)
+
+
+def test_fresh_names_do_not_meet_those_of_parameters() -> None:
+    builder, x = BlockBuilder(), matrix("gv")
+    with builder.function("main", [x]):
+        made = [builder.emit(R.exp(x)) for _ in range(3)]
+        builder.emit_func_output(made[-1])
+    names = [var.name for var in made]
+    assert len({"gv", *names}) == 4
+
+
+def test_blocks_follow_the_dataflow_contexts() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        a = builder.emit(R.exp(x))
+        with builder.dataflow():
+            b = builder.emit(R.exp(a))
+            c = builder.emit_output(b)
+        with builder.dataflow():
+            pass
+        d = builder.emit(R.exp(c))
+        builder.emit_func_output(d)
+    blocks = builder.get()["main"].body.blocks
+    assert [isinstance(block, DataflowBlock) for block in blocks] == [False, True, False]
+    assert [type(var) for var in (a, b, c, d)] == [Var, DataflowVar, Var, Var]
+
+
+# ---- scopes
+
+
+def test_a_match_cast_binds_dims_that_a_caller_does_not_see() -> None:
+    builder, x, k = BlockBuilder(), matrix(), sym("k")
+    with builder.function("main", [x]):
+        cast = builder.match_cast(x, TensorStructInfo((N, k), "float32"))
+        twice = builder.emit(R.concat((cast, cast), axis=1))
+        builder.emit_func_output(twice)
+    main = builder.get()["main"]
+    assert twice.struct_info == TensorStructInfo((N, 2 * k), "float32")
+    assert main.ret_struct_info == TensorStructInfo(dtype="float32", ndim=2)
+    # what the body gives is known in terms of the parameters' dims, and no others
+    assert main.body.struct_info == TensorStructInfo(dtype="float32", ndim=2)
+    check_well_formed(main)
+
+
+def test_the_body_of_a_function_knows_the_parameters_dims() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        builder.emit_func_output(R.exp(x))
+    assert builder.get()["main"].body.struct_info == MATRIX
+
+
+def test_an_output_forgets_the_variables_of_its_block() -> None:
+    builder, x = BlockBuilder(), matrix()
+    callee = ExternFunc("f", FuncStructInfo(None, ObjectStructInfo()))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            info = ShapeStructInfo(ndim=2)
+            shape = builder.emit(Call(callee, (x,), sinfo_args=(info,)))
+            known = TensorStructInfo(shape, "float32")
+            inner = builder.emit(Call(callee, (x,), sinfo_args=(known,)))
+            output = builder.emit_output(inner)
+        builder.emit_func_output(output)
+    assert inner.struct_info == known
+    assert output.struct_info == TensorStructInfo(dtype="float32", ndim=2)
+    check_well_formed(builder.get())
+
+
+def test_branches_have_scopes_of_their_own() -> None:
+    builder, x, cond, k = BlockBuilder(), matrix(), flag(), sym("k")
+    with builder.function("main", [x, cond]):
+
+        def then() -> Var:
+            return builder.match_cast(x, TensorStructInfo((k, M), "float32"))
+
+        choice = builder.if_else(cond, then, lambda: R.exp(R.exp(x)), "choice")
+        builder.emit_func_output(choice)
+    assert choice.struct_info == TensorStructInfo(dtype="float32", ndim=2)
+    check_well_formed(builder.get())
+
+
+def test_closures_see_what_is_around_them() -> None:
+    builder, x, y = BlockBuilder(), matrix(), Var("y", TensorStructInfo((M, 3), "float32"))
+    with builder.function("main", [x]):
+        closure = builder.local_function([y], lambda: R.matmul(x, y), "times")
+        wide = builder.emit(R.zeros((M, 3), "float32"))
+        result = builder.emit(Call(closure, (wide,)))
+        builder.emit_func_output(result)
+    assert result.struct_info == TensorStructInfo((N, 3), "float32")
+    check_well_formed(builder.get())
+
+
+def test_functions_call_functions() -> None:
+    builder, x, y = BlockBuilder(), matrix(), matrix("y")
+    with builder.function("helper", [y]):
+        builder.emit_func_output(R.permute_dims(y))
+    p, q = sym("p"), sym("q")
+    with builder.function("main", [z := Var("z", TensorStructInfo((p, q), "float32"))]):
+        result = builder.emit(Call(builder.global_var("helper"), (z,)))
+        builder.emit_func_output(result)
+    assert result.struct_info == TensorStructInfo((q, p), "float32")
+    assert list(builder.get()) == ["helper", "main"]
+    check_well_formed(builder.get())
+    assert x is not y
+
+
+def test_a_builder_can_go_on_from_a_module() -> None:
+    first, x = BlockBuilder(), matrix()
+    with first.function("one", [x]):
+        first.emit_func_output(x)
+    second, y = BlockBuilder(first.get()), matrix("y")
+    with second.function("two", [y]):
+        second.emit_func_output(y)
+    assert list(second.get()) == ["one", "two"]
+    assert list(first.get()) == ["one"]
+
+
+# ---- annotations
+
+
+def test_annotations_are_held_against_what_is_deduced() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        weaker = builder.emit(R.exp(x), annotation=TensorStructInfo(ndim=2))
+        assert weaker.struct_info == TensorStructInfo(ndim=2)
+        with pytest.warns(DiagnosticWarning):
+            builder.emit(R.exp(x), annotation=TensorStructInfo((N, 4), "float32"))
+        with pytest.raises(StructInfoError, match="contradicts"):
+            builder.emit(R.exp(x), annotation=TensorStructInfo((N, M + 1), "float32"))
+        builder.emit_func_output(x, TensorStructInfo(ndim=2))
+    assert builder.get()["main"].ret_struct_info == TensorStructInfo(ndim=2)
+
+
+# ---- refusals
+
+
+def test_a_wrong_call_is_refused_when_it_is_made() -> None:
+    x, y = matrix(), Var("y", TensorStructInfo((M + 1, N), "float32"))
+    with pytest.raises(StructInfoError, match="matmul"):
+        R.matmul(x, y)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        TensorStructInfo((N, M, 1), "float32"),
+        TensorStructInfo((N, M), "int64"),
+        TensorStructInfo((N, M + 1), "float32"),
+        ShapeStructInfo((N, M)),
+    ],
+)
+def test_a_cast_that_can_never_succeed(info: object) -> None:
+    builder, x = BlockBuilder(), matrix()
+    with (
+        pytest.raises(StructInfoError, match="can never have this structure"),
+        builder.function("main", [x]),
+    ):
+        builder.match_cast(x, info)  # type: ignore[arg-type]
+
+
+def test_dataflow_blocks_hold_no_effects_and_no_branches() -> None:
+    builder, x, cond = BlockBuilder(), matrix(), flag()
+    effect = ExternFunc("print", FuncStructInfo(None, ObjectStructInfo(), False))
+    with builder.function("main", [x, cond], pure=False):
+        with builder.dataflow():
+            with pytest.raises(StructInfoError, match="effects"):
+                builder.emit(Call(effect, (x,)))
+            with pytest.raises(StructInfoError, match="dataflow"):
+                builder.if_else(cond, lambda: x, lambda: x)
+            builder.emit(R.exp(x))
+        builder.emit(Call(effect, (x,)))
+        builder.emit_func_output(x)
+    check_well_formed(builder.get())
+
+
+def test_steps_out_of_order_are_errors() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with pytest.raises(StructIRError, match="no open function"):
+        builder.emit(R.exp(x))
+    with (
+        pytest.raises(StructIRError, match="has no result"),
+        builder.function("main", [x]),
+    ):
+        builder.emit(R.exp(x))
+    with builder.function("main", [x]):
+        with pytest.raises(StructIRError, match="emit_output is for dataflow blocks"):
+            builder.emit_output(x)
+        builder.emit_func_output(x)
+
+
+def test_an_error_in_a_function_leaves_the_builder_usable() -> None:
+    builder, x, y = BlockBuilder(), matrix(), matrix("y")
+    with pytest.raises(ZeroDivisionError), builder.function("broken", [x]):
+        raise ZeroDivisionError
+    with builder.function("main", [y]):
+        builder.emit_func_output(R.exp(y))
+    assert list(builder.get()) == ["main"]
+
+
+def test_atoms_stay_where_they_are() -> None:
+    builder, x = BlockBuilder(), matrix()
+    with builder.function("main", [x]):
+        builder.emit_func_output(R.add(x, 2.0))
+    (binding,) = builder.get()["main"].bindings()
+    assert isinstance(binding.value, Call)
+    assert isinstance(binding.value.args[1], Constant)
+    shape = ShapeExpr((N, 2))
+    builder = BlockBuilder()
+    with builder.function("main", [matrix()]):
+        builder.emit_func_output(shape)
+    assert builder.get()["main"].body.body is shape
