@@ -27,6 +27,11 @@ class OpDefinition(Protocol):
         ...
 
     @property
+    def of_sizes(self) -> tuple[bool, ...]:
+        """For each argument of a call, whether it is made of sizes, not a value of the program."""
+        ...
+
+    @property
     def leading(self) -> int:
         """How many arguments are written by place; the others follow a static attribute."""
         ...

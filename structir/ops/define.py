@@ -91,6 +91,11 @@ class OpDefinition:
         return tuple([p.name for p in self.signature.arguments])
 
     @cached_property
+    def of_sizes(self) -> tuple[bool, ...]:
+        """For each argument of a call, whether it is made of sizes, not an operand."""
+        return tuple([p.kind is not None for p in self.signature.arguments])
+
+    @cached_property
     def leading(self) -> int:
         """How many parameters stand before the first static attribute."""
         found = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Mapping
-from math import isfinite
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from structir.ir.dtype import numpy_dtype
@@ -38,8 +38,15 @@ def is_inline(data: numpy.ndarray) -> bool:
     """Whether a constant stands in the text: it is small, and nothing of it is lost."""
     if data.size > INLINE_ELEMENTS:
         return False
-    back = np.asarray(data.tolist(), data.dtype)
+    back = np.asarray(_as_read(data.tolist()), data.dtype)
     return bool(back.shape == data.shape and back.tobytes() == data.tobytes())
+
+
+def _as_read(value: Any) -> Any:
+    """What the reader makes of a value's text: there is one NaN, which has no sign."""
+    if isinstance(value, list):
+        return [_as_read(item) for item in value]
+    return nan if value != value else value
 
 
 def _nested(value: Any, dtype: Any) -> str:

@@ -39,8 +39,13 @@ def _always(_value: Any, _node: Any) -> bool:
 
 
 def _unsized(value: Any, node: Any) -> bool:
-    """A rank is written where the sizes do not tell it."""
-    return value is not None and type(node.dims) is not tuple
+    """A rank is written where neither the sizes nor the variable that holds the shape tell it."""
+    shape = getattr(node.dims, "struct_info", None)
+    return value is not None and type(node.dims) is not tuple and value != _rank(shape)
+
+
+def _rank(shape: Any) -> int | None:
+    return shape.ndim if isinstance(shape, ShapeStructInfo) else None
 
 
 @attrs.frozen

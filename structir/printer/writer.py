@@ -16,6 +16,8 @@ from structir.ir.expr import (
     Expr,
     ExternFunc,
     GlobalVar,
+    PrimValue,
+    ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -147,19 +149,30 @@ class Writer:
     def op_call(self, op: Op, call: Call) -> str:
         """A call of an op; what follows an attribute in the signature goes by keyword."""
         names = self.names.of
-        leading = op.definition.leading
+        definition = op.definition
+        leading = definition.leading
         arguments = []
         for position, arg in enumerate(call.args):
-            written = names.get(arg) or self.expr(arg)
-            if written == NOTHING and position + 1 < len(call.args):
+            written = names.get(arg)
+            if written is None:
+                written = self.sizes_or_expr(arg, definition.of_sizes[position])
+            if written == NOTHING and position + 1 < len(call.args) and type(arg) is Tuple:
                 leading = position
             elif position < leading:
                 arguments.append(written)
             else:
-                arguments.append(f"{op.definition.argument_names[position]}={written}")
+                arguments.append(f"{definition.argument_names[position]}={written}")
         if call.attrs:
             arguments += [f"{name}={attribute(value)}" for name, value in call.attrs.items()]
         return f"R.{op.name}({', '.join(arguments)})"
+
+    def sizes_or_expr(self, arg: Expr, of_sizes: bool) -> str:
+        """An argument: sizes as a bare tuple where the op takes sizes."""
+        if of_sizes and type(arg) is ShapeExpr:
+            return self.shape(arg.dims)
+        if of_sizes and type(arg) is PrimValue and type(arg.value) in (int, Poly):
+            return self.size(arg.value)
+        return self.expr(arg)
 
     def tuple(self, value: Tuple) -> str:
         """A tuple, as Python writes it."""

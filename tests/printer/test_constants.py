@@ -39,6 +39,13 @@ def test_every_array_reads_back_bit_by_bit(array: np.ndarray) -> None:
     assert data.tobytes() == array.tobytes()
 
 
+@pytest.mark.parametrize("bits", [0x7E00, 0xFE00, 0x7E01, 0x8000])
+def test_every_nan_and_zero_keeps_its_bits(bits: int) -> None:
+    array = np.asarray(bits, "uint16").view("float16")
+    (binding,) = structir.parse(module_of(array).script())["main"].bindings()
+    assert binding.value.data.view("uint16") == bits
+
+
 def test_a_number_is_written_shortly() -> None:
     text = module_of(np.float32(0.1), np.asarray(float("-inf")), np.asarray([True, False])).script()
     assert 'R.const(0.1, "float32")' in text
