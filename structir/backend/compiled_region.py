@@ -95,9 +95,13 @@ class CompiledRegion:
                 dense = _dense(array)
                 held.append(dense)
                 addresses.append(address(dense))
-        owned = out if out is not None else [
-            np.empty(s, d) for s, d in zip(bound.owned_shapes, bound.owned_dtypes, strict=True)
-        ]
+        owned = (
+            out
+            if out is not None
+            else [
+                np.empty(s, d) for s, d in zip(bound.owned_shapes, bound.owned_dtypes, strict=True)
+            ]
+        )
         for array, address in zip(owned, self._result_addresses[bound.plan], strict=True):
             addresses.append(address(array))
         bound.run(addresses)

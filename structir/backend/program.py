@@ -129,7 +129,9 @@ class HostProgram:
         infos = [info_of(lowered) for lowered in outputs]
         fields = tuple([DataflowVar(v.name, i) for v, i in zip(results, infos, strict=True)])
         together = DataflowVar("region", Tuple(fields).struct_info or TensorStructInfo())
-        call = VarBinding(together, RegionCall(made, inputs, numbered(outputs), together.struct_info))
+        call = VarBinding(
+            together, RegionCall(made, inputs, numbered(outputs), together.struct_info)
+        )
         names = [
             VarBinding(v, TupleGetItem(together, k, v.struct_info)) for k, v in enumerate(results)
         ]

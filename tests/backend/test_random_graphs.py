@@ -33,7 +33,8 @@ class Graph:
             for _ in range(length):
                 grow = self.random.choice(
                     [self.unary, self.unary, self.binary, self.binary, self.normal]
-                    + [self.reduction, self.moved, self.joined, self.product]
+                    if self.random.random() < 0.6
+                    else [self.reduction, self.moved, self.joined, self.product]
                 )
                 made = grow(self.random.choice(self.pool[-4:] + self.params[:2]))
                 if made is not None:

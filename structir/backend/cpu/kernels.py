@@ -29,6 +29,7 @@ from structir.backend.cpu.intrinsics import (
     trunc,
     wide_vectors,
 )
+from structir.backend.cpu.products import multiply_tiled
 from structir.backend.cpu.scalars import helpers
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -58,6 +59,7 @@ NAMES: dict[str, Any] = {
     "offset_by": offset_by,
     "wide_vectors": wide_vectors,
     "multiply_matrices": multiply_matrices,
+    "multiply_tiled": multiply_tiled,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

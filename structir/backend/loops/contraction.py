@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.expression import Apply, Load, loads_of
 from structir.backend.loops.stage import Stage
@@ -75,7 +76,10 @@ def _split(
     if not rows or not columns or len(inner) != 1:
         return None
     m, n, k = rows[-1], columns[-1], inner[0]
-    if out.coefficient(n[-1]) != 1 or not _unit(a, m, k) or not _unit(b, k, n):
+    if out.coefficient(n[-1]) != 1:
+        return None
+    any_stride = has_own_products(stage.out.dtype)
+    if not any_stride and not (_unit(a, m, k) and _unit(b, k, n)):
         return None
     used = {*m, *n, *k}
     batch = tuple(x for x in stage.parallel if x not in used)

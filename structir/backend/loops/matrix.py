@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
 from structir.backend.loops.access import Address, joined_axes
+from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.writer import KernelText, Writer, indented
@@ -36,7 +38,8 @@ def matrix_kernel(group: Group) -> KernelText:
         for pointer, address in zip(pointers, addresses, strict=True)
     ]
     strides = [writer.size(s) for s in _strides(found)]
-    call = f"multiply_matrices({', '.join([*places, m if batch else 'hi - lo', n, k, *strides])})"
+    args = [*places, m if batch else "hi - lo", n, k, *strides]
+    call = _call(writer, stage.out.dtype, args)
     origins = (stage.origin,) if stage.origin else ()
     if not batch:
         return writer.finish([call], extent(found.m), origins)
@@ -44,6 +47,15 @@ def matrix_kernel(group: Group) -> KernelText:
     lines = [*writer.decoded(batch, ["", *sizes], "g"), call]
     whole = prod(extent(g) for g in batch)
     return writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, origins)
+
+
+def _call(writer: Writer, dtype: str, args: list[str]) -> str:
+    """The product by the library's own tiles where the processor has them, else by BLAS."""
+    if not has_own_products(dtype):
+        return f"multiply_matrices({', '.join(args)})"
+    panel = Buffer((WIDEST_PANEL,), dtype, "scratch")
+    writer.scratch.append(panel)
+    return f"multiply_tiled(({', '.join([*args, writer.pointer(panel)])}))"
 
 
 def _strides(found: Contraction) -> list[Dim]:

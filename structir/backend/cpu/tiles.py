@@ -1,0 +1,171 @@
+"""The innermost part of matrix products: a tile of the result held in vector registers.
+
+Written as LLVM IR because it needs explicit vectors: `rows` lines of `vectors` registers each take
+one product of a broadcast element and a line of the right operand per step of the sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from llvmlite import ir
+
+from structir.backend.cpu.features import cpu_features
+from structir.backend.math.bits import declared
+
+WORD = ir.IntType(64)
+INDEX = ir.IntType(32)
+
+
+@attrs.frozen
+class TileShape:
+    """How large the tiles are on a processor: lanes of a register, registers across, rows down."""
+
+    dtype: str
+    lanes: int
+    vectors: int
+    rows: tuple[int, ...]  # falling; the last is 1
+
+    @property
+    def columns(self) -> int:
+        """The columns of a tile."""
+        return self.lanes * self.vectors
+
+
+def tile_shape(dtype: str) -> TileShape | None:
+    """The tiles for this processor; None where it has no wide fused multiply-add."""
+    features = cpu_features()
+    half = 1 if dtype == "float32" else 2
+    if "avx512f" in features:
+        return TileShape(dtype, 16 // half, 3, (8, 4, 2, 1))
+    if {"avx2", "fma"} <= features:
+        return TileShape(dtype, 8 // half, 2, (6, 4, 2, 1))
+    return None
+
+
+def tile_name(shape: TileShape, rows: int) -> str:
+    """The symbol of a tile function."""
+    return f"structir_tile_{shape.dtype}_{rows}"
+
+
+class TileFunction:
+    """One tile function in the making:
+
+    tile(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate) makes `rows` lines of
+    c, `columns` of the tile wide, from the sum over `terms`; with `accumulate`, on top of c. The
+    lines of b are read in full.
+    """
+
+    def __init__(self, module: ir.Module, shape: TileShape, rows: int) -> None:
+        self.module, self.shape, self.rows = module, shape, rows
+        self.real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
+        self.vector = ir.VectorType(self.real, shape.lanes)
+        self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
+        pointer = self.real.as_pointer()
+        kinds = [pointer, WORD, WORD, pointer, WORD, pointer, WORD, WORD, WORD, WORD]
+        kind = ir.FunctionType(ir.VoidType(), kinds)
+        self.function = ir.Function(module, kind, tile_name(shape, rows))
+        a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate = self.function.args
+        self.a, self.a_row, self.a_column, self.b, self.b_row = a, a_row, a_column, b, b_row
+        self.c, self.c_row, self.terms, self.columns = c, c_row, terms, columns
+        self.accumulate = accumulate
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def write(self) -> None:
+        """The whole body: totals from c or 0, the sum, the store."""
+        builder, function = self.builder, self.function
+        self.masks = [self._mask(v) for v in range(self.shape.vectors)]
+        start = self._start()
+        before = builder.block
+        head, body, after = (function.append_basic_block(n) for n in ("head", "body", "after"))
+        lines = [builder.gep(self.a, [builder.mul(_word(r), self.a_row)]) for r in range(self.rows)]
+        builder.branch(head)
+        builder.position_at_end(head)
+        term = builder.phi(WORD)
+        term.add_incoming(_word(0), before)
+        totals = []
+        for row in start:
+            totals.append([builder.phi(self.vector) for _ in row])
+            for phi, value in zip(totals[-1], row, strict=True):
+                phi.add_incoming(value, before)
+        builder.cbranch(builder.icmp_signed("<", term, self.terms), body, after)
+        builder.position_at_end(body)
+        self._add_products(term, lines, totals, body)
+        term.add_incoming(builder.add(term, _word(1)), body)
+        builder.branch(head)
+        builder.position_at_end(after)
+        self._store(totals)
+        builder.ret_void()
+
+    def _add_products(
+        self, term: Any, lines: list[Any], totals: list[list[Any]], body: Any
+    ) -> None:
+        builder = self.builder
+        line = builder.gep(self.b, [builder.mul(term, self.b_row)])
+        right = [self._load(line, v) for v in range(self.shape.vectors)]
+        step = builder.mul(term, self.a_column)
+        shape = ir.FunctionType(self.vector, [self.vector] * 3)
+        fma = declared(self.module, shape, f"llvm.fma.{self._suffix()}")
+        for row, own in zip(totals, lines, strict=True):
+            left = self._everywhere(builder.load(builder.gep(own, [step])))
+            for total, vector in zip(row, right, strict=True):
+                total.add_incoming(builder.call(fma, [left, vector, total]), body)
+
+    def _suffix(self) -> str:
+        return f"v{self.shape.lanes}{'f32' if self.shape.dtype == 'float32' else 'f64'}"
+
+    def _load(self, line: Any, vector: int) -> Any:
+        place = self.builder.gep(line, [_word(vector * self.shape.lanes)])
+        place = self.builder.bitcast(place, self.vector.as_pointer())
+        return self.builder.load(place, align=4)
+
+    def _everywhere(self, value: Any) -> Any:
+        kind = ir.VectorType(value.type, self.shape.lanes)
+        nothing = ir.Constant(kind, ir.Undefined)
+        first = self.builder.insert_element(nothing, value, ir.Constant(INDEX, 0))
+        zeros = ir.Constant(ir.VectorType(INDEX, self.shape.lanes), [0] * self.shape.lanes)
+        return self.builder.shuffle_vector(first, nothing, zeros)
+
+    def _mask(self, vector: int) -> Any:
+        """Which lanes of a register are columns of c."""
+        kind = ir.VectorType(INDEX, self.shape.lanes)
+        numbers = ir.Constant(kind, list(range(self.shape.lanes)))
+        left = self.builder.sub(self.columns, _word(vector * self.shape.lanes))
+        limit = self._everywhere(self.builder.trunc(left, INDEX))
+        return self.builder.icmp_signed("<", numbers, limit)
+
+    def _place(self, row: int, vector: int) -> Any:
+        builder = self.builder
+        index = builder.add(builder.mul(_word(row), self.c_row), _word(vector * self.shape.lanes))
+        return builder.bitcast(builder.gep(self.c, [index]), self.vector.as_pointer())
+
+    def _start(self) -> list[list[Any]]:
+        """Zeros, or what c holds: a masked load under an empty mask reads nothing."""
+        builder = self.builder
+        pointer, alignment = self.vector.as_pointer(), ir.Constant(INDEX, 4)
+        kind = ir.FunctionType(self.vector, [pointer, INDEX, self.mask, self.vector])
+        load = declared(self.module, kind, f"llvm.masked.load.{self._suffix()}.p0")
+        zero = ir.Constant(self.vector, [0.0] * self.shape.lanes)
+        wanted = self._everywhere(builder.icmp_signed("!=", self.accumulate, _word(0)))
+        masks = [builder.and_(m, wanted) for m in self.masks]
+        return [
+            [
+                builder.call(load, [self._place(r, v), alignment, masks[v], zero])
+                for v in range(self.shape.vectors)
+            ]
+            for r in range(self.rows)
+        ]
+
+    def _store(self, totals: list[list[Any]]) -> None:
+        pointer = self.vector.as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, INDEX, self.mask])
+        store = declared(self.module, kind, f"llvm.masked.store.{self._suffix()}.p0")
+        for r, row in enumerate(totals):
+            for v, total in enumerate(row):
+                place, alignment = self._place(r, v), ir.Constant(INDEX, 4)
+                self.builder.call(store, [total, place, alignment, self.masks[v]])
+
+
+def _word(value: int) -> ir.Constant:
+    return ir.Constant(WORD, value)

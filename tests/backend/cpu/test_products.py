@@ -1,0 +1,66 @@
+"""Matrix products by tiles and by BLAS, at all strides, against NumPy."""
+
+import numpy as np
+import pytest
+from numba import njit, types
+
+from structir.backend.cpu import products
+from structir.backend.cpu.blas import multiply_matrices, register_blas
+from structir.backend.cpu.intrinsics import POINTERS
+from structir.backend.cpu.products import multiply_tiled
+from structir.backend.cpu.tiles import TileShape
+
+SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 16), (17, 50, 33), (300, 100, 40), (5, 3, 0), (6, 70, 1100)]
+
+
+def product_by(dtype, way):
+    pointer = POINTERS[dtype]
+    if way == "tiles":
+
+        @njit([types.void(*[types.int64] * 12)])
+        def product(a, b, c, m, n, k, ar, ac, br, bc, cr, panel):
+            at = pointer(a), pointer(b), pointer(c)
+            multiply_tiled((at[0], at[1], at[2], m, n, k, ar, ac, br, bc, cr, pointer(panel)))
+    else:
+
+        @njit([types.void(*[types.int64] * 12)])
+        def product(a, b, c, m, n, k, ar, ac, br, bc, cr, panel):
+            multiply_matrices(pointer(a), pointer(b), pointer(c), m, n, k, ar, ac, br, bc, cr)
+
+    return product
+
+
+def stored(random, rows, columns, dtype, turned):
+    shape = (columns, rows) if turned else (rows, columns)
+    made = random.standard_normal(shape).astype(dtype)
+    return made.T if turned else made
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("way", ["tiles", "blas"])
+def test_products(dtype, way):
+    if way == "tiles" and not products.has_own_products(dtype):
+        pytest.skip("no wide fused multiply-add here")
+    register_blas()
+    product, random = product_by(dtype, way), np.random.default_rng(0)
+    panel = np.empty(products.WIDEST_PANEL, dtype)
+    size = np.dtype(dtype).itemsize
+    for m, n, k in SIZES:
+        for turned in ((False, False), (True, False), (False, True), (True, True)):
+            a = stored(random, m, k, dtype, turned[0])
+            b = stored(random, k, n, dtype, turned[1])
+            wide = np.full((m, n + 3), 7, dtype)  # what lies beside the result stays
+            strides = [s // size for s in (*a.strides, *b.strides, wide.strides[0])]
+            product(
+                a.ctypes.data, b.ctypes.data, wide.ctypes.data, m, n, k, *strides, panel.ctypes.data
+            )
+            near = 1e-4 if dtype == "float32" else 1e-10
+            np.testing.assert_allclose(wide[:, :n], a @ b, rtol=near, atol=near * (k + 1) ** 0.5)
+            assert (wide[:, n:] == 7).all()
+
+
+def test_scratch_holds_the_widest_panel():
+    widest = max(
+        TileShape("float32", 16, 3, (8,)).columns, TileShape("float32", 8, 2, (6,)).columns
+    )
+    assert widest * products.TERM_BLOCK <= products.WIDEST_PANEL
