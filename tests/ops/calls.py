@@ -27,11 +27,13 @@ def info_of(value):
 
 def expression(value, known):
     """An array as a variable, a list of them as a tuple; all else as it is."""
+    if hasattr(value, "array"):  # a sample of `structir.ops.examples`
+        value = value.array()
     if isinstance(value, np.ndarray):
         var = Var("x", info_of(value))
         known[var] = value
         return var
-    if isinstance(value, list) and value and all(isinstance(v, np.ndarray) for v in value):
+    if isinstance(value, list) and value and all(hasattr(v, "dtype") for v in value):
         return Tuple(tuple(expression(v, known) for v in value))
     return value
 
