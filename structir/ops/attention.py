@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue
+from structir.lazy import lazy_module
 from structir.ops.attributes import Number
 from structir.ops.broadcast import greater_equal, multiply, where
 from structir.ops.contract import matmul
@@ -16,6 +17,8 @@ from structir.ops.examples import f32
 from structir.ops.layout import permute_dims
 from structir.ops.normalise import softmax
 
+np = lazy_module("numpy")
+Array = Any
 Mask = Literal["TopLeft", "BottomRight"]
 BEFORE_HEADS = (0, 2, 1, 3)
 FAR_BELOW = -1e30  # a score that no weight is left of; the row of a query without keys stays finite
@@ -90,6 +93,42 @@ def attention_var_len(
     """Attention within sequences that lie one after the other; `seqstart` tells where each
     begins."""
     return queries
+
+
+@attention_var_len.reference
+def _(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    starts: Array,
+    longest: Array,
+    key_starts: Array | None = None,
+    longest_key: Array | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Array:
+    key_starts = starts if key_starts is None else key_starts
+    made = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
+    scale = max(queries.shape[3], 1) ** -0.5 if scale is None else scale
+    for k in range(len(starts) - 1):
+        own, other = slice(*starts[k : k + 2]), slice(*key_starts[k : k + 2])
+        scores = np.einsum("bshd,buhd->bhsu", queries[:, own], keys[:, other]) * scale
+        hidden = _hidden(scores.shape[2], scores.shape[3], causal_mask, window_size)
+        scores = np.where(hidden, FAR_BELOW, scores)
+        powers = np.exp(scores - scores.max(-1, keepdims=True, initial=FAR_BELOW))
+        weights = powers / powers.sum(-1, keepdims=True)
+        made[:, own] = np.einsum("bhsu,buhe->bshe", weights, values[:, other])
+    return made
+
+
+def _hidden(queries: int, keys: int, causal_mask: str | None, window_size: int | None) -> Array:
+    """Which keys each query does not see."""
+    offset = keys - queries if causal_mask == "BottomRight" else 0
+    place = np.arange(keys) - np.arange(queries)[:, None] - offset
+    if causal_mask is None:
+        return np.zeros_like(place, "bool")
+    return (place > 0) if window_size is None else (place > 0) | (place <= -window_size)
 
 
 attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6])

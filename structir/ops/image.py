@@ -11,7 +11,7 @@ from structir.ops.examples import f32
 from structir.ops.infer import Given, UnknownShape, Written
 from structir.ops.layouts import SPATIAL, check_rank, laid_out
 from structir.ops.letters import letters, where, written
-from structir.ops.sampling import along, places, taps, weights
+from structir.ops.sampling import Taps, along, places, taps, weights
 
 np = lazy_module("numpy")
 Array = Any
@@ -132,8 +132,7 @@ def _(
     for k, length in enumerate(sizes):
         reach = length - 1 if align_corners else length
         place = (grid[:, 1 - k].astype("float64") + 1) * reach / 2 - (0 if align_corners else 0.5)
-        place = _padded(place, length, padding_mode, align_corners)
-        found.append(taps(place, method, "round_prefer_floor"))
+        found.append(_read(place, length, method, padding_mode, align_corners))
     batch = np.arange(len(image))[:, None, None]
     made: Array = 0.0
     for row, row_weight in found[0]:
@@ -144,6 +143,15 @@ def _(
             values = np.moveaxis(image[batch, :, at[0], at[1]], -1, 1)
             made = made + values * (row_weight * weight * kept)[:, None]
     return (made if layout == "NCHW" else np.moveaxis(made, 1, -1)).astype(data.dtype)
+
+
+def _read(place: Array, length: int, method: str, mode: str, align_corners: bool) -> Taps:
+    """The elements that a place is read from; outside of the image those that the mode names."""
+    if method != "bicubic":
+        place = _padded(place, length, mode, align_corners)
+        return taps(place, method, "round_prefer_floor")
+    found = taps(place, method)
+    return [(_padded(at, length, mode, align_corners).astype("int64"), w) for at, w in found]
 
 
 def _padded(place: Array, length: int, mode: str, align_corners: bool) -> Array:
