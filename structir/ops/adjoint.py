@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from structir.ir.expr import Call
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axis, Ints, Layout
 from structir.ops.define import op
@@ -35,10 +36,13 @@ def take_backward(output_grad: Point, x: Point, indices: Point, axis: Axis | Non
 
 
 def pooled_back(given: Given) -> Written:
-    """The sizes of a pool's line; how a window shares its gradient is its hook's."""
+    """The sizes of a pool's line, its windowed axes whole; how a window shares its gradient is its
+    hook's."""
     found = windows_of(given, 2, "data")
     sizes = [entry.split(" : ")[-1] for entry in found.read]
-    line = f"{written('output_grad', found.made)}, {written('data', sizes)} -> "
+    data = [f"[{n}]" if n not in found.made else n for n in sizes]
+    grad = [f"[{n}]" if n not in sizes else n for n in found.made]
+    line = f"{written('output_grad', grad)}, {written('data', data)} -> "
     return Written(line + written("dx", sizes), found.checks, "", found.numbers)
 
 
@@ -94,6 +98,12 @@ def nll_loss_backward(
 ) -> Array:
     """The gradient of `nll_loss` by its predictions."""
     return predictions
+
+
+@nll_loss_backward.region
+def _(call: Call) -> bool:
+    """The line does not tell that the mean looks at every weight that is used."""
+    return call.attrs.get("reduction") in ("none", "sum")
 
 
 @nll_loss_backward.reference

@@ -80,7 +80,9 @@ class Letters:
         """An entry over an axis of this size."""
         if entry.join:
             return Entry(self._joined(entry.join, chosen), size)
-        if entry.index is None or (entry.loose and size == 1):
+        if entry.index is None:
+            return Entry(0, size, whole=size != 1)  # no letter says which element it is
+        if entry.loose and size == 1:
             return Entry(0, size)
         index = self._index_of_points(entry.index)
         whole_row = entry.loose and entry.letter is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.ir.expr import Expr, Tuple
+from structir.ir.expr import Call, Expr, Tuple
 from structir.ops.attributes import Axes, Axis, Ints
 from structir.ops.broadcast import divide, multiply, subtract
 from structir.ops.define import op
@@ -207,6 +207,12 @@ def batch_norm(
     weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
     value = _weighted(value, weight if scale else None, shift if center else None)
     return Tuple((value, moving_mean, moving_var))
+
+
+@batch_norm.region
+def _(call: Call) -> bool:
+    """The line does not tell that training looks at the whole batch."""
+    return call.attrs.get("training") is False
 
 
 softmax.example(f32[2, 3, 4], axis=1)

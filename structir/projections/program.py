@@ -24,9 +24,15 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import (
+    ObjectStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.projections.boxes import Region
 from structir.projections.regions import dependence
+from structir.projections.spec import IndexSpec
 from structir.projections.walk import Opaque, Regions, Same, Shape, Step, affected, needed
 
 Tree = Any  # a key of a tensor, a tuple of trees, or None for what is no tensor
@@ -81,14 +87,18 @@ class Reader:
     sizes: Mapping[Sym, int]
     steps: list[Step] = attrs.Factory(list)
     values: dict[Var, Tree] = attrs.Factory(dict)
+    parts: dict[Call, Tree] = attrs.Factory(dict)  # of ops that are walked through their parts
     shapes: dict[Hashable, Shape] = attrs.Factory(dict)
 
     def fresh(self, owner: Expr, info: StructInfo | None, way: tuple[int, ...]) -> Tree:
         """New tensors of a struct info."""
         if isinstance(info, TupleStructInfo):
             return tuple([self.fresh(owner, f, (*way, k)) for k, f in enumerate(info.fields)])
-        if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
+        if not isinstance(info, TensorStructInfo | ObjectStructInfo):
             return None
+        if isinstance(info, ObjectStructInfo) or not isinstance(info.dims, tuple):
+            name = getattr(owner, "name", "a value")
+            raise StructInfoError(Diagnostic(f"the shape of {name} is not known", owner.span))
         key = (owner, way)
         self.shapes[key] = tuple([self.number(d, owner) for d in info.dims])
         return key
@@ -116,7 +126,7 @@ class Reader:
         return self.tree(value) if read is None else read(self, var, value)
 
     def tree(self, expr: Expr) -> Tree:
-        """The tensors of a value that is no call."""
+        """The tensors of a value."""
         match expr:
             case Var() | DataflowVar():
                 return self.values.get(expr)
@@ -127,17 +137,26 @@ class Reader:
             case TupleGetItem(value, index):
                 inner = self.tree(value)
                 return inner[index] if inner else None
+            case Call():
+                if expr not in self.parts:
+                    self.parts[expr] = self.call(expr, expr)
+                return self.parts[expr]
             case Function():
                 return tuple([self.values.get(v) for v in free_vars(expr)])
         return None
 
-    def call(self, var: Var, call: Call) -> Tree:
-        """The step of a call."""
-        made = self.fresh(var, var.struct_info, ())
+    def call(self, owner: Expr, call: Call) -> Tree:
+        """The steps of a call, the result being a variable's, or the call's own."""
         definition: Any = call.op.definition if isinstance(call.op, Op) else None
+        if definition is not None and not _told(definition, call):
+            parts = definition.decompose(call)
+            if parts is not None:
+                return self.tree(parts)
+            definition = None
         spec = None if definition is None else definition.index_spec(call)
+        made = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
-        if spec is None:
+        if spec is None or not _symbols(spec) <= self.sizes.keys():
             self.opaque(made, (args, self.tree(call.op)))
             return made
         inputs = tuple([_at(args, info.path) for info in spec.operands])
@@ -160,6 +179,18 @@ class Reader:
             self.steps.append(Step(Same(2), tuple(pair), (key,)))
         self.opaque(made, ([self.tree(value.cond)],))
         return made
+
+
+def _told(definition: Any, call: Call) -> bool:
+    """Whether the line of an op tells all that the results of a call depend on."""
+    tells_all = getattr(definition, "hooks", {}).get("region")
+    return tells_all is None or tells_all(call)
+
+
+def _symbols(spec: IndexSpec) -> frozenset[Sym]:
+    """The sizes of the program that a spec speaks of."""
+    sizes = [d for o in spec.operands for d in o.dims] + [d for r in spec.results for d in r.dims]
+    return frozenset().union(*[dims.syms(d) for d in (*sizes, *spec.extents.values())])
 
 
 def _lists(read: Any) -> Iterator[Tree]:

@@ -1,0 +1,100 @@
+"""The op line of every op tells all that its results depend on: nothing changes inside a box of the
+result when everything outside the regions is overwritten."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.ir.dtype import is_float
+from structir.projections.boxes import NOTHING, Region, region
+from structir.projections.program import leaves, program_of
+from tests.ops.test_every_op import OPS, PROGRAMS, SIZES, symbols, value_for
+from tests.projections.test_regions import elements
+
+
+def tensors(value: object) -> Iterator[np.ndarray]:
+    """The arrays in a value, in order."""
+    if isinstance(value, tuple):
+        for field in value:
+            yield from tensors(field)
+    elif isinstance(value, np.ndarray):
+        yield value
+
+
+def overwritten(value: object, tree: object, regions: dict, number: float) -> object:
+    """A value, with other numbers in whatever is outside the regions of its tensors."""
+    if isinstance(value, tuple) and not (isinstance(tree, tuple) and tree in regions):
+        fields = tree if tree else (None,) * len(value)
+        return tuple(overwritten(v, t, regions, number) for v, t in zip(value, fields, strict=True))
+    if tree is None or not isinstance(value, np.ndarray):
+        return value
+    spared = elements(regions.get(tree, NOTHING), value.shape)
+    other = np.asarray(number) if is_float(value.dtype.name) else 1 - value
+    return np.where(spared, value, other.astype(value.dtype))
+
+
+def some_box(shape: tuple[int, ...], rng: np.random.Generator) -> Region:
+    start = [int(rng.integers(0, n)) for n in shape]
+    return region(
+        start, [int(rng.integers(a + 1, n + 1)) for a, n in zip(start, shape, strict=True)]
+    )
+
+
+def alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether numbers are equal, up to the order in which sums are formed."""
+    if not is_float(a.dtype.name):
+        return np.array_equal(a, b)
+    return np.allclose(
+        a.astype("float64"), b.astype("float64"), rtol=1e-3, atol=1e-3, equal_nan=True
+    )
+
+
+def run_changed(mod: object, args: list, params: tuple, regions: dict) -> object:
+    """A program run with NaN outside the regions, or with 0.3 if it cannot compute with NaN."""
+    for number in (np.nan, 0.3):
+        changed = [overwritten(a, t, regions, number) for a, t in zip(args, params, strict=True)]
+        try:
+            return structir.interpret(mod, "main", *changed)
+        except ShapeMismatchError:
+            continue
+    raise AssertionError("the program does not run with other numbers")
+
+
+def trials(script: str) -> Iterator[str]:
+    """What goes wrong in a program when its parameters are overwritten outside the regions of a
+    box; nothing for what holds."""
+    mod = structir.parse(script)
+    (function,) = mod.functions.values()
+    infos = [p.struct_info for p in function.params]
+    names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
+    for choice in (SIZES[0], SIZES[5]):
+        rng = np.random.default_rng(7)
+        sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
+        args = [value_for(i, sizes, rng) for i in infos]
+        if any(a is None for a in args):
+            return
+        try:
+            plain = list(tensors(structir.interpret(mod, "main", *args)))
+            program = program_of(function, sizes)
+        except (DiagnosticError, ShapeMismatchError):
+            continue
+        keys = list(leaves(program.result))
+        if len(keys) != len(plain) or any(0 in p.shape for p in plain):
+            continue
+        for which, key in enumerate(keys):
+            wanted = some_box(program.shapes[key], rng)
+            regions = program.needed({key: wanted})
+            found = list(tensors(run_changed(mod, args, program.params, regions)))[which]
+            inside = elements(wanted, found.shape)
+            same = alike(found[inside], plain[which][inside])
+            yield "" if same else f"{script}\n{wanted.bounds} of result {which} changed"
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_else_is_read(name: str) -> None:
+    wrong = [text for case in PROGRAMS[name] for text in trials(case["script"]) if text]
+    assert not wrong, wrong[0]
