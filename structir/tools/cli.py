@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import pkgutil
 from typing import Annotated
 
 import typer
 
-import structir
 from structir.tools import commands
 
 HELP = """
@@ -29,7 +29,7 @@ Colours follow the terminal; the environment variable NO_COLOR turns them off.
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"structir {structir.__version__}")
+        typer.echo(f"structir {importlib.metadata.version('structir')}")
         raise typer.Exit
 
 

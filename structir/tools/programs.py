@@ -8,9 +8,12 @@ from typing import Annotated
 
 import typer
 
-import structir
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.lazy import lazy_module
+from structir.printer.reader import parse
+
+archive = lazy_module("structir.printer.archive")
 
 ProgramFile = Annotated[
     Path,
@@ -25,15 +28,13 @@ FunctionName = Annotated[
 def read_program(file: Path, strict: bool = False) -> IRModule:
     """The module that a file holds."""
     if str(file) == "-":
-        read: IRModule = structir.parse(sys.stdin.read(), "<stdin>", strict=strict)
-        return read
+        return parse(sys.stdin.read(), "<stdin>", strict=strict)
     if not file.is_file():
         raise typer.BadParameter(f"there is no file {file}")
     if file.suffix == ".sir":
-        loaded: IRModule = structir.load(file)
+        loaded: IRModule = archive.load(file)
         return loaded
-    parsed: IRModule = structir.parse(file.read_text(encoding="utf-8"), str(file), strict=strict)
-    return parsed
+    return parse(file.read_text(encoding="utf-8"), str(file), strict=strict)
 
 
 def entry(module: IRModule, name: str | None) -> tuple[str, Function]:

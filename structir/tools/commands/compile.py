@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 from rich.syntax import Syntax
 
-import structir
 from structir.ir.expr import Function
+from structir.lazy import lazy_module
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import console, diagnostics
+
+backend = lazy_module("structir.backend.compile")
 
 
 def compile(  # the command's name
@@ -36,7 +38,7 @@ def compile(  # the command's name
         names = names if function is None else [entry(module, function)[0]]
         start = time.perf_counter()
         with console(stderr=True).status("compiling"):
-            executable = structir.compile(module, target=target)
+            executable = backend.compile(module, target=target)
             sources = {name: executable.source(name) for name in names}
         seconds = time.perf_counter() - start
     out = console()

@@ -12,13 +12,16 @@ import numpy as np
 import typer
 from rich.table import Table
 
-import structir
+from structir.interpret import interpret
 from structir.ir.binding_dims import standing_alone
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.lazy import lazy_module
 from structir.tools.arguments import random_arguments
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import console, diagnostics
+
+backend_room = lazy_module("structir.backend.compile")
 
 
 class Backend(StrEnum):
@@ -106,9 +109,9 @@ def _refuse_unknown(what: str, given: Iterable[str], known: set[str]) -> None:
 
 def _runner(module: IRModule, name: str, backend: Backend) -> Callable[..., Any]:
     if backend is Backend.interpret:
-        return lambda *arguments: structir.interpret(module, name, *arguments)
+        return lambda *arguments: interpret(module, name, *arguments)
     with console(stderr=True).status("compiling"):
-        compiled: Callable[..., Any] = structir.compile(module, target=backend.value)[name]
+        compiled: Callable[..., Any] = backend_room.compile(module, target=backend.value)[name]
         return compiled
 
 
