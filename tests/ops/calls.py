@@ -29,7 +29,8 @@ def expression(value, known):
     """An array as a variable, a list of them as a tuple; all else as it is."""
     if hasattr(value, "array"):  # a sample of `structir.ops.examples`
         value = value.array()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
+        value = np.asarray(value)
         var = Var("x", info_of(value))
         known[var] = value
         return var
