@@ -44,6 +44,11 @@ class OpaqueDefinition:
         """How many operands are written without their names: all."""
         return len(self.argument_names)
 
+    @property
+    def of_sizes(self) -> tuple[bool, ...]:
+        """No operand is made of sizes alone."""
+        return (False,) * len(self.argument_names)
+
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """A call from arguments written in the order and under the names of the function."""
         try:

@@ -68,6 +68,8 @@ class ProgramWriter(Writer):
     A dim is declared by the innermost function around all that mention it.
     """
 
+    inside = True
+
     def __init__(self, taken: frozenset[str] = frozenset(), module: str | None = None) -> None:
         super().__init__(Names(taken))
         self.lines: list[str] = []

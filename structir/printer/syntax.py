@@ -30,18 +30,19 @@ from structir.ir.struct_info import (
 Fields = dict[str, Any]
 
 
-def _given(value: Any, _node: Any) -> bool:
+def _given(value: Any, _node: Any, _inside: bool) -> bool:
     return value is not None
 
 
-def _always(_value: Any, _node: Any) -> bool:
+def _always(_value: Any, _node: Any, _inside: bool) -> bool:
     return True
 
 
-def _unsized(value: Any, node: Any) -> bool:
-    """A rank is written where neither the sizes nor the variable that holds the shape tell it."""
-    shape = getattr(node.dims, "struct_info", None)
-    return value is not None and type(node.dims) is not tuple and value != _rank(shape)
+def _unsized(value: Any, node: Any, inside: bool) -> bool:
+    """A rank is written where the sizes do not tell it, nor in a program the shape variable."""
+    if value is None or type(node.dims) is tuple:
+        return False
+    return not inside or value != _rank(getattr(node.dims, "struct_info", None))
 
 
 def _rank(shape: Any) -> int | None:
@@ -58,7 +59,7 @@ class Field:
     )
     text_name: str = ""  # the keyword in the text where it is not the field's own name
     by_keyword: bool = False  # as it is written; it is read either way
-    shown: Callable[[Any, Any], bool] = _given
+    shown: Callable[[Any, Any, bool], bool] = _given  # of value, node, and whether in a program
 
     @property
     def keyword(self) -> str:
@@ -93,11 +94,11 @@ def _callable(fields: Fields) -> Fields:
     return {"params": None, "ret": OBJECT, "purity": params is not None, **fields}
 
 
-def _purity(value: bool, node: Any) -> bool:
+def _purity(value: bool, node: Any, _inside: bool) -> bool:
     return value is not (node.params is not None)
 
 
-def _result(value: StructInfo, node: Any) -> bool:
+def _result(value: StructInfo, node: Any, _inside: bool) -> bool:
     return node.params is not None or value != OBJECT
 
 
@@ -174,8 +175,8 @@ def _form_from_fields(cls: type) -> Form:
     return Form(cls.__name__.removesuffix(SUFFIX), cls, tuple(fields))
 
 
-def _differs_from(default: Any) -> Callable[[Any, Any], bool]:
-    return lambda value, _node: default is attrs.NOTHING or value != default
+def _differs_from(default: Any) -> Callable[[Any, Any, bool], bool]:
+    return lambda value, _node, _inside: default is attrs.NOTHING or value != default
 
 
 def info_form(name: str) -> Form | None:

@@ -40,6 +40,8 @@ NOTHING = "()"  # an operand that is not given, before one that is
 class Writer:
     """Writes expressions and struct infos under one set of names, each info and each size once."""
 
+    inside = False  # a program, where variables are in sight
+
     def __init__(self, names: Names | None = None) -> None:
         self.names = names or Names()
         self._infos: dict[StructInfo, str] = {}
@@ -73,7 +75,7 @@ class Writer:
         by_keyword = False
         for field in form.fields:
             value = getattr(node, field.name)
-            if field.shown(value, node):
+            if field.shown(value, node, self.inside):
                 by_keyword = by_keyword or field.by_keyword
                 argument = _FIELDS[field.kind](self, value)
                 shown.append(f"{field.keyword}={argument}" if by_keyword else argument)

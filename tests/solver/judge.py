@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.ir.polynomial import Dim, Sym, evaluate
 from structir.solver.closing import close
-from structir.solver.explain import explain
+from structir.solver.explanation import explain
 from structir.solver.reasons import Conflict
 from structir.solver.terms import RAGGED, Row, RowVar, known_ends, row_vars, symbol_of, variables
 from tests.solver.case_program import Answer, Case, Program
