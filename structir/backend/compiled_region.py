@@ -86,25 +86,19 @@ class CompiledRegion:
 
     def run(self, bound: BoundPlan, arrays: Sequence[Array], out: Any = None) -> list[Array]:
         """The results at sizes that are bound; inputs that are not dense are copied."""
-        addresses = []
-        held = []
-        for array, address in zip(arrays, self._addresses, strict=True):
+        space = bound.workspace()
+        table, copies = space.addresses, []
+        for k, (array, address) in enumerate(zip(arrays, self._addresses, strict=True)):
             try:
-                addresses.append(address(array))
+                table[k] = address(array)
             except TypeError:
-                dense = _dense(array)
-                held.append(dense)
-                addresses.append(address(dense))
-        owned = (
-            out
-            if out is not None
-            else [
-                np.empty(s, d) for s, d in zip(bound.owned_shapes, bound.owned_dtypes, strict=True)
-            ]
-        )
-        for array, address in zip(owned, self._result_addresses[bound.plan], strict=True):
-            addresses.append(address(array))
-        bound.run(addresses)
+                copies.append(_dense(array))
+                table[k] = address(copies[-1])
+        owned = [np.empty(s, d) for s, d in bound.owned_forms] if out is None else out
+        places = enumerate(self._result_addresses[bound.plan], len(arrays))
+        for array, (k, address) in zip(owned, places, strict=True):
+            table[k] = address(array)
+        bound.run(space)
         return owned if bound.plan.results == bound.plan.owned else _results(bound, arrays, owned)
 
     # the first call with new sizes

@@ -60,7 +60,8 @@ class CompiledFunction:
         try:
             bound = self.region.bound(tuple([a.shape for a in args]))
             if bound is not None:
-                results = self.region.run(bound, args, self._given(bound, out))
+                given = out if out is None else self._given(bound, out, closely=False)
+                results = self.region.run(bound, args, given)
                 return results[0] if self._single else arranged(self._shape, results)
         except (AttributeError, TypeError, ValueError):
             pass  # no arrays, of another dtype, or too few: the slow way says what is wrong
@@ -89,15 +90,24 @@ class CompiledFunction:
         match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
         return value
 
-    def _given(self, bound: BoundPlan, out: Sequence[Value] | None) -> list[Value] | None:
-        """The caller's arrays for the results, checked; None where they are to be made."""
+    def _given(
+        self, bound: BoundPlan, out: Sequence[Value] | None, closely: bool = True
+    ) -> list[Value] | None:
+        """The caller's arrays for the results, checked; None where they are to be made.
+
+        Their addresses are refused where the dtype or the layout is wrong: who takes these next
+        need not look `closely`.
+        """
         if out is None:
             return None
         given = [out] if isinstance(out, np.ndarray) else list(out)
-        if bound.plan.results != bound.plan.owned or len(given) != len(bound.owned_shapes):
+        if bound.plan.results != bound.plan.owned or len(given) != len(bound.owned_forms):
             raise ShapeMismatchError(f"{self.name}: out= needs one array for each result")
-        for array, shape, dtype in zip(given, bound.owned_shapes, bound.owned_dtypes, strict=True):
-            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+        for array, (shape, dtype) in zip(given, bound.owned_forms, strict=True):
+            fits = array.shape == shape
+            if closely:
+                fits = fits and array.dtype == dtype and array.flags.c_contiguous
+            if not fits:
                 found = f"{array.dtype} {array.shape}"
                 wanted = f"a dense {dtype} array of shape {shape}"
                 raise ShapeMismatchError(f"{self.name}: out: expected {wanted}, found {found}")

@@ -131,21 +131,21 @@ class BoundPlan:
         count = len(self.external)
         self.external |= {b: count + i for i, b in enumerate(plan.owned)}
         owned = len(plan.owned)
-        self.owned_shapes = numbers.shapes[:owned]
-        self.owned_dtypes = [numpy_dtype(b.dtype) for b in plan.owned]
+        dtypes = [numpy_dtype(b.dtype) for b in plan.owned]
+        self.owned_forms = list(zip(numbers.shapes[:owned], dtypes, strict=True))
         self.output_shapes = numbers.shapes[owned:]
         self.free: list[Workspace] = []
 
-    def run(self, addresses: Sequence[int]) -> None:
-        """Run on the addresses of the inputs, then of the owned results."""
+    def workspace(self) -> Workspace:
+        """A workspace that no other call uses; `run` gives it back."""
         try:
-            space = self.free.pop()
+            return self.free.pop()
         except IndexError:
-            space = Workspace(self)
-        table = space.addresses
-        for i, address in enumerate(addresses):
-            table[i] = address
-        failed = run_program(space.program, space.arguments, space.patches, table)
+            return Workspace(self)
+
+    def run(self, space: Workspace) -> None:
+        """Run on the addresses in the workspace: those of the inputs, then of the owned results."""
+        failed = run_program(space.program, space.arguments, space.patches, space.addresses)
         self.free.append(space)
         if failed:
             raise StructIRError(f"kernel {failed - 1} of the plan failed")

@@ -12,6 +12,7 @@ from structir.backend.loops.expression import (
     Entry,
     Expression,
     Load,
+    axis_dim,
     load,
     loads_of,
     rebuilt,
@@ -28,6 +29,7 @@ def composed(program: LoopProgram) -> LoopProgram:
     while changed:
         table = Table(program, stages)
         made = [_composed_stage(stage, table) for stage in stages]
+        made = _written_through(made, Table(program, made))
         kept = live_stages(program, made)
         changed = len(kept) < len(stages) or any(
             a is not b for a, b in zip(made, stages, strict=True)
@@ -79,6 +81,48 @@ class Table:
 def _unit_axes(read: Load) -> set[Sym]:
     symbols = [dims.as_sym(e) for e in read.entries if not isinstance(e, Expression)]
     return {s for s in symbols if s is not None}
+
+
+def _written_through(stages: list[Stage], table: Table) -> list[Stage]:
+    """Matrix products whose result is only moved elsewhere write there at once."""
+    moved: dict[Stage, Stage] = {}
+    for mover in stages:
+        body = mover.body
+        if not (isinstance(body, Load) and mover.direct and not mover.reduce):
+            continue
+        makers = table.writers.get(body.buffer, [])
+        alone = (
+            len(makers) == len(table.writers[mover.out]) == 1
+            and table.uses[body.buffer] == 1
+            and makers[0] not in moved
+        )
+        if alone and body.buffer not in table.kept and body.buffer.base is None:
+            made = _writing_as(makers[0], mover, body)
+            if made is not None:
+                moved[makers[0]] = made
+    gone = {made.out for made in moved.values()}
+    kept = [s for s in stages if s.out not in gone]
+    return [moved.get(s, s) for s in kept]
+
+
+def _writing_as(maker: Stage, mover: Stage, read: Load) -> Stage | None:
+    """A matrix product that writes where another stage would move its result to."""
+    if contraction_of(maker) is None or not maker.direct or mover.out.dtype != maker.out.dtype:
+        return None
+    units = [None if isinstance(e, Expression) else dims.as_sym(e) for e in read.entries]
+    at: dict[Sym, Dim] = {}
+    for written, unit in zip(maker.write, units, strict=True):
+        own = None if isinstance(written, Expression) else dims.as_sym(written)
+        if own is None or unit is None or unit in at or unit not in mover.extents:
+            return None
+        if mover.extents[unit] != maker.extents[own]:
+            return None
+        at[unit] = axis_dim(own)
+    if set(at) != set(mover.parallel):
+        return None
+    write = tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in mover.write])
+    made = attrs.evolve(maker, out=mover.out, write=write)
+    return made if contraction_of(made) is not None else None
 
 
 def _composed_stage(stage: Stage, table: Table) -> Stage:
