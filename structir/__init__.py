@@ -15,6 +15,8 @@ _HOMES = {
     "compile": "structir.backend.compile",
     "save": "structir.printer.archive",
     "load": "structir.printer.archive",
+    "infer": "structir.solver.inference",
+    "solver": "structir.solver:",
     "ir": "structir.ir:",
     "analysis": "structir.analysis:",
     "passes": "structir.passes:",

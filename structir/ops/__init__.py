@@ -8,7 +8,7 @@ import pkgutil
 from functools import cache
 
 # Machinery that deduction does without; it loads when a call is run or lowered.
-LATER = frozenset({"clauses", "entries", "gradient", "pieces", "reference"})
+LATER = frozenset({"clauses", "entries", "gradient", "pieces", "reference", "schemes"})
 
 
 @cache

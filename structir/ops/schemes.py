@@ -16,7 +16,9 @@ from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.ops import infer
 from structir.ops.formula import Attribute, Extent, Flat, Formula, Letter, Number, evaluate
 from structir.ops.formula import Row as FormulaRow
+from structir.ops.given import Given, UnknownShape
 from structir.ops.notation import Access, Entry, Line, Relation
+from structir.ops.rows import Rejected
 from structir.ops.sizes import UNKNOWN
 from structir.solver.arithmetic import fresh
 from structir.solver.constraints import (
@@ -45,6 +47,8 @@ class OpScheme:
     paths: Paths
     line: Line
 
+
+__all__ = ["OpScheme", "Rejected", "scheme_of"]
 
 _MEMO: dict[Any, OpScheme] = {}
 MEMO_SIZE = 4096
@@ -93,7 +97,7 @@ def _known_as(arg: Expr, info: StructInfo | None) -> Expr:
     return Var("", info)
 
 
-def _is_present(given: infer.Given, access: Access) -> bool:
+def _is_present(given: Given, access: Access) -> bool:
     if access.name in given.operands:
         return given.operands[access.name] is not None
     return True
@@ -137,7 +141,7 @@ class _Writer:
     def _state_rows(self) -> None:
         """Rows that a shape attribute gives."""
         for name, value in self.values.items():
-            if isinstance(value, infer.UnknownShape):
+            if isinstance(value, UnknownShape):
                 ndim = value.ndim
                 self.rows[name] = (
                     (RowVar(name),) if ndim is None else tuple([fresh() for _ in range(ndim)])
@@ -239,7 +243,7 @@ class _Writer:
         value = self.values[leaf.name]
         for place in leaf.path:
             value = None if value is UNKNOWN or not isinstance(value, tuple) else value[place]
-        if value is None or value is UNKNOWN or isinstance(value, infer.UnknownShape):
+        if value is None or value is UNKNOWN or isinstance(value, UnknownShape):
             if leaf not in self.unknown:
                 self.unknown[leaf] = fresh()
             return self.unknown[leaf]

@@ -37,6 +37,7 @@ class Scheme:
     operands: tuple[Row, ...]
     results: tuple[Row, ...]
     constraints: tuple[Constraint, ...] = ()
+    shared: frozenset[Sym] = frozenset()  # the program's own variables: they stand for themselves
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -67,9 +68,9 @@ class Pattern:
 class Instance:
     """One use of a scheme: what its template variables stand for here."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, shared: frozenset[Sym]) -> None:
         self.store = store
-        self.sizes: dict[Sym, Dim] = {}
+        self.sizes: dict[Sym, Dim] = {symbol: Poly({(symbol,): 1}, 0) for symbol in shared}
         self.rows: dict[RowVar, Row] = {}
         self.later: list[tuple[Dim, Dim]] = []  # composed sizes, met once all letters are known
 
@@ -165,7 +166,7 @@ class Instance:
 
 def apply(store: Store, scheme: Scheme, operands: Sequence[Row]) -> tuple[Row, ...]:
     """The rows of the results, for operands of these rows."""
-    here = Instance(store)
+    here = Instance(store, scheme.shared)
     for pattern, row in zip(scheme.patterns, operands, strict=True):
         here.match(pattern, row)
     if here.later:

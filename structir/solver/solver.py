@@ -19,7 +19,7 @@ from structir.solver import (
 )
 from structir.solver.constraints import Constraint, RowEq
 from structir.solver.intervals import differ
-from structir.solver.reasons import NO_REASON, Origin, Reason, origins
+from structir.solver.reasons import NO_REASON, Conflict, Origin, Reason, origins
 from structir.solver.rows import equate_rows
 from structir.solver.scheme import Scheme, apply
 from structir.solver.stages import settle
@@ -62,6 +62,15 @@ class Applied(Statement):
 
 
 @attrs.frozen(eq=False)
+class OneOf(Statement):
+    """Results come from operands by one of several schemes."""
+
+    schemes: tuple[Scheme, ...]
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+
+@attrs.frozen(eq=False)
 class Stated(Statement):
     """A constraint on the program's own variables."""
 
@@ -75,6 +84,8 @@ class Solver:
         self.store = Store(least)
         self.statements: list[Statement] = []
         self.rows: dict[Value, Row] = {}
+        self.choices: list[OneOf] = []  # of which it is not known yet which scheme holds
+        self.marks: list[tuple[int, dict[Value, Row], list[OneOf]]] = []
 
     # Saying
 
@@ -104,9 +115,9 @@ class Solver:
         store.begin(statement.origin)
         match statement:
             case Applied(_, scheme, operands, results):
-                made = apply(store, scheme, [self.row(value) for value in operands])
-                for value, row in zip(results, made, strict=True):
-                    self._has(value, row)
+                self._apply(scheme, operands, results)
+            case OneOf():
+                self.choices.append(statement)
             case Shaped(_, value, row):
                 store.may_be_ragged = store.may_be_ragged or any(
                     is_ragged(size) for size in sizes(row)
@@ -115,6 +126,11 @@ class Solver:
             case Stated(_, constraint):
                 store.post(constraint)
         store.run()
+
+    def _apply(self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value]) -> None:
+        made = apply(self.store, scheme, [self.row(value) for value in operands])
+        for value, row in zip(results, made, strict=True):
+            self._has(value, row)
 
     def _has(self, value: Value, row: Row) -> None:
         known = self.rows.get(value)
@@ -151,6 +167,46 @@ class Solver:
     def solve(self) -> None:
         """Settle what propagation leaves open: ranks, linear systems, alternatives."""
         settle(self.store)
+        while self._chosen():
+            settle(self.store)
+
+    def _chosen(self) -> bool:
+        """Apply the schemes that alone are left of their alternatives; whether there was one."""
+        progress = False
+        for choice in list(self.choices):
+            failures: list[Reason] = []
+            left: list[Scheme] = []
+            for scheme in choice.schemes:
+                failure = self._failure(scheme, choice)
+                if failure is None:
+                    left.append(scheme)
+                else:
+                    failures.append(failure)
+            why: Reason = (choice.origin, *failures)
+            if not left:
+                raise Conflict("no rank of the operands fits", why)
+            if len(left) == 1:
+                self.choices.remove(choice)
+                self.store.begin(why)
+                self._apply(left[0], choice.operands, choice.results)
+                self.store.run()
+                progress = True
+        return progress
+
+    def _failure(self, scheme: Scheme, choice: OneOf) -> Reason | None:
+        """Why a scheme cannot hold; None where it can."""
+        known = dict(self.rows)
+        mark = self.store.push()
+        self.store.begin(choice.origin)
+        try:
+            self._apply(scheme, choice.operands, choice.results)
+            self.store.run()
+        except Conflict as conflict:
+            return conflict.reason
+        finally:
+            self.store.pop(mark)
+            self.rows = known
+        return None
 
     def equal(self, left: Dim, right: Dim) -> bool | None:
         """Whether two sizes are equal: proved, refuted, or None where neither is known."""
@@ -183,14 +239,26 @@ class Solver:
 
     def why(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
         """The origins of what is known of a size or a row variable, nearest first."""
-        found: list[Variable] = [term] if type(term) is RowVar else list(variables(term))  # type: ignore[arg-type]
-        reasons: list[Reason] = []
-        for variable in found:
-            if variable in self.store.why:
-                reasons.append(self.store.why[variable])
+        return self.why_row((term,), nearest)
+
+    def why_row(self, row: Row, nearest: int = 12) -> list[Origin]:
+        """The origins of what is known of a row, nearest first."""
+        store = self.store
+        store.begin(NO_REASON)
+        found: list[Variable] = []
+        for element in store.row(row):
+            if isinstance(element, RowVar):
+                found.append(element)
+            else:
+                found += variables(element)
+                found += variables(store.settled(element))
+        reasons: list[Reason] = list(store.used)
+        for variable in dict.fromkeys(found):
+            if variable in store.why:
+                reasons.append(store.why[variable])
             for kind in ("low", "high", "rank low", "rank high"):
-                if (kind, variable) in self.store.why_bound:
-                    reasons.append(self.store.why_bound[kind, variable])
+                if (kind, variable) in store.why_bound:
+                    reasons.append(store.why_bound[kind, variable])
         return origins(reasons, nearest)
 
     @property
@@ -202,14 +270,13 @@ class Solver:
 
     def push(self) -> int:
         """A mark to come back to; what is said later can be taken back."""
-        self.marks = [*getattr(self, "marks", []), (len(self.statements), dict(self.rows))]
+        self.marks.append((len(self.statements), dict(self.rows), list(self.choices)))
         return self.store.push()
 
     def pop(self, mark: int) -> None:
         """Take back everything said since the mark."""
-        said, known = self.marks.pop()
+        said, self.rows, self.choices = self.marks.pop()
         del self.statements[said:]
-        self.rows = known
         self.store.pop(mark)
 
 

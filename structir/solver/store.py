@@ -81,6 +81,7 @@ class Store:
         self.steps = 0  # counts rules run
         self.limit = UNLIMITED  # where a try stops
         self.version = 0  # counts what has been learnt
+        self.tries = 0  # marks that are not popped yet
         self.used: list[Reason] = []
         self.current: Reason = NO_REASON
         self.running: Posted | None = None
@@ -303,6 +304,7 @@ class Store:
 
     def push(self) -> int:
         """A mark to come back to; the agenda must be empty."""
+        self.tries += 1
         if self.trail is None:
             self.trail = []
         return len(self.trail)
@@ -319,7 +321,8 @@ class Store:
         for posted in self.agenda:
             posted.queued = False
         self.agenda.clear()
-        if not mark:
+        self.tries -= 1
+        if not self.tries:
             self.trail = None
 
 

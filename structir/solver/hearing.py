@@ -1,0 +1,463 @@
+"""A function of the IR, told to a solver binding by binding.
+
+Ops are asked for their schemes, so nothing here knows any of them. Functions of the module are
+solved before their callers and generalised; a recursive one says no more than its annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, TypeAlias
+
+from structir.errors import Diagnostic, Span, warn
+from structir.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from structir.lazy import lazy_module
+from structir.solver.arithmetic import fresh
+from structir.solver.constraints import RankLe
+from structir.solver.generalise import generalised
+from structir.solver.ranks import rank_high, rank_low
+from structir.solver.reasons import Conflict, Origin
+from structir.solver.scheme import Scheme
+from structir.solver.solver import OneOf, Solver, Value
+from structir.solver.terms import Element, Row, RowVar, row_vars, variables
+
+schemes = lazy_module("structir.ops.schemes")
+
+Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: nothing that has a shape
+
+
+class Hearing:
+    """What one function says, and the values that its variables are."""
+
+    def __init__(self, functions: Mapping[str, Scheme], least: int = 1) -> None:
+        self.functions = functions
+        self.solver = Solver(least)
+        self.trees: dict[Var, Tree] = {}
+        self.shapes: dict[Var, Row] = {}  # of shape variables
+        self.infos: dict[Var, StructInfo] = {}  # what is known inside branches when they end
+        self.results: Tree = None
+        self.params: list[Value] = []
+        self.waiting: list[_Use] = []
+        self.order = 0
+
+    # Functions and sequences
+
+    def hear(self, function: Function) -> None:
+        """Everything that a function says."""
+        for param in function.params:
+            origin = self._origin(param.name, "parameter", f"parameter `{param.name}`", param.span)
+            self._prefer(param.struct_info)
+            self.trees[param] = tree = self._stated(param.name, param.struct_info, origin)
+            self.params += leaves(tree)
+        self._sequence(function.body)
+        self.results = self._tree(function.body.body)
+        origin = self._origin("annot:return", "annotation", "the annotation of the result", None)
+        self._annotate(self.results, function.ret_struct_info, origin)
+        self.hear_again()
+
+    def scheme(self) -> Scheme:
+        """What the function says, for its callers."""
+        return generalised(self.solver, self.params, list(leaves(self.results)))
+
+    def _origin(self, label: str, kind: str, text: str, span: Span | None) -> Origin:
+        self.order += 1
+        return Origin(label, kind, text, span, self.order)
+
+    def _prefer(self, info: StructInfo) -> None:
+        for part in tensors(info):
+            if type(part.dims) is tuple:
+                for dim in part.dims:
+                    self.solver.prefer(variables(dim))
+
+    def _sequence(self, body: SeqExpr) -> None:
+        for binding in body.bindings():
+            if isinstance(binding, MatchCast):
+                tree = self._tree(binding.value)
+                self.trees[binding.var] = tree
+                origin = self._of_binding(binding.var, "annotation", binding.span)
+                self._annotate(tree, binding.struct_info, origin)
+                continue
+            var, value = binding.var, binding.value
+            self.trees[var] = self._value(var, value, binding.span)
+            if value.struct_info is not var.struct_info and value.struct_info != var.struct_info:
+                origin = self._of_binding(var, "annotation", var.span)
+                self._annotate(self.trees[var], var.struct_info, origin)
+
+    def _of_binding(self, var: Var, kind: str, span: Span | None) -> Origin:
+        label = var.name if kind == "op" else f"annot:{var.name}"
+        text = f"`{var.name}` is bound" if kind == "op" else f"`{var.name}` is annotated"
+        return self._origin(label, kind, text, span or var.span)
+
+    # Values
+
+    def _tree(self, expr: Expr) -> Tree:
+        """What an operand stands for."""
+        match expr:
+            case Var() if expr in self.trees:
+                return self.trees[expr]
+            case Tuple(fields):
+                return tuple([self._tree(field) for field in fields])
+            case TupleGetItem(inner, index):
+                tree = self._tree(inner)
+                return tree[index] if isinstance(tree, tuple) else None
+        origin = self._origin("constant", "fact", "a value from outside", expr.span)
+        return self._stated("value", expr.struct_info, origin)
+
+    def _value(self, var: Var, value: Expr, span: Span | None) -> Tree:
+        origin = self._of_binding(var, "op", span or value.span)
+        match value:
+            case Call(op=Op()):
+                return self._op_call(var, value, origin)
+            case Call(op=GlobalVar(name)) if name in self.functions:
+                return self._function_call(var, value, self.functions[name], origin)
+            case Var() | Tuple() | TupleGetItem() | Constant():
+                return self._tree(value)
+            case If():
+                return self._choice(var, value, origin)
+        return self._stated(var.name, value.struct_info, origin)
+
+    def _stated(self, name: str, info: StructInfo | None, origin: Origin) -> Tree:
+        """New values of which their struct info is all that is known."""
+        match info:
+            case TensorStructInfo():
+                value = Value(name)
+                self.solver.shaped(value, self.row_of(info), origin)
+                return value
+            case PrimStructInfo():
+                value = Value(name)
+                self.solver.shaped(value, (), origin)
+                return value
+            case TupleStructInfo(fields):
+                return tuple([self._stated(name, field, origin) for field in fields])
+        return None
+
+    def _annotate(self, tree: Tree, info: StructInfo, origin: Origin) -> None:
+        """A value has this struct info too."""
+        self._prefer(info)
+        for leaf, part in pairs(tree, info):
+            if part.dims is not None or part.ndim is not None:
+                self.solver.shaped(leaf, self.row_of(part), origin)
+
+    def row_of(self, info: TensorStructInfo) -> Row:
+        """The row of a tensor of which this is known."""
+        if type(info.dims) is tuple:
+            return info.dims
+        if isinstance(info.dims, Var):
+            return self._shape(info.dims)
+        return self._unknown(info.ndim)
+
+    def _unknown(self, ndim: int | None) -> Row:
+        if ndim is None:
+            return (RowVar(),)
+        axes: Row = tuple([fresh() for _ in range(ndim)])
+        self.solver.prefer([s for axis in axes for s in variables(axis)], named=False)  # type: ignore[arg-type]
+        return axes
+
+    def _shape(self, var: Var) -> Row:
+        if var not in self.shapes:
+            info = var.struct_info
+            known = info.dims if isinstance(info, ShapeStructInfo) else None
+            ndim = info.ndim if isinstance(info, ShapeStructInfo) else None
+            self.shapes[var] = self._unknown(ndim) if known is None else known
+        return self.shapes[var]
+
+    # Calls
+
+    def _op_call(self, var: Var, call: Call, origin: Origin) -> Tree:
+        results = values_of(var.name, call.struct_info)
+        use = _Use(call, [self._tree(arg) for arg in call.args], list(leaves(results)), origin)
+        if not self._use(use):
+            return self._stated(var.name, call.struct_info, origin)
+        return results
+
+    def _use(self, use: _Use) -> bool:
+        """Say what an op says of a call; whether it says anything."""
+        infos = [
+            self._refined(arg.struct_info, tree)
+            for arg, tree in zip(use.call.args, use.operands, strict=True)
+        ]
+        try:
+            told = schemes.scheme_of(use.call, infos)
+        except schemes.Rejected as error:
+            self.solver.store.begin(use.origin)
+            for value in leaves(tuple(use.operands)):
+                self.solver.store.row(self.solver.row(value))
+            raise self.solver.store.conflict(error.message) from None
+        if told is None or len(told.scheme.results) != len(use.results):
+            return False
+        if any(not complete(info) for info in infos if info is not None):
+            self.waiting.append(use)
+        if told.line == use.line:
+            return True
+        members = [_member(use.operands, path) for path in told.paths]
+        operands = [member for member in members if isinstance(member, Value)]
+        if len(operands) < len(members):
+            return False
+        use.line = told.line
+        self.solver.apply(told.scheme, operands, use.results, use.origin)
+        return True
+
+    def hear_again(self) -> None:
+        """Ops whose line depends on ranks say more once these are known."""
+        for _ in range(ROUNDS):
+            waiting, self.waiting = self.waiting, []
+            said = len(self.solver.statements)
+            for use in waiting:
+                self._use(use)
+            if len(self.solver.statements) == said:
+                return
+
+    def hear_ranks(self) -> None:
+        """Ops that wait for a rank: whichever rank it is, one of their lines holds."""
+        waiting, self.waiting = self.waiting, []
+        for use in waiting:
+            ways = self._ways(use)
+            if len(ways) > 1:
+                paths = ways[0][1]
+                operands = [_member(use.operands, path) for path in paths]
+                values = [operand for operand in operands if isinstance(operand, Value)]
+                if len(values) == len(operands):
+                    choice = tuple([scheme for scheme, _ in ways])
+                    self.solver.say(OneOf(use.origin, choice, tuple(values), tuple(use.results)))
+
+    def _ways(self, use: _Use) -> list[tuple[Scheme, tuple[tuple[int, int | None], ...]]]:
+        """The schemes of a call for all ranks that its operands can have; none where they are too
+        many."""
+        open_ones = {
+            place: rank_options(self.solver, tree)
+            for place, (arg, tree) in enumerate(zip(use.call.args, use.operands, strict=True))
+            if isinstance(arg.struct_info, TensorStructInfo)
+            and isinstance(tree, Value)
+            and row_vars(self.solver.shape(tree))
+        }
+        if not 0 < len(open_ones) <= 2 or any(not ranks for ranks in open_ones.values()):
+            return []
+        lines: dict[Any, list[dict[int, int]]] = {}
+        told: dict[Any, Any] = {}
+        for ranks in product(*open_ones.values()):
+            combination = dict(zip(open_ones, ranks, strict=True))
+            found = self._at_ranks(use, combination)
+            if found is not None:
+                lines.setdefault(found.line, []).append(combination)
+                told[found.line] = found
+        if any(len(told[line].scheme.results) != len(use.results) for line in lines):
+            return []
+        if not all(_closed(lines, place) for place, ranks in open_ones.items() if OPEN in ranks):
+            return []
+        return [(_with_ranks(told[line], found), told[line].paths) for line, found in lines.items()]
+
+    def _at_ranks(self, use: _Use, ranks: dict[int, int]) -> Any:
+        """The scheme of a call whose operands have these ranks; None where they do not fit."""
+        infos = [
+            TensorStructInfo(None, info.dtype, ranks[place])
+            if place in ranks
+            else self._refined(info, tree)
+            for place, (info, tree) in enumerate(
+                zip([a.struct_info for a in use.call.args], use.operands, strict=True)
+            )
+        ]
+        try:
+            return schemes.scheme_of(use.call, infos)
+        except schemes.Rejected:
+            return None
+
+    def _refined(self, info: StructInfo | None, tree: Tree) -> StructInfo | None:
+        """The struct info of an operand with what the solver knows of its rank and sizes."""
+        if info is None or complete(info):
+            return info
+        return refined(self.solver, info, tree)
+
+    def _function_call(self, var: Var, call: Call, scheme: Scheme, origin: Origin) -> Tree:
+        operands = [v for arg in call.args for v in leaves(self._tree(arg))]
+        results = values_of(var.name, call.struct_info)
+        made = list(leaves(results))
+        if len(operands) != len(scheme.operands) or len(made) != len(scheme.results):
+            return self._stated(var.name, call.struct_info, origin)
+        self.solver.apply(scheme, operands, made, origin)
+        return results
+
+    # Branches
+
+    def _choice(self, var: Var, choice: If, origin: Origin) -> Tree:
+        """Each branch is heard on its own; what both results agree on is known of the result."""
+        ends = [self._branch(b) for b in (choice.true_branch, choice.false_branch)]
+        reached = [shapes for shapes in ends if shapes is not None]
+        if not reached:
+            self.solver.store.begin(origin)
+            raise self.solver.store.conflict("neither branch can hold")
+        results = values_of(var.name, choice.struct_info)
+        columns = list(zip(*reached, strict=True)) if len({len(r) for r in reached}) == 1 else []
+        for leaf, shapes in zip(leaves(results), columns, strict=False):
+            row = shapes[0] if len(shapes) == 1 else common(self.solver, shapes[0], shapes[1])
+            self.solver.shaped(leaf, row, origin)
+        return results
+
+    def _branch(self, body: SeqExpr) -> list[Row] | None:
+        mark, waiting, heard = self.solver.push(), self.waiting, len(self.trees)
+        self.waiting = []
+        try:
+            self._sequence(body)
+            self.hear_again()
+            self.solver.solve()
+            for var in list(self.trees)[heard:]:
+                self.infos[var] = refined(self.solver, var.struct_info, self.trees[var])
+            return [self.solver.shape(leaf) for leaf in leaves(self._tree(body.body))]
+        except Conflict as conflict:
+            warn(Diagnostic(f"this branch can never run: {conflict.message}", body.span))
+            return None
+        finally:
+            self.solver.pop(mark)
+            self.waiting = waiting
+
+
+ROUNDS = 8  # of asking ops again
+OPEN = 6  # stands for this rank and all greater ones, where the line is the same from 5 on
+
+
+def rank_options(solver: Solver, value: Value) -> list[int]:
+    """The ranks that a value can have; `OPEN` as the last for all others."""
+    solver.store.begin(())
+    row = solver.store.row(solver.row(value))
+    low, high = rank_low(solver.store, row), rank_high(solver.store, row)
+    if low >= OPEN:
+        return []
+    return list(range(low, OPEN + 1 if high is None else min(high, OPEN) + 1))
+
+
+def _closed(lines: dict[Any, list[dict[int, int]]], place: int) -> bool:
+    """Whether the line is the same for every great rank of an operand."""
+    for combinations in lines.values():
+        great = [c for c in combinations if c[place] == OPEN]
+        for combination in great:
+            if {**combination, place: OPEN - 1} not in combinations:
+                return False
+    return True
+
+
+def _with_ranks(told: Any, combinations: list[dict[int, int]]) -> Scheme:
+    """A scheme that holds only for these ranks of its operands."""
+    scheme: Scheme = told.scheme
+    limits: list[RankLe] = []
+    for row, (place, _) in zip(scheme.operands, told.paths, strict=True):
+        ranks = [c[place] for c in combinations if place in c]
+        if ranks:
+            limits.append(RankLe((1,) * min(ranks), row))
+            if max(ranks) < OPEN:
+                limits.append(RankLe(row, (1,) * max(ranks)))
+    constraints = (*limits, *scheme.constraints)
+    return Scheme(scheme.operands, scheme.results, constraints, scheme.shared)
+
+
+class _Use:
+    """A call of an op, and the line that it was last heard by."""
+
+    def __init__(
+        self, call: Call, operands: list[Tree], results: list[Value], origin: Origin
+    ) -> None:
+        self.call = call
+        self.operands = operands
+        self.results = results
+        self.origin = origin
+        self.line: Any = None
+
+
+def _member(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
+    tree = operands[path[0]]
+    if path[1] is None or not isinstance(tree, tuple):
+        return tree
+    return tree[path[1]]
+
+
+def leaves(tree: Tree) -> Iterator[Value]:
+    """The values of a tree that have shapes, in order."""
+    if isinstance(tree, Value):
+        yield tree
+    elif tree is not None:
+        for part in tree:
+            yield from leaves(part)
+
+
+def tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
+    """The tensors in a struct info, in order."""
+    if isinstance(info, TensorStructInfo):
+        yield info
+    elif isinstance(info, TupleStructInfo):
+        for field in info.fields:
+            yield from tensors(field)
+
+
+def pairs(tree: Tree, info: StructInfo) -> Iterator[tuple[Value, TensorStructInfo]]:
+    """The values of a tree, each with what a struct info says of it."""
+    if isinstance(tree, Value):
+        if isinstance(info, TensorStructInfo):
+            yield tree, info
+    elif tree is not None and isinstance(info, TupleStructInfo):
+        for part, field in zip(tree, info.fields, strict=False):
+            yield from pairs(part, field)
+
+
+def values_of(name: str, info: StructInfo | None) -> Tree:
+    """New values for a result of this struct info."""
+    match info:
+        case TensorStructInfo() | PrimStructInfo():
+            return Value(name)
+        case TupleStructInfo(fields):
+            return tuple([values_of(name, field) for field in fields])
+    return None
+
+
+def complete(info: StructInfo) -> bool:
+    """Whether no size in it is unknown."""
+    return all(type(part.dims) is tuple for part in tensors(info))
+
+
+def refined(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
+    """A struct info with the solver's sizes where all are known to be there."""
+    if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
+        shape = solver.shape(tree)
+        return info if row_vars(shape) else TensorStructInfo(shape, info.dtype)
+    if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
+        parts = zip(info.fields, tree, strict=False)
+        return TupleStructInfo(tuple([refined(solver, field, part) for field, part in parts]))
+    return info
+
+
+def common(solver: Solver, one: Row, other: Row) -> Row:
+    """The least general row that both are: equal parts stay, others become new."""
+    if not row_vars(one) and not row_vars(other) and len(one) == len(other):
+        return tuple([_common(a, b) for a, b in zip(one, other, strict=True)])
+    if one == other:
+        return one
+    end = 0
+    while end < min(len(one), len(other)):
+        left, right = one[-1 - end], other[-1 - end]
+        if type(left) is RowVar or type(right) is RowVar:
+            break
+        end += 1
+    tail = [_common(one[len(one) - end + k], other[len(other) - end + k]) for k in range(end)]
+    return (RowVar(), *tail)
+
+
+def _common(one: Element, other: Element) -> Element:
+    return one if one == other else fresh()

@@ -1,0 +1,330 @@
+"""`structir.infer`: a module with every StructInfo completed, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from structir.analysis.variables import walk
+from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.ir.dims import Dim, Sym, as_dim, substitute
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import replace
+from structir.ir.op import Op
+from structir.ir.struct_info import (
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from structir.solver.explanation import explain
+from structir.solver.hearing import Hearing, pairs, refined, tensors
+from structir.solver.reasons import Conflict
+from structir.solver.scheme import Scheme
+from structir.solver.terms import row_vars, symbol_of, variables
+
+POLICIES = ("guard", "refine", "strict")
+
+
+def infer(module: IRModule, *, learn: str = "guard") -> IRModule:
+    """The module with every StructInfo completed from annotations, operands and results.
+
+    `learn` says what a proof about a named size does to a signature: `guard` keeps the signature
+    and checks the fact on entry, `refine` rewrites the signature, `strict` refuses.
+    """
+    if learn not in POLICIES:
+        raise ValueError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
+    heard = heard_functions(module)
+    functions = dict(module.functions)
+    globals_: dict[str, StructInfo] = {}
+    for name, hearing in heard.items():
+        rewriter = Rewriter(hearing, globals_, learn)
+        made = rewriter.function(module[name])
+        functions[name] = made
+        globals_[name] = made.struct_info
+    return module.with_functions(functions)
+
+
+def heard_functions(module: IRModule) -> dict[str, Hearing]:
+    """Every function of a module heard and solved, callees before callers."""
+    heard: dict[str, Hearing] = {}
+    schemes: dict[str, Scheme] = {}
+    for name in _callees_first(module):
+        heard[name] = hearing = solved(module[name], schemes)
+        schemes[name] = hearing.scheme()
+    return heard
+
+
+def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
+    """A function heard and solved; an impossible one is an error that says why."""
+    try:
+        return _heard(function, schemes, 1)
+    except _Impossible as first:
+        try:
+            return _heard(function, schemes, 0)  # sizes may be 0 after all
+        except _Impossible:
+            report = explain(first.hearing.solver, first.conflict)
+            raise StructInfoError(report.diagnostic()) from None
+
+
+@attrs.frozen(eq=False)
+class _Impossible(Exception):
+    hearing: Hearing
+    conflict: Conflict
+
+
+def _heard(function: Function, schemes: Mapping[str, Scheme], least: int) -> Hearing:
+    hearing = Hearing(schemes, least)
+    try:
+        hearing.hear(function)
+        hearing.solver.solve()
+        hearing.hear_again()
+        hearing.hear_ranks()
+        hearing.solver.solve()
+    except Conflict as conflict:
+        raise _Impossible(hearing, conflict) from None
+    return hearing
+
+
+def _callees_first(module: IRModule) -> Iterator[str]:
+    """The functions of a module, callees before callers where there is no cycle."""
+    calls = {
+        name: [
+            part.name
+            for part in walk(function)
+            if isinstance(part, GlobalVar) and part.name in module.functions
+        ]
+        for name, function in module.functions.items()
+        if isinstance(function, Function)
+    }
+    done: set[str] = set()
+    for root in calls:
+        stack = [(root, iter(calls[root]))]
+        on_way = {root}
+        while stack:
+            name, below = stack[-1]
+            following = next((c for c in below if c in calls and c not in done | on_way), None)
+            if following is not None:
+                on_way.add(following)
+                stack.append((following, iter(calls[following])))
+                continue
+            stack.pop()
+            if name not in done:
+                done.add(name)
+                yield name
+
+
+class Rewriter:
+    """Writes what a solver found back into a function."""
+
+    def __init__(self, hearing: Hearing, functions: Mapping[str, StructInfo], learn: str) -> None:
+        self.hearing = hearing
+        self.functions = functions
+        self.learn = learn
+        self.variables: dict[Var, Var] = {}
+        self.names: dict[Sym, Dim] = {}  # the solver's own variables, as the program's
+        self.defined: set[Sym] = set()
+
+    def function(self, function: Function) -> Function:
+        """The function with every StructInfo completed."""
+        for param in function.params:
+            self.defined.update(s for info in tensors(param.struct_info) for s in _bare(info))
+        for param in function.params:
+            self._define(param)
+        params = tuple([self._param(param) for param in function.params])
+        guards = self._guards(function.params, params)
+        body = self._sequence(function.body)
+        if guards:
+            body = _led_by(tuple(guards), body)
+        result = self._filled(function.ret_struct_info, self.hearing.results)
+        return replace(function, params=params, body=body, ret_struct_info=result)
+
+    # Parameters
+
+    def _define(self, param: Var) -> None:
+        """Sizes of a parameter that the user left open become symbolic variables."""
+        for value, info in pairs(self.hearing.trees[param], param.struct_info):
+            shape = self.hearing.solver.shape(value)
+            if type(info.dims) is tuple or info.dims is not None or row_vars(shape):
+                continue
+            for dim in shape:
+                symbol = symbol_of(dim)  # type: ignore[arg-type]
+                if symbol is not None and symbol not in self.defined:
+                    self.defined.add(symbol)
+                    name = symbol.name or f"d{len(self.names)}"
+                    self.names.setdefault(symbol, as_dim(Sym(name)))
+
+    def _param(self, param: Var) -> Var:
+        info = self._signature(param.struct_info, param)
+        made = param if info == param.struct_info else type(param)(param.name, info, param.span)
+        self.variables[param] = made
+        return made
+
+    def _signature(self, info: StructInfo, param: Var) -> StructInfo:
+        known = self._filled(info, self.hearing.trees[param], new=True)
+        return known if self.learn == "refine" else _kept(info, known)
+
+    def _guards(self, old: tuple[Var, ...], new: tuple[Var, ...]) -> list[Binding]:
+        """Checks on entry for what was learnt of sizes that the signature keeps."""
+        checks: list[Binding] = []
+        for param, made in zip(old, new, strict=True):
+            known = self._filled(param.struct_info, self.hearing.trees[param])
+            if not _narrows(made.struct_info, known):
+                continue
+            if self.learn == "strict":
+                self._refuse(param, known)
+            checks.append(MatchCast(Var(f"{param.name}_checked", known), made, known))
+        return checks
+
+    def _refuse(self, param: Var, known: StructInfo) -> None:
+        message = f"the body narrows `{param.name}`: {param.struct_info} is {known}"
+        raise StructInfoError(Diagnostic(message, param.span))
+
+    # Bodies
+
+    def _sequence(self, body: SeqExpr) -> SeqExpr:
+        blocks = tuple([self._block(block) for block in body.blocks])
+        result = self._expr(body.body)
+        return replace(body, blocks=blocks, body=result, struct_info=result.struct_info)
+
+    def _block(self, block: BindingBlock) -> BindingBlock:
+        return replace(block, bindings=tuple([self._binding(b) for b in block.bindings]))
+
+    def _binding(self, binding: Binding) -> Binding:
+        var = binding.var
+        if isinstance(binding, MatchCast):
+            self.defined.update(s for info in tensors(binding.struct_info) for s in _bare(info))
+            if isinstance(binding.struct_info, ShapeStructInfo):
+                dims = binding.struct_info.dims or ()
+                self.defined.update(s for dim in dims if (s := symbol_of(dim)) is not None)
+        value = self._expr(binding.value)
+        known = self.hearing.infos.get(var)
+        info = (
+            self._filled(var.struct_info, self.hearing.trees.get(var))
+            if known is None
+            else self._expressed_info(var.struct_info, known)
+        )
+        if info == var.struct_info:
+            self.variables[var] = var
+            return binding if value is binding.value else replace(binding, value=value)
+        self.variables[var] = made = type(var)(var.name, info, var.span)
+        return replace(binding, var=made, value=value)
+
+    def _expr(self, expr: Expr) -> Expr:
+        """An expression over the new variables, what follows from them deduced anew."""
+        match expr:
+            case If():
+                branches = [self._sequence(b) for b in (expr.true_branch, expr.false_branch)]
+                cond = self._expr(expr.cond)
+                return replace(expr, cond=cond, true_branch=branches[0], false_branch=branches[1])
+            case Function():
+                return expr
+            case Var():
+                return self.variables.get(expr, expr)
+            case GlobalVar(name) if name in self.functions:
+                return GlobalVar(name, self.functions[name], expr.span)
+            case Tuple(fields):
+                made = tuple([self._expr(field) for field in fields])
+                if all(a is b for a, b in zip(made, fields, strict=True)):
+                    return expr
+                return Tuple(made, span=expr.span)
+            case TupleGetItem(inner, index):
+                value = self._expr(inner)
+                info = value.struct_info
+                part = info.fields[index] if isinstance(info, TupleStructInfo) else None
+                return expr if value is inner else TupleGetItem(value, index, part, expr.span)
+            case Call():
+                return self._call(expr)
+        return expr
+
+    def _call(self, call: Call) -> Call:
+        made = replace(call, args=tuple([self._expr(arg) for arg in call.args]))
+        if not isinstance(call.op, Op):
+            made = replace(made, op=self._expr(call.op))
+        same = all(a is b for a, b in zip(made.args, call.args, strict=True))
+        if same and made.op is call.op:
+            return call
+        if isinstance(call.op, Op):
+            try:
+                return replace(made, struct_info=call.op.definition.deduce(made))
+            except DiagnosticError:
+                return made
+        return made
+
+    # StructInfo
+
+    def _filled(self, info: StructInfo, tree: object, *, new: bool = False) -> StructInfo:
+        known = refined(self.hearing.solver, info, tree)  # type: ignore[arg-type]
+        return self._expressed_info(info, known, new=new)
+
+    def _expressed_info(
+        self, info: StructInfo, known: StructInfo, *, new: bool = False
+    ) -> StructInfo:
+        """What is known in the program's variables; as it was where that cannot be said."""
+        if isinstance(known, TupleStructInfo) and isinstance(info, TupleStructInfo):
+            parts = zip(info.fields, known.fields, strict=True)
+            fields = tuple([self._expressed_info(a, b, new=new) for a, b in parts])
+            return TupleStructInfo(fields)
+        if not isinstance(info, TensorStructInfo) or not isinstance(known, TensorStructInfo):
+            return info
+        if known is info or type(known.dims) is not tuple:
+            return info
+        dims = [self._expressed(dim, new) for dim in known.dims]
+        if any(dim is None for dim in dims):
+            if info.dims is not None:
+                return info
+            return TensorStructInfo(None, info.dtype, len(dims))
+        return TensorStructInfo(tuple(dims), info.dtype)
+
+    def _expressed(self, dim: Dim, new: bool) -> Dim | None:
+        if type(dim) is int:
+            return dim
+        if all(symbol in self.defined for symbol in variables(dim)):
+            return substitute(dim, self.names)
+        return as_dim(Sym(f"d{len(self.names)}")) if new else None
+
+
+def _bare(info: TensorStructInfo) -> Iterator[Sym]:
+    """The variables that a struct info defines: those that are a size of their own."""
+    for dim in info.dims if type(info.dims) is tuple else ():
+        symbol = symbol_of(dim)
+        if symbol is not None:
+            yield symbol
+
+
+def _led_by(guards: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:
+    """A sequence that checks first; in its first block, where that is a plain one."""
+    first, rest = body.blocks[:1], body.blocks[1:]
+    if first and type(first[0]) is BindingBlock:
+        block = replace(first[0], bindings=(*guards, *first[0].bindings))
+        return replace(body, blocks=(block, *rest))
+    return replace(body, blocks=(BindingBlock(guards), *body.blocks))
+
+
+def _kept(info: StructInfo, known: StructInfo) -> StructInfo:
+    """A signature as it was written, completed only where it left everything open."""
+    if isinstance(info, TupleStructInfo) and isinstance(known, TupleStructInfo):
+        parts = zip(info.fields, known.fields, strict=True)
+        return TupleStructInfo(tuple([_kept(a, b) for a, b in parts]))
+    return info if isinstance(info, TensorStructInfo) and info.dims is not None else known
+
+
+def _narrows(info: StructInfo, known: StructInfo) -> bool:
+    """Whether more is known of some size than a signature says."""
+    both = zip(tensors(info), tensors(known), strict=True)
+    return any(type(b.dims) is tuple and a.dims != b.dims for a, b in both)

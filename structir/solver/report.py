@@ -1,0 +1,81 @@
+"""`structir.solver.explain`: what was found of each function, why, and what cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from structir.errors import Diagnostic, StructInfoError, StructIRError
+from structir.ir import dims
+from structir.ir.module import IRModule
+from structir.solver.hearing import Hearing, leaves
+from structir.solver.inference import heard_functions
+from structir.solver.reasons import Origin
+from structir.solver.solver import Value
+from structir.solver.terms import Element, RowVar
+
+
+@attrs.frozen(eq=False)
+class Report:
+    """What the solver knows of a module; `conflicts` where it cannot hold."""
+
+    functions: Mapping[str, Hearing]
+    conflicts: tuple[Diagnostic, ...] = ()
+
+    def shape(self, function: str, name: str) -> tuple[Element, ...]:
+        """The sizes of a variable, and row variables where the rank is not known."""
+        return self._hearing(function).solver.shape(self._value(function, name))
+
+    def why(self, function: str, name: str, axis: int | None = None) -> list[Origin]:
+        """The statements that tell a variable's shape, or one of its sizes, nearest first."""
+        solver, value = self._hearing(function).solver, self._value(function, name)
+        row = solver.row(value)
+        if axis is None:
+            return solver.why_row(row)
+        expanded = solver.store.row(row)
+        return solver.why_row((expanded[axis],))
+
+    def _hearing(self, function: str) -> Hearing:
+        if function not in self.functions:
+            raise StructIRError(f"no function {function!r} was solved")
+        return self.functions[function]
+
+    def _value(self, function: str, name: str) -> Value:
+        for var, tree in self._hearing(function).trees.items():
+            if var.name == name:
+                for value in leaves(tree):
+                    return value
+        raise StructIRError(f"{function} has no tensor {name!r}")
+
+    def __str__(self) -> str:
+        if self.conflicts:
+            return "\n\n".join(map(str, self.conflicts))
+        return "\n".join(
+            [line for name, hearing in self.functions.items() for line in _lines(name, hearing)]
+        )
+
+
+def _lines(name: str, hearing: Hearing) -> list[str]:
+    lines = [f"{name}:"]
+    for var, tree in hearing.trees.items():
+        shapes = [hearing.solver.shape(value) for value in leaves(tree)]
+        if shapes:
+            told = ", ".join(f"({', '.join(map(_text, shape))})" for shape in shapes)
+            lines.append(f"  {var.name}: {told}")
+    lines += [f"  open: {constraint}" for constraint in hearing.solver.residual]
+    return lines
+
+
+def _text(element: Element) -> str:
+    if isinstance(element, RowVar):
+        return repr(element)
+    return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")
+
+
+def explain(module: IRModule) -> Report:
+    """What the solver finds of a module, and why; an impossible one is explained, not raised."""
+    try:
+        return Report(heard_functions(module))
+    except StructInfoError as error:
+        return Report({}, tuple(error.diagnostics))

@@ -1,0 +1,182 @@
+"""`structir.infer` and `structir.solver.explain` on programs in text."""
+
+import warnings
+
+import pytest
+
+import structir
+from structir.errors import DiagnosticWarning, StructInfoError
+from structir.ir.expr import MatchCast
+from structir.ir.module import IRModule
+
+
+def parsed(text: str) -> IRModule:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DiagnosticWarning)  # annotations that only infer can decide
+        return structir.parse(text)
+
+
+def params(module: IRModule, name: str = "f") -> list[str]:
+    return [str(p.struct_info) for p in module[name].params]
+
+
+def bound(module: IRModule, name: str = "f") -> dict[str, str]:
+    return {b.var.name: str(b.var.struct_info) for b in module[name].bindings()}
+
+
+def reread(module: IRModule) -> None:
+    """The text of a completed module reads back as the same module."""
+    assert structir.structural_equal(parsed(module.script()), module)
+
+
+def test_operand_of_a_product_comes_from_the_result() -> None:
+    module = structir.infer(
+        parsed("""
+@R.function
+def f(x: R.Tensor(dtype="float32"), w: R.Tensor((4, 5), "float32"),
+      b: R.Tensor(ndim=1, dtype="float32")) -> R.Tensor(("n", 5), "float32"):
+    y = R.matmul(x, w)
+    z = R.add(y, b)
+    return z
+""")
+    )
+    assert params(module)[0] == 'R.Tensor((n, 4), dtype="float32")'
+    assert bound(module)["y"] == 'R.Tensor((n, 5), dtype="float32")'
+    reread(module)
+
+
+def test_convolution_input_comes_from_its_output() -> None:
+    module = structir.infer(
+        parsed("""
+@R.function
+def f(x: R.Tensor(dtype="float32"), w: R.Tensor((4, 3, 3, 3), "float32")
+      ) -> R.Tensor((2, 4, 6, 8), "float32"):
+    y = R.nn.conv2d(x, w)
+    return y
+""")
+    )
+    assert params(module)[0] == 'R.Tensor((2, 3, 8, 10), dtype="float32")'
+    reread(module)
+
+
+def test_what_is_learnt_of_a_named_size_is_checked_on_entry() -> None:
+    text = """
+@R.function
+def f(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((4, "k"), "float32")):
+    z = R.ewise_fma(x, y, y)
+    w = R.reshape(z, (2, 6))
+    u = R.add(w, R.zeros((2, 6), "float32"))
+    return u
+"""
+    module = structir.infer(parsed(text))
+    assert params(module)[0] == 'R.Tensor((n, m), dtype="float32")'
+    guards = [b for b in module["f"].bindings() if isinstance(b, MatchCast)]
+    assert str(guards[0].struct_info) == 'R.Tensor((4, 3), dtype="float32")'
+    assert bound(module)["z"] == 'R.Tensor((4, 3), dtype="float32")'
+    reread(module)
+
+
+def test_refine_rewrites_the_signature_and_strict_refuses() -> None:
+    text = """
+@R.function
+def f(x: R.Tensor(("n",), "float32"), y: R.Tensor((4,), "float32")):
+    z = R.ewise_fma(x, y, y)
+    return z
+"""
+    refined = structir.infer(parsed(text), learn="refine")
+    assert params(refined)[0] == 'R.Tensor((4,), dtype="float32")'
+    with pytest.raises(StructInfoError, match="narrows `x`"):
+        structir.infer(parsed(text), learn="strict")
+
+
+def test_one_helper_serves_several_shapes() -> None:
+    module = structir.infer(
+        parsed("""
+@I.ir_module
+class M:
+    @R.function(private=True)
+    def g(a: R.Tensor(dtype="float32"), b: R.Tensor(dtype="float32")) -> R.Tensor(dtype="float32"):
+        y = R.ewise_fma(a, b, b)
+        return y
+    @R.function
+    def f(x: R.Tensor(("n", 3), "float32"), u: R.Tensor(dtype="float32"),
+          v: R.Tensor((7,), "float32")):
+        cls = M
+        p = cls.g(x, u)
+        q = cls.g(v, v)
+        return p
+""")
+    )
+    assert params(module)[1] == 'R.Tensor((n, 3), dtype="float32")'
+    assert bound(module)["q"] == 'R.Tensor((7,), dtype="float32")'
+    reread(module)
+
+
+def test_a_branch_keeps_what_both_sides_agree_on() -> None:
+    module = structir.infer(
+        parsed("""
+@R.function
+def f(c: R.Tensor((), "bool"), x: R.Tensor(("n", 3), "float32"), y: R.Tensor(dtype="float32")):
+    if c:
+        r = R.ewise_fma(x, y, y)
+    else:
+        r = R.exp(x)
+    return r
+""")
+    )
+    assert bound(module)["r"] == 'R.Tensor((n, 3), dtype="float32")'
+    assert params(module)[2] == 'R.Tensor(dtype="float32")'  # learnt in one branch only
+
+
+IMPOSSIBLE = """
+@R.function
+def f(x: R.Tensor(("n", 3), "float32"), y: R.Tensor(dtype="float32")):
+    a = R.exp(x)
+    b = R.matmul(a, y)
+    c = R.ewise_fma(b, b, R.zeros((2, 7), "float32"))
+    d = R.ewise_fma(y, y, R.zeros((3, 8), "float32"))
+    return d
+"""
+
+
+def test_an_impossible_program_names_the_lines_that_cannot_hold() -> None:
+    with pytest.raises(StructInfoError) as caught:
+        structir.infer(parsed(IMPOSSIBLE))
+    notes = [note.text for note in caught.value.diagnostics[0].notes]
+    assert "`d` is bound" in notes
+    assert "`b` is bound" in notes
+    report = structir.solver.explain(parsed(IMPOSSIBLE))
+    assert "8" in str(report)
+
+
+def test_zero_sizes_are_no_conflict() -> None:
+    module = structir.infer(
+        parsed("""
+@R.function
+def f(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((0, 3), "float32")):
+    z = R.ewise_fma(x, y, y)
+    return z
+""")
+    )
+    assert bound(module)["z"] == 'R.Tensor((0, 3), dtype="float32")'
+
+
+def test_why_leads_to_the_statements_that_tell_a_shape() -> None:
+    report = structir.solver.explain(
+        parsed(
+            """
+@R.function
+def f(x: R.Tensor(dtype="float32"), w: R.Tensor((4, 5), "float32"),
+      u: R.Tensor((7, 7), "float32")) -> R.Tensor(("n", 5), "float32"):
+    v = R.exp(u)
+    y = R.linear(x, w)
+    z = R.ewise_fma(y, y, y)
+    return z
+""".replace("(4, 5)", "(5, 4)")
+        )
+    )
+    labels = {origin.label for origin in report.why("f", "x")}
+    assert "y" in labels
+    assert "u" not in labels
+    assert "v" not in labels
+    assert "x: (n, 4)" in str(report)
