@@ -8,9 +8,8 @@ from structir.ops.notation import (
     NotationError,
     read_line,
     row_letters,
-    spelled,
-    with_members,
 )
+from structir.ops.spelling import spelled, with_members
 
 
 def entry(text, attributes=()):
