@@ -8,7 +8,7 @@ from structir.ir.expr import Call
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axis, Ints, Layout
 from structir.ops.define import op
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import per_axis, written
 from structir.ops.loss import likelihood
 from structir.ops.pool import windows_of

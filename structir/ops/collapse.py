@@ -5,7 +5,7 @@ from __future__ import annotations
 from structir.ir.dims import Dim
 from structir.ops.attributes import Sizes
 from structir.ops.define import op
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 

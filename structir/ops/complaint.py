@@ -3,15 +3,11 @@ hint."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from structir.errors import Diagnostic, Note, Span
 from structir.ir.expr import Expr, Tuple, Var
 from structir.ops.notation import Line
+from structir.ops.reading import Reading
 from structir.ops.rows import Rejected
-
-if TYPE_CHECKING:
-    from structir.ops.infer import Reading
 
 
 def complaint(

@@ -9,7 +9,7 @@ from structir.ir.expr import Expr
 from structir.ops.attributes import DType, Operands
 from structir.ops.define import op
 from structir.ops.examples import f32
-from structir.ops.infer import Given
+from structir.ops.given import Given
 from structir.ops.layout import permute_dims
 from structir.ops.letters import written
 from structir.projections.point import Point

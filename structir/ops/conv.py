@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from structir.ops.attributes import DType, Ints, Layout
 from structir.ops.define import op
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.layouts import SPATIAL, block, check_rank, each, laid_out, padding
 from structir.ops.letters import where, written
 from structir.projections.point import Point

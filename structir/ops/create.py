@@ -7,7 +7,7 @@ import math
 from structir.ir.dims import Dim, Poly, dim_max, floordiv
 from structir.ops.attributes import DType, Number, Scalar, Size, Sizes
 from structir.ops.define import op
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.sizes import UNKNOWN
 from structir.projections import point
 from structir.projections.point import Index, Point, select

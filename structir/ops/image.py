@@ -8,7 +8,7 @@ from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Layout, Numbers, SizeOrSizes
 from structir.ops.define import Declaration, op
 from structir.ops.examples import f32
-from structir.ops.infer import Given, UnknownShape, Written
+from structir.ops.given import Given, UnknownShape, Written
 from structir.ops.layouts import SPATIAL, check_rank, laid_out
 from structir.ops.letters import letters, where, written
 from structir.ops.sampling import Taps, along, places, taps, weights

@@ -7,7 +7,7 @@ from typing import Literal
 from structir.ops.attributes import Axis, Operands
 from structir.ops.define import op
 from structir.ops.examples import f32, i64
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
 

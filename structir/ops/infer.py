@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, Span, StructInfoError
 from structir.ir import dims
-from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Var
+from structir.ir.expr import Call, Expr, PrimValue, Var
 from structir.ir.struct_info import (
-    OBJECT,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -19,244 +18,32 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.ops.complaint import complaint
+from structir.ops.declared import Declared
 from structir.ops.dtypes import bound_dtypes, result_dtype
-from structir.ops.notation import Line, Missing, NotationError, read_line, with_members
-from structir.ops.rows import Rejected, normal_axis
+from structir.ops.given import Given, UnknownShape, known_dims
+from structir.ops.notation import Line, Missing
+from structir.ops.plan import Plan, plan_of
+from structir.ops.reading import Reading, given_of, reading_of, value_of
+from structir.ops.rows import Rejected
 from structir.ops.signature import NOT_GIVEN
-from structir.ops.sizes import UNKNOWN, Dims, Resolved, plan_of, resolved
+from structir.ops.sizes import Resolved, resolved
 
-if TYPE_CHECKING:
-    from structir.ops.define import OpDefinition
-
+__all__ = (
+    "Given",
+    "Reading",
+    "Rejected",
+    "UnknownShape",
+    "decomposed",
+    "given_of",
+    "reading_of",
+    "resolved_call",
+    "struct_info",
+)
 MEMO_SIZE = 4096
 
 
-@attrs.frozen
-class Written:
-    """What a line function gives: the line, its side conditions, and attributes it has worked
-    out."""
-
-    line: str
-    where: str = ""
-    on: str = ""
-    attributes: Mapping[str, Any] = attrs.Factory(dict)
-
-
-@attrs.frozen(eq=False)
-class UnknownShape:
-    """The value of a shape attribute that is only known at run time."""
-
-    value: Expr
-    ndim: int | None
-
-
-@attrs.frozen(eq=False)
-class Given:
-    """What a call gives: the infos of its operands and its attributes, by the names of the
-    signature."""
-
-    op: str
-    operands: Mapping[
-        str, Any
-    ]  # a TensorStructInfo, a tuple of them for a list, None where left out
-    attributes: Mapping[str, Any]
-    args: tuple[Expr, ...] = ()
-
-    def __getitem__(self, name: str) -> Any:
-        return self.attributes[name]
-
-    def info(self, name: str) -> Any:
-        """What is known of an operand."""
-        return self.operands[name]
-
-    def rank(self, name: str) -> int | None:
-        """The number of axes of an operand; None where unknown."""
-        info = self.operands[name]
-        return None if info is None else info.ndim
-
-    def dims(self, name: str) -> Dims | None:
-        """The sizes of an operand; None where unknown."""
-        info = self.operands[name]
-        return None if info is None else known_dims(info)
-
-    def ranks(self, name: str) -> tuple[int | None, ...]:
-        """The ranks of a list of operands."""
-        return tuple([info.ndim for info in self.operands[name]])
-
-    def axis(self, name: str, rank: int) -> int:
-        """An axis attribute, counted from the front and in range."""
-        axis: int = self.attributes[name]
-        return normal_axis(axis, rank, self.first)
-
-    def axes(self, name: str, rank: int) -> tuple[int, ...]:
-        """An attribute of axes, counted from the front, in range and distinct; None means all."""
-        value = self.attributes[name]
-        if value is None:
-            return tuple(range(rank))
-        found = [
-            normal_axis(a, rank, self.first)
-            for a in ((value,) if isinstance(value, int) else value)
-        ]
-        if len(set(found)) != len(found):
-            self.reject(f"{name} names an axis twice: {value}")
-        return tuple(found)
-
-    @property
-    def first(self) -> str:
-        """The name of the first operand."""
-        return next(iter(self.operands), "the result")
-
-    def reject(self, message: str, hint: str | None = None) -> NoReturn:
-        """Say that the call is wrong."""
-        raise Rejected(message, (), hint)
-
-
-def known_dims(info: TensorStructInfo) -> Dims | None:
-    """The sizes of a tensor: its own, or those of the shape variable that it has."""
-    if type(info.dims) is tuple:
-        return info.dims
-    held = getattr(info.dims, "struct_info", None)
-    return held.dims if isinstance(held, ShapeStructInfo) else None
-
-
-@attrs.frozen(eq=False)
-class Reading:
-    """The line of a call, and where its operands stand among the arguments."""
-
-    line: Line
-    attributes: Mapping[str, Any]  # those that the line function has worked out
-    paths: tuple[tuple[int, int | None], ...]  # argument, and member of a list
-    at: tuple[tuple[str, str], ...] = ()  # letters, and the attributes that place them
-
-
-# ---- what a call gives ----
-
-
-def given_of(
-    definition: OpDefinition, args: tuple[Expr, ...], attributes: Mapping[str, Any]
-) -> Given:
-    """The operands and attributes of a call by name, defaults filled in."""
-    operands: dict[str, Any] = {}
-    values: dict[str, Any] = {}
-    position = 0
-    for parameter in definition.signature.parameters:
-        if not parameter.is_argument:
-            values[parameter.name] = attributes.get(parameter.name, parameter.default)
-            continue
-        arg = args[position] if position < len(args) else NOT_GIVEN
-        position += 1
-        if parameter.kind is not None:
-            values[parameter.name] = _value_of(arg, parameter.default)
-        else:
-            operands[parameter.name] = _operand_info(parameter.name, parameter.is_list, arg)
-    return Given(definition.name, operands, values, args)
-
-
-def _value_of(arg: Expr, default: Any) -> Any:
-    """The value of a size or shape argument, as far as it is known."""
-    if arg is NOT_GIVEN:
-        return default
-    if isinstance(arg, PrimValue):
-        return arg.value
-    if isinstance(arg, ShapeExpr):
-        return arg.dims
-    info = arg.struct_info
-    if isinstance(info, ShapeStructInfo):
-        return UnknownShape(arg, info.ndim) if info.dims is None else info.dims
-    if isinstance(info, PrimStructInfo) and info.value is not None:
-        return info.value
-    return UNKNOWN
-
-
-def _operand_info(name: str, is_list: bool, arg: Expr) -> Any:
-    if arg is NOT_GIVEN:
-        return () if is_list else None
-    info = arg.struct_info
-    if not is_list:
-        return _tensor(name, info)
-    if not isinstance(info, TupleStructInfo):
-        raise Rejected(f"{name} must be a tuple of tensors, not {info}")
-    return tuple([_tensor(f"{name}[{k}]", field) for k, field in enumerate(info.fields)])
-
-
-def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
-    if type(info) is TensorStructInfo:
-        return info
-    if isinstance(info, PrimStructInfo):
-        return TensorStructInfo((), info.dtype)
-    if isinstance(info, TupleStructInfo) and not info.fields:
-        return None
-    hint = "R.match_cast states what a value is" if info is None or info == OBJECT else None
-    raise Rejected(f"{name} must be a tensor, not {info or OBJECT}", (), hint)
-
-
-# ---- the line of a call ----
-
-
-def reading_of(definition: OpDefinition, given: Given) -> Reading:
-    """The line of a call; remembered where it depends on ranks and attributes alone."""
-    key = _reading_key(definition, given)
-    known = definition.lines.get(key) if key is not None else None
-    if known is None:
-        known = _read(definition, given)
-        if key is not None:
-            definition.lines[key] = known
-    found: Reading = known
-    return found
-
-
-def _reading_key(definition: OpDefinition, given: Given) -> Any:
-    if definition.reads_sizes:
-        return None
-    ranks = tuple(
-        [
-            tuple([m.ndim for m in info]) if type(info) is tuple else (info and (info.ndim,))
-            for info in given.operands.values()
-        ]
-    )
-    if not callable(definition.line):
-        return tuple([len(r) if r else 0 for r in ranks])
-    if any(p.is_argument and p.kind is not None for p in definition.signature.parameters):
-        return None
-    return ranks, tuple(given.attributes.items())
-
-
-def _read(definition: OpDefinition, given: Given) -> Reading:
-    written = definition.line(given) if callable(definition.line) else definition.line
-    if isinstance(written, str):
-        written = Written(written)
-    names = frozenset(given.attributes) | frozenset(written.attributes)
-    where = ", ".join([c for c in (definition.where, written.where) if c])
-    on = " and ".join([c for c in (definition.on, written.on) if c])
-    line = read_line(written.line, where, on, names)
-    counts = {name: len(info) for name, info in given.operands.items() if type(info) is tuple}
-    line = with_members(line, counts)
-    letters = [(letter, name) for letter, name in definition.at.items()]
-    members = range(max(counts.values(), default=0))
-    at = tuple([*letters, *[(f"{i}_{k}", name) for i, name in letters for k in members]])
-    return Reading(line, written.attributes, _paths(definition, line), at)
-
-
-def _paths(definition: OpDefinition, line: Line) -> tuple[tuple[int, int | None], ...]:
-    arguments = definition.signature.arguments
-    places = {p.name: (k, p.is_list) for k, p in enumerate(arguments)}
-    paths: list[tuple[int, int | None]] = []
-    for access in line.operands:
-        if access.name in places and not places[access.name][1]:
-            paths.append((places[access.name][0], None))
-            continue
-        name, _, member = access.name.rpartition("_")
-        if name not in places:
-            raise NotationError(f"{definition.name}: the line has an operand {access.name}")
-        paths.append((places[name][0], int(member)))
-    return tuple(paths)
-
-
-# ---- deduction ----
-
-
 def struct_info(
-    definition: OpDefinition,
+    definition: Declared,
     args: tuple[Expr, ...],
     attributes: Mapping[str, Any],
     span: Span | None,
@@ -290,34 +77,72 @@ def _key_of(arg: Expr) -> Any:
 
 
 def _deduced(
-    definition: OpDefinition,
+    definition: Declared,
     args: tuple[Expr, ...],
     attributes: Mapping[str, Any],
     span: Span | None,
 ) -> StructInfo:
     reading: Reading | None = None
     try:
+        key = _outline(definition, args, attributes)
+        ready = definition.prepared.get(key) if key is not None else None
+        if ready is not None:
+            reading = ready.reading
+            return _infos(ready, [_argument_info(args, path) for path in reading.paths])
         given = given_of(definition, args, attributes)
         hook = definition.hooks.get("struct_info")
         if hook is not None:
             stated: StructInfo = hook(given)
             return stated
         reading = reading_of(definition, given)
-        return _of_line(reading, given)
+        operands = _operands(reading, given)
+        ready = _prepared(reading, given, operands)
+        if key is not None:
+            definition.prepared[key] = ready
+        return _infos(ready, operands)
     except Rejected as error:
         raise StructInfoError(
             complaint(definition.name, error, args, span, reading, definition.argument_names)
         ) from None
 
 
-def _of_line(reading: Reading, given: Given) -> StructInfo:
-    line = reading.line
-    values = {**given.attributes, **reading.attributes}
-    operands = _operands(reading, given)
-    bound = _dtypes(line, operands, values)
-    solved = _solved(reading, operands, values)
-    infos = [_result(k, solved, operands, bound, values) for k in range(len(line.results))]
-    if len(infos) == 1 and not line.results[0].many:
+@attrs.frozen(eq=False)
+class Prepared:
+    """All of a call that ranks, dtypes and attributes decide; only the sizes are to come."""
+
+    reading: Reading
+    plan: Plan
+    values: Mapping[str, Any]
+    dtypes: tuple[str | None, ...]  # of the results
+
+
+def _outline(definition: Declared, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> Any:
+    """What `Prepared` depends on; None for a call that is too special to keep it."""
+    if definition.reads_sizes or "struct_info" in definition.hooks:
+        return None
+    tensors = []
+    for arg in args:
+        info = arg.struct_info
+        if type(info) is not TensorStructInfo or type(info.dims) is not tuple:
+            return None
+        tensors.append((info.ndim, info.dtype))
+    if not attributes:
+        return tuple(tensors)
+    return tuple(tensors), tuple([(n, type(v), v) for n, v in attributes.items()])
+
+
+def _argument_info(args: tuple[Expr, ...], path: tuple[int, int | None]) -> TensorStructInfo | None:
+    info: TensorStructInfo | None = args[path[0]].struct_info if path[0] < len(args) else None
+    return info
+
+
+def _infos(ready: Prepared, operands: list[TensorStructInfo | None]) -> StructInfo:
+    """The infos of the results, from the sizes of the operands."""
+    sizes = tuple([None if info is None else known_dims(info) for info in operands])
+    solved = resolved(ready.plan, sizes, ready.values)
+    results = ready.plan.line.results
+    infos = [_result(k, solved, operands, dtype) for k, dtype in enumerate(ready.dtypes)]
+    if len(infos) == 1 and not results[0].many:
         return infos[0]
     return TupleStructInfo(tuple(infos))
 
@@ -336,34 +161,30 @@ def _operands(reading: Reading, given: Given) -> list[TensorStructInfo | None]:
     return found
 
 
+def _prepared(reading: Reading, given: Given, operands: list[TensorStructInfo | None]) -> Prepared:
+    values = {**given.attributes, **reading.attributes}
+    bound = _dtypes(reading.line, operands, values)
+    plan = _plan(reading, operands, values)
+    dtypes = tuple([result_dtype(access, bound, values) for access in reading.line.results])
+    return Prepared(reading, plan, values, dtypes)
+
+
 def _dtypes(
     line: Line, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
 ) -> dict[str, str | None]:
-    here = [k for k, info in enumerate(operands) if info is not None]
-    accesses = [line.operands[k] for k in here]
+    here = [(k, info) for k, info in enumerate(operands) if info is not None]
+    accesses = [line.operands[k] for k, _ in here]
     try:
-        return bound_dtypes(accesses, [_dtype(operands[k]) for k in here], values)
+        return bound_dtypes(accesses, [info.dtype for _, info in here], values)
     except Rejected as error:
-        facts = tuple([(t, None if k is None else here[k], a) for t, k, a in error.facts])
+        facts = tuple([(t, None if k is None else here[k][0], a) for t, k, a in error.facts])
         raise Rejected(error.message, facts, error.hint) from None
 
 
-def _dtype(info: TensorStructInfo | None) -> str | None:
-    return None if info is None else info.dtype
-
-
-def _solved(
-    reading: Reading,
-    operands: list[TensorStructInfo | None],
-    values: Mapping[str, Any],
-) -> Resolved:
-    sizes = tuple([None if info is None else known_dims(info) for info in operands])
-    ranks = tuple(
-        [
-            len(own) if own is not None else None if info is None else info.ndim
-            for own, info in zip(sizes, operands, strict=True)
-        ]
-    )
+def _plan(
+    reading: Reading, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
+) -> Plan:
+    ranks = tuple([None if info is None else _rank_of(info) for info in operands])
     present = tuple([info is not None for info in operands])
     stated = tuple(
         [
@@ -374,31 +195,26 @@ def _solved(
     )
     placed = [(letter, values[name]) for letter, name in reading.at]
     axes = tuple([(letter, axis) for letter, axis in placed if axis is not None])
-    plan = plan_of(reading.line, ranks, present, axes, stated)
-    return resolved(plan, sizes, values)
+    return plan_of(reading.line, ranks, present, axes, stated)
+
+
+def _rank_of(info: TensorStructInfo) -> int | None:
+    sizes = known_dims(info)
+    return info.ndim if sizes is None else len(sizes)
 
 
 def _result(
-    k: int,
-    solved: Resolved,
-    operands: list[TensorStructInfo | None],
-    bound: dict[str, str | None],
-    values: Mapping[str, Any],
+    k: int, solved: Resolved, operands: list[TensorStructInfo | None], dtype: str | None
 ) -> TensorStructInfo:
     access = solved.line.results[k]
-    dtype = result_dtype(access, bound, values)
     entries = solved.results[k]
     if len(access.entries) == 1 and access.rows:
-        shape = _kept_shape(access.rows[0], solved, operands, values)
+        shape = _kept_shape(access.rows[0], solved, operands)
         if shape is not None:
             return TensorStructInfo(shape, dtype, _ndim_of(shape, entries))
     if entries is None:
         return TensorStructInfo(None, dtype)
-    sizes = solved.sizes(k)
-    for axis, size in enumerate(sizes or ()):
-        if isinstance(size, int) and size < 0:
-            raise Rejected(f"axis {axis} of the result would have size {size}")
-    return TensorStructInfo(sizes, dtype, len(entries))
+    return TensorStructInfo(solved.sizes(k), dtype, len(entries))
 
 
 def _ndim_of(shape: Any, entries: Any) -> int | None:
@@ -412,12 +228,10 @@ def _ndim_of(shape: Any, entries: Any) -> int | None:
     )
 
 
-def _kept_shape(
-    row: str, solved: Resolved, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
-) -> Any:
+def _kept_shape(row: str, solved: Resolved, operands: list[TensorStructInfo | None]) -> Any:
     """The shape variable of a result that is just a row: that of all operands that are just this
     row."""
-    value = values.get(row)
+    value = solved.attributes.get(row)
     if type(value) is UnknownShape:
         return value.value if isinstance(value.value, Var) else None
     own = [
@@ -434,7 +248,7 @@ def _kept_shape(
 
 
 def resolved_call(
-    definition: OpDefinition,
+    definition: Declared,
     args: tuple[Expr, ...],
     attributes: Mapping[str, Any],
     span: Span | None,
@@ -447,7 +261,9 @@ def resolved_call(
         given = attrs.evolve(given, operands={n: _sized(i) for n, i in given.operands.items()})
         reading = reading_of(definition, given)
         values = {**given.attributes, **reading.attributes}
-        return _solved(reading, _operands(reading, given), values)
+        operands = _operands(reading, given)
+        sizes = tuple([None if info is None else known_dims(info) for info in operands])
+        return resolved(_plan(reading, operands, values), sizes, values)
     except Rejected as error:
         raise StructInfoError(
             complaint(definition.name, error, args, span, reading, definition.argument_names)
@@ -463,7 +279,7 @@ def _sized(info: Any) -> Any:
     return TensorStructInfo(tuple([dims.sym(f"d{k}") for k in range(info.ndim)]), info.dtype)
 
 
-def decomposed(definition: OpDefinition, body: Callable[..., Any], call: Call) -> Expr:
+def decomposed(definition: Declared, body: Callable[..., Any], call: Call) -> Expr:
     """What a composite's body makes of a call's arguments."""
     values: dict[str, Any] = {}
     position = 0
@@ -474,7 +290,7 @@ def decomposed(definition: OpDefinition, body: Callable[..., Any], call: Call) -
         arg = call.args[position] if position < len(call.args) else NOT_GIVEN
         position += 1
         if parameter.kind is not None:
-            values[parameter.name] = _value_of(arg, parameter.default)
+            values[parameter.name] = value_of(arg, parameter.default)
         elif parameter.is_list:
             values[parameter.name] = arg
         else:

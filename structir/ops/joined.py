@@ -8,7 +8,7 @@ from typing import Any, Literal
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ops.attributes import Axis, Counts, Ints, Number, Operands
 from structir.ops.define import op
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 

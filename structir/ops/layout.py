@@ -8,7 +8,7 @@ from structir.errors import ShapeMismatchError
 from structir.ops.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
 from structir.ops.examples import f32
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from structir.ops.infer import Given
+from structir.ops.given import Given
 from structir.ops.letters import per_axis
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}

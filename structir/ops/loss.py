@@ -10,8 +10,8 @@ from structir.ops.create import full_like, zeros_like
 from structir.ops.define import op
 from structir.ops.elementwise import astype, negative
 from structir.ops.examples import f32, i64
+from structir.ops.given import Given
 from structir.ops.indexing import gather_elements, take
-from structir.ops.infer import Given
 from structir.ops.layout import expand_dims, squeeze
 from structir.ops.reduce import sum_
 

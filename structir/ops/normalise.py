@@ -8,7 +8,7 @@ from structir.ops.broadcast import divide, multiply, subtract
 from structir.ops.define import op
 from structir.ops.elementwise import exp, log, rsqrt, square
 from structir.ops.examples import f32
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.layout import expand_dims
 from structir.ops.letters import letters, written
 from structir.ops.reduce import max_, mean, sum_, variance

@@ -10,7 +10,7 @@ import attrs
 from structir.ops.attributes import Ints, Layout
 from structir.ops.conv import window
 from structir.ops.define import op
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.layouts import SPATIAL, check_rank, each, laid_out, padding
 from structir.ops.letters import where, written
 from structir.projections.point import Point

@@ -8,7 +8,7 @@ from structir.ir.dtype import SIGNED
 from structir.ops.attributes import Axis, dtype_among
 from structir.ops.define import op
 from structir.ops.examples import f32, i32
-from structir.ops.infer import Given
+from structir.ops.given import Given
 from structir.projections import point
 from structir.projections.point import Point
 

@@ -8,7 +8,7 @@ from structir.ops.broadcast import subtract
 from structir.ops.define import op
 from structir.ops.elementwise import sqrt, square
 from structir.ops.examples import f32
-from structir.ops.infer import Given
+from structir.ops.given import Given
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
 

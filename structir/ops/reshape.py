@@ -10,7 +10,7 @@ from operator import mul
 from structir.ir.dims import Dim, equal, exact_quotient, floordiv, floormod, text
 from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
-from structir.ops.infer import Given, UnknownShape, Written
+from structir.ops.given import Given, UnknownShape, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 

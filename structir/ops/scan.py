@@ -5,7 +5,7 @@ from __future__ import annotations
 from structir.ops.attributes import Axis, DType
 from structir.ops.define import op
 from structir.ops.examples import f32
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
 

@@ -9,7 +9,7 @@ from structir.ir.dims import Dim, ceildiv, dim_min
 from structir.ops.attributes import Axis, Operands, Size
 from structir.ops.define import op
 from structir.ops.examples import f32, i64
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 

@@ -7,7 +7,7 @@ from typing import Any
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axis
 from structir.ops.define import op
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import written
 
 np = lazy_module("numpy")

@@ -13,7 +13,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.ops.attributes import Sizes
 from structir.ops.define import op
-from structir.ops.infer import Given, UnknownShape, Written, known_dims
+from structir.ops.given import Given, UnknownShape, Written, known_dims
 from structir.ops.letters import written
 
 np = lazy_module("numpy")

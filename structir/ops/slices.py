@@ -17,7 +17,7 @@ from structir.ir.dims import (
 )
 from structir.ops.attributes import Axes, Ints, Sizes
 from structir.ops.define import op
-from structir.ops.infer import Given, UnknownShape, Written
+from structir.ops.given import Given, UnknownShape, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
 

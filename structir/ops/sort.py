@@ -9,7 +9,7 @@ from structir.lazy import lazy_module
 from structir.ops.attributes import Axes, Axis, DType
 from structir.ops.define import op
 from structir.ops.examples import f32
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.letters import letters, written
 from structir.ops.reduce import reduced
 

@@ -11,7 +11,7 @@ from structir.lazy import lazy_module
 from structir.ops.attributes import Ints
 from structir.ops.define import op
 from structir.ops.examples import Values, f32
-from structir.ops.infer import Given, Written
+from structir.ops.given import Given, Written
 from structir.ops.layouts import check_rank, each, laid_out
 from structir.ops.letters import written
 from structir.ops.sampling import taps
