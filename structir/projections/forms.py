@@ -27,6 +27,7 @@ class Form(NamedTuple):
 
     offset: int
     terms: tuple[tuple[int, Node], ...]  # factor and what it multiplies
+    repeats: bool = False  # whether a letter stands in it more than once
 
     @property
     def letters(self) -> tuple[int, ...]:
@@ -58,7 +59,9 @@ def form_of(dim: Dim, numbers: Mapping[Sym, int]) -> Form:
     if isinstance(dim, int):
         return Form(dim, ())
     terms = [(factor, _node(monomial, numbers)) for monomial, factor in dim.terms.items()]
-    return Form(dim.constant, tuple(sorted(terms, key=lambda term: abs(term[0]))))
+    made = Form(dim.constant, tuple(sorted(terms, key=lambda term: abs(term[0]))))
+    letters = made.letters
+    return made if len(set(letters)) == len(letters) else made._replace(repeats=True)
 
 
 def _node(monomial: dims.Monomial, numbers: Mapping[Sym, int]) -> Node:
@@ -88,16 +91,15 @@ def _letters(form: Form) -> Iterator[int]:
 
 def values(form: Form, sets: Sets) -> Indices:
     """The values of a form over letter sets, none of them empty."""
-    offset, terms = form
+    offset, terms, repeats = form
     if len(terms) == 1 and isinstance(terms[0][1], int):
         found = sets[terms[0][1]].times(terms[0][0])
         return found.shifted(offset) if offset else found
     if not terms:
         return only(offset)
-    letters = form.letters
-    if len(set(letters)) == len(letters):
+    if not repeats:
         return _sum(form, sets)
-    moving = {k for k in letters if sets[k].size > 1}
+    moving = {k for k in form.letters if sets[k].size > 1}
     if prod(sets[k].size for k in moving) <= POINTS:
         return _tried(form, sets, sorted(moving))
     return _sum(form, sets).loosened()
@@ -250,15 +252,14 @@ def narrow(form: Form, target: Indices, sets: list[Indices]) -> bool:
     Letters are narrowed one by one, the others ranging over their sets: every position that is kept
     has a point that falls into the target, if each letter stands once in the form.
     """
-    offset, terms = form
+    offset, terms, repeats = form
     if not terms:
         return bool(target.common(only(offset)))
     if offset:
         target = target.shifted(-offset)
     if len(terms) == 1 and isinstance(terms[0][1], int):
         return _narrow_node(terms[0][1], target.over(terms[0][0]), sets)
-    letters = form.letters
-    if len(set(letters)) < len(letters):
+    if repeats:
         return _narrow_repeated(form, target.shifted(offset), sets)
     return _narrow_sum(terms, target, sets)
 
@@ -343,8 +344,8 @@ def _undo_greatest(args: tuple[Form, ...], target: Indices, sets: list[Indices])
 
 
 def _undo_least(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
-    mirrored = tuple([Form(-a.offset, tuple([(-f, n) for f, n in a.terms])) for a in args])
-    return _undo_greatest(mirrored, target.mirrored(), sets)
+    turned = [Form(-a.offset, tuple([(-f, n) for f, n in a.terms]), a.repeats) for a in args]
+    return _undo_greatest(tuple(turned), target.mirrored(), sets)
 
 
 PREIMAGES: dict[str, Callable[[tuple[Form, ...], Indices, list[Indices]], bool]] = {

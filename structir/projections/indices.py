@@ -71,6 +71,8 @@ class Indices(NamedTuple):
 
     def shifted(self, by: int) -> Indices:
         """Every position moved."""
+        if not self:
+            return self
         return Indices(self.start + by, self.stop + by, self.mask, self.exact)
 
     def plus(self, other: Indices) -> Indices:
@@ -112,6 +114,8 @@ class Indices(NamedTuple):
 
     def mirrored(self) -> Indices:
         """Every position with the other sign."""
+        if not self:
+            return self
         mask = int(bin(self.mask)[:1:-1], 2) if self.mask else 0
         return Indices(1 - self.stop, 1 - self.start, mask, self.exact)
 

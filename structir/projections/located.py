@@ -133,6 +133,8 @@ class Loops:
         if not self.overhanging:
             return Points(tuple(sets), exact, ties)
         absent = [(a, s) for a, each in self.overhanging for s in _ties([each], sets)]
+        if not absent:
+            return Points(tuple(sets), exact, ties)
         existing = list(sets)
         constraints = [each for _, each in self.overhanging]
         some = _settled(constraints, existing)
@@ -267,6 +269,12 @@ class LoopMaker:
     sizes: Sizes
     numbers: Mapping[Sym, int]
 
+    @cached_property
+    def known(self) -> dict[Sym, Dim]:
+        """The sizes, and the letters that have only one position."""
+        still = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
+        return {**self.sizes, **still}
+
     def loops(self, clause: Clause) -> Loops:
         """The clause, its letters numbered."""
         full = tuple([Indices(0, self.number(self.extents[s])) for s in self.numbers])
@@ -289,14 +297,14 @@ class LoopMaker:
         """An entry."""
         size = self.number(entry.size)
         if entry.loose and size == 1:
-            return Axis(size, Form(0, ()), True)
+            return Axis(size, form_of(0, self.numbers), True)
         if entry.whole or isinstance(entry.index, Point):
             return Axis(size, None, True, entry.whole)
         return Axis(size, self.form(entry.index), entry.inside)
 
     def form(self, dim: Dim) -> Form:
         """An index over the numbered letters."""
-        return form_of(dims.substitute(dim, self.sizes), self.numbers)
+        return form_of(dims.substitute(dim, self.known), self.numbers)
 
     def condition(self, condition: Condition, full: Sequence[Indices]) -> Constraint:
         """A comparison, as a difference that must fall into a set."""
