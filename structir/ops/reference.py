@@ -108,6 +108,14 @@ def _argument(signed: Any) -> Expr:
 # The ways to a result. Everything that depends on shapes alone is worked out once for each of them.
 
 
+def concrete(definition: OpDefinition, call: Call, values: tuple[Value, ...]) -> Call:
+    """A call like another one, of which just the sizes and dtypes of these values are known."""
+    pairs = zip(call.args, values, strict=True)
+    args = tuple([_argument(_signed(arg, value)) for arg, value in pairs])
+    bare = Call(definition.op, args, call.attrs)
+    return Call(definition.op, args, call.attrs, (), definition.deduce(bare))
+
+
 @lru_cache(2048)
 def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way:
     definition: Any = op.definition
@@ -132,10 +140,11 @@ def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way
 
 
 def _operands(spec: IndexSpec, values: Sequence[Value]) -> list[Any]:
-    return [_at(values, info.path) for info in spec.operands]
+    return [at_path(values, info.path) for info in spec.operands]
 
 
-def _at(values: Sequence[Value], path: tuple[int, ...]) -> Any:
+def at_path(values: Sequence[Value], path: tuple[int, ...]) -> Any:
+    """The tensor that stands at a place among the arguments of a call."""
     value = values[path[0]]
     return np.asarray(value[path[1]] if len(path) > 1 else value)
 
@@ -212,13 +221,16 @@ def _stored(value: Value, info: StructInfo | None) -> Value:
 def _composed(parts: Expr, call: Call) -> Way:
     """The values of a tree of calls over the arguments of a call."""
 
-    def way(values: tuple[Value, ...]) -> Value:
-        known: dict[int, Value] = {}
-        for arg, value in zip(call.args, values, strict=True):
-            _learn(arg, value, known)
-        return _tree_value(parts, known)
+    return lambda values: tree_value(parts, call, values, {})
 
-    return way
+
+def tree_value(
+    parts: Expr, call: Call, values: tuple[Value, ...], known: dict[int, Value]
+) -> Value:
+    """The value of a tree over the arguments of a call; `known` receives those of all its nodes."""
+    for arg, value in zip(call.args, values, strict=True):
+        _learn(arg, value, known)
+    return _tree_value(parts, known)
 
 
 def _learn(arg: Expr, value: Value, known: dict[int, Value]) -> None:

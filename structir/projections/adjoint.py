@@ -1,0 +1,292 @@
+"""The adjoint of an index spec is an index spec: each operand's slope times what comes back, added
+up where the operand was read.
+
+Broadcasting, windows, slices, gathers, reshapes and pieces need no case of their own: a letter that
+the operand lacks is reduced, and points that read one element meet there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from structir.ir.dims import Dim, Sym, as_dim
+from structir.ir.dtype import is_float
+from structir.projections.injective import injective
+from structir.projections.point import (
+    Extent,
+    Literal,
+    Operand,
+    Point,
+    and_,
+    as_point,
+    cast,
+    eq,
+    operands_of,
+    select,
+)
+from structir.projections.spec import (
+    Clause,
+    Entry,
+    IndexSpec,
+    OperandInfo,
+    Read,
+    ResultInfo,
+    Write,
+)
+from structir.projections.values import ZERO, derivative
+
+NO_SLOPE = frozenset({"any", "all", "argmax", "argmin"})
+
+
+@attrs.frozen(eq=False)
+class Helper:
+    """A tensor shaped like a result that the adjoint needs beside it: how many points there were,
+    how many of them tie. `spec` makes it from the operands and the results."""
+
+    name: str
+    spec: IndexSpec
+
+
+@attrs.frozen(eq=False)
+class Adjoint:
+    """The gradient of a spec by one operand.
+
+    The operands of `spec` are those of the original, then its results, then the gradients of its
+    results, then what the helpers give; a helper's are the original's operands and its results."""
+
+    spec: IndexSpec
+    helpers: tuple[Helper, ...] = ()
+
+
+@attrs.frozen(eq=False)
+class Contribution:
+    """One write that depends on one read of the operand."""
+
+    clause: Clause
+    write: Write
+    read: Read
+    number: int  # of the clause
+
+
+def result_name(k: int) -> str:
+    """How points of an adjoint speak of an element of a result."""
+    return f"result {k}"
+
+
+def gradient_name(k: int) -> str:
+    """How points of an adjoint speak of the gradient of an element of a result."""
+    return f"gradient {k}"
+
+
+def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
+    """The gradient by an operand; None where there is none: of integers, of places and of truths,
+    and of writes that combine by anything but a sum."""
+    own = spec.operands[operand]
+    if not is_float(own.dtype or "float32") or not spec.computes:
+        return None
+    if any(clause.monoid in NO_SLOPE for clause in spec.clauses):
+        return None
+    if spec.base is not None:
+        return _of_written_base(spec, operand)
+    return _of_reads(spec, operand)
+
+
+def _of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
+    found = list(_contributions(spec, operand))
+    if any(not c.write.unique and c.clause.monoid not in (None, "sum") for c in found):
+        return None
+    alone = len(found) == 1
+    clauses, helpers = [], dict[str, Helper]()
+    for contribution in found:
+        factor, needed = _factor(spec, contribution)
+        helpers |= {h.name: h for h in needed}
+        clauses.append(_clause(spec, contribution, factor, list(helpers), alone))
+    info = spec.operands[operand]
+    return Adjoint(
+        attrs.evolve(
+            spec,
+            operands=(*_all_operands(spec), *[_helper_info(h) for h in helpers.values()]),
+            results=(ResultInfo(info.name, info.dims, info.dtype),),
+            clauses=tuple(clauses),
+            fill=0,
+            base=None,
+        ),
+        tuple(helpers.values()),
+    )
+
+
+def _contributions(spec: IndexSpec, operand: int) -> Iterator[Contribution]:
+    for number, clause in enumerate(spec.clauses):
+        for write in clause.writes:
+            for read in clause.reads:
+                if read.operand == operand and _matters(write.value, read.name):
+                    yield Contribution(clause, write, read, number)
+
+
+def _matters(value: Point | None, name: str) -> bool:
+    return value is not None and derivative(value, name) != ZERO
+
+
+def _all_operands(spec: IndexSpec) -> tuple[OperandInfo, ...]:
+    results = [OperandInfo(result_name(k), (), r.dims, r.dtype) for k, r in enumerate(spec.results)]
+    gradients = [attrs.evolve(r, name=gradient_name(k)) for k, r in enumerate(results)]
+    return (*spec.operands, *results, *gradients)
+
+
+def _helper_info(helper: Helper) -> OperandInfo:
+    made = helper.spec.results[0]
+    return OperandInfo(helper.name, (), made.dims, made.dtype)
+
+
+def _clause(
+    spec: IndexSpec, contribution: Contribution, factor: Point, helpers: list[str], alone: bool
+) -> Clause:
+    """The clause that adds one contribution up at the operand's own entries."""
+    clause, write, read = contribution.clause, contribution.write, contribution.read
+    assert write.value is not None
+    value = derivative(write.value, read.name) * Operand(gradient_name(write.result)) * factor
+    letters = {s for e in read.entries for s in _letters_of(e.letters, clause, e.data)}
+    order = (*clause.parallel, *clause.reduce)
+    parallel = tuple([s for s in order if s in letters])
+    unique = alone and injective(read.entries, parallel, spec.extents) is True
+    back = Write(0, read.entries, value, unique)
+    base = len(spec.operands)
+    names = {
+        **{result_name(k): base + k for k in range(len(spec.results))},
+        **{gradient_name(k): base + len(spec.results) + k for k in range(len(spec.results))},
+        **{name: base + 2 * len(spec.results) + k for k, name in enumerate(helpers)},
+    }
+    wanted = operands_of(value)
+    back_reads = [Read(n, k, write.entries) for n, k in names.items() if n in wanted]
+    reads = _kept(clause.reads, wanted, write, read)
+    rest = tuple([s for s in order if s not in letters])
+    return Clause(parallel, rest, (), (*reads, *back_reads), (back,), clause.conditions, "sum")
+
+
+def _letters_of(symbols: frozenset[Sym], clause: Clause, data: Point | None) -> set[Sym]:
+    """The letters an entry moves with, through the reads that its index comes from."""
+    found = set(symbols)
+    for name in operands_of(data) if data is not None else ():
+        found |= {s for e in clause.read(name).entries for s in e.letters}
+    return found
+
+
+def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Read) -> list[Read]:
+    """The reads that a value or an index depends on, and those that leave points out."""
+    names = set(wanted)
+    todo = [e.data for access in (write.entries, own.entries) for e in access if e.data is not None]
+    names |= {n for point in todo for n in operands_of(point)}
+    for read in reads:
+        if read.name in names or not all(e.inside for e in read.entries):
+            data = [e.data for e in read.entries if e.data is not None]
+            names |= {read.name, *(n for point in data for n in operands_of(point))}
+    return [r for r in reads if r.name in names]
+
+
+# What the monoid makes of a slope.
+
+
+def _factor(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+    clause = contribution.clause
+    if not clause.reduce or clause.monoid in (None, "sum"):
+        return as_point(1), []
+    return FACTORS[clause.monoid](spec, contribution)
+
+
+def _of_mean(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+    """An equal share of the points that exist."""
+    count = spec.count(contribution.clause)
+    if count is not None:
+        return as_point(1) / _size(count), []
+    helper = _helper(spec, contribution, "count", Literal(1.0))
+    return as_point(1) / Operand(helper.name), [helper]
+
+
+def _size(count: Dim) -> Point:
+    return Literal(float(count)) if isinstance(count, int) else cast(Extent(count), "float64")
+
+
+def _of_extreme(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+    """The points that equal the result share it."""
+    write = contribution.write
+    assert write.value is not None
+    hit = eq(write.value, Operand(result_name(write.result)))
+    helper = _helper(spec, contribution, "ties", select(hit, 1.0, 0.0))
+    return select(hit, 1 / Operand(helper.name), 0), [helper]
+
+
+def _of_product(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+    """The product of the other points: without the zero where there is one, nothing where there are
+    more."""
+    value = contribution.write.value
+    assert value is not None
+    zero = eq(value, 0)
+    zeros = _helper(spec, contribution, "zeros", select(zero, 1.0, 0.0))
+    others = _helper(spec, contribution, "others", select(zero, 1, value), "prod")
+    few, rest = Operand(zeros.name), Operand(others.name)
+    single = select(and_(eq(few, 1), zero), rest, 0)
+    return select(eq(few, 0), rest / value, single), [zeros, others]
+
+
+FACTORS = {"mean": _of_mean, "max": _of_extreme, "min": _of_extreme, "prod": _of_product}
+
+
+def _helper(
+    spec: IndexSpec, contribution: Contribution, what: str, value: Point, monoid: str = "sum"
+) -> Helper:
+    """A spec like the original's, of another value at each point."""
+    clause, write = contribution.clause, contribution.write
+    name = f"{what} {contribution.number}.{write.result}"
+    base = len(spec.operands)
+    results = [Read(result_name(k), base + k, write.entries) for k in range(len(spec.results))]
+    wanted = operands_of(value)
+    reads = (*clause.reads, *[r for r in results if r.name in wanted])
+    made = attrs.evolve(write, result=0, value=value)
+    info = attrs.evolve(spec.results[write.result], name=what)
+    helper = IndexSpec(
+        _all_operands(spec)[: base + len(spec.results)],
+        (info,),
+        spec.extents,
+        (attrs.evolve(clause, reads=reads, writes=(made,), monoid=monoid),),
+        1 if monoid == "prod" else 0,
+    )
+    return Helper(name, helper)
+
+
+# Scatters: a result that starts from an operand.
+
+
+def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
+    """Updates get what comes back at their places; the base what comes back where it is still
+    seen."""
+    if any(clause.monoid not in (None, "sum") for clause in spec.clauses):
+        return None
+    if operand != spec.base:
+        return _of_reads(spec, operand)
+    info = spec.operands[operand]
+    letters = tuple([Sym(f"a{k}") for k in range(len(info.dims))])
+    extents = {**spec.extents, **dict(zip(letters, info.dims, strict=True))}
+    entries = _plain_entries(letters, info.dims)
+    gradient = len(spec.operands) + len(spec.results)
+    copied = Clause(
+        letters,
+        (),
+        (),
+        (Read(gradient_name(0), gradient, entries),),
+        (Write(0, entries, Operand(gradient_name(0))),),
+    )
+    replaced = [
+        attrs.evolve(c, writes=tuple([attrs.evolve(w, value=Literal(0)) for w in c.writes]))
+        for c in spec.clauses
+        if c.monoid is None
+    ]
+    results = (ResultInfo(info.name, info.dims, info.dtype),)
+    clauses = (copied, *replaced)
+    return Adjoint(IndexSpec(_all_operands(spec), results, extents, clauses))
+
+
+def _plain_entries(letters: tuple[Sym, ...], sizes: tuple[Dim, ...]) -> tuple[Entry, ...]:
+    pairs = zip(letters, sizes, strict=True)
+    return tuple([Entry(as_dim(letter), size) for letter, size in pairs])
