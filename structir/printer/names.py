@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from structir.ir.dims import Sym
+from structir.ir.dims import Poly, Sym
+from structir.ir.dims import sym as new_sym
 from structir.ir.expr import Var
 from structir.printer.syntax import RESERVED
 
@@ -21,6 +22,7 @@ class Names:
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self.of: dict[Any, str] = {}
+        self.twins: dict[Sym, Poly] = {}  # dims again, as old as their names
         self._taken = set(RESERVED | taken)
         self._given: list[str] = []
         self._next: dict[str, int] = {}
@@ -38,6 +40,7 @@ class Names:
         name = self.of.get(sym)
         if name is None:
             name = self.of[sym] = self._free(sym.name)
+            self.twins[sym] = new_sym(name)
         return name
 
     def share(self, var: Var, name: str) -> None:

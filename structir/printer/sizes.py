@@ -87,8 +87,9 @@ SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 def parsed_size(text: str) -> tuple[ast.expr, tuple[str, ...]]:
     """The tree of a size written as a string, and the names in it."""
     tree = ast.parse(text.strip(), mode="eval").body
-    names = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id != "T")
-    return tree, tuple(dict.fromkeys(names))
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id != "T"]
+    names.sort(key=lambda name: name.col_offset)  # a tree is walked level by level
+    return tree, tuple(dict.fromkeys(name.id for name in names))
 
 
 def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any]) -> Any:

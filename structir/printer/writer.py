@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from structir.analysis.purity import is_pure_call
-from structir.ir.dims import Poly, Sym, text
+from structir.ir.dims import Poly, Sym, substitute, syms, text
 from structir.ir.expr import (
     Call,
     Constant,
@@ -96,8 +96,17 @@ class Writer:
             return str(dim)
         known = self._dims.get(dim)
         if known is None:
-            known = self._dims[dim] = text(dim, self.sym)
+            known = self._dims[dim] = self._in_order(dim)
         return f'"{known}"' if self._quoted else known
+
+    def _in_order(self, dim: Poly) -> str:
+        """A size whose terms stand in the order in which the text names its variables."""
+        own = sorted(syms(dim), key=lambda sym: sym.order)
+        names = [self.sym(sym) for sym in own]
+        if len(names) == 1:
+            return text(dim, self.names.of.__getitem__)
+        twins = self.names.twins
+        return text(substitute(dim, {sym: twins[sym] for sym in own}))
 
     def sizes(self, dims: Any) -> str:
         """Sizes in brackets."""

@@ -2,9 +2,13 @@
 
 import warnings
 
+import pytest
+
 import structir
 from structir.ir import BlockBuilder, Function, IRModule, TensorStructInfo, Var
+from structir.ir.dims import sym
 from structir.script import I, R, T
+from structir.tools.generate import random_module
 from tests.printer.corpus import modules
 
 
@@ -37,7 +41,7 @@ def test_names_that_clash_are_told_apart() -> None:
 
 
 def test_dims_of_one_name_are_told_apart() -> None:
-    one, other = structir.ir.dims.sym("n"), structir.ir.dims.sym("n")
+    one, other = sym("n"), sym("n")
     builder = BlockBuilder()
     x = Var("x", TensorStructInfo((one, other), "float32"))
     with builder.function("main", [x]):
@@ -165,3 +169,18 @@ def test_a_function_alone_reads_back() -> None:
 
     assert isinstance(main, Function)
     assert structir.structural_equal(structir.parse(main.script())["main"], main)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed: int) -> None:
+    assert_round_trip(random_module(seed, 16))
+
+
+def test_terms_stand_in_the_order_in_which_dims_are_named() -> None:
+    late, early = sym("late"), sym("early")
+    builder = BlockBuilder()
+    x = Var("x", TensorStructInfo((early, late, 2 * late * early + late + early), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(x)
+    text = assert_round_trip(builder.get())
+    assert '"early", "late", "2 * early * late + early + late"' in text
