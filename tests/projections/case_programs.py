@@ -104,7 +104,19 @@ def embedded(xs: list[Expr], attrs: dict) -> Expr:
     return call("take", xs[1], xs[0], axis=0)
 
 
+def general_product(xs: list[Expr], attrs: dict) -> Expr:
+    turned = [
+        call("permute_dims", x) if attrs.get(flag) else x
+        for x, flag in zip(xs, ("transA", "transB"), strict=False)
+    ]
+    y = call("matmul", *turned)
+    return call("add", y, xs[2]) if len(xs) > 2 else y
+
+
 ADAPTED = {
+    "gemm": general_product,
+    "reshape_like": lambda xs, a: call("reshape", xs[0], shape_of(xs[1])),
+    "broadcast_like": lambda xs, a: call("broadcast_to", xs[0], shape_of(xs[1])),
     "transpose": transposed,
     "reduce": reduced,
     "slice": sliced,

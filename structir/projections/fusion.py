@@ -1,0 +1,108 @@
+"""How one op reads what another makes: what fusing the two would mean. No op is named here.
+
+A producer writes a value point by point, a consumer reads it. Composed, the two maps say which
+points of the producer a point of the consumer needs, one row for each of the producer's parallel
+letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import attrs
+
+from structir.ir.dims import Dim
+from structir.projections.maps import Projection, inverse, projection
+from structir.projections.spec import Clause, IndexSpec, Read, Write, affine
+
+
+class Relation(Enum):
+    """What a point of the consumer needs of the producer."""
+
+    INLINE = "inline"  # one point, another for each: substitute, nothing is computed twice
+    HOIST = "hoist"  # one point, the same along some axes: compute outside of them, or again
+    WINDOW = "window"  # several points: again for each reader, or a buffer
+    SKIP = "skip"  # one point, some never: those are not computed
+    DIAGONAL = "diagonal"  # one point, its letters tied to each other
+    WHOLE = "whole"  # a whole axis at once: fuse outside of that axis only
+    BARRIER = "barrier"  # places that are read from data, or no affine map
+
+
+@attrs.frozen
+class Fusion:
+    """How a consumer's points need a producer's."""
+
+    relation: Relation
+    points: Projection | None = None  # from the consumer's parallel letters to the producer's
+    inner: tuple[int, ...] = ()  # the producer's parallel letters of which several, or all, are met
+
+    @property
+    def legal(self) -> bool:
+        """Whether the producer can be computed where it is read."""
+        return self.relation not in (Relation.BARRIER, Relation.WHOLE)
+
+    @property
+    def exact(self) -> bool:
+        """Whether fusing computes nothing twice."""
+        return self.relation in (Relation.INLINE, Relation.SKIP, Relation.DIAGONAL)
+
+
+BARRIER = Fusion(Relation.BARRIER)
+
+
+def fusion(
+    producer: IndexSpec,
+    making: tuple[Clause, Write],
+    consumer: IndexSpec,
+    reading: tuple[Clause, Read],
+) -> Fusion:
+    """How a read of a value meets the clause that writes it.
+
+    A producer that reduces can be fused where its loops stay inside one point of the consumer:
+    where the relation is `inline` or `hoist`; see `fusible`."""
+    (clause, write), (reader, read) = making, reading
+    back = inverse(write.entries, clause.parallel, producer.extents)
+    if back is None or any(entry.data is not None for entry in read.entries):
+        return BARRIER
+    if any(entry.loose for entry in read.entries):
+        return BARRIER
+    forward = projection(read.entries, reader.parallel, consumer.extents)
+    points = forward.after(back)
+    if points is None or not _is_affine(read, reader):
+        return BARRIER
+    met = tuple([k for k, size in enumerate(points.shape) if size != 1])
+    if any(entry.whole for entry in read.entries):
+        return Fusion(Relation.WHOLE, points, met)
+    if met:
+        return Fusion(Relation.WINDOW, points, met)
+    made = [producer.extents[s] for s in clause.parallel]
+    seen = [consumer.extents[s] for s in reader.parallel]
+    return Fusion(_of_rows(points, made, seen), points)
+
+
+def _is_affine(read: Read, reader: Clause) -> bool:
+    """Whether every index of a read is affine, so that its projection says all."""
+    letters = (*reader.parallel, *reader.reduce)
+    return all(e.whole or affine(e.dim, letters) is not None for e in read.entries)
+
+
+def _of_rows(points: Projection, made: Sequence[Dim], read: Sequence[Dim]) -> Relation:
+    """The relation of a map to single points, from the extents on both sides."""
+    rows = [row for row, extent in zip(points.matrix, made, strict=True) if extent != 1]
+    moving = [k for k, extent in enumerate(read) if extent != 1]
+    used = [[k for k in moving if row[k] != 0] for row in rows]
+    columns = [k for row in used for k in row]
+    if any(len(row) > 1 for row in used) or len(set(columns)) < len(columns):
+        return Relation.DIAGONAL
+    if len(columns) < len(moving):
+        return Relation.HOIST
+    steady = all(used) and all(row[k] in (1, -1) for row, (k,) in zip(rows, used, strict=True))
+    return Relation.INLINE if steady else Relation.SKIP
+
+
+def fusible(producer: Clause, found: Fusion) -> bool:
+    """Whether a clause, with its reduction if it has one, may be computed where it is read."""
+    if producer.reduce or producer.whole:
+        return found.relation in (Relation.INLINE, Relation.HOIST)
+    return found.legal
