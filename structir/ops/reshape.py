@@ -12,6 +12,7 @@ from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
 from structir.ops.given import Given, UnknownShape, Written
 from structir.ops.letters import letters, where, written
+from structir.ops.sizes import UNKNOWN
 from structir.projections.point import Point
 
 Dims = tuple[Dim, ...]
@@ -29,6 +30,8 @@ def reshaped(given: Given) -> Written:
     target = given["shape"]
     if isinstance(target, UnknownShape):
         return Written("x[*s] -> y[*shape]")
+    if target is UNKNOWN:
+        return Written("x[*s] -> y[_]")
     if not isinstance(target, tuple):
         target = (target,)
     sizes = given.dims("x")

@@ -11,6 +11,7 @@ from structir.ops.define import op
 from structir.ops.examples import f32, i64
 from structir.ops.given import Given, Written
 from structir.ops.letters import letters, where, written
+from structir.ops.sizes import UNKNOWN
 from structir.projections.point import Point
 
 Reduction = Literal["update", "add", "mul", "max", "min"]
@@ -119,7 +120,7 @@ def slice_written(given: Given) -> Written:
     at = [f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     checks = [f"{i} == n{k}" for k, i in enumerate(own) if k != axis]
     attributes: dict[str, Dim] = {}
-    if sizes is not None:
+    if sizes is not None and UNKNOWN not in (start, end, step):
         last: Dim = end
         if isinstance(end, int):
             last = dim_min(end, sizes[axis]) if isinstance(sizes[axis], int) else end

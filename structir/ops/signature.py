@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from structir.lazy import lazy_module
 from structir.ops.attributes import Kind, Operands, WrongValue, kind_of
 from structir.projections.point import Index
 
+difflib = lazy_module("difflib")
 np = lazy_module("numpy")
 NOT_GIVEN = Tuple(())  # an operand that is left out before one that is given
 REQUIRED = inspect.Parameter.empty
