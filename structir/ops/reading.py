@@ -132,7 +132,17 @@ def _read(definition: Declared, given: Given) -> Reading:
     letters = [(letter, name) for letter, name in definition.at.items()]
     members = range(max(counts.values(), default=0))
     at = tuple([*letters, *[(f"{i}_{k}", name) for i, name in letters for k in members]])
-    return Reading(line, written.attributes, _paths(definition, line), at)
+    paths = _paths(definition, line)
+    return Reading(_with_marks(line, paths), written.attributes, paths, at)
+
+
+def _with_marks(line: Line, paths: tuple[tuple[int, int | None], ...]) -> Line:
+    """The line with the members of lists marked as such, where its author wrote them out."""
+    operands = [
+        access if member is None or access.many else attrs.evolve(access, many=True)
+        for access, (_, member) in zip(line.operands, paths, strict=True)
+    ]
+    return attrs.evolve(line, operands=tuple(operands))
 
 
 def _paths(definition: Declared, line: Line) -> tuple[tuple[int, int | None], ...]:

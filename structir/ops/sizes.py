@@ -332,7 +332,9 @@ class _Work:
         return self.isolate(formula, known, unknown[0], equation)
 
     def named(self, equation: Equation) -> str:
-        return str(equation.left) if equation.right is None else equation.text
+        if equation.right is not None:
+            return equation.text
+        return str(equation.left).removeprefix("(").removesuffix(")")
 
     def value(self, formula: Formula) -> Dim | None:
         if type(formula) is Extent:
@@ -362,22 +364,27 @@ class _Work:
     def divided(self, top: Dim, factor: Dim, total: Dim, equation: Equation) -> Dim:
         quotient = dims.exact_quotient(top, factor)
         name = self.named(equation)
-        place = (equation.operand, equation.axis)
         if quotient is not None:
             if isinstance(quotient, int) and quotient < 0:
-                raise Rejected(
-                    f"{name} cannot be {dims.text(total)}",
-                    ((f"{name} is {dims.text(total)}", *place),),
-                )
+                raise self.unfit(equation, total)
             return quotient
         if factor == 0 or dims.equal(dims.floormod(top, factor), 0) is False:
-            text = f"{name} is {dims.text(total)}, which {dims.text(factor)} does not divide"
-            raise Rejected(
-                f"{dims.text(factor)} does not divide {dims.text(top)}", ((text, *place),)
-            )
+            raise self.unfit(equation, total)
         quotient = dims.floordiv(top, factor)
         self.assumptions.append(Assumption(quotient * factor, top, name))
         return quotient
+
+    def unfit(self, equation: Equation, total: Dim) -> Rejected:
+        """An equation that no size solves: what it must be, and the letters that are settled."""
+        name = self.named(equation)
+        facts = [(f"{name} is {dims.text(total)}", equation.operand, equation.axis)]
+        known = [letter for letter in sorted(equation.letters) if letter in self.extents]
+        for letter in known:
+            place = self.origin.get(letter, (None, None))
+            facts.append((f"{letter} is {dims.text(self.extents[letter])}", *place))
+        given = " and ".join([f"{i} is {dims.text(self.extents[i])}" for i in known])
+        where = f" where {given}" if given else ""
+        return Rejected(f"{name} cannot be {dims.text(total)}{where}", tuple(facts))
 
     def compare(self, relation: Relation) -> None:
         left, right = self.value(relation.left), self.value(relation.right)

@@ -184,7 +184,7 @@ _SUPPRESSED = (
 def _constant(given: Given, name: str) -> int | None:
     position = list(given.operands).index(name)
     arg = given.args[position] if position < len(given.args) else None
-    return int(arg.data) if isinstance(arg, Constant) and arg.data.size == 1 else None
+    return int(arg.data.item()) if isinstance(arg, Constant) and arg.data.size == 1 else None
 
 
 @op(suppressed, name="vision.all_class_non_max_suppression", reads_sizes=True, reads_values=True)
