@@ -142,7 +142,7 @@ def _cells(first: int, last: int, count: int, length: int) -> list[tuple[int, in
 
 
 @op(
-    "data[b, [n], k] -> count[b] @ int32, boxes[b, [n], k], positions[b, [n]] @ int32",
+    "data[b, [n], [k]] -> count[b] @ int32, boxes[b, [n], k], positions[b, [n]] @ int32",
     name="vision.get_valid_counts",
 )
 def get_valid_counts(

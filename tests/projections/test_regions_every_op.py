@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import structir
+from structir.build import BlockBuilder
 from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.ir import IRModule, Tuple, Var
 from structir.ir.dtype import is_float
 from structir.projections.boxes import NOTHING, Region, region
 from structir.projections.program import leaves, program_of
+from tests.ops.calls import called
 from tests.ops.test_every_op import OPS, PROGRAMS, SIZES, symbols, value_for
 from tests.projections.test_regions import elements
 
@@ -63,38 +66,65 @@ def run_changed(mod: object, args: list, params: tuple, regions: dict) -> object
     raise AssertionError("the program does not run with other numbers")
 
 
-def trials(script: str) -> Iterator[str]:
-    """What goes wrong in a program when its parameters are overwritten outside the regions of a
-    box; nothing for what holds."""
-    mod = structir.parse(script)
-    (function,) = mod.functions.values()
-    infos = [p.struct_info for p in function.params]
-    names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
-    for choice in (SIZES[0], SIZES[5]):
-        rng = np.random.default_rng(7)
-        sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
-        args = [value_for(i, sizes, rng) for i in infos]
-        if any(a is None for a in args):
-            return
-        try:
-            plain = list(tensors(structir.interpret(mod, "main", *args)))
-            program = program_of(function, sizes)
-        except (DiagnosticError, ShapeMismatchError):
-            continue
-        keys = list(leaves(program.result))
-        if len(keys) != len(plain) or any(0 in p.shape for p in plain):
-            continue
-        for which, key in enumerate(keys):
-            wanted = some_box(program.shapes[key], rng)
-            regions = program.needed({key: wanted})
-            found = list(tensors(run_changed(mod, args, program.params, regions)))[which]
-            inside = elements(wanted, found.shape)
-            same = alike(found[inside], plain[which][inside])
-            yield "" if same else f"{script}\n{wanted.bounds} of result {which} changed"
+Trial = tuple[IRModule, dict, list]  # a module, its sizes, the arguments of `main`
+
+
+def from_facts(name: str) -> Iterator[Trial]:
+    """The programs of the conformance facts about an op, at two choices of sizes."""
+    for case in PROGRAMS[name]:
+        mod = structir.parse(case["script"])
+        infos = [p.struct_info for p in mod["main"].params]
+        names = sorted({s for i in infos for s in symbols(i)}, key=lambda s: s.order)
+        for choice in (SIZES[0], SIZES[5]):
+            sizes = {s: choice[k % len(choice)] for k, s in enumerate(names)}
+            args = [value_for(i, sizes, np.random.default_rng(7)) for i in infos]
+            if not any(a is None for a in args):
+                yield mod, sizes, args
+
+
+def from_examples(name: str) -> Iterator[Trial]:
+    """The examples that an op gives of itself."""
+    for args, keywords in OPS[name].definition.examples:
+        call, values = called(name, *args, **keywords)
+        known = dict(learnt(call.args, values))
+        builder = BlockBuilder()
+        with builder.function("main", list(known)):
+            builder.emit_func_output(builder.emit(call))
+        yield builder.get(), {}, list(known.values())
+
+
+def learnt(args: tuple, values: tuple) -> Iterator[tuple[Var, np.ndarray]]:
+    """The variables among some arguments, and their values."""
+    for arg, value in zip(args, values, strict=True):
+        if isinstance(arg, Var):
+            yield arg, value
+        elif isinstance(arg, Tuple):
+            yield from learnt(arg.fields, value)
+
+
+def failures(trial: Trial) -> Iterator[str]:
+    """What changes in a box of a result when parameters are overwritten outside the regions."""
+    mod, sizes, args = trial
+    try:
+        plain = list(tensors(structir.interpret(mod, "main", *args)))
+        program = program_of(mod["main"], sizes)
+    except (DiagnosticError, ShapeMismatchError):
+        return
+    keys = list(leaves(program.result))
+    if len(keys) != len(plain) or any(0 in p.shape for p in plain):
+        return
+    rng = np.random.default_rng(11)
+    for which, key in enumerate(keys):
+        wanted = some_box(program.shapes[key], rng)
+        regions = program.needed({key: wanted})
+        found = list(tensors(run_changed(mod, args, program.params, regions)))[which]
+        inside = elements(wanted, found.shape)
+        if not alike(found[inside], plain[which][inside]):
+            yield f"{mod.script()}\n{wanted.bounds} of result {which} changed"
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_else_is_read(name: str) -> None:
-    wrong = [text for case in PROGRAMS[name] for text in trials(case["script"]) if text]
-    assert not wrong, wrong[0]
+    for trial in (*from_facts(name), *from_examples(name)):
+        assert not list(failures(trial))
