@@ -238,10 +238,12 @@ def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
 
 
 def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:
-    """What was assumed of a call; nothing where all its sizes are numbers."""
+    """What was assumed of a call; nothing where all its sizes are numbers, or no line says its
+    sizes."""
     infos = [info for arg in call.args for info in _tensors(arg.struct_info)]
     symbolic = any(not isinstance(d, int) for info in infos for d in info.dims or ())
-    return tuple(definition.assumptions(call)) if symbolic else ()
+    assumptions = getattr(definition, "assumptions", None)
+    return tuple(assumptions(call)) if symbolic and assumptions is not None else ()
 
 
 def _tensors(info: Any) -> list[TensorStructInfo | ShapeStructInfo]:

@@ -18,6 +18,8 @@ from structir.ir import (
     VarBinding,
     find_op,
 )
+from structir.ir import op as op_room
+from structir.ops.opaque import OpaqueDefinition
 
 
 def module(body):
@@ -280,3 +282,10 @@ def test_numbers():
     assert run(PRIMS, "main", 7, ones(2)) == 7
     with pytest.raises(ShapeMismatchError, match=r"a number of dtype int64, found float 1\.5"):
         run(PRIMS, "main", 1.5, ones(2))
+
+
+def test_ops_from_outside(monkeypatch):
+    monkeypatch.setattr(op_room, "_ops", dict(op_room._ops))
+    OpaqueDefinition("test.doubled", lambda x: x * 2, lambda x: x)
+    text = ASSUMED.replace("R.add(x, y)", "R.test.doubled(x)")
+    np.testing.assert_array_equal(run(text, "main", ones(3), ones(1)), 2 * ones(3))
