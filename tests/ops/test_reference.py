@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from structir.ir.dtype import numpy_dtype
 from tests.ops.calls import evaluated
 
 RNG = np.random.default_rng(11)
@@ -422,3 +423,55 @@ def test_reference(name, args, keywords, wanted):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
         else:
             np.testing.assert_array_equal(one, other)
+
+
+EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-22}
+
+
+@pytest.mark.parametrize("dtype", EPSILON)
+@pytest.mark.parametrize(
+    ("name", "shapes", "keywords"),
+    [
+        ("add", [(3, 4), (4,)], {}),
+        ("multiply", [(3, 4), (4,)], {}),
+        ("exp", [(3, 4)], {}),
+        ("nn.gelu", [(3, 4)], {}),
+        ("sum", [(3, 4096)], {"axis": 1}),
+        ("mean", [(3, 4096)], {"axis": 1}),
+        ("max", [(3, 4)], {"axis": 0}),
+        ("cumsum", [(3, 9)], {"axis": 1}),
+        ("matmul", [(5, 64), (64, 3)], {}),
+        ("permute_dims", [(3, 4)], {}),
+        ("flatten", [(3, 4)], {}),
+        ("nn.softmax", [(3, 8)], {}),
+        ("nn.layer_norm", [(3, 8), (8,), (8,)], {"axes": -1}),
+    ],
+)
+def test_narrow_floats_are_rounded_once(dtype, name, shapes, keywords):
+    args = [np.abs(floats(*s)).astype(numpy_dtype(dtype)) for s in shapes]
+    found = evaluated(name, *args, **keywords)
+    assert found.dtype.name == dtype
+    wanted = evaluated(name, *[a.astype("float64") for a in args], **keywords)
+    steps = 8 if name.startswith("nn.") else 1  # composites are rounded after each part
+    scale = np.maximum(np.abs(wanted), 0.25)
+    assert (np.abs(found.astype("float64") - wanted) <= steps * EPSILON[dtype] * scale).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64", "bool"])
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
+def test_whole_numbers_stay_what_they_are(name, dtype):
+    x, y = (RNG.integers(0, 2, (3, 4)).astype(dtype) for _ in range(2))
+    found = evaluated(name, x, y)
+    assert found.dtype.name == dtype
+    function = {"add": np.add, "multiply": np.multiply}.get(name) or getattr(np, name)
+    np.testing.assert_array_equal(found, function(x, y))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_sums_of_integers_stay_integers(dtype):
+    x = RNG.integers(0, 3, (4, 5)).astype(dtype)
+    for name in ("sum", "prod", "max", "min"):
+        found = evaluated(name, x, axis=0)
+        wanted = getattr(np, name)(x, axis=0).astype(dtype)
+        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == wanted.dtype
