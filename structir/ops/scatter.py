@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from structir.ir.dims import Dim, ceildiv, dim_min
+from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ops.attributes import Axis, Operands, Size
 from structir.ops.define import op
 from structir.ops.examples import f32, i64
@@ -121,13 +121,17 @@ def slice_written(given: Given) -> Written:
     checks = [f"{i} == n{k}" for k, i in enumerate(own) if k != axis]
     attributes: dict[str, Dim] = {}
     if sizes is not None and UNKNOWN not in (start, end, step):
-        last: Dim = end
-        if isinstance(end, int):
-            last = dim_min(end, sizes[axis]) if isinstance(sizes[axis], int) else end
-        attributes["count"] = ceildiv(last - start, step)
+        size = sizes[axis]
+        first, last = _from_the_front(start, size), dim_min(_from_the_front(end, size), size)
+        attributes |= {"start": first, "count": dim_max(ceildiv(last - first, step), 0)}
         checks.append(f"{own[axis]} == count")
     data, new = written("x", letters(rank, "n")), written("src", own)
     return Written(f"{data}, {new} -> {written('y', at)}", where(checks), "", attributes)
+
+
+def _from_the_front(bound: Dim, size: Dim) -> Dim:
+    """A negative end of a slice counts from the back; none lies before the front."""
+    return dim_max(bound + size, 0) if isinstance(bound, int) and bound < 0 else bound
 
 
 @op(slice_written, base="x", reads_sizes=True)

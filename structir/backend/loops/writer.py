@@ -149,8 +149,8 @@ class Writer:
         if not (isinstance(node, Apply) and node.fn == "div" and is_float(node.dtype)):
             return node
         over, under = node.args
-        outer = self.scope_of(under, scopes)
-        if isinstance(under, Number) or self.scope_of(over, scopes) is outer:
+        depths = [scopes.index(self.scope_of(side, scopes)) for side in (over, under)]
+        if isinstance(under, Number) or depths[0] <= depths[1]:
             return node
         reciprocal = apply("div", (number(1.0, node.dtype), under), node.dtype)
         return apply("mul", (over, reciprocal), node.dtype)
