@@ -33,9 +33,9 @@ def index_spec(definition: OpDefinition, call: Call) -> IndexSpec | None:
 
     The writes of composites and of bodies that take whole axes have no values.
     """
+    resolved = definition.resolve(call)  # first, as it tells what is wrong with the call
     given = infer.given_of(definition, call.args, call.attrs)
     reading = infer.reading_of(definition, given)
-    resolved = definition.resolve(call)
     if any(type(v) is infer.UnknownShape or v is UNKNOWN for v in resolved.attributes.values()):
         return None
     letters = Letters(extents_of(resolved), resolved.attributes)

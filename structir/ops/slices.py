@@ -31,12 +31,13 @@ def sliced(given: Given) -> Written:
         return Written("x[*s] -> y[*t]")
     steps = given["strides"] or (1,) * len(listed)
     cut = given.axes("axes", rank)
-    if any(isinstance(bound, UnknownShape) for bound in bounds) or given.dims("x") is None:
-        return Written(f"{written('x', letters(rank))} -> {written('y', ['_'] * rank)}")
-    if not len(cut) == len(bounds[0]) == len(bounds[1]) == len(steps):
+    known = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
+    if any(len(part) != len(cut) for part in (*known, steps)):
         given.reject("axes, begin, end and strides must be equally many")
     if 0 in steps:
         given.reject("a stride is 0")
+    if len(known) < len(bounds) or given.dims("x") is None:
+        return Written(f"{written('x', letters(rank))} -> {written('y', ['_'] * rank)}")
     sizes = given.dims("x") or ()
     own, read = letters(rank), letters(rank)
     starts, counts = [], []
