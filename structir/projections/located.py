@@ -122,10 +122,8 @@ class Loops:
         if not constraints:
             yield self._found(sets, box.exact, ())
             return
-        if not _settled(constraints, sets):
-            return
         for product in _split(constraints, sets):
-            if len(constraints) == 1 or _settled(constraints, product):
+            if _settled(constraints, product):
                 ties = tuple(_ties(constraints, product))
                 yield self._found(product, box.exact and _consistent(product, ties), ties)
 
@@ -163,8 +161,9 @@ def _settled(constraints: list[Constraint], sets: list[Indices]) -> bool:
     """Narrow letters until no constraint narrows any further; False if no point is left."""
     for _ in range(ROUNDS):
         before = list(sets)
-        if not all([narrow(form, target, sets) for form, target in constraints]):
-            return False
+        for form, target in constraints:
+            if not (values(form, sets).within(target) or narrow(form, target, sets)):
+                return False
         if sets == before:
             return True
     sets[:] = [s.marked(False) for s in sets]
