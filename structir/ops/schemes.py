@@ -48,10 +48,15 @@ class OpScheme:
     line: Line
 
 
-__all__ = ["OpScheme", "Rejected", "scheme_of"]
+__all__ = ["OpScheme", "Rejected", "depends_on_ranks", "scheme_of"]
 
 _MEMO: dict[Any, OpScheme] = {}
 MEMO_SIZE = 4096
+
+
+def depends_on_ranks(call: Call) -> bool:
+    """Whether the line of a call is another one for other ranks."""
+    return callable(call.op.definition.line)  # type: ignore[attr-defined]
 
 
 def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None:

@@ -7,7 +7,6 @@ solved before their callers and generalised; a recursive one says no more than i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any, TypeAlias
 
 from structir.errors import Diagnostic, Span, warn
@@ -34,9 +33,8 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
-from structir.solver.constraints import RankLe
 from structir.solver.generalise import generalised
-from structir.solver.ranks import rank_high, rank_low
+from structir.solver.rank_ways import rank_options, ways
 from structir.solver.reasons import Conflict, Origin
 from structir.solver.scheme import Scheme
 from structir.solver.solver import OneOf, Solver, Value
@@ -193,12 +191,9 @@ class Hearing:
 
     def _use(self, use: _Use) -> bool:
         """Say what an op says of a call; whether it says anything."""
-        infos = [
-            self._refined(arg.struct_info, tree)
-            for arg, tree in zip(use.call.args, use.operands, strict=True)
-        ]
+        infos = self._infos(use)
         try:
-            told = schemes.scheme_of(use.call, infos)
+            told = self._only_way(use, infos) or schemes.scheme_of(use.call, infos)
         except schemes.Rejected as error:
             self.solver.store.begin(use.origin)
             for value in leaves(tuple(use.operands)):
@@ -206,7 +201,7 @@ class Hearing:
             raise self.solver.store.conflict(error.message) from None
         if told is None or len(told.scheme.results) != len(use.results):
             return False
-        if any(not complete(info) for info in infos if info is not None):
+        if use.reads_ranks and any(not complete(info) for info in infos if info is not None):
             self.waiting.append(use)
         if told.line == use.line:
             return True
@@ -217,6 +212,18 @@ class Hearing:
         use.line = told.line
         self.solver.apply(told.scheme, operands, use.results, use.origin)
         return True
+
+    def _infos(self, use: _Use) -> list[StructInfo | None]:
+        """What is known of the operands of a call."""
+        both = zip(use.call.args, use.operands, strict=True)
+        return [self._refined(arg.struct_info, tree) for arg, tree in both]
+
+    def _only_way(self, use: _Use, infos: Sequence[StructInfo | None]) -> Any:
+        """The scheme that holds whatever ranks the operands have, where there is only one."""
+        if not use.reads_ranks or use.line is not None or not any(map(_rankless, infos)):
+            return None
+        found = self._ways(use, infos)
+        return found[0] if len(found) == 1 else None
 
     def hear_again(self) -> None:
         """Ops whose line depends on ranks say more once these are known."""
@@ -232,55 +239,22 @@ class Hearing:
         """Ops that wait for a rank: whichever rank it is, one of their lines holds."""
         waiting, self.waiting = self.waiting, []
         for use in waiting:
-            ways = self._ways(use)
-            if len(ways) > 1:
-                paths = ways[0][1]
-                operands = [_member(use.operands, path) for path in paths]
+            found = self._ways(use, self._infos(use))
+            if len(found) > 1:
+                operands = [_member(use.operands, path) for path in found[0].paths]
                 values = [operand for operand in operands if isinstance(operand, Value)]
                 if len(values) == len(operands):
-                    choice = tuple([scheme for scheme, _ in ways])
+                    choice = tuple([way.scheme for way in found])
                     self.solver.say(OneOf(use.origin, choice, tuple(values), tuple(use.results)))
 
-    def _ways(self, use: _Use) -> list[tuple[Scheme, tuple[tuple[int, int | None], ...]]]:
-        """The schemes of a call for all ranks that its operands can have; none where they are too
-        many."""
-        open_ones = {
+    def _ways(self, use: _Use, infos: Sequence[StructInfo | None]) -> Sequence[Any]:
+        """The schemes of a call for all ranks that its operands can have."""
+        options = {
             place: rank_options(self.solver, tree)
-            for place, (arg, tree) in enumerate(zip(use.call.args, use.operands, strict=True))
-            if isinstance(arg.struct_info, TensorStructInfo)
-            and isinstance(tree, Value)
-            and row_vars(self.solver.shape(tree))
+            for place, (info, tree) in enumerate(zip(infos, use.operands, strict=True))
+            if _rankless(info) and isinstance(tree, Value)
         }
-        if not 0 < len(open_ones) <= 2 or any(not ranks for ranks in open_ones.values()):
-            return []
-        lines: dict[Any, list[dict[int, int]]] = {}
-        told: dict[Any, Any] = {}
-        for ranks in product(*open_ones.values()):
-            combination = dict(zip(open_ones, ranks, strict=True))
-            found = self._at_ranks(use, combination)
-            if found is not None:
-                lines.setdefault(found.line, []).append(combination)
-                told[found.line] = found
-        if any(len(told[line].scheme.results) != len(use.results) for line in lines):
-            return []
-        if not all(_closed(lines, place) for place, ranks in open_ones.items() if OPEN in ranks):
-            return []
-        return [(_with_ranks(told[line], found), told[line].paths) for line, found in lines.items()]
-
-    def _at_ranks(self, use: _Use, ranks: dict[int, int]) -> Any:
-        """The scheme of a call whose operands have these ranks; None where they do not fit."""
-        infos = [
-            TensorStructInfo(None, info.dtype, ranks[place])
-            if place in ranks
-            else self._refined(info, tree)
-            for place, (info, tree) in enumerate(
-                zip([a.struct_info for a in use.call.args], use.operands, strict=True)
-            )
-        ]
-        try:
-            return schemes.scheme_of(use.call, infos)
-        except schemes.Rejected:
-            return None
+        return ways(use.call, infos, options, len(use.results))
 
     def _refined(self, info: StructInfo | None, tree: Tree) -> StructInfo | None:
         """The struct info of an operand with what the solver knows of its rank and sizes."""
@@ -332,41 +306,10 @@ class Hearing:
 
 
 ROUNDS = 8  # of asking ops again
-OPEN = 6  # stands for this rank and all greater ones, where the line is the same from 5 on
 
 
-def rank_options(solver: Solver, value: Value) -> list[int]:
-    """The ranks that a value can have; `OPEN` as the last for all others."""
-    solver.store.begin(())
-    row = solver.store.row(solver.row(value))
-    low, high = rank_low(solver.store, row), rank_high(solver.store, row)
-    if low >= OPEN:
-        return []
-    return list(range(low, OPEN + 1 if high is None else min(high, OPEN) + 1))
-
-
-def _closed(lines: dict[Any, list[dict[int, int]]], place: int) -> bool:
-    """Whether the line is the same for every great rank of an operand."""
-    for combinations in lines.values():
-        great = [c for c in combinations if c[place] == OPEN]
-        for combination in great:
-            if {**combination, place: OPEN - 1} not in combinations:
-                return False
-    return True
-
-
-def _with_ranks(told: Any, combinations: list[dict[int, int]]) -> Scheme:
-    """A scheme that holds only for these ranks of its operands."""
-    scheme: Scheme = told.scheme
-    limits: list[RankLe] = []
-    for row, (place, _) in zip(scheme.operands, told.paths, strict=True):
-        ranks = [c[place] for c in combinations if place in c]
-        if ranks:
-            limits.append(RankLe((1,) * min(ranks), row))
-            if max(ranks) < OPEN:
-                limits.append(RankLe(row, (1,) * max(ranks)))
-    constraints = (*limits, *scheme.constraints)
-    return Scheme(scheme.operands, scheme.results, constraints, scheme.shared)
+def _rankless(info: StructInfo | None) -> bool:
+    return isinstance(info, TensorStructInfo) and info.ndim is None
 
 
 class _Use:
@@ -380,6 +323,7 @@ class _Use:
         self.results = results
         self.origin = origin
         self.line: Any = None
+        self.reads_ranks: bool = schemes.depends_on_ranks(call)
 
 
 def _member(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:

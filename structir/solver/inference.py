@@ -93,9 +93,11 @@ def _heard(function: Function, schemes: Mapping[str, Scheme], least: int) -> Hea
     try:
         hearing.hear(function)
         hearing.solver.solve()
+        said = len(hearing.solver.statements)
         hearing.hear_again()
         hearing.hear_ranks()
-        hearing.solver.solve()
+        if len(hearing.solver.statements) > said:
+            hearing.solver.solve()
     except Conflict as conflict:
         raise _Impossible(hearing, conflict) from None
     return hearing
@@ -284,6 +286,11 @@ class Rewriter:
             return info
         if known is info or type(known.dims) is not tuple:
             return info
+        if type(info.dims) is tuple and len(info.dims) == len(known.dims):
+            both = zip(info.dims, known.dims, strict=True)
+            return TensorStructInfo(
+                tuple([found if type(found) is int else said for said, found in both]), info.dtype
+            )
         dims = [self._expressed(dim, new) for dim in known.dims]
         if any(dim is None for dim in dims):
             if info.dims is not None:

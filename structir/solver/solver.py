@@ -22,8 +22,8 @@ from structir.solver.intervals import differ
 from structir.solver.reasons import NO_REASON, Conflict, Origin, Reason, origins
 from structir.solver.rows import equate_rows
 from structir.solver.scheme import Scheme, apply
-from structir.solver.stages import settle
-from structir.solver.store import Store
+from structir.solver.stages import STEPS, STEPS_EACH, settle
+from structir.solver.store import UNLIMITED, Store
 from structir.solver.terms import Row, RowVar, Variable, is_ragged, row_vars, sizes, variables
 
 # Each of these rooms registers the rules of its constraints.
@@ -166,14 +166,17 @@ class Solver:
 
     def solve(self) -> None:
         """Settle what propagation leaves open: ranks, linear systems, alternatives."""
-        settle(self.store)
-        while self._chosen():
-            settle(self.store)
+        until = self.store.steps + STEPS
+        settle(self.store, until)
+        while self._chosen(until):
+            settle(self.store, until)
 
-    def _chosen(self) -> bool:
+    def _chosen(self, until: int) -> bool:
         """Apply the schemes that alone are left of their alternatives; whether there was one."""
         progress = False
         for choice in list(self.choices):
+            if self.store.steps > until:
+                break
             failures: list[Reason] = []
             left: list[Scheme] = []
             for scheme in choice.schemes:
@@ -198,12 +201,14 @@ class Solver:
         known = dict(self.rows)
         mark = self.store.push()
         self.store.begin(choice.origin)
+        self.store.limit = self.store.steps + STEPS_EACH
         try:
             self._apply(scheme, choice.operands, choice.results)
             self.store.run()
         except Conflict as conflict:
             return conflict.reason
         finally:
+            self.store.limit = UNLIMITED
             self.store.pop(mark)
             self.rows = known
         return None

@@ -26,25 +26,24 @@ from structir.solver.terms import Row, RowVar, known_ends, row_vars, symbol_of, 
 
 PROBES = 2000  # tried alternatives in one call of settle
 EACH = 2  # tries of one constraint
-STEPS = 20_000  # rules run in trying, in one call of settle
+STEPS = 8_000  # rules run in trying, in one call of solve
 STEPS_EACH = 500  # and in one try; a try that is stopped counts as possible
 WIDE = 16  # an interval of more sizes is not tried size by size
 
 Alternatives = list[list[Constraint]]
 
 
-def settle(store: Store) -> None:
-    """Derive what the stages can, until nothing new follows."""
+def settle(store: Store, until: int) -> None:
+    """Derive what the stages can, until nothing new follows or so many steps are taken."""
     store.run()
     refuse_cycles(store)
     tries: dict[Posted, int] = {}
     probes = 0
     changed = True
-    start = store.steps
     while changed:
         changed = eliminate(store)
         for posted in list(store.open):
-            if probes >= PROBES or store.steps - start > STEPS:
+            if probes >= PROBES or store.steps > until:
                 return
             if posted not in store.open or tries.get(posted, 0) >= EACH:
                 continue

@@ -1,0 +1,117 @@
+"""What an op says of operands of unknown rank: one scheme for each line that it can have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import attrs
+
+from structir.ir.expr import Call, Var
+from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.lazy import lazy_module
+from structir.solver.constraints import RankLe
+from structir.solver.ranks import rank_high, rank_low
+from structir.solver.reasons import NO_REASON
+from structir.solver.scheme import Scheme
+from structir.solver.solver import Solver, Value
+
+schemes = lazy_module("structir.ops.schemes")
+
+OPEN = 6  # stands for this rank and all greater ones, where the line is the same from 5 on
+MEMO_SIZE = 4096
+Ranks = tuple[int, ...]
+_MEMO: dict[Any, Sequence[Any]] = {}
+
+
+def rank_options(solver: Solver, value: Value) -> Ranks:
+    """The ranks that a value can have; `OPEN` as the last for all others."""
+    store = solver.store
+    store.begin(NO_REASON)
+    row = store.row(solver.row(value))
+    low, high = rank_low(store, row), rank_high(store, row)
+    if low >= OPEN:
+        return ()
+    return tuple(range(low, OPEN + 1 if high is None else min(high, OPEN) + 1))
+
+
+def ways(
+    call: Call,
+    infos: Sequence[StructInfo | None],
+    options: Mapping[int, Ranks],
+    results: int,
+) -> Sequence[Any]:
+    """The schemes of a call for these ranks of its arguments; none where they are too many."""
+    if not 0 < len(options) <= 2 or any(not ranks for ranks in options.values()):
+        return ()
+    if not all(isinstance(arg, Var) for arg in call.args):
+        return _ways(call, infos, options, results)
+    key = call.op, tuple(infos), tuple(options.items()), tuple(call.attrs.items())
+    known = _MEMO.get(key)
+    if known is None:
+        if len(_MEMO) >= MEMO_SIZE:
+            _MEMO.clear()
+        known = _MEMO[key] = _ways(call, infos, options, results)
+    return known
+
+
+def _ways(
+    call: Call,
+    infos: Sequence[StructInfo | None],
+    options: Mapping[int, Ranks],
+    results: int,
+) -> Sequence[Any]:
+    lines: dict[Any, list[dict[int, int]]] = {}
+    told: dict[Any, Any] = {}
+    for ranks in product(*options.values()):
+        combination = dict(zip(options, ranks, strict=True))
+        found = _at_ranks(call, infos, combination)
+        if found is not None:
+            lines.setdefault(found.line, []).append(combination)
+            told[found.line] = found
+    if any(len(found.scheme.results) != results for found in told.values()):
+        return ()
+    if not all(_closed(lines, place) for place, ranks in options.items() if OPEN in ranks):
+        return ()
+    return tuple([_limited(told[line], found, options) for line, found in lines.items()])
+
+
+def _at_ranks(call: Call, infos: Sequence[StructInfo | None], ranks: Mapping[int, int]) -> Any:
+    """The scheme of a call whose arguments have these ranks; None where they do not fit."""
+    known: list[StructInfo | None] = list(infos)
+    for place, rank in ranks.items():
+        info = known[place]
+        dtype = info.dtype if isinstance(info, TensorStructInfo) else None
+        known[place] = TensorStructInfo(None, dtype, rank)
+    try:
+        return schemes.scheme_of(call, known)
+    except schemes.Rejected:
+        return None
+
+
+def _closed(lines: Mapping[Any, list[dict[int, int]]], place: int) -> bool:
+    """Whether the line is the same for every great rank of an argument."""
+    return all(
+        {**combination, place: OPEN - 1} in combinations
+        for combinations in lines.values()
+        for combination in combinations
+        if combination[place] == OPEN
+    )
+
+
+def _limited(told: Any, found: list[dict[int, int]], options: Mapping[int, Ranks]) -> Any:
+    """A scheme that holds only for these ranks, where they are not all that there are."""
+    scheme: Scheme = told.scheme
+    limits: list[RankLe] = []
+    for row, (place, _) in zip(scheme.operands, told.paths, strict=True):
+        ranks = {combination[place] for combination in found if place in combination}
+        if not ranks or ranks == set(options[place]):
+            continue
+        limits.append(RankLe((1,) * min(ranks), row))
+        if max(ranks) < OPEN:
+            limits.append(RankLe(row, (1,) * max(ranks)))
+    constraints = (*limits, *scheme.constraints)
+    return attrs.evolve(
+        told, scheme=Scheme(scheme.operands, scheme.results, constraints, scheme.shared)
+    )
