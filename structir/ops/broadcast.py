@@ -32,7 +32,7 @@ def multiply(x: Point, y: Point) -> Point:
 
 @op(ARITHMETIC, operator="/")
 def divide(x: Point, y: Point) -> Point:
-    """The quotient; of integers, rounded toward minus infinity."""
+    """The quotient; of integers, rounded toward zero."""
     return x / y
 
 
