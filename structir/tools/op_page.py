@@ -1,0 +1,118 @@
+"""The page of all ops: `python -m structir.tools.op_page docs/ops.md` writes it anew."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from structir.ir.expr import Var
+from structir.ir.op import registered_ops
+from structir.ir.struct_info import TensorStructInfo
+from structir.ops.complaint import line_text
+from structir.ops.define import OpDefinition
+from structir.ops.dtypes import FAMILIES
+from structir.ops.examples import Sample, Values
+from structir.ops.signature import REQUIRED, Parameter
+
+HEADER = """# Every op
+
+Each op is declared in one place, by a line and a body. The line says which element of each operand
+meets which element of the result: `i` is an axis, `*s` a row of axes, `~s` a row that broadcasts,
+`[i]` an axis that the body sees whole, `i : n` an index and a size apart, `flat` and `join` axes
+made of several. After `@` stands the dtype{dtypes};
+without it all dtypes are equal. Where the line depends on the attributes, it is told in words.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    families: dict[str, list[OpDefinition]] = defaultdict(list)
+    for op in registered_ops():
+        definition = op.definition
+        if isinstance(definition, OpDefinition) and _is_ours(definition):
+            families[definition.body.__module__].append(definition)
+    known = ", ".join([f"`{name}` {text}" for name, (_, text) in FAMILIES.items()])
+    parts = [HEADER.format(dtypes=f" ({known})")]
+    for module, definitions in sorted(families.items()):
+        title = (sys.modules[module].__doc__ or module).split("\n\n")[0].replace("\n", " ")
+        parts.append(f"## {title.rstrip('.')}\n")
+        parts += [entry(definition) for definition in definitions]
+    return "\n".join(parts)
+
+
+def _is_ours(definition: OpDefinition) -> bool:
+    return definition.body.__module__.startswith("structir.")
+
+
+def entry(definition: OpDefinition) -> str:
+    """One op: its signature, its line, what it does, and how it is computed."""
+    parameters = ", ".join([_parameter(p) for p in definition.signature.parameters])
+    doc = " ".join(definition.doc.split())
+    kinds = [_kind(p) for p in definition.signature.parameters if p.kind is not None]
+    told = "".join([f"- {kind}\n" for kind in kinds])
+    lines = [f"### `{definition.name}({parameters})`\n", f"{doc}\n", f"- line: {_line(definition)}"]
+    return "\n".join(lines) + f"\n{told}- computed {_way(definition)}\n"
+
+
+def _parameter(parameter: Parameter) -> str:
+    name = f"[{parameter.name}, ...]" if parameter.is_list else parameter.name
+    return name if parameter.default is REQUIRED else f"{name}={_value(parameter.default)}"
+
+
+def _value(value: Any) -> str:
+    return repr(list(value)) if isinstance(value, tuple) else repr(value)
+
+
+def _kind(parameter: Parameter) -> str:
+    kind = parameter.kind
+    assert kind is not None
+    or_none = ", or None" if parameter.optional else ""
+    return f"`{parameter.name}`: {kind.expected}{or_none}"
+
+
+def _line(definition: OpDefinition) -> str:
+    if not callable(definition.line):
+        conditions = [c for c in (definition.where, definition.on) if c]
+        extra = f", where `{', '.join(conditions)}`" if conditions else ""
+        placed = [f"`{i}` at `{name}`" for i, name in definition.at.items()]
+        return f"`{definition.line}`{extra}{', ' + ', '.join(placed) if placed else ''}"
+    told = " ".join((inspect.getdoc(definition.line) or "").split())
+    return f"{told} {_shown(definition)}".strip()
+
+
+def _shown(definition: OpDefinition) -> str:
+    """What the line says at the first example."""
+    if not definition.samples:
+        return ""
+    args, keywords = definition.samples[0]
+    call = definition(*map(_stand_in, args), **{n: _stand_in(a) for n, a in keywords.items()})
+    stated = [f"{name}={_value(value)}" for name, value in keywords.items()]
+    at = f" with {', '.join(stated)}" if stated else ""
+    return f"For example{at}: `{line_text(definition.resolve(call).line)}`."
+
+
+def _stand_in(value: Any) -> Any:
+    """An example's argument as a variable of its shape and dtype."""
+    if isinstance(value, list):
+        return [_stand_in(item) for item in value]
+    if not isinstance(value, Sample | Values):
+        return value
+    array = value.array()
+    return Var("x", TensorStructInfo(array.shape, array.dtype.name))
+
+
+def _way(definition: OpDefinition) -> str:
+    if definition.parts or "decompose" in definition.hooks:
+        return "from its parts, other ops"
+    if "reference" in definition.hooks:
+        return "by a routine of its own"
+    return (
+        f"at each point, combined by {definition.reduce}" if definition.reduce else "at each point"
+    )
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
