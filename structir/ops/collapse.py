@@ -5,6 +5,7 @@ from __future__ import annotations
 from structir.ir.dims import Dim
 from structir.ops.attributes import Sizes
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.given import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
@@ -52,3 +53,7 @@ def collapse_sum_to(x: Point, shape: Sizes) -> Point:
 def collapse_sum_like(x: Point, collapse_target: Point) -> Point:
     """The sum over all that a broadcast from the other tensor's shape would have repeated."""
     return x
+
+
+collapse_sum_to.example(f32[2, 3, 4], (3, 1))
+collapse_sum_like.example(f32[2, 3], f32[1, 3])

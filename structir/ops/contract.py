@@ -86,3 +86,4 @@ def einsum(operands: Operands, subscripts: str) -> Point:
 matmul.example(f32[2, 3, 4], f32[4, 5])
 linear.example(f32[2, 3], f32[4, 3], f32[4])
 einsum.example([f32[2, 3], f32[3, 4]], "ij,jk->ik")
+outer.example(f32[2], f32[3])

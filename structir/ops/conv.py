@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from structir.ops.attributes import DType, Ints, Layout
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.given import Given, Written
 from structir.ops.layouts import SPATIAL, block, check_rank, each, laid_out, padding
 from structir.ops.letters import where, written
@@ -106,6 +107,10 @@ def _convolution(count: int) -> None:
         """The sum over a moving window, each element times a weight."""
         return x * weight
 
+    space, window = (6, 5, 4)[:count], (3, 2, 2)[:count]
+    conv.example(f32[2, 3, *space], f32[4, 3, *window], padding=1)
+    conv.example(f32[1, 4, *space], f32[4, 2, *window], strides=2, groups=2)
+
     @op(transposed, name=f"nn.conv{count}d_transpose", reduce="sum")
     def conv_transpose(
         x: Point,
@@ -122,6 +127,8 @@ def _convolution(count: int) -> None:
     ) -> Point:
         """Each element spread over a moving window by weights: the adjoint of a convolution."""
         return x * weight
+
+    conv_transpose.example(f32[2, 3, *space], f32[3, 4, *window], strides=2, padding=1)
 
 
 for _count in SPATIAL:

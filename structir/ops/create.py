@@ -7,6 +7,7 @@ import math
 from structir.ir.dims import Dim, Poly, dim_max, floordiv
 from structir.ops.attributes import DType, Number, Scalar, Size, Sizes
 from structir.ops.define import op
+from structir.ops.examples import f32, i64
 from structir.ops.given import Given, Written
 from structir.ops.sizes import UNKNOWN
 from structir.projections import point
@@ -177,3 +178,11 @@ def one_hot(
 ) -> Point:
     """`on_value` where the position along the new axis is the index, `off_value` elsewhere."""
     return select(point.eq(indices, d), on_value, off_value)
+
+
+arange.example(2, 10, 3)
+eye.example(3, 4, 1)
+one_hot.example(i64[2, 3].below(4), 1.0, 0.0, 4)
+full.example((2, 3), 0.5)
+tril.example(f32[3, 4], 1)
+hamming_window.example(6)

@@ -88,6 +88,7 @@ def _resize(count: int) -> Declaration:
         dtype = np.dtype(how["out_dtype"] or x.dtype)
         return (np.rint(made) if dtype.kind in "iu" else made).astype(dtype)
 
+    resize.example(f32[1, 2, *(3, 4, 2)[:count]], (5, 3, 4)[:count])
     return resize
 
 

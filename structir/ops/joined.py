@@ -8,6 +8,7 @@ from typing import Any, Literal
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ops.attributes import Axis, Counts, Ints, Number, Operands
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.given import Given, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
@@ -181,3 +182,12 @@ def crossed(given: Given) -> Written:
 def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Operands:
     """The coordinates of a grid: for each vector, its value at every place."""
     return tensors
+
+
+concat.example([f32[2, 3], f32[1, 3]], axis=0)
+stack.example([f32[2, 3], f32[2, 3]], axis=1)
+split.example(f32[7, 2], 3, axis=0)
+split.example(f32[2, 7], (2, 5), axis=1)
+pad.example(f32[2, 3], (1, 0, 2, 1))
+pad.example(f32[3, 4], (1, 1, 2, 0), "reflect")
+meshgrid.example([f32[2], f32[3]])

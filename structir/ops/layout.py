@@ -167,3 +167,11 @@ def broadcast_to(x: Point, shape: Sizes) -> Point:
 
 roll.example(f32[5, 3], 2, axis=0)
 pixel_shuffle.example(f32[2, 8, 3, 2], 2)
+permute_dims.example(f32[2, 3, 4], (2, 0, 1))
+expand_dims.example(f32[2, 3], (0, -1))
+squeeze.example(f32[2, 1, 3], axis=1)
+flatten.example(f32[2, 3])
+repeat.example(f32[2, 3], 2, axis=1)
+tile.example(f32[2, 3], (2, 1))
+flip.example(f32[2, 3], axis=1)
+broadcast_to.example(f32[3, 1], (2, 3, 4))

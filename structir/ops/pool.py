@@ -10,6 +10,7 @@ import attrs
 from structir.ops.attributes import Ints, Layout
 from structir.ops.conv import window
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.given import Given, Written
 from structir.ops.layouts import SPATIAL, check_rank, each, laid_out, padding
 from structir.ops.letters import where, written
@@ -113,6 +114,9 @@ def _pools(count: int) -> None:
         """The greatest element of a moving window."""
         return x
 
+    space = (6, 5, 4)[:count]
+    max_pool.example(f32[1, 2, *space], pool_size=2, strides=2)
+
     @op(averaged, name=f"nn.avg_pool{count}d", reduce="monoid")
     def avg_pool(
         x: Point,
@@ -128,6 +132,8 @@ def _pools(count: int) -> None:
         """The mean of a moving window; padding counts only if it is included."""
         return x / math.prod(pool_size) if count_include_pad else x
 
+    avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)
+
     @op(adapted, name=f"nn.adaptive_avg_pool{count}d", reduce="mean")
     def adaptive_avg_pool(
         x: Point,
@@ -137,6 +143,8 @@ def _pools(count: int) -> None:
     ) -> Point:
         """The means of equal stretches, so many along each spatial axis."""
         return x
+
+    adaptive_avg_pool.example(f32[1, 2, *space], output_size=2)
 
 
 for _count in SPATIAL:

@@ -10,6 +10,7 @@ from operator import mul
 from structir.ir.dims import Dim, equal, exact_quotient, floordiv, floormod, text
 from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.given import Given, UnknownShape, Written
 from structir.ops.letters import letters, where, written
 from structir.ops.sizes import UNKNOWN
@@ -178,3 +179,7 @@ def view(
 ) -> Point:
     """The memory of a tensor under another shape or dtype."""
     return x
+
+
+reshape.example(f32[6, 4], (2, -1))
+reshape.example(f32[6, 4], (8, 3))

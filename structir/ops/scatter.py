@@ -144,3 +144,5 @@ def slice_scatter(
 
 scatter_elements.example(f32[3, 4], i64[2, 4].below(3), f32[2, 4], axis=0, reduction="add")
 scatter_nd.example(f32[3, 4], i64[2, 1].below(3), f32[2, 4])
+index_put.example(f32[3, 4], [i64[2].below(3)], f32[2, 4], True)
+slice_scatter.example(f32[6, 4], f32[3, 4], 0, 6, 2)

@@ -7,6 +7,7 @@ from typing import Any
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axis
 from structir.ops.define import op
+from structir.ops.examples import i64
 from structir.ops.given import Given, Written
 from structir.ops.letters import written
 
@@ -64,3 +65,6 @@ def nonzero(x: Array) -> Array:
 @nonzero.reference
 def _(x: Array) -> Array:
     return np.argwhere(np.atleast_1d(x)).T.astype("int64")
+
+
+nonzero.example(i64[2, 3].below(2))

@@ -17,6 +17,7 @@ from structir.ir.dims import (
 )
 from structir.ops.attributes import Axes, Ints, Sizes
 from structir.ops.define import op
+from structir.ops.examples import f32
 from structir.ops.given import Given, UnknownShape, Written
 from structir.ops.letters import letters, where, written
 from structir.projections.point import Point
@@ -100,3 +101,6 @@ def strided_slice(
     """The elements from `begin` up to `end` along some axes, by steps; bounds count from either
     end."""
     return x
+
+
+strided_slice.example(f32[7, 4], [0, 1], [1, -1], [7, -5], [2, -1])
