@@ -91,7 +91,7 @@ class Region:
         return bool(self.boxes)
 
     def __or__(self, other: Region) -> Region:
-        if not self.boxes or not other.boxes:
+        if not self.boxes or not other.boxes or self.boxes == other.boxes:
             return self if self.boxes else other
         return region_of((*self.boxes, *other.boxes))
 
