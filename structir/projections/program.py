@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.variables import free_vars
+from structir.analysis.variables import free_vars, symbols_in
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -62,9 +62,13 @@ class Program:
         return affected(self.steps, changed)
 
 
-def program_of(function: Function, sizes: Mapping[Sym, int] | None = None) -> Program:
-    """A function as steps; `sizes` gives its symbolic variables, those of match_casts too."""
-    reader = Reader(sizes or {})
+def program_of(function: Function, sizes: Mapping[Sym | str, int] | None = None) -> Program:
+    """A function as steps; `sizes` gives its symbolic variables or their names, those of
+    match_casts too."""
+    given = dict(sizes or {})
+    symbols = symbols_in(function) if given else ()
+    asked = [(s, key) for s in symbols for key in (s.name, s) if key in given]
+    reader = Reader({symbol: given[key] for symbol, key in asked})
     params = tuple([reader.fresh(p, p.struct_info, ()) for p in function.params])
     reader.values.update(zip(function.params, params, strict=True))
     result = reader.sequence(function.body)

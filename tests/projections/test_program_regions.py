@@ -116,6 +116,12 @@ def test_sizes_are_given_as_numbers() -> None:
     }
 
 
+def test_sizes_may_be_given_by_name() -> None:
+    fn = function(SYMBOLIC)
+    by_name = program_of(fn, {"n": 5, "m": 7})
+    assert by_name.shapes[by_name.result] == (5, 3)
+
+
 def test_a_missing_size_is_named() -> None:
     fn = function(SYMBOLIC)
     with pytest.raises(StructInfoError, match="m has none"):
