@@ -102,6 +102,8 @@ def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
 def grouped(given: Given) -> Written:
     """The channels in groups: `flat(g, c)`; the axes that are normalised reach each result
     whole."""
+    if given["num_groups"] < 1:
+        given.reject(f"there must be one group or more, not {given['num_groups']}")
     return _by_channel(given, "flat(g, c)", "g == num_groups")
 
 
