@@ -1,0 +1,45 @@
+"""Names that load on first use: where they win over files of the same name."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import structir
+from structir.lazy import lazy_module
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("ir", "struct_info"), ("analysis", "well_formed"), ("ir", "derive_func")]
+)
+@pytest.mark.parametrize("first", ["import structir.{0}.{1}", "from structir.{0} import {1}", ""])
+def test_a_public_name_wins_over_its_file(package: str, name: str, first: str) -> None:
+    """Python sets an imported file as an attribute of its package; the public name stays."""
+    file = ROOT / "structir" / package / f"{name}.py"
+    imports = first.format(package, name) if file.exists() else ""
+    script = f"import structir\n{imports}\nassert callable(structir.{package}.{name})"
+    run = [sys.executable, "-c", script]
+    finished = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_a_file_that_is_public_itself_is_a_module() -> None:
+    assert isinstance(structir.ir.dims, ModuleType)
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match=r"module 'structir\.ir' has no attribute 'Nothing'"):
+        _ = structir.ir.Nothing
+    assert "Function" in dir(structir.ir)
+
+
+def test_a_lazy_module_loads_when_it_is_used() -> None:
+    module = lazy_module("json")
+    assert module.loads("[1]") == [1]
+    missing = lazy_module("structir.nowhere")
+    with pytest.raises(ModuleNotFoundError):
+        _ = missing.name
