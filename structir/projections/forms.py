@@ -1,9 +1,8 @@
-"""Index entries at concrete sizes: which values they take, and what a value says of the letters.
+"""Index entries at concrete sizes, and which values they take.
 
 A `Form` is an index with the sizes put in and its letters numbered. `values(form, sets)` is the set
-of values over a product of letter sets; `narrow(form, target, sets)` keeps, of each letter, the
-positions at which the form can still fall into a target. Both are exact where each letter stands
-once in the form, and give supersets otherwise.
+of its values over a product of letter sets: exact where each letter stands once in the form, and a
+superset otherwise, unless the points are few enough to try them all.
 """
 
 from __future__ import annotations
@@ -86,9 +85,6 @@ def _letters(form: Form) -> Iterator[int]:
                 yield from _letters(argument)
 
 
-# The values that a form takes.
-
-
 def values(form: Form, sets: Sets) -> Indices:
     """The values of a form over letter sets, none of them empty."""
     offset, terms, repeats = form
@@ -108,7 +104,7 @@ def values(form: Form, sets: Sets) -> Indices:
 def _sum(form: Form, sets: Sets) -> Indices:
     total = only(form.offset)
     for factor, node in form.terms:
-        total = _plus_multiple(total, factor, _node_values(node, sets))
+        total = _plus_multiple(total, factor, node_values(node, sets))
     return total
 
 
@@ -122,7 +118,8 @@ def _plus_multiple(total: Indices, factor: int, added: Indices) -> Indices:
     return Indices(total.start + min(ends), total.stop + max(ends), 0, exact)
 
 
-def _node_values(node: Node, sets: Sets) -> Indices:
+def node_values(node: Node, sets: Sets) -> Indices:
+    """The values of a letter or a function."""
     if isinstance(node, int):
         return sets[node]
     given = [values(argument, sets) for argument in node.args]
@@ -243,114 +240,6 @@ VALUES: dict[str, Callable[[list[Indices]], Indices]] = {
 }
 
 
-# What a value says of the letters.
-
-
-def narrow(form: Form, target: Indices, sets: list[Indices]) -> bool:
-    """Keep the positions at which the form can fall into the target; False if there are none.
-
-    Letters are narrowed one by one, the others ranging over their sets: every position that is kept
-    has a point that falls into the target, if each letter stands once in the form.
-    """
-    offset, terms, repeats = form
-    if not terms:
-        return bool(target.common(only(offset)))
-    if offset:
-        target = target.shifted(-offset)
-    if len(terms) == 1 and isinstance(terms[0][1], int):
-        return _narrow_node(terms[0][1], target.over(terms[0][0]), sets)
-    if repeats:
-        return _narrow_repeated(form, target.shifted(offset), sets)
-    return _narrow_sum(terms, target, sets)
-
-
-def _narrow_sum(terms: tuple[tuple[int, Node], ...], target: Indices, sets: list[Indices]) -> bool:
-    if len(terms) == 1:
-        return _narrow_node(terms[0][1], target.over(terms[0][0]), sets)
-    parts = [_node_values(node, sets).times(factor) for factor, node in terms]
-    for k, (factor, node) in enumerate(terms):
-        others = reduce(Indices.plus, [p for j, p in enumerate(parts) if j != k])
-        reach = target.plus(others.mirrored())
-        if not _narrow_node(node, reach.over(factor), sets):
-            return False
-    return True
-
-
-def _narrow_repeated(form: Form, target: Indices, sets: list[Indices]) -> bool:
-    """Narrow letters of a form in which one stands twice: by trying, or to a superset."""
-    moving = sorted({k for k in form.letters if sets[k].size > 1})
-    if prod(sets[k].size for k in moving) > POINTS:
-        found = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
-        for k in moving:
-            sets[k] = sets[k].marked(False)
-        return found
-    point = [s.start for s in sets]
-    kept: list[set[int]] = [set() for _ in moving]
-    for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
-        for letter, place in zip(moving, places, strict=True):
-            point[letter] = place
-        at = value_at(form, point)
-        if target.common(only(at)):
-            for positions, place in zip(kept, places, strict=True):
-                positions.add(place)
-    for letter, positions in zip(moving, kept, strict=True):
-        sets[letter] = of(sorted(positions), sets[letter].exact and target.exact)
-    return all(kept) if moving else bool(target.common(only(value_at(form, point))))
-
-
-def _narrow_node(node: Node, target: Indices, sets: list[Indices]) -> bool:
-    if isinstance(node, int):
-        sets[node] = sets[node].common(target)
-        return bool(sets[node])
-    if not target:
-        return False
-    undo = PREIMAGES.get(node.fn)
-    found = undo is None or undo(node.args, target, sets)
-    by_number = node.fn in ("floordiv", "floormod") and not node.args[1].terms
-    if found and not by_number and not _node_values(node, sets).within(target):
-        for letter in _letters(Form(0, ((1, node),))):
-            sets[letter] = sets[letter].marked(False)
-    return found
-
-
-def _undo_quotient(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
-    dividend, divisor = args
-    if divisor.terms or divisor.offset <= 0:
-        return True
-    q = divisor.offset
-    return narrow(dividend, target.times(q).plus(Indices(0, q)), sets)
-
-
-def _undo_remainder(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
-    dividend, divisor = args
-    if divisor.terms or divisor.offset <= 0:
-        return True
-    q = divisor.offset
-    rounds = values(dividend, sets).floored(q)
-    return narrow(dividend, rounds.times(q).plus(target.clipped(0, q)), sets)
-
-
-def _undo_greatest(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
-    """No argument exceeds the target; one that alone can reach it lies in it."""
-    given = [values(a, sets) for a in args]
-    for k, (form, own) in enumerate(zip(args, given, strict=True)):
-        others = max(s.stop for j, s in enumerate(given) if j != k)
-        reach = Indices(min(own.start, target.start), target.stop)
-        if others <= target.start:
-            reach = target
-        if not narrow(form, reach, sets):
-            return False
-    return True
-
-
-def _undo_least(args: tuple[Form, ...], target: Indices, sets: list[Indices]) -> bool:
-    turned = [Form(-a.offset, tuple([(-f, n) for f, n in a.terms]), a.repeats) for a in args]
-    return _undo_greatest(tuple(turned), target.mirrored(), sets)
-
-
-PREIMAGES: dict[str, Callable[[tuple[Form, ...], Indices, list[Indices]], bool]] = {
-    "floordiv": _undo_quotient,
-    "floormod": _undo_remainder,
-    "min": _undo_least,
-    "max": _undo_greatest,
-}
+def moving_letters(form: Form, sets: Sets) -> frozenset[int]:
+    """The letters of a form that have several positions."""
+    return frozenset([k for k in form.letters if sets[k].size > 1])

@@ -10,8 +10,9 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.projections.boxes import NOTHING, Box, Region, region_of
+from structir.projections.concrete import Sizes, loops_of
 from structir.projections.indices import Indices, only
-from structir.projections.located import Access, Loops, Points, Sizes, loops_of
+from structir.projections.letter_sets import Access, Loops, Points
 from structir.projections.point import operands_of
 from structir.projections.spec import Clause, IndexSpec, Read, Write
 

@@ -8,16 +8,11 @@ from functools import cached_property
 
 import attrs
 
-from structir.ir import dims
-from structir.ir.dims import Dim, Sym
-from structir.projections.boxes import MAX_BOXES, Box
-from structir.projections.forms import Form, form_of, narrow, values
-from structir.projections.indices import EMPTY, Indices, only
-from structir.projections.point import Point
-from structir.projections.spec import Clause, Condition, Entry
-
-Sizes = Mapping[Sym, int]
-Constraint = tuple[Form, Indices]  # an index, and what it must fall into
+from structir.projections.boxes import Box
+from structir.projections.forms import Form, moving_letters, values
+from structir.projections.indices import Indices
+from structir.projections.narrowing import Constraint, narrow
+from structir.projections.row_major import split
 
 ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave a superset
 
@@ -122,7 +117,7 @@ class Loops:
         if not constraints:
             yield self._found(sets, box.exact, ())
             return
-        for product in _split(constraints, sets):
+        for product in split(constraints, sets):
             if _settled(constraints, product):
                 ties = tuple(_ties(constraints, product))
                 yield self._found(product, box.exact and _consistent(product, ties), ties)
@@ -153,10 +148,6 @@ class Loops:
         ]
 
 
-def _moving(form: Form, sets: Sequence[Indices]) -> frozenset[int]:
-    return frozenset([k for k in form.letters if sets[k].size > 1])
-
-
 def _settled(constraints: list[Constraint], sets: list[Indices]) -> bool:
     """Narrow letters until no constraint narrows any further; False if no point is left."""
     for _ in range(ROUNDS):
@@ -174,7 +165,7 @@ def _ties(constraints: list[Constraint], sets: list[Indices]) -> Iterator[frozen
     """The letters of each constraint that not all of their combinations meet."""
     for form, target in constraints:
         if not values(form, sets).within(target):
-            yield _moving(form, sets)
+            yield moving_letters(form, sets)
 
 
 def _consistent(sets: list[Indices], ties: tuple[frozenset[int], ...]) -> bool:
@@ -184,142 +175,3 @@ def _consistent(sets: list[Indices], ties: tuple[frozenset[int], ...]) -> bool:
     letters = [k for tie in ties for k in tie]
     alone = any(len(tie) < 2 for tie in ties)
     return not alone and len(set(letters)) == len(letters) and all([s.exact for s in sets])
-
-
-def _split(constraints: list[Constraint], sets: list[Indices]) -> list[list[Indices]]:
-    """Products that together hold the points at which the constraints are met; row-major numbers
-    are taken apart, so that nothing ties their letters any more."""
-    products: list[list[Indices]] = [sets]
-    for form, target in constraints:
-        if len(_moving(form, sets)) < 2 or values(form, sets).within(target):
-            continue
-        parts = [_parts(form, target, product) for product in products]
-        found = [piece for part in parts if part is not None for piece in part]
-        if None not in parts and len(found) <= MAX_BOXES:
-            products = found
-    return products
-
-
-def _parts(form: Form, target: Indices, sets: list[Indices]) -> list[list[Indices]] | None:
-    """The products at which a row-major number falls into a target; None where the form is no such
-    number, or the pieces are too many."""
-    terms = [(factor, node) for factor, node in reversed(form.terms) if isinstance(node, int)]
-    if len(terms) < len(form.terms) or len({node for _, node in terms}) < len(terms):
-        return None
-    if any(factor < 0 or sets[node].mask for factor, node in terms):
-        return None
-    runs = list(target.runs())
-    if len(runs) > MAX_BOXES:
-        return None
-    found: list[list[Indices]] = []
-    for start, stop in runs:
-        pieces = _rows(terms, start - form.offset, stop - form.offset, sets)
-        if pieces is None:
-            return None
-        found += pieces
-    return found
-
-
-def _rows(
-    terms: list[tuple[int, int]], start: int, stop: int, sets: list[Indices]
-) -> list[list[Indices]] | None:
-    """The products at which a mixed-radix number lies in an interval: a first row in part, the full
-    rows, a last row in part."""
-    if not terms:
-        return [sets] if start <= 0 < stop else []
-    (factor, letter), rest = terms[0], terms[1:]
-    least = sum(f * sets[k].start for f, k in rest)
-    greatest = sum(f * (sets[k].stop - 1) for f, k in rest)
-    if greatest - least >= factor:
-        return None
-    own = sets[letter].clipped(-((greatest - start) // factor), (stop - 1 - least) // factor + 1)
-    full = own.clipped(-((least - start) // factor), (stop - 1 - greatest) // factor + 1)
-    found = [_with(sets, letter, full)] if full else []
-    for row in own.without(full).elements():
-        inner = _with(sets, letter, Indices(row, row + 1))
-        pieces = _rows(rest, start - row * factor, stop - row * factor, inner)
-        if pieces is None:
-            return None
-        found += pieces
-    return found
-
-
-def _with(sets: list[Indices], letter: int, own: Indices) -> list[Indices]:
-    return [own if k == letter else s for k, s in enumerate(sets)]
-
-
-# Clauses at concrete sizes.
-
-BOUNDS = {
-    "lt": (None, 0),
-    "le": (None, 1),
-    "gt": (1, None),
-    "ge": (0, None),
-    "eq": (0, 1),
-    "ne": (None, None),
-}
-
-
-@attrs.frozen(eq=False)
-class LoopMaker:
-    """Brings a clause to concrete sizes."""
-
-    extents: Mapping[Sym, Dim]
-    sizes: Sizes
-    numbers: Mapping[Sym, int]
-
-    @cached_property
-    def known(self) -> dict[Sym, Dim]:
-        """The sizes, and the letters that have only one position."""
-        still = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
-        return {**self.sizes, **still}
-
-    def loops(self, clause: Clause) -> Loops:
-        """The clause, its letters numbered."""
-        full = tuple([Indices(0, self.number(self.extents[s])) for s in self.numbers])
-        return Loops(
-            full,
-            {r.name: self.access(r.entries) for r in clause.reads},
-            tuple([self.access(w.entries) for w in clause.writes]),
-            tuple([self.condition(c, full) for c in clause.conditions]),
-        )
-
-    def number(self, dim: Dim) -> int:
-        """A size as a number."""
-        return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
-
-    def access(self, entries: tuple[Entry, ...]) -> Access:
-        """A read or a write."""
-        return Access(tuple([self.axis(entry) for entry in entries]))
-
-    def axis(self, entry: Entry) -> Axis:
-        """An entry."""
-        size = self.number(entry.size)
-        if entry.loose and size == 1:
-            return Axis(size, form_of(0, self.numbers), True)
-        if entry.whole or isinstance(entry.index, Point):
-            return Axis(size, None, True, entry.whole)
-        return Axis(size, self.form(entry.index), entry.inside)
-
-    def form(self, dim: Dim) -> Form:
-        """An index over the numbered letters."""
-        return form_of(dims.substitute(dim, self.known), self.numbers)
-
-    def condition(self, condition: Condition, full: Sequence[Indices]) -> Constraint:
-        """A comparison, as a difference that must fall into a set."""
-        difference = self.form(condition.left - condition.right)
-        if not all(full):
-            return difference, EMPTY
-        low, high = BOUNDS[condition.op]
-        reach = values(difference, full)
-        start = reach.start if low is None else low
-        stop = reach.stop if high is None else high
-        target = Indices(start, stop) if start < stop else EMPTY
-        return difference, target.without(only(0)) if condition.op == "ne" else target
-
-
-def loops_of(clause: Clause, extents: Mapping[Sym, Dim], sizes: Sizes) -> Loops:
-    """A clause at concrete sizes."""
-    letters = (*clause.parallel, *clause.reduce, *clause.whole)
-    numbers = {letter: k for k, letter in enumerate(letters)}
-    return LoopMaker(extents, sizes, numbers).loops(clause)

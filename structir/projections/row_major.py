@@ -1,0 +1,70 @@
+"""Row-major numbers taken apart: the points at which one lies in an interval, as products."""
+
+from __future__ import annotations
+
+from structir.projections.boxes import MAX_BOXES
+from structir.projections.forms import Form, moving_letters, values
+from structir.projections.indices import Indices
+from structir.projections.narrowing import Constraint
+
+
+def split(constraints: list[Constraint], sets: list[Indices]) -> list[list[Indices]]:
+    """Products that together hold the points at which the constraints are met; row-major numbers
+    are taken apart, so that nothing ties their letters any more."""
+    products: list[list[Indices]] = [sets]
+    for form, target in constraints:
+        if len(moving_letters(form, sets)) < 2 or values(form, sets).within(target):
+            continue
+        parts = [_parts(form, target, product) for product in products]
+        found = [piece for part in parts if part is not None for piece in part]
+        if None not in parts and len(found) <= MAX_BOXES:
+            products = found
+    return products
+
+
+def _parts(form: Form, target: Indices, sets: list[Indices]) -> list[list[Indices]] | None:
+    """The products at which a row-major number falls into a target; None where the form is no such
+    number, or the pieces are too many."""
+    terms = [(factor, node) for factor, node in reversed(form.terms) if isinstance(node, int)]
+    if len(terms) < len(form.terms) or len({node for _, node in terms}) < len(terms):
+        return None
+    if any(factor < 0 or sets[node].mask for factor, node in terms):
+        return None
+    runs = list(target.runs())
+    if len(runs) > MAX_BOXES:
+        return None
+    found: list[list[Indices]] = []
+    for start, stop in runs:
+        pieces = _rows(terms, start - form.offset, stop - form.offset, sets)
+        if pieces is None:
+            return None
+        found += pieces
+    return found
+
+
+def _rows(
+    terms: list[tuple[int, int]], start: int, stop: int, sets: list[Indices]
+) -> list[list[Indices]] | None:
+    """The products at which a mixed-radix number lies in an interval: a first row in part, the full
+    rows, a last row in part."""
+    if not terms:
+        return [sets] if start <= 0 < stop else []
+    (factor, letter), rest = terms[0], terms[1:]
+    least = sum(f * sets[k].start for f, k in rest)
+    greatest = sum(f * (sets[k].stop - 1) for f, k in rest)
+    if greatest - least >= factor:
+        return None
+    own = sets[letter].clipped(-((greatest - start) // factor), (stop - 1 - least) // factor + 1)
+    full = own.clipped(-((least - start) // factor), (stop - 1 - greatest) // factor + 1)
+    found = [_with(sets, letter, full)] if full else []
+    for row in own.without(full).elements():
+        inner = _with(sets, letter, Indices(row, row + 1))
+        pieces = _rows(rest, start - row * factor, stop - row * factor, inner)
+        if pieces is None:
+            return None
+        found += pieces
+    return found
+
+
+def _with(sets: list[Indices], letter: int, own: Indices) -> list[Indices]:
+    return [own if k == letter else s for k, s in enumerate(sets)]
