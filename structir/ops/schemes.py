@@ -311,16 +311,24 @@ def _is_attribute(formula: Formula) -> bool:
 
 
 def window_of(outer: Dim, positions: Dim) -> Window | None:
-    """`h == (H + c - d*(p - 1) - 1)//s + 1` as a window; None where it has another form."""
-    if type(positions) is not Poly or positions.constant != 1 or len(positions.terms) != 1:
+    """`h == (H + c - d*(p - 1) - 1)//s + 1` as a window; None where it has another form.
+
+    Whole multiples of `s` may stand outside of the quotient: they go back into it.
+    """
+    if type(positions) is not Poly:
         return None
-    ((monomial, coefficient),) = positions.terms.items()
-    atom = monomial[0]
-    if coefficient != 1 or len(monomial) > 1 or not isinstance(atom, Opaque):
+    atoms = [m[0] for m, c in positions.terms.items() if c == 1 and isinstance(m[0], Opaque)]
+    if len(atoms) != 1 or atoms[0].fn != "floordiv":
         return None
-    span, stride = atom.args[0], atom.args[-1]
-    if atom.fn != "floordiv" or type(stride) is not int or type(span) is not Poly:
+    top, stride = atoms[0].args
+    if type(stride) is not int:
         return None
+    rest = positions - Poly({(atoms[0],): 1}, 0) - 1
+    span = top + rest * stride
+    return None if type(span) is int else _window(outer, span, stride)
+
+
+def _window(outer: Dim, span: Any, stride: int) -> Window | None:
     inner: Dim | None = None
     kernel: Dim = 1
     dilation = 1
@@ -328,11 +336,11 @@ def window_of(outer: Dim, positions: Dim) -> Window | None:
         term = Poly({letters: 1}, 0)
         if symbol_of(term) is not None and factor == 1 and inner is None:
             inner = term
-        elif symbol_of(term) is not None and factor < 0 and kernel == 1:
+        elif symbol_of(term) is not None and factor < 0 and type(kernel) is int:
             kernel, dilation = term, -factor
         else:
             return None
     if inner is None:
         return None
-    pad = span.constant - dilation + 1 if kernel != 1 else span.constant + 1
+    pad = span.constant + 1 if type(kernel) is int else span.constant - dilation + 1
     return Window(outer, inner, kernel, stride, pad, dilation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from structir.ir.polynomial import Dim
+from structir.ir.polynomial import Dim, Sym
 from structir.solver.arithmetic import equate, fresh, lower_high, raise_low
 from structir.solver.constraints import Divides, Ne, Sum
 from structir.solver.intervals import differ
@@ -19,17 +19,32 @@ def _(store: Store, constraint: Ne) -> bool:
         raise store.conflict("these sizes must differ")
     if differ(store, left, right):
         return True
-    symbol, other = symbol_of(left), right
-    if symbol is None:
-        symbol, other = symbol_of(right), left
-    if symbol is not None and type(other) is int:
-        if other == store.low(symbol):
-            raise_low(store, symbol, other + 1)
-            return True
-        if other == store.high(symbol):
-            lower_high(store, symbol, other - 1)
-            return True
+    found = _excluded(left - right)
+    if found is None:
+        return False
+    symbol, value = found
+    if value is None:
+        return True
+    if value == store.low(symbol):
+        raise_low(store, symbol, value + 1)
+        return True
+    if value == store.high(symbol):
+        lower_high(store, symbol, value - 1)
+        return True
     return False
+
+
+def _excluded(form: Dim) -> tuple[Sym, int | None] | None:
+    """The one value of a variable that would make a form zero, if it speaks of one variable; the
+    value is None where no integer does."""
+    if type(form) is int or len(form.terms) != 1:  # type: ignore[union-attr]
+        return None
+    ((monomial, factor),) = form.terms.items()  # type: ignore[union-attr]
+    symbol = monomial[0]
+    if len(monomial) > 1 or not isinstance(symbol, Sym):
+        return None
+    value, rest = divmod(-form.constant, factor)  # type: ignore[union-attr]
+    return symbol, None if rest else value
 
 
 @rule(Divides)

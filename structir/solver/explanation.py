@@ -9,7 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic
 from structir.solver.reasons import Conflict, Origin, origins
-from structir.solver.solver import Solver, Statement, replayed
+from structir.solver.solver import Applied, Shaped, Solver, Statement, Value, replayed
 
 GIVEN = ("parameter", "fact")  # taken as they are; ops and annotations are what may be wrong
 TRIALS = 64
@@ -56,12 +56,18 @@ def explain(
     minimal = shrinking.shrink(given, suspects)
     last = shrinking.conflict(given, minimal) or conflict
     rests_on = set(origins(last.reason))
+    read = {value for s in minimal if isinstance(s, Applied) for value in s.operands}
     return Explanation(
         last.message,
-        tuple([s.origin for s in given if s.origin in rests_on]),
+        tuple([s.origin for s in given if s.origin in rests_on or _declares(s, read)]),
         tuple([s.origin for s in minimal]),
         not shrinking.exhausted,
     )
+
+
+def _declares(statement: Statement, values: set[Value]) -> bool:
+    """Whether a statement gives one of these values its shape."""
+    return isinstance(statement, Shaped) and statement.value in values
 
 
 class _Shrinking:
