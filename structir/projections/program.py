@@ -25,7 +25,9 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.ir.struct_info import (
-    ObjectStructInfo,
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
@@ -34,6 +36,8 @@ from structir.projections.boxes import Region
 from structir.projections.regions import dependence
 from structir.projections.spec import IndexSpec
 from structir.projections.walk import Opaque, Regions, Same, Shape, Step, affected, needed
+
+WITHOUT_ELEMENTS = (FuncStructInfo, PrimStructInfo, ShapeStructInfo)
 
 Tree = Any  # a key of a tensor, a tuple of trees, or None for what is no tensor
 Key = tuple[Expr, tuple[int, ...]]  # an expression, and the way into its tuple
@@ -98,11 +102,12 @@ class Reader:
         """New tensors of a struct info."""
         if isinstance(info, TupleStructInfo):
             return tuple([self.fresh(owner, f, (*way, k)) for k, f in enumerate(info.fields)])
-        if not isinstance(info, TensorStructInfo | ObjectStructInfo):
+        if info is None or isinstance(info, WITHOUT_ELEMENTS):
             return None
-        if isinstance(info, ObjectStructInfo) or not isinstance(info.dims, tuple):
+        if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
             name = getattr(owner, "name", "a value")
-            raise StructInfoError(Diagnostic(f"the shape of {name} is not known", owner.span))
+            text = f"regions are blocks of tensors of known shape, and {name} is {info}"
+            raise StructInfoError(Diagnostic(text, owner.span))
         key = (owner, way)
         self.shapes[key] = tuple([self.number(d, owner) for d in info.dims])
         return key

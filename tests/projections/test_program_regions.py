@@ -131,8 +131,14 @@ def test_a_missing_size_is_named() -> None:
 def test_an_unknown_shape_is_refused() -> None:
     text = SYMBOLIC.replace('R.Tensor(("m", 3), "float32")', 'R.Tensor(dtype="float32", ndim=2)')
     fn = function(text)
-    with pytest.raises(StructInfoError, match="the shape of w is not known"):
+    with pytest.raises(StructInfoError, match="and w is "):
         program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
+
+
+def test_values_without_elements_are_refused() -> None:
+    text = EXTERN.replace('x: R.Tensor((6, 4), "float32")', "x: R.Object")
+    with pytest.raises(StructInfoError, match="and x is "):
+        program_of(function(text))
 
 
 def test_changes_walk_forward() -> None:
