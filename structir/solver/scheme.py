@@ -14,8 +14,9 @@ import attrs
 
 from structir.ir.polynomial import Dim, Poly, Sym, substitute
 from structir.solver.arithmetic import equate, fresh
-from structir.solver.broadcast import joined_rows, joined_size
+from structir.solver.broadcast import joined_size
 from structir.solver.constraints import Constraint, DimEq, DimJoin, RowJoin, Sum, Window
+from structir.solver.row_broadcast import joined_rows
 from structir.solver.rows import equate_rows, meet
 from structir.solver.store import Store
 from structir.solver.terms import (
@@ -43,6 +44,12 @@ class Scheme:
     def patterns(self) -> tuple[Pattern, ...]:
         """The operands, taken apart for matching."""
         return tuple(map(Pattern.of, self.operands))
+
+    @cached_property
+    def copied(self) -> tuple[int | None, ...]:
+        """For each result, the operand that it has the row of."""
+        places = {row: place for place, row in reversed(list(enumerate(self.operands)))}
+        return tuple([places.get(result) for result in self.results])
 
 
 @attrs.frozen(eq=False)
@@ -173,7 +180,8 @@ def apply(store: Store, scheme: Scheme, operands: Sequence[Row]) -> tuple[Row, .
         here.settle()
     for constraint in scheme.constraints:
         here.state(constraint)
-    return tuple([here.row(result) for result in scheme.results])
+    both = zip(scheme.results, scheme.copied, strict=True)
+    return tuple([here.row(result) if place is None else operands[place] for result, place in both])
 
 
 def _define_row_join(here: Instance, join: RowJoin) -> bool:

@@ -14,6 +14,7 @@ from structir.solver import (
     labels,
     products,
     ranks,
+    row_broadcast,
     rows,
     windows,
 )
@@ -27,7 +28,17 @@ from structir.solver.store import UNLIMITED, Store
 from structir.solver.terms import Row, RowVar, Variable, is_ragged, row_vars, sizes, variables
 
 # Each of these rooms registers the rules of its constraints.
-RULE_ROOMS = (arithmetic, broadcast, conditions, labels, products, ranks, rows, windows)
+RULE_ROOMS = (
+    arithmetic,
+    broadcast,
+    conditions,
+    labels,
+    products,
+    ranks,
+    row_broadcast,
+    rows,
+    windows,
+)
 
 
 @attrs.frozen(eq=False)
@@ -226,14 +237,14 @@ class Solver:
 
     def same_shape(self, one: Value, other: Value) -> bool | None:
         """Whether two values have equal rows, ranks that are not known included."""
-        left, right = self.shape(one), self.shape(other)
+        left, right = self._stripped(self.shape(one), self.shape(other))
         if left == right:
             return True
         for posted in self.store.open:
             constraint = posted.constraint
             if type(constraint) is RowEq:
-                pair = {self.known(constraint.left), self.known(constraint.right)}
-                if pair == {left, right}:
+                pair = self._stripped(self.known(constraint.left), self.known(constraint.right))
+                if pair in ((left, right), (right, left)):
                     return True
         if row_vars(left) or row_vars(right):
             return None
@@ -241,6 +252,16 @@ class Solver:
             return False
         answers = [self.equal(a, b) for a, b in zip(left, right, strict=True)]  # type: ignore[arg-type]
         return True if all(answers) else False if False in answers else None
+
+    def _stripped(self, left: Row, right: Row) -> tuple[Row, Row]:
+        """Two rows without the ends that they share."""
+        start, limit = 0, min(len(left), len(right))
+        while start < limit and left[start] == right[start]:
+            start += 1
+        end = 0
+        while end < limit - start and left[-1 - end] == right[-1 - end]:
+            end += 1
+        return left[start : len(left) - end], right[start : len(right) - end]
 
     def why(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
         """The origins of what is known of a size or a row variable, nearest first."""
