@@ -36,19 +36,30 @@ def random_arguments(
 
     Floats are from the normal distribution; integers are 0, 1 or 2, so that they may be positions.
     """
+    return random_values(function.params, seed, sizes, given, among)
+
+
+def random_values(
+    params: Sequence[Var],
+    seed: int,
+    sizes: Mapping[str, int] | None = None,
+    given: Mapping[str, Any] | None = None,
+    among: Sequence[int] = SMALL,
+) -> list[Any]:
+    """Values for parameters, which need not be those of a function."""
     given = given or {}
-    drawer = _Arguments(seed, among, {**_sizes_of(function, given), **(sizes or {})})
-    drawer.bind([param.struct_info for param in function.params])
+    drawer = _Arguments(seed, among, {**_sizes_of(params, given), **(sizes or {})})
+    drawer.bind([param.struct_info for param in params])
     return [
         given[param.name] if param.name in given else drawer.value(param.struct_info, param)
-        for param in function.params
+        for param in params
     ]
 
 
-def _sizes_of(function: Function, given: Mapping[str, Any]) -> dict[str, int]:
+def _sizes_of(params: Sequence[Var], given: Mapping[str, Any]) -> dict[str, int]:
     """The sizes that symbolic dims have in the arrays given for parameters."""
     found: dict[str, int] = {}
-    for param in function.params:
+    for param in params:
         dims = getattr(param.struct_info, "dims", None)
         if param.name in given and isinstance(dims, tuple):
             sizes = zip(dims, np.shape(given[param.name]), strict=False)

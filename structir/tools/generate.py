@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from structir.build import BlockBuilder
-from structir.errors import DiagnosticError
+from structir.errors import DiagnosticError, StructIRError
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import (
     Call,
@@ -30,7 +30,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.tools.arguments import random_arguments
+from structir.tools.arguments import random_arguments, random_values
 from structir.tools.calls import CallDrawer
 
 __all__ = ["random_arguments", "random_module"]
@@ -257,15 +257,32 @@ class _Writer:
         if not callees:
             return None
         callee = self.rng.choice(callees)
-        arguments = [self.argument(info) for info in callee.struct_info.params or ()]
+        infos = callee.struct_info.params or ()
+        arguments: list[Any] = [self.argument(info) for info in infos]
         if None in arguments:
-            return None
-        return self.builder.emit(Call(callee, tuple(arguments)))  # type: ignore[arg-type]
+            params = [Var(f"p{position}", info) for position, info in enumerate(infos)]
+            try:
+                values = random_values(params, self.rng.randrange(1 << 30), among=(1, 2))
+            except StructIRError:
+                return None
+            arguments = [_literal(value) for value in values]
+        return self.builder.emit(Call(callee, tuple(arguments)))
 
     def argument(self, wanted: StructInfo) -> Var | None:
         """A value that may stand for a parameter."""
         fitting = [v for v in self.live if _looks_like(v.struct_info, wanted)]
         return self.rng.choice(fitting) if fitting else None
+
+
+def _literal(value: Any) -> Expr:
+    """A run-time value, written out in the program."""
+    if isinstance(value, np.ndarray):
+        return Constant(value)
+    if isinstance(value, tuple) and value and all(isinstance(size, int) for size in value):
+        return ShapeExpr(value)
+    if isinstance(value, tuple):
+        return Tuple(tuple(map(_literal, value)))
+    return PrimValue(value)
 
 
 def _is_data(info: StructInfo) -> bool:
