@@ -11,7 +11,7 @@ from structir.ir.dims import sym
 from tests.ops.calls import called, expression
 
 ops.load()
-COMPOSITES = [op for op in registered_ops() if op.definition.parts]
+COMPOSITES = [op for op in registered_ops() if getattr(op.definition, "parts", False)]
 EXAMPLES = [
     pytest.param(op, number, id=f"{op.name}-{number}")
     for op in COMPOSITES

@@ -12,6 +12,7 @@ from structir.errors import DiagnosticError
 from structir.ir import Constant, TensorStructInfo, TupleStructInfo, Var, find_op
 from structir.ir.dims import Sym, evaluate, substitute, sym, syms
 from structir.ir.op import registered_ops
+from structir.ops.define import OpDefinition
 
 
 def calls(text, *infos, **attributes):
@@ -32,7 +33,12 @@ F = 'R.Tensor(({}), "float32")'.format
     ("op", "infos", "attributes", "expected"),
     [
         ("add", [F('"n", 4'), F("1, 4")], {}, 'R.Tensor((n, 4), dtype="float32")'),
-        ("add", [F('"n", 4'), F('"m", 4')], {}, 'R.Tensor(dtype="float32", ndim=2)'),
+        (
+            "add",
+            [F('"n", 4'), F('"m", 4')],
+            {},
+            'R.Tensor((T.max(n, m) * T.min(n, m, 1), 4), dtype="float32")',
+        ),
         ("add", [F('"n",'), F("5,")], {}, 'R.Tensor((5,), dtype="float32")'),
         ("add", [F('"n",'), "R.Tensor((5,))"], {}, "R.Tensor((5,))"),
         (
@@ -121,6 +127,35 @@ def test_what_cannot_be_decided_is_assumed():
     assert assumed("matmul", F('"n", 3'), F("3, 4")) == []
     assert assumed("add", F('"n", 4'), F('"n", 4')) == []
     assert len(assumed("add", F('"n", 4'), F("5, 4"))) == 1
+
+
+def test_a_join_that_cannot_be_decided_keeps_the_sizes_that_are_decided():
+    symbols = {}
+    info = "R.Tensor((\"n\", 4), 'float32')", "R.Tensor((\"m\", 4), 'float32')"
+    x, y = (Var("x", structir.parse_struct_info(i, symbols)) for i in info)
+    add = find_op("add")
+    joined = Var("h", add(x, y).struct_info)
+    size, four = joined.struct_info.dims
+    assert four == 4
+    n, m = (s for s in sorted(syms(size), key=lambda s: s.order))
+    for a, b, wanted in (
+        (3, 3, 3),
+        (1, 3, 3),
+        (3, 1, 3),
+        (0, 1, 0),
+        (1, 0, 0),
+        (0, 0, 0),
+        (1, 1, 1),
+    ):
+        assert evaluate(size, {n: a, m: b}) == wanted
+    for again in (add(joined, x), add(y, joined), add(joined, joined), add(y, x)):
+        assert again.struct_info == joined.struct_info
+    assert add.definition.assumptions(add(joined, x)) == ()
+
+
+def test_a_size_that_cannot_be_one_settles_a_join():
+    assert deduced("add", F('"2 * n",'), F('"m",')) == 'R.Tensor((2 * n,), dtype="float32")'
+    assert deduced("add", F('"n",'), F("0,")) == 'R.Tensor((0,), dtype="float32")'
 
 
 def test_an_assumption_holds_exactly_where_the_sizes_fit():
@@ -227,6 +262,8 @@ def symbol_of(dim):
 
 def test_every_op_has_a_signature_and_says_what_it_does():
     for op in registered_ops():
+        if not isinstance(op.definition, OpDefinition):
+            continue
         assert op.definition.doc, op.name
         assert op.definition.signature.op == op.name
         assert op.definition.argument_names == tuple(
