@@ -14,6 +14,7 @@ import attrs
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ops.formula import Attribute, Extent, Formula, Number, evaluate
+from structir.ops.joins import covers, either, may_be_one
 from structir.ops.notation import Entry, Line, Relation
 from structir.ops.plan import Dims, Equation, Plan, Spelled
 from structir.ops.rows import Rejected
@@ -249,12 +250,11 @@ class _Work:
     def met(
         self, letter: str, left: Dim, right: Dim, here: tuple[int, int], there: tuple[int, int]
     ) -> Dim | None:
-        """Two sizes that broadcast, neither known to be 1; None where it cannot be decided."""
+        """What two sizes that broadcast make, neither known to be 1; None where it is too much."""
         same = dims.equal(left, right)
         if same:
             return left
-        fixed = [size for size in (left, right) if isinstance(size, int)]
-        if same is False and (len(fixed) == 2 or not (_may_be_one(left) or _may_be_one(right))):
+        if same is False and not (may_be_one(left) or may_be_one(right)):
             first, second = (self.plan.line.operands[k].shown for k in (here[0], there[0]))
             raise Rejected(
                 f"axis {here[1]} of {first} and axis {there[1]} of {second} do not broadcast",
@@ -264,12 +264,14 @@ class _Work:
                 ),
                 "sizes broadcast where they are equal or one of them is 1",
             )
-        found = fixed[0] if fixed else None
-        whole = dims.select(dims.compare("eq", left, 1), right, left) if found is None else found
+        whole = either(left, right)
+        if whole is None or covers(left, right) or covers(right, left):
+            return whole
         for size in (left, right):
-            if size is not found:
-                self.assume_loose(size, whole, letter)
-        return found
+            if size != whole:
+                names = [self.plan.line.operands[k].shown for k, _ in (here, there)]
+                self.assume_loose(size, whole, f"{' and '.join(names)} must broadcast")
+        return whole
 
     def assume_loose(self, size: Dim, whole: Dim, what: str) -> None:
         allowed = dims.select(dims.compare("eq", size, 1), 1, whole)
@@ -283,7 +285,7 @@ class _Work:
         same = dims.equal(size, whole)
         if same:
             return
-        if same is False and not _may_be_one(size):
+        if same is False and not may_be_one(size):
             raise Rejected(
                 f"{self.plan.line.operands[k].shown} does not broadcast on axis {axis}",
                 (
@@ -292,7 +294,7 @@ class _Work:
                 ),
                 "sizes broadcast where they are equal or one of them is 1",
             )
-        self.assume_loose(size, whole, letter)
+        self.assume_loose(size, whole, f"{self.plan.line.operands[k].shown} must broadcast")
 
     # ---- equations
 
@@ -403,7 +405,3 @@ class _Work:
 def _told(what: str, place: tuple[int | None, int | None]) -> str:
     """A letter as it stands in the line; a letter of a row as the axis that it is."""
     return f"axis {place[1]}" if "_" in what and place[1] is not None else what
-
-
-def _may_be_one(size: Dim) -> bool:
-    return dims.equal(size, 1) is not False
