@@ -41,6 +41,11 @@ class Indices(NamedTuple):
         """The mask, written out for an interval too."""
         return self.mask or (1 << (self.stop - self.start)) - 1
 
+    def has(self, position: int) -> bool:
+        """Whether a position is in."""
+        inside = self.start <= position < self.stop
+        return inside and (not self.mask or bool(self.mask >> (position - self.start) & 1))
+
     def elements(self) -> Iterator[int]:
         """The positions in order."""
         if not self.mask:

@@ -11,7 +11,7 @@ import attrs
 from structir.projections.boxes import Box
 from structir.projections.forms import Form, moving_letters, values
 from structir.projections.indices import Indices
-from structir.projections.narrowing import Constraint, narrow
+from structir.projections.narrowing import Constraint, narrow, tried
 from structir.projections.row_major import split
 
 ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave a superset
@@ -119,8 +119,9 @@ class Loops:
             return
         for product in split(constraints, sets):
             if _settled(constraints, product):
-                ties = tuple(_ties(constraints, product))
-                yield self._found(product, box.exact and _consistent(product, ties), ties)
+                found, exact, ties = _checked(constraints, product)
+                if all(found):
+                    yield self._found(found, box.exact and exact, ties)
 
     def _found(self, sets: list[Indices], exact: bool, ties: tuple[frozenset[int], ...]) -> Points:
         if not self.overhanging:
@@ -159,6 +160,20 @@ def _settled(constraints: list[Constraint], sets: list[Indices]) -> bool:
             return True
     sets[:] = [s.marked(False) for s in sets]
     return True
+
+
+def _checked(
+    constraints: list[Constraint], sets: list[Indices]
+) -> tuple[list[Indices], bool, tuple[frozenset[int], ...]]:
+    """Narrowed letters, whether nothing more can be narrowed, and what ties them; constraints that
+    have letters in common are tried out where the points are few."""
+    ties = tuple(_ties(constraints, sets))
+    if _consistent(sets, ties):
+        return sets, True, ties
+    found = tried(constraints, sets)
+    if found is None:
+        return sets, False, ties
+    return found, all([s.exact for s in found]), (frozenset().union(*ties),)
 
 
 def _ties(constraints: list[Constraint], sets: list[Indices]) -> Iterator[frozenset[int]]:

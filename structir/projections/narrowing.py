@@ -7,12 +7,12 @@ into a target: exactly those where each letter stands once in the form, and perh
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from math import prod
 
 from structir.projections.forms import POINTS, Form, Node, node_values, value_at, values
-from structir.projections.indices import Indices, of, only
+from structir.projections.indices import EMPTY, Indices, of, only
 
 Constraint = tuple[Form, Indices]  # an index, and what it must fall into
 
@@ -49,24 +49,39 @@ def _narrow_sum(terms: tuple[tuple[int, Node], ...], target: Indices, sets: list
 
 def _narrow_repeated(form: Form, target: Indices, sets: list[Indices]) -> bool:
     """Narrow letters of a form in which one stands twice: by trying, or to a superset."""
-    moving = sorted({k for k in form.letters if sets[k].size > 1})
+    found = tried([(form, target)], sets)
+    if found is None:
+        some = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
+        for k in form.letters:
+            sets[k] = sets[k].marked(False) if sets[k] else EMPTY
+        return some
+    sets[:] = [
+        new if old.exact or not new else new.marked(False)
+        for new, old in zip(found, sets, strict=True)
+    ]
+    return all(sets)
+
+
+def tried(constraints: Sequence[Constraint], sets: Sequence[Indices]) -> list[Indices] | None:
+    """The positions of letters at which all constraints are met for some positions of the others,
+    by trying every point; None where there are too many."""
+    moving = sorted({k for form, _ in constraints for k in form.letters if sets[k].size > 1})
     if prod(sets[k].size for k in moving) > POINTS:
-        found = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
-        for k in moving:
-            sets[k] = sets[k].marked(False)
-        return found
+        return None
     point = [s.start for s in sets]
-    kept: list[set[int]] = [set() for _ in moving]
+    met: list[tuple[int, ...]] = []
     for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
         for letter, place in zip(moving, places, strict=True):
             point[letter] = place
-        at = value_at(form, point)
-        if target.common(only(at)):
-            for positions, place in zip(kept, places, strict=True):
-                positions.add(place)
-    for letter, positions in zip(moving, kept, strict=True):
-        sets[letter] = of(sorted(positions), sets[letter].exact and target.exact)
-    return all(kept) if moving else bool(target.common(only(value_at(form, point))))
+        if all([target.has(value_at(form, point)) for form, target in constraints]):
+            met.append(places)
+    if not met:
+        return [EMPTY for _ in sets]
+    exact = all([target.exact for _, target in constraints])
+    found = list(sets)
+    for at, letter in enumerate(moving):
+        found[letter] = of(sorted({places[at] for places in met}), exact)
+    return found
 
 
 def _narrow_node(node: Node, target: Indices, sets: list[Indices]) -> bool:
