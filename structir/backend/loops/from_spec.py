@@ -22,11 +22,12 @@ from structir.backend.loops.from_point import NoKernelError, cast, expression_of
 from structir.backend.loops.stage import Guard, Running, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import is_float
+from structir.ir.dtype import is_float, is_int
 from structir.projections import spec as specs
 from structir.projections.monoid import MONOIDS
 from structir.projections.point import Point
 from structir.projections.spec import Clause, IndexSpec, Read, Write, scan_of
+from structir.projections.values import promoted
 
 PICKING = frozenset({"argmax", "argmin"})
 
@@ -134,20 +135,54 @@ class ClauseLowering:
     def stages(self) -> list[Stage]:
         """The stage of this write; an average is a sum and a division."""
         for read in sorted(self.clause.reads, key=_reads_data):
-            self.values[read.name] = self._load(read)
+            self.values[read.name] = self._widened(read, self._load(read))
         for condition in self.clause.conditions:
             self._condition(condition)
         at = tuple([self._entry(e, self.out) for e in self.write.entries])
         if self.write.value is None:
             raise NoKernelError("the body is no expression at one point")
         body = expression_of(self.write.value, self.values, self.dtypes, self.letters)
+        if self.clause.monoid in PICKING and not self.clause.reduce:
+            body = number(0, self.out.dtype)  # the place of the only element
         running = self._running()
         if self.clause.reduce and self.clause.monoid == "mean" and not self._partial():
             return self._mean(body, at)
+        if self._changes_kind(body, at):
+            return self._summed_as_it_is(body, at, running)
         monoid = self.clause.monoid if self.clause.reduce or not self.write.unique else None
         if self.clause.reduce and monoid is None:
             monoid = "sum"
         return [self._stage(self.out, body, at, monoid, running)]
+
+    def _widened(self, read: Read, value: Expression) -> Expression:
+        """A term of a sum in the dtype of the sum, where that is a wider one of its kind."""
+        own, out = self.dtypes[read.name], self.out.dtype
+        adds = bool(self.clause.reduce) and self.clause.monoid in ("sum", "prod")
+        alike = (is_float(own) and is_float(out)) or (is_int(own) and is_int(out))
+        if not (adds and alike and own != out and promoted([own, out]) == out):
+            return value
+        self.dtypes[read.name] = out
+        return cast(value, out)
+
+    def _changes_kind(self, body: Expression, at: tuple[Entry, ...]) -> bool:
+        """Whether terms are combined as another kind of number than the result is."""
+        adds = bool(self.axes(self.clause.reduce)) and self.clause.monoid in ("sum", "prod")
+        plain = self.write.unique and not any(isinstance(e, Expression) for e in at)
+        return adds and plain and is_float(body.dtype) != is_float(self.out.dtype)
+
+    def _summed_as_it_is(
+        self, body: Expression, at: tuple[Entry, ...], running: Running | None
+    ) -> list[Stage]:
+        """The combination of terms in their own dtype, then its cast to the result's."""
+        own = Buffer(self.out.shape, "int64" if body.dtype == "bool" else body.dtype)
+        result, self.out = self.out, own
+        stage = self._stage(own, body, at, self.clause.monoid, running)
+        self.out = result
+        axes = stage.parallel
+        extents = {a: self.extents[a] for a in axes}
+        value = cast(load(own, at), result.dtype)
+        made = Stage(result, axes, (), extents, value, at, origin=self.lowering.origin)
+        return [stage, made]
 
     def _partial(self) -> bool:
         return bool(self.guards or self.tests)
