@@ -48,7 +48,12 @@ def reshaped(given: Given) -> Written:
     read, made, factors = grouped
     checks = [f"f{k} == factors[{k}]" for k in range(len(factors))]
     line = f"{written('x', read)} -> {written('y', made)}"
-    return Written(line, where(checks), "", {"factors": factors})
+    attributes: dict[str, object] = {"factors": factors}
+    total, wanted = product(sizes), product(to)
+    if not equal(total, wanted):  # it cannot be decided before the program runs
+        checks.append("total == wanted")
+        attributes |= {"total": total, "wanted": wanted}
+    return Written(line, where(checks), "", attributes)
 
 
 def _check_target(given: Given, target: Dims) -> None:

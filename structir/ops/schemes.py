@@ -14,6 +14,7 @@ from structir.ir.expr import Call, Expr, Tuple, Var
 from structir.ir.polynomial import Opaque
 from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.ops import infer
+from structir.ops.define import OpDefinition
 from structir.ops.formula import Attribute, Extent, Flat, Formula, Letter, Number, evaluate
 from structir.ops.formula import Row as FormulaRow
 from structir.ops.given import Given, UnknownShape
@@ -56,14 +57,15 @@ MEMO_SIZE = 4096
 
 def depends_on_ranks(call: Call) -> bool:
     """Whether the line of a call is another one for other ranks."""
-    return callable(call.op.definition.line)  # type: ignore[attr-defined]
+    definition = call.op.definition  # type: ignore[attr-defined]
+    return isinstance(definition, OpDefinition) and callable(definition.line)
 
 
 def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None:
     """The scheme of a call whose arguments are known to have these infos; None where its op has no
     line. Raises Rejected where ranks or attributes are wrong."""
-    definition: Any = call.op.definition  # type: ignore[attr-defined]
-    if "struct_info" in definition.hooks:
+    definition = call.op.definition  # type: ignore[attr-defined]
+    if not isinstance(definition, OpDefinition) or "struct_info" in definition.hooks:
         return None
     args = tuple([_known_as(a, info) for a, info in zip(call.args, infos, strict=True)])
     given = infer.given_of(definition, args, call.attrs)

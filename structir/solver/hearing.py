@@ -34,7 +34,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
 from structir.solver.generalise import generalised
-from structir.solver.rank_ways import rank_options, ways
+from structir.solver.rank_ways import greatest_rank, rank_options, ways
 from structir.solver.reasons import Conflict, Origin
 from structir.solver.scheme import Scheme
 from structir.solver.solver import OneOf, Solver, Value
@@ -235,12 +235,21 @@ class Hearing:
             if len(self.solver.statements) == said:
                 return
 
+    def hear_more(self) -> bool:
+        """Ask ops again, now that more is known; whether they have said more."""
+        said = len(self.solver.statements)
+        self.hear_again()
+        self.hear_ranks()
+        return len(self.solver.statements) > said
+
     def hear_ranks(self) -> None:
         """Ops that wait for a rank: whichever rank it is, one of their lines holds."""
         waiting, self.waiting = self.waiting, []
         for use in waiting:
             found = self._ways(use, self._infos(use))
-            if len(found) > 1:
+            if not found:
+                self.waiting.append(use)
+            else:
                 operands = [_member(use.operands, path) for path in found[0].paths]
                 values = [operand for operand in operands if isinstance(operand, Value)]
                 if len(values) == len(operands):
@@ -254,7 +263,8 @@ class Hearing:
             for place, (info, tree) in enumerate(zip(infos, use.operands, strict=True))
             if _rankless(info) and isinstance(tree, Value)
         }
-        return ways(use.call, infos, options, len(use.results))
+        most = greatest_rank(self.solver, use.results[0]) if use.results else None
+        return ways(use.call, infos, options, len(use.results), most)
 
     def _refined(self, info: StructInfo | None, tree: Tree) -> StructInfo | None:
         """The struct info of an operand with what the solver knows of its rank and sizes."""

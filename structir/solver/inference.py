@@ -93,10 +93,7 @@ def _heard(function: Function, schemes: Mapping[str, Scheme], least: int) -> Hea
     try:
         hearing.hear(function)
         hearing.solver.solve()
-        said = len(hearing.solver.statements)
-        hearing.hear_again()
-        hearing.hear_ranks()
-        if len(hearing.solver.statements) > said:
+        while hearing.hear_more():
             hearing.solver.solve()
     except Conflict as conflict:
         raise _Impossible(hearing, conflict) from None

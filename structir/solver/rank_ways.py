@@ -16,6 +16,7 @@ from structir.solver.ranks import rank_high, rank_low
 from structir.solver.reasons import NO_REASON
 from structir.solver.scheme import Scheme
 from structir.solver.solver import Solver, Value
+from structir.solver.terms import row_vars
 
 schemes = lazy_module("structir.ops.schemes")
 
@@ -36,23 +37,33 @@ def rank_options(solver: Solver, value: Value) -> Ranks:
     return tuple(range(low, OPEN + 1 if high is None else min(high, OPEN) + 1))
 
 
+def greatest_rank(solver: Solver, value: Value) -> int | None:
+    """The greatest rank that a value can have; None where there is no limit."""
+    solver.store.begin(NO_REASON)
+    return rank_high(solver.store, solver.store.row(solver.row(value)))
+
+
 def ways(
     call: Call,
     infos: Sequence[StructInfo | None],
     options: Mapping[int, Ranks],
     results: int,
+    most: int | None = None,
 ) -> Sequence[Any]:
-    """The schemes of a call for these ranks of its arguments; none where they are too many."""
+    """The schemes of a call for these ranks of its arguments; none where they are too many.
+
+    `most` is the greatest rank that the first result can have, where that is known.
+    """
     if not 0 < len(options) <= 2 or any(not ranks for ranks in options.values()):
         return ()
     if not all(isinstance(arg, Var) for arg in call.args):
-        return _ways(call, infos, options, results)
-    key = call.op, tuple(infos), tuple(options.items()), tuple(call.attrs.items())
+        return _ways(call, infos, options, results, most)
+    key = call.op, tuple(infos), tuple(options.items()), tuple(call.attrs.items()), most
     known = _MEMO.get(key)
     if known is None:
         if len(_MEMO) >= MEMO_SIZE:
             _MEMO.clear()
-        known = _MEMO[key] = _ways(call, infos, options, results)
+        known = _MEMO[key] = _ways(call, infos, options, results, most)
     return known
 
 
@@ -61,6 +72,7 @@ def _ways(
     infos: Sequence[StructInfo | None],
     options: Mapping[int, Ranks],
     results: int,
+    most: int | None,
 ) -> Sequence[Any]:
     lines: dict[Any, list[dict[int, int]]] = {}
     told: dict[Any, Any] = {}
@@ -73,7 +85,11 @@ def _ways(
     if any(len(found.scheme.results) != results for found in told.values()):
         return ()
     if not all(_closed(lines, place) for place, ranks in options.items() if OPEN in ranks):
-        return ()
+        if most is None or not _outgrown(lines, told, options, most):
+            return ()
+        for combinations in lines.values():
+            combinations[:] = [c for c in combinations if OPEN not in c.values()]
+        lines = {line: combinations for line, combinations in lines.items() if combinations}
     return tuple([_limited(told[line], found, options) for line, found in lines.items()])
 
 
@@ -98,6 +114,30 @@ def _closed(lines: Mapping[Any, list[dict[int, int]]], place: int) -> bool:
         for combination in combinations
         if combination[place] == OPEN
     )
+
+
+def _outgrown(
+    lines: Mapping[Any, list[dict[int, int]]],
+    told: Mapping[Any, Any],
+    options: Mapping[int, Ranks],
+    most: int,
+) -> bool:
+    """Whether the result has too many axes where its one argument has `OPEN` or more: it gains one
+    with each of the argument's."""
+    if len(options) != 1:
+        return False
+    ranks = {
+        rank: len(told[line].scheme.results[0])
+        for line, combinations in lines.items()
+        for combination in combinations
+        for rank in combination.values()
+        if not row_vars(told[line].scheme.results[0])
+    }
+    last = [ranks.get(OPEN - 2), ranks.get(OPEN - 1), ranks.get(OPEN)]
+    if None in last:
+        return False
+    third, second, first = (rank or 0 for rank in last)
+    return first == second + 1 == third + 2 and most < first
 
 
 def _limited(told: Any, found: list[dict[int, int]], options: Mapping[int, Ranks]) -> Any:

@@ -25,11 +25,11 @@ class Report:
 
     def shape(self, function: str, name: str) -> tuple[Element, ...]:
         """The sizes of a variable, and row variables where the rank is not known."""
-        return self._hearing(function).solver.shape(self._value(function, name))
+        return self._hearing(function).solver.shape(self.value(function, name))
 
     def why(self, function: str, name: str, axis: int | None = None) -> list[Origin]:
         """The statements that tell a variable's shape, or one of its sizes, nearest first."""
-        solver, value = self._hearing(function).solver, self._value(function, name)
+        solver, value = self._hearing(function).solver, self.value(function, name)
         row = solver.row(value)
         if axis is None:
             return solver.why_row(row)
@@ -41,7 +41,8 @@ class Report:
             raise StructIRError(f"no function {function!r} was solved")
         return self.functions[function]
 
-    def _value(self, function: str, name: str) -> Value:
+    def value(self, function: str, name: str) -> Value:
+        """The value that a variable is."""
         for var, tree in self._hearing(function).trees.items():
             if var.name == name:
                 for value in leaves(tree):

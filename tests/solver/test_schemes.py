@@ -31,7 +31,7 @@ def as_argument(value: Any) -> Any:
 
 def calls() -> Iterator[Any]:
     for op in registered_ops():
-        for number, (args, keywords) in enumerate(op.definition.examples):  # type: ignore[attr-defined]
+        for number, (args, keywords) in enumerate(getattr(op.definition, "examples", ())):
             yield pytest.param(op, args, keywords, id=f"{op.name}-{number}")
 
 
