@@ -208,6 +208,7 @@ class ClauseLowering:
         if not reduce and self.write.unique:
             body = cast(number(0, "int64"), self.out.dtype) if monoid in PICKING else body
             monoid = None
+        replaces = bool(reduce) and self.clause.monoid is None  # the place is written anew
         return Stage(
             out,
             self.axes(self.clause.parallel),
@@ -218,7 +219,7 @@ class ClauseLowering:
             monoid,
             () if running else tuple(self.guards),
             exists,
-            self.write.unique,
+            self.write.unique or replaces,
             running,
             self.lowering.origin,
         )
