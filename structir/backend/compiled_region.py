@@ -46,6 +46,7 @@ class CompiledRegion:
         self._addresses = [_address_function(b) for b in self.inputs]
         given = {dims.as_sym(d) for b in self.inputs for d in b.shape}
         self.free_symbols = [s for s in _symbols_of(region) if s not in given]
+        self._doubtful = _maybe_negative(region)
         self._result_addresses: dict[Plan, list[Any]] = {}
         self._lock = threading.Lock()
 
@@ -108,6 +109,11 @@ class CompiledRegion:
         known = self.symbol_sizes(arrays, sizes)
         for check in self.region.checks:
             _check(check, known)
+        for size in self._doubtful:
+            if dims.evaluate(size, known) < 0:
+                raise ShapeMismatchError(
+                    f"the size {dims.text(size)} would be {dims.evaluate(size, known)}"
+                )
         plan = self.plan(self._assumptions_hold(known))
         found = plan.bound([known[s] for s in plan.symbols])
         self._bound.put(key, found)
@@ -135,6 +141,12 @@ class CompiledRegion:
                     stated = f"{dims.text(dim)} = {expected} on axis {axis}"
                     raise _mismatch(buffer, stated, str(size))
         return known
+
+
+def _maybe_negative(region: Region) -> list[Dim]:
+    """The sizes of buffers that are not sure to be a size at all, such as `n - 3`."""
+    sizes = {d: None for buffer in region.program.buffers() for d in buffer.shape}
+    return [d for d in sizes if (least := dims.bounds(d)[0]) is None or least < 0]
 
 
 def _check(check: SizeCheck, known: Mapping[Sym, int]) -> None:

@@ -20,12 +20,14 @@ from structir.backend.program import (
 )
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, match
-from structir.interpret.machine import Frame, Machine
-from structir.interpret.scope import Scope
+from structir.interpret.machine import Frame, Machine, frame_of
+from structir.interpret.scope import Closure, Scope
+from structir.ir.dims import Sym
 from structir.ir.expr import Expr, Function
 from structir.ir.module import IRModule
 
 Value = Any
+MOST_CHECKED = 256  # shapes of arguments that are remembered as right
 
 
 @attrs.frozen(eq=False)
@@ -34,6 +36,7 @@ class CompiledMachine(Machine):
     recursion are its own."""
 
     direct: Mapping[str, CompiledFunction] = attrs.Factory(dict)
+    checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # boundaries that held before
 
     def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
         """The value of an expression; a region runs as one."""
@@ -41,6 +44,28 @@ class CompiledMachine(Machine):
             arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
             return arranged(expr.results, expr.region(arrays, scope.sizes))
         return super().evaluate(expr, scope)
+
+    def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
+        """The frame of a call. The same shapes and dtypes of arrays are checked once."""
+        function = closure.function
+        arrays = closure.outer is None and all([type(a) is np.ndarray for a in args])
+        key = (function, tuple([(a.shape, a.dtype) for a in args])) if arrays else None
+        sizes = self.checked.get(key)
+        if sizes is None:
+            frame = super().entered(closure, args)
+            if key is not None:
+                if len(self.checked) >= MOST_CHECKED:
+                    self.checked.clear()
+                self.checked[key] = dict(frame.scope.sizes)
+            return frame
+        scope = Scope(dict(zip(function.params, args, strict=True)), dict(sizes))
+        stated, where = function.ret_struct_info, f"{closure.name}: result"
+
+        def finish(value: Value) -> Value:
+            match([(stated, value, where)], scope)
+            return value
+
+        return frame_of(function.body, scope, finish)
 
     def global_function(self, name: str) -> Any:
         """A function of the module: called without a frame where it is one region."""
