@@ -320,6 +320,9 @@ def window_of(outer: Dim, positions: Dim) -> Window | None:
     if type(positions) is not Poly:
         return None
     atoms = [m[0] for m, c in positions.terms.items() if c == 1 and isinstance(m[0], Opaque)]
+    if not atoms:
+        found = _window(outer, positions - 1, 1)
+        return found if found is not None and type(found.kernel) is not int else None
     if len(atoms) != 1 or atoms[0].fn != "floordiv":
         return None
     top, stride = atoms[0].args

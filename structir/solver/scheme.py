@@ -203,7 +203,11 @@ def _define_equal(here: Instance, equation: DimEq) -> bool:
     symbol = here.undefined(equation.left)
     if symbol is None or symbol in set(variables(equation.right)):
         return False
-    here.sizes[symbol] = here.size(equation.right)
+    right = here.size(equation.right)
+    value = here.store.dim(right)
+    if type(value) is int and value < here.store.least:
+        raise here.store.conflict(f"a size is at least {here.store.least}, not {value}")
+    here.sizes[symbol] = right
     return True
 
 
