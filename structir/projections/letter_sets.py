@@ -37,7 +37,7 @@ class Axis:
         if self.form is None:
             return Indices(0, self.size, 0, self.exact)
         found = values(self.form, sets)
-        return found if self.inside else found.clipped(0, self.size)
+        return found if self.inside and found.exact else found.clipped(0, self.size)
 
 
 @attrs.frozen(eq=False)
@@ -117,11 +117,12 @@ class Loops:
         if not constraints:
             yield self._found(sets, box.exact, ())
             return
+        told = box.exact and all([target.exact for _, target in constraints])
         for product in split(constraints, sets):
             if _settled(constraints, product):
                 found, exact, ties = _checked(constraints, product)
                 if all(found):
-                    yield self._found(found, box.exact and exact, ties)
+                    yield self._found(found, told and exact, ties)
 
     def _found(self, sets: list[Indices], exact: bool, ties: tuple[frozenset[int], ...]) -> Points:
         if not self.overhanging:

@@ -1,12 +1,18 @@
 """Regions of random specs against dependence measured by NaN: whatever an output box turns out to
 depend on lies in the region, and a region that claims to be exact holds nothing else."""
 
+from contextlib import ExitStack
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, as_dim
+from structir.projections import boxes as boxes_of_regions
+from structir.projections import forms, narrowing, row_major
+from structir.projections import indices as indices_of_axes
 from structir.projections.boxes import Region, region
 from structir.projections.point import Operand
 from structir.projections.regions import dependence
@@ -157,3 +163,22 @@ def test_affected_elements(data: st.DataObject) -> None:
         corners = data.draw(boxes(spec.operands[k].dims))
         hit = hits[(..., *block(corners))].any(axis=tuple(range(rank, hits.ndim)))
         check(depending.affected(region(*corners), k)[0], hit)
+
+
+LIMITS = (
+    (indices_of_axes, "SPAN", 3),
+    (forms, "POINTS", 1),
+    (narrowing, "POINTS", 1),
+    (boxes_of_regions, "MAX_BOXES", 1),
+    (row_major, "MAX_BOXES", 1),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_supersets_where_sets_grow_too_large(data: st.DataObject) -> None:
+    with ExitStack() as stack:
+        for module, name, value in LIMITS:
+            stack.enter_context(patch.object(module, name, value))
+        test_needed_elements.hypothesis.inner_test(data)
+        test_affected_elements.hypothesis.inner_test(data)
