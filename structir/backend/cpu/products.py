@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 from structir.backend.cpu.intrinsics import offset_by
 from structir.backend.cpu.tiles import TileFunction, TileShape, tile_name, tile_shape
 from structir.backend.math.bits import declared
+from structir.backend.math.options import Number, vectorisable
 
 DTYPES: dict[str, Any] = {"float32": types.float32, "float64": types.float64}
 ROW_BLOCK = 256  # rows of the left operand that pass over one panel: they stay in the second cache
@@ -76,84 +77,100 @@ def _call_with_fields(name: str, count: int) -> Any:
     return generate
 
 
+@vectorisable
+def copy_panel(
+    panel: Number,
+    source: Number,
+    terms: Number,
+    columns: Number,
+    width: Number,
+    row: Number,
+    column: Number,
+    zero: Number,
+) -> Number:
+    """Lines of the right operand side by side, filled up with zeros to the width of a tile."""
+    if column == 1 and columns == width:
+        for t in range(terms):
+            for j in range(width):
+                panel[t * width + j] = source[t * row + j]
+    else:
+        for t in range(terms):
+            for j in range(width):
+                inside = j < columns
+                value = source[t * row + (j if inside else 0) * column]
+                panel[t * width + j] = value if inside else zero
+
+
+def _row_passes(shape: TileShape) -> Any:
+    """Down the rows of the left operand, tile by tile, over one panel."""
+    first, second, third, last = (_extern(tile_name(shape, r)) for r in shape.rows)
+    down1, down2, down3, _ = shape.rows
+    from_here: Any = offset_by
+
+    def pass_rows(
+        a: Number, a_row: Number, a_column: Number, c: Number, c_row: Number, m: Number, rest: Any
+    ) -> Number:
+        lines, step, terms, columns, adds = rest
+        i = 0
+        while i < m:
+            left, out = from_here(a, i * a_row), from_here(c, i * c_row)
+            given = (left, a_row, a_column, lines, step, out, c_row, terms, columns, adds)
+            if m - i >= down1:
+                first(given)
+                i += down1
+            elif m - i >= down2:
+                second(given)
+                i += down2
+            elif m - i >= down3:
+                third(given)
+                i += down3
+            else:
+                last(given)
+                i += 1
+
+    return vectorisable(pass_rows)
+
+
 def _build_driver(shape: TileShape) -> Any:
     """The loops around the tiles, as a C function."""
     element = DTYPES[shape.dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
-    first, second, third, last = (_extern(tile_name(shape, r)) for r in shape.rows)
-    down1, down2, down3, _ = shape.rows
-    width, zero = shape.columns, element(0)
+    width, zero, pass_rows = shape.columns, element(0), _row_passes(shape)
     from_here: Any = offset_by
 
     def product(
-        a: Any,
-        b: Any,
-        c: Any,
-        m: Any,
-        n: Any,
-        k: Any,
-        a_row: Any,
-        a_column: Any,
-        b_row: Any,
-        b_column: Any,
-        c_row: Any,
-        panel: Any,
+        a: Number,
+        b: Number,
+        c: Number,
+        m: Number,
+        n: Number,
+        k: Number,
+        a_row: Number,
+        a_column: Number,
+        b_row: Number,
+        b_column: Number,
+        c_row: Number,
+        panel: Number,
     ) -> None:
         if k == 0:
             for i in range(m):
                 for j in range(n):
                     c[i * c_row + j] = zero
         for i0 in range(0, m, ROW_BLOCK):
-            i1 = min(i0 + ROW_BLOCK, m)
-            block = FEW_TERMS if i1 - i0 <= FEWER_ROWS and b_column == 1 else TERM_BLOCK
+            rows = min(ROW_BLOCK, m - i0)
+            block = FEW_TERMS if rows <= FEWER_ROWS and b_column == 1 else TERM_BLOCK
             for k0 in range(0, k, block):
-                terms = min(block, k - k0)
-                adds = 1 if k0 > 0 else 0
+                terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
+                left = from_here(a, i0 * a_row + k0 * a_column)
                 for j0 in range(0, n, width):
                     columns = min(width, n - j0)
-                    source = from_here(b, k0 * b_row + j0 * b_column)
-                    lines, step = panel, width
-                    if i1 - i0 <= FEW_ROWS and b_column == 1 and columns == width:
-                        lines, step = source, b_row
-                    elif b_column == 1 and columns == width:
-                        for t in range(terms):
-                            for j in range(width):
-                                panel[t * width + j] = source[t * b_row + j]
-                    else:
-                        for t in range(terms):
-                            for j in range(width):
-                                inside = j < columns
-                                at = t * b_row + (j if inside else 0) * b_column
-                                panel[t * width + j] = source[at] if inside else zero
-                    i = i0
-                    while i < i1:
-                        left = from_here(a, i * a_row + k0 * a_column)
-                        out = from_here(c, i * c_row + j0)
-                        rest = i1 - i
-                        given = (
-                            left,
-                            a_row,
-                            a_column,
-                            lines,
-                            step,
-                            out,
-                            c_row,
-                            terms,
-                            columns,
-                            adds,
-                        )
-                        if rest >= down1:
-                            first(given)
-                            i += down1
-                        elif rest >= down2:
-                            second(given)
-                            i += down2
-                        elif rest >= down3:
-                            third(given)
-                            i += down3
-                        else:
-                            last(given)
-                            i += 1
+                    lines, step = from_here(b, k0 * b_row + j0 * b_column), b_row
+                    if rows > FEW_ROWS or b_column != 1 or columns < width:
+                        copy_panel(panel, lines, terms, columns, width, b_row, b_column, zero)
+                        lines, step = panel, width
+                    out = from_here(c, i0 * c_row + j0)
+                    rest = (lines, step, terms, columns, adds)
+                    pass_rows(left, a_row, a_column, out, c_row, rows, rest)
 
     signature = types.void(*[pointer] * 3, *[types.int64] * 8, pointer)
     make: Any = cfunc
