@@ -216,14 +216,10 @@ class Label(Constraint):
 
 @attrs.frozen(eq=False)
 class When(Constraint):
-    """Once a row's rank is known, `emit` says what holds, given the rank."""
+    """Once a row's rank is known, `emit` says what holds of it and of other rows."""
 
     row: Row
-    emit: Callable[[Row], list[Constraint]]
-    kinds: ClassVar[dict[str, str]] = {"row": "row", "emit": "static"}
+    others: tuple[Row, ...]
+    emit: Callable[[Row, tuple[Row, ...]], list[Constraint]]
+    kinds: ClassVar[dict[str, str]] = {"row": "row", "others": "rows", "emit": "static"}
     of_sizes: ClassVar[bool] = False
-
-    def mapped(self, dim: DimMap, row: RowMap) -> Constraint:
-        """The same over other terms; what is emitted is mapped when it is."""
-        emit = self.emit
-        return When(row(self.row), lambda known: [c.mapped(dim, row) for c in emit(known)])

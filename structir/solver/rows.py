@@ -210,7 +210,7 @@ def _(store: Store, constraint: When) -> bool:
     row = store.row(constraint.row)
     if row_vars(row):
         return False
-    for follows in constraint.emit(row):
+    for follows in constraint.emit(row, constraint.others):
         store.post(follows)
     return True
 

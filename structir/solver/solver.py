@@ -310,6 +310,7 @@ def replayed(statements: Iterable[Statement], solver: Solver, *, solve: bool = T
     """A new solver that has heard these statements; raises the conflict that they lead to."""
     new = Solver(solver.store.least)
     new.store.preference = solver.store.preference
+    new.store.may_be_ragged = solver.store.may_be_ragged
     for statement in statements:
         new.say(statement)
     if solve:

@@ -4,16 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.solver.constraints import (
+    Constraint,
+    DimEq,
     Divides,
     Ge,
     Prod,
+    RankLe,
     Reverse,
+    RowEq,
     RowLe,
     Sum,
+    When,
     Window,
 )
 from structir.solver.scheme import Scheme
 from structir.solver.signature import Letters, signature
+from structir.solver.terms import Row
 
 Attrs = dict[str, Any]
 
@@ -126,7 +132,7 @@ def swap_last(attrs: Attrs, count: int) -> Scheme:
 def reduce(attrs: Attrs, count: int) -> Scheme:
     axis, keep = attrs.get("axis"), attrs.get("keepdims", False)
     if axis is None:
-        return signature("*s ->")  # keepdims without an axis is not in the cases
+        return all_reduced() if keep else signature("*s ->")
     axes = [axis] if isinstance(axis, int) else list(axis)
     if not axes:
         return signature("*s -> *s")
@@ -142,19 +148,30 @@ def reduce(attrs: Attrs, count: int) -> Scheme:
     return signature(f"*p {' '.join(names)} -> *p {' '.join(left)}")
 
 
-def reduce_mixed(axes: list[int], keep: bool) -> Scheme:
-    """Axes from both ends: they do not meet in the cases."""
-    front = [f"a{k}" for k in range(max(axes) + 1)]
-    back = [f"b{k}" for k in range(-min(axes))]
-    left = [("1" if k in axes else n) for k, n in enumerate(front) if keep or k not in axes]
-    right = [
-        ("1" if k - len(back) in axes else n)
-        for k, n in enumerate(back)
-        if keep or k - len(back) not in axes
-    ]
+def all_reduced() -> Scheme:
+    """Every axis becomes 1: as many axes, and one element."""
     return signature(
-        f"{' '.join(front)} *m {' '.join(back)} -> {' '.join(left)} *m {' '.join(right)}"
+        "*s -> *t",
+        lambda of: [
+            RankLe((of.row_var("s"),), (of.row_var("t"),)),
+            RankLe((of.row_var("t"),), (of.row_var("s"),)),
+            Prod((of.row_var("t"),), (1,)),
+        ],
     )
+
+
+def reduce_mixed(axes: list[int], keep: bool) -> Scheme:
+    """Axes counted from both ends: which they are depends on the rank."""
+
+    def emit(row: Row, others: tuple[Row, ...]) -> list[Constraint]:
+        rank = len(row)
+        if not all(-rank <= axis < rank for axis in axes):
+            return [DimEq(rank, max(abs(axis) for axis in axes) + rank + 1)]  # never
+        hit = {axis % rank for axis in axes}
+        kept = [1 if k in hit else e for k, e in enumerate(row) if keep or k not in hit]
+        return [RowEq(others[0], tuple(kept))]
+
+    return signature("*s -> *t", lambda of: [When((of.row_var("s"),), ((of.row_var("t"),),), emit)])
 
 
 def along(attrs: Attrs, count: int) -> Scheme:

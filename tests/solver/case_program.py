@@ -29,6 +29,7 @@ class Program:
         self.sizes: dict[str, Dim] = {}
         self.rows: dict[str, RowVar] = {}
         self.anonymous: list[Dim] = []
+        self.solver.store.may_be_ragged = "'*'" in repr((case["params"], case.get("annotations")))
         self.labelled = "'label'" in repr(case["params"]) + repr(case.get("annotations"))
 
     def value(self, name: str) -> Value:

@@ -17,6 +17,8 @@ from structir.solver.constraints import (
     Label,
     Ne,
     Prod,
+    RowEq,
+    When,
     Window,
 )
 from structir.solver.explanation import explain
@@ -24,7 +26,7 @@ from structir.solver.generalise import generalised
 from structir.solver.reasons import Conflict, Origin
 from structir.solver.signature import read_signature
 from structir.solver.solver import Solver, Value
-from structir.solver.terms import RAGGED, RowVar, ragged, symbol_of
+from structir.solver.terms import RAGGED, Row, RowVar, ragged, symbol_of
 
 FACT = Origin("fact", "fact")
 ADD = read_signature("~s; ~s -> ~s")
@@ -284,3 +286,15 @@ def test_named_variables_are_kept() -> None:
     solver.prefer([symbol_of(named)])
     solver.add(DimEq(named, own), FACT)
     assert known(solver, own) == (named,)
+
+
+def test_a_condition_on_a_rank_waits_for_it() -> None:
+    x, y = RowVar("x"), RowVar("y")
+
+    def turned(row: Row, others: tuple[Row, ...]) -> list[Constraint]:
+        return [RowEq(others[0], row[::-1])]
+
+    solver = solver_of(When((x,), ((y,),), turned))
+    assert solver.known((y,)) == (y,)
+    solver.add(RowEq((x,), (2, 3)), FACT)
+    assert solver.known((y,)) == (3, 2)
