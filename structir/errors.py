@@ -114,8 +114,9 @@ class DiagnosticError(StructIRError):
     """A program is wrong; one or several diagnostics say where and why."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
-        one = isinstance(diagnostics, Diagnostic)
-        self.diagnostics: Sequence[Diagnostic] = (diagnostics,) if one else tuple(diagnostics)
+        if isinstance(diagnostics, Diagnostic):
+            diagnostics = (diagnostics,)
+        self.diagnostics: Sequence[Diagnostic] = tuple(diagnostics)
         shown = [str(d) for d in self.diagnostics[:SHOWN]]
         if len(self.diagnostics) > SHOWN:
             shown.append(f"and {len(self.diagnostics) - SHOWN} more")
