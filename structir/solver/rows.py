@@ -168,8 +168,15 @@ def _(store: Store, constraint: Reverse) -> bool:
     forward, backward = store.row(constraint.forward), store.row(constraint.backward)
     if _mirrored(store, forward, backward):
         return False  # says that one is the other's mirror, until one of them is known
-    equate_rows(store, backward, _backwards(store, forward))
+    if _is_variable(forward) and not _is_variable(backward):
+        equate_rows(store, forward, _backwards(store, backward))
+    else:
+        equate_rows(store, backward, _backwards(store, forward))
     return True
+
+
+def _is_variable(row: Row) -> bool:
+    return len(row) == 1 and type(row[0]) is RowVar
 
 
 def _mirrored(store: Store, forward: Row, backward: Row) -> bool:
