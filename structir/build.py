@@ -70,7 +70,7 @@ class Scope:
         self.bindings.append(binding)
 
     def close_block(self) -> None:
-        """End the open block, if it holds anything; a plain block after a plain one goes into it."""
+        """End the open block, if it holds anything; a plain block after a plain one joins it."""
         if self.bindings:
             kind = DataflowBlock if self.in_dataflow else BindingBlock
             before: tuple[Binding, ...] = ()

@@ -37,13 +37,14 @@ class CallDrawer:
 
     rng: Random
     dtypes: Sequence[str] = DTYPES
-    admits: Callable[[Op], bool] = lambda op: op.definition.pure and hasattr(op.definition, "line")
+    admits: Callable[[Op], bool] = lambda op: op.definition.pure
     trust: float = 0.1  # how often a call is kept that may fail when it runs
 
     @cached_property
     def ops(self) -> list[Op]:
         """Every op that may be drawn."""
-        return [op for op in registered_ops() if self.admits(op)]
+        lined = [op for op in registered_ops() if hasattr(op.definition, "line")]
+        return [op for op in lined if self.admits(op)]
 
     def draw(self, live: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
         """A call of a random op on some of these values; None if chance found none."""
