@@ -121,12 +121,12 @@ def chain(count: int) -> None:
 
 
 def fan(count: int) -> None:
-    """One value of unknown shape, used many times; then its shape is told."""
+    """One value of unknown shape, used many times beside others; then its shape is told."""
     solver, value = Solver(), Value("x")
-    other = Value("y")
-    solver.shaped(other, (fresh("n"), 64), Origin("y", "parameter"))
     for number in range(count):
-        solver.apply(ADD, [value, other], [Value(f"r{number}")], Origin(f"r{number}"))
+        other, made = Value("y"), Value(f"r{number}")
+        solver.shaped(other, (fresh("n"), 64), Origin("y", "parameter"))
+        solver.apply(ADD, [value, other], [made], Origin(made.name))
     solver.shaped(value, (fresh("m"), 64), Origin("x", "annotation"))
     solver.solve()
 

@@ -148,8 +148,14 @@ def joined_rows(store: Store, rows: Sequence[Row]) -> Row:
         return written[0]
     if not any(type(e) is RowVar for row in rows for e in row):
         return _joined_known(store, rows)
-    whole = RowVar()
-    store.set(store.covers, whole, (tuple(written), store.reason()))
+    key = frozenset(written)
+    met = store.row_joins.get(key)
+    if met is not None:
+        store.used.append(met[1])
+        return met[0]
+    whole, why = RowVar(), store.reason()
+    store.set(store.row_joins, key, ((whole,), why))
+    store.set(store.covers, whole, (tuple(written), why))
     store.post(RowJoin((whole,), tuple(rows)))
     return (whole,)
 

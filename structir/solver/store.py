@@ -69,6 +69,7 @@ class Store:
         self.mirrors: dict[RowVar, RowVar] = {}  # a row read backwards
         self.rewrites: dict[Monomial, tuple[Dim, Reason]] = {}  # products of known value
         self.covers: dict[RowVar, tuple[tuple[Row, ...], Reason]] = {}  # the same for rows
+        self.row_joins: dict[frozenset[Row], tuple[Row, Reason]] = {}
         self.windows: dict[tuple[Dim, int], tuple[Dim, Reason]] = {}
         self.labels: dict[Sym, Sym | str] = {}  # a union-find over axes; its roots are names
         self.why_label: dict[Sym, Reason] = {}
