@@ -82,12 +82,11 @@ def _term(monomial: Monomial, coefficient: int, name_of: NameOf, call: Call) -> 
 def _atom(atom: Atom, name_of: NameOf, call: Call) -> tuple[str, int]:
     if type(atom) is Sym:
         return name_of(atom), ATOM
-    args = [_dim(argument, name_of, call) for argument in atom.args]
+    choice = atom.fn in ("min", "max")
+    ordered = sorted(atom.args, key=_dim_place) if choice else atom.args
+    args = [_dim(argument, name_of, call) for argument in ordered]
     symbol = SYMBOLS.get(atom.fn)
     if symbol is None:
-        if atom.fn in ("min", "max"):
-            ordered = sorted(atom.args, key=_dim_place)
-            args = [_dim(argument, name_of, call) for argument in ordered]
         return call(atom.fn, args)
     if symbol in ("//", "%"):
         return f"{_wrapped(args[0], PRODUCT)} {symbol} {_wrapped(args[1], ATOM)}", PRODUCT

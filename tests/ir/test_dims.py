@@ -320,6 +320,13 @@ def test_text_does_not_depend_on_what_was_made_before() -> None:
     assert dims.text(x // 2 + kept) == "x // 2 + x // 3"
 
 
+def test_text_of_a_deep_dim_grows_with_its_depth() -> None:
+    deep = n
+    for _ in range(60):
+        deep = dims.dim_max(deep - 1, m)
+    assert dims.text(deep).count("T.max(") == 60
+
+
 def test_variables_equal_only_themselves() -> None:
     assert dims.sym("n") != dims.sym("n")
     assert dims.equal(dims.sym("n"), dims.sym("n")) is None
