@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
 import minilm_numpy
 import structir
@@ -57,8 +58,10 @@ def seconds(encode: Encoder, tokens: tuple[Tokens, Tokens]) -> float:
 
 
 def measure(compiled: Encoder, numpy: Encoder, tokens: tuple[Tokens, Tokens]) -> Times:
-    """Medians of runs in turn, so that other load on the machine meets both alike."""
-    runs = [(seconds(compiled, tokens), seconds(numpy, tokens)) for _ in range(REPEATS)]
+    """Medians of runs in turn, one thread each, so that other load on the machine meets both
+    alike."""
+    with threadpool_limits(1):
+        runs = [(seconds(compiled, tokens), seconds(numpy, tokens)) for _ in range(REPEATS)]
     return Times(*np.median(runs, axis=0))
 
 
@@ -100,7 +103,10 @@ def main() -> None:
     _, embeddings = compiled(*tokens_of(tokenizer, SENTENCES))
     console.print(similarity_table(SENTENCES, embeddings))
     report(console, compiled, numpy, [tokens_of(tokenizer, batch) for batch in BATCHES])
-    console.print(f"compiled {executable.compile_count} time, in {spent:.2f} s, for all of these")
+    console.print(
+        f"compiled {executable.compile_count} time, in {spent:.2f} s, for all of these; "
+        "timed on one thread"
+    )
 
 
 if __name__ == "__main__":

@@ -286,7 +286,8 @@ class Rewriter:
         if type(info.dims) is tuple and len(info.dims) == len(known.dims):
             both = zip(info.dims, known.dims, strict=True)
             return TensorStructInfo(
-                tuple([found if type(found) is int else said for said, found in both]), info.dtype
+                tuple([f if type(f) is int else substitute(said, self.names) for said, f in both]),
+                info.dtype,
             )
         dims = [self._expressed(dim, new) for dim in known.dims]
         if any(dim is None for dim in dims):

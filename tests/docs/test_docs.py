@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 # a block of Python, and right after it, where there is one, what it prints
 BLOCKS = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 
 
 def documents() -> list[Path]:
-    return [path for path in sorted(DOCS.glob("*.md")) if "```python\n" in path.read_text()]
+    pages = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+    return [path for path in pages if "```python\n" in path.read_text()]
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
