@@ -15,7 +15,18 @@ import attrs
 
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.binding_dims import bound_dims, own_dims
-from structir.ir.dims import Dim, Poly, Sym, as_dim, as_sym, equal, substitute, syms
+from structir.ir.dims import (
+    Dim,
+    Poly,
+    Sym,
+    as_dim,
+    as_sym,
+    equal,
+    exact_quotient,
+    linear,
+    substitute,
+    syms,
+)
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     OBJECT,
@@ -393,7 +404,8 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
     """The StructInfo of calling a function of known type on arguments of these infos.
 
     Parameters bind the function's own dims from left to right; a size that is an expression binds
-    nothing. Raises StructInfoError when the count or an argument cannot fit.
+    its one unknown where that can be solved exactly. Raises StructInfoError when the count or an
+    argument cannot fit.
     """
     infos = tuple(args)
     if function.params is None:
@@ -405,7 +417,7 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
                 f"the function takes {wanted} argument{'s' * (wanted != 1)}, not {len(infos)}"
             )
         )
-    binder = _Binder(own_dims(function))
+    binder = _Binder(function)
     for position, (param, info) in enumerate(zip(function.params, infos, strict=True)):
         binder.bind(param, info)
         if base_check(binder.known(param, _AllVars()), info) <= FAIL_L1:
@@ -421,8 +433,8 @@ class _Binder:
     """Gives a function's own dims and shape variables what the arguments have there, the first
     one each."""
 
-    def __init__(self, own: frozenset[Sym]) -> None:
-        self.own = own
+    def __init__(self, function: FuncStructInfo) -> None:
+        self.own = set(own_dims(function))
         self.sizes: dict[Sym, Dim] = {}
         self.shapes: dict[Var, Any] = {}
 
@@ -432,10 +444,21 @@ class _Binder:
     def meet(self, param: Any, argument: Any) -> None:
         if isinstance(param, Var):
             self.shapes.setdefault(param, argument)
-            return
-        sym = as_sym(param) if type(param) is Poly else None
-        if sym is not None and sym in self.own:
-            self.sizes.setdefault(sym, argument)
+        elif type(param) is Poly:
+            self.own |= syms(param)
+            size = substitute(param, self.sizes)
+            unknown = syms(size) & (self.own - self.sizes.keys())
+            if len(unknown) == 1:
+                self.solve(size, next(iter(unknown)), argument)
+
+    def solve(self, size: Dim, unknown: Sym, argument: Any) -> None:
+        """Bind the one unknown of a size that the argument is equal to, if there is one answer."""
+        factor, rest = linear(size, unknown) or (0, 0)
+        if not isinstance(factor, int) or not factor:
+            return  # a symbolic factor may be 0: then any size would do
+        found = exact_quotient(argument - rest, factor)
+        if found is not None:
+            self.sizes[unknown] = found
 
     def known(self, info: StructInfo, shapes: Mapping[Var, Any]) -> StructInfo:
         """What an info of the function says with what is bound; other own dims may be anything."""

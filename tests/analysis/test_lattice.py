@@ -192,14 +192,31 @@ def test_a_call_binds_the_dims_of_the_parameters() -> None:
     assert derive_call_ret_struct_info(callee, [tensor(a, 3), tensor(3, b)]) == tensor(a, b)
 
 
-def test_a_size_that_is_an_expression_binds_nothing() -> None:
-    callee = function(tensor(N * 2), ret=tensor(N))
-    got = derive_call_ret_struct_info(callee, [tensor(8)])
-    # nothing binds n: it is taken as a dim of the outside
-    assert got == tensor(N)
-    callee = function(tensor(N * 2), ShapeStructInfo((N,)), ret=tensor(N))
-    got = derive_call_ret_struct_info(callee, [tensor(8), ShapeStructInfo(ndim=1)])
-    assert got == TensorStructInfo(dtype="float32", ndim=1)
+def test_a_size_that_is_an_expression_binds_its_one_unknown() -> None:
+    callee, b = function(tensor(N * 2 + 1), ret=tensor(N)), sym("b")
+    assert derive_call_ret_struct_info(callee, [tensor(9)]) == tensor(4)
+    assert derive_call_ret_struct_info(callee, [tensor(b * 4 + 3)]) == tensor(b * 2 + 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "given"),
+    [
+        pytest.param(N * 2, sym("b"), id="no exact quotient"),
+        pytest.param(N * M, 8, id="two unknowns"),
+        pytest.param(N * N, 9, id="not linear"),
+    ],
+)
+def test_a_size_without_one_answer_binds_nothing(size: Dim, given: Dim) -> None:
+    callee = function(tensor(size), ret=tensor(N))
+    unknown = TensorStructInfo(dtype="float32", ndim=1)
+    assert derive_call_ret_struct_info(callee, [tensor(given)]) == unknown
+
+
+def test_a_symbolic_factor_may_be_zero() -> None:
+    callee = function(tensor(M), tensor(N * M), ret=tensor(N))
+    unknown = TensorStructInfo(dtype="float32", ndim=1)
+    a, b = sym("a"), sym("b")
+    assert derive_call_ret_struct_info(callee, [tensor(a), tensor(a * b)]) == unknown
 
 
 @pytest.mark.parametrize(
