@@ -18,6 +18,7 @@ from structir.backend.program import (
     arranged,
     numbered,
 )
+from structir.backend.source import source_of
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, match
 from structir.interpret.machine import Frame, Machine, frame_of
@@ -187,9 +188,9 @@ class Executable:
         """The generated kernels of a function as readable Python, with what each computes."""
         if name not in self._regions:
             raise StructIRError(f"the module has no function {name!r}")
-        parts = []
-        for plan in self.plans(name):
-            for text in plan.texts:
-                notes = [f"# {origin}" for origin in text.origins]
-                parts.append("\n".join([*notes, text.text]))
-        return "\n".join(parts)
+        return source_of(self.plans(name)) or f"# {name} has no kernels: it runs on the host\n"
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._regions) or "none"
+        kernels = "1 kernel" if self.kernel_count == 1 else f"{self.kernel_count} kernels"
+        return f"<Executable: functions {names}; {kernels}; compile count {self.compile_count}>"

@@ -79,6 +79,7 @@ class RegionLowering:
         self.kept_alive: list[Any] = []
         self.stages: list[Stage] = []
         self.checks: dict[SizeCheck, None] = {}
+        self.whole = ""  # the composite whose parts are being lowered
 
     def add(self, binding: VarBinding) -> None:
         """Lower one more binding; raises NoKernelError and changes nothing if it cannot be."""
@@ -176,8 +177,15 @@ class RegionLowering:
         if parts is not None:
             self._note_assumptions(definition, here)
             self.values.update(buffers)
-            return self.lowered(parts)
+            return self._parts(parts, self.whole or _origin(here))
         return self._op(here, buffers)
+
+    def _parts(self, parts: Expr, whole: str) -> Lowered:
+        before, self.whole = self.whole, whole
+        try:
+            return self.lowered(parts)
+        finally:
+            self.whole = before
 
     def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = here.op.definition  # type: ignore[attr-defined]
@@ -189,7 +197,7 @@ class RegionLowering:
         operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not store")
-        origin = f"R.{definition.name}" + (f" at {here.span}" if here.span is not None else "")
+        origin = f"{self.whole}: {definition.name}" if self.whole else _origin(here)
         results, stages = stages_of(spec, operands, origin)
         self._note_assumptions(definition, here)
         for size, extent, operand in loose_sizes(spec):
@@ -263,6 +271,11 @@ def stand_in_of(lowered: Lowered) -> StandIn:
         return StandIn(Tuple(tuple([f.expr for f in fields])), together)
     var = DataflowVar(repr(lowered), TensorStructInfo(lowered.shape, lowered.dtype))
     return StandIn(var, {var: lowered})
+
+
+def _origin(call: Call) -> str:
+    name = f"R.{call.op.definition.name}"  # type: ignore[attr-defined]
+    return name if call.span is None else f"{name} at {call.span}"
 
 
 def _at(call: Call, path: tuple[int, ...]) -> Any:

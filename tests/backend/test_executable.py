@@ -58,6 +58,40 @@ def test_source_is_python_and_names_the_ops(mlp):
     assert mlp.kernel_count == text.count("def kernel(a, lo, hi):") == 2
 
 
+def test_source_tells_what_names_stand_for_and_which_op_the_parts_are_of(mlp):
+    heads = [" ".join(line.split()) for line in mlp.source().splitlines() if line[:1] == "#"]
+    assert "# p0 x float32 (n, 7)" in heads and "# p2 result float32 (n, 3)" in heads
+    assert heads.count("# lo, hi a part of 0 to n") == 2
+    (parts,) = [head for head in heads if head.startswith("# R.nn.softmax at ")]
+    assert parts.endswith(": max, subtract, exp, sum, divide")
+
+
+def test_equal_kernels_are_written_once():
+    @R.function
+    def main(x: R.Tensor(("n", "n"), "float32")):
+        y = R.matmul(x, x)
+        return R.matmul(y, y)
+
+    text = structir.compile(main).source()
+    assert text.count("def kernel(a, lo, hi):") == 1
+    assert text.count("# the same text as kernel 1") == 1
+    assert "value 1" in text.split("# kernel 2")[1]
+
+
+def test_a_function_without_kernels_says_so():
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return x
+
+    executable = structir.compile(main)
+    assert executable.source() == "# main has no kernels: it runs on the host\n"
+    assert repr(executable) == "<Executable: functions main; 0 kernels; compile count 1>"
+
+
+def test_repr_tells_functions_kernels_and_compilations(mlp):
+    assert repr(mlp) == "<Executable: functions main; 2 kernels; compile count 1>"
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

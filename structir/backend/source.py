@@ -1,0 +1,70 @@
+"""The kernels of plans as text to be read: where each comes from, and what its names stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.writer import KernelText
+from structir.backend.plan import Plan
+from structir.ir import dims
+
+
+def source_of(plans: Iterable[Plan]) -> str:
+    """All kernels of some plans in the order in which they run; equal ones are written once."""
+    return "\n".join(part for plan in plans for part in PlanSource(plan).parts())
+
+
+class PlanSource:
+    """The text of one plan: kernels are numbered, and so are the values that have no name."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.names = {b: "result" for b in plan.owned}
+        if len(plan.owned) > 1:
+            self.names = {b: f"result {k}" for k, b in enumerate(plan.owned)}
+
+    def parts(self) -> Iterator[str]:
+        """The kernels, each under a head that explains it."""
+        numbers: dict[str, int] = {}
+        for number, kernel in enumerate(self.plan.texts, 1):
+            first = numbers.setdefault(kernel.text, number)
+            head = [f"kernel {number}", *origins(kernel.origins), *self._names(kernel)]
+            body = kernel.text if first == number else f"# the same text as kernel {first}\n"
+            yield "\n".join([*[f"# {line}".rstrip() for line in head], body])
+
+    def _names(self, kernel: KernelText) -> Iterator[str]:
+        rows = [
+            (f"p{k}", self._name(buffer, kernel), f"{buffer.dtype} {_shape(buffer)}")
+            for k, buffer in enumerate(kernel.pointers)
+        ]
+        rows += [(f"n{k}", dims.text(size), "") for k, size in enumerate(kernel.sizes)]
+        rows.append(("lo, hi", f"a part of 0 to {dims.text(kernel.range)}", ""))
+        width = max(len(row[1]) for row in rows[:-1]) if len(rows) > 1 else 0
+        for name, stands_for, form in rows:
+            yield f"    {name:6}  {stands_for:{width}}  {form}"
+
+    def _name(self, buffer: Buffer, kernel: KernelText) -> str:
+        if buffer in kernel.scratch:
+            return "scratch"
+        if buffer.origin == "constant":
+            return "constant"
+        return buffer.name or self.names.setdefault(buffer, f"value {self._values()}")
+
+    def _values(self) -> int:
+        return len(self.names) - len(self.plan.owned) + 1
+
+
+def origins(found: Iterable[str]) -> Iterator[str]:
+    """The ops of a kernel; the parts of one composite stand in one line."""
+    for whole, group in groupby(found, key=lambda origin: origin.rpartition(": ")[0]):
+        if whole:
+            yield f"{whole}: {', '.join(origin.rpartition(': ')[2] for origin in group)}"
+        else:
+            yield from group
+
+
+def _shape(buffer: Buffer) -> str:
+    sizes = [dims.text(size) for size in buffer.shape]
+    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
