@@ -36,11 +36,14 @@ def save(module: IRModule, path: Path) -> None:
 def load(path: Path) -> IRModule:
     """The module that `save` wrote."""
     name = os.fspath(path)
-    with safetensors.safe_open(name, framework="np") as file:
-        text = (file.metadata() or {}).get(TEXT)
-        if text is None:
-            raise ParseError(Diagnostic(f"{name} holds no module", hint="structir.save writes one"))
-        constants = {key: _restored(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
+    try:
+        with safetensors.safe_open(name, framework="np") as file:
+            text = (file.metadata() or {}).get(TEXT)
+            constants = {key: _restored(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
+    except safetensors.SafetensorError:
+        text = None
+    if text is None:
+        raise ParseError(Diagnostic(f"{name} holds no module", hint="structir.save writes one"))
     return parse(text, name, constants=constants)
 
 

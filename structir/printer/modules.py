@@ -98,7 +98,7 @@ class ModuleContext:
             raise type(self.found[0])(dict.fromkeys(diagnostics))
 
     def collect(self, nodes: list[ast.stmt]) -> None:
-        """Find the functions of the text; imports and docstrings are passed over."""
+        """Find the functions; imports, docstrings and what a script does are passed over."""
         context = Context(self.place)
         for node in nodes:
             try:
@@ -118,8 +118,9 @@ class ModuleContext:
             self.nodes[node.name] = node
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.attribute(context, node.value)
-        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_text(node):
-            hint = "a text holds functions under @R.function, alone or in a class"
+        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_beside(node):
+            hint = "a text holds functions under @R.function, alone or in a class; "
+            hint += 'other Python goes under if __name__ == "__main__"'
             raise unsupported(context, node, hint)
 
     def attribute(self, context: Context, node: ast.Call) -> None:
@@ -209,5 +210,8 @@ class ModuleContext:
         return found
 
 
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+def _is_beside(node: ast.stmt) -> bool:
+    """A docstring, or what is done only where the file runs as a script."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from structir.errors import Diagnostic, ParseError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
@@ -26,7 +27,15 @@ FunctionName = Annotated[
 
 
 def read_program(file: Path, strict: bool = False) -> IRModule:
-    """The module that a file holds."""
+    """The module that a file holds; one without functions is taken for a mistake."""
+    module = _read(file, strict)
+    if not module.functions:
+        hint = "a program is a function under @R.function, or a class of them under @I.ir_module"
+        raise ParseError(Diagnostic(f"{file} holds no function", hint=hint))
+    return module
+
+
+def _read(file: Path, strict: bool) -> IRModule:
     if str(file) == "-":
         return parse(sys.stdin.read(), "<stdin>", strict=strict)
     if not file.is_file():
@@ -34,7 +43,11 @@ def read_program(file: Path, strict: bool = False) -> IRModule:
     if file.suffix == ".sir":
         loaded: IRModule = archive.load(file)
         return loaded
-    return parse(file.read_text(encoding="utf-8"), str(file), strict=strict)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read as text: {error}") from None
+    return parse(text, str(file), strict=strict)
 
 
 def entry(module: IRModule, name: str | None) -> tuple[str, Function]:

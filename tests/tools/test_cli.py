@@ -85,6 +85,33 @@ def test_a_missing_file_is_a_wrong_command_line() -> None:
     assert "missing.py" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "code", "words"),
+    [
+        ("bytes.py", b"\xff\xfe", 2, "cannot be read as text"),
+        ("empty.py", b"", 1, "holds no function"),
+        ("bad.sir", b"hello", 1, "holds no module"),
+    ],
+)
+def test_files_that_hold_no_program(
+    tmp_path: Path, name: str, content: bytes, code: int, words: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    result = structir_("check", path)
+    assert result.exit_code == code
+    assert words in result.stderr
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_a_scripts_own_part_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(GOOD + 'if __name__ == "__main__":\n    x = [1]\n    print(x)\n')
+    assert structir_("check", path).exit_code == 0
+    path.write_text(GOOD + "x = [1]\n")
+    assert '__name__ == "__main__"' in structir_("check", path).stderr
+
+
 # ---- check
 
 
@@ -168,6 +195,12 @@ def test_an_archive_is_read_too(good: Path, tmp_path: Path) -> None:
     assert structir_("print", path).stdout == structir_("print", good).stdout
 
 
+def test_print_to_where_nothing_can_be_written(good: Path, tmp_path: Path) -> None:
+    result = structir_("print", good, "-o", tmp_path / "missing" / "out.py")
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr
+
+
 # ---- run
 
 
@@ -215,7 +248,24 @@ def test_a_run_that_goes_wrong(good: Path, tmp_path: Path) -> None:
     assert "expected 8" in result.stderr
 
 
+def test_inputs_that_are_no_arrays(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    path.write_text("hello")
+    plain = tmp_path / "inputs.npy"
+    np.save(plain, np.zeros(2))
+    for file in (path, plain):
+        result = structir_("run", good, "--inputs", file)
+        assert result.exit_code == 2
+        assert "numpy.savez" in result.stderr
+
+
 # ---- compile
+
+
+def test_compile_for_an_unknown_target(good: Path) -> None:
+    result = structir_("compile", good, "--target", "abacus")
+    assert result.exit_code == 2
+    assert "there are: cpu" in result.stderr
 
 
 def test_compile_shows_kernels(good: Path) -> None:

@@ -19,7 +19,7 @@ from structir.tools.terminal import ExitCode, console, diagnostics
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="The programs; a dash is the standard input."),
+        typer.Argument(metavar="FILE", help="The programs; a dash is the standard input."),
     ],
     strict: Annotated[
         bool,

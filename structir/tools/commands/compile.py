@@ -26,12 +26,16 @@ def compile(  # the command's name
 ) -> None:
     """Compile a program, once for all sizes, and show the source of its kernels.
 
+    Above each kernel stand the ops that it came from, and what its names stand for.
+
     [bold]Examples[/bold]
 
         structir compile model.py
 
         structir compile model.py --function main > kernels.py
     """
+    if target not in backend.TARGETS:
+        raise typer.BadParameter(f"no target {target!r}; there are: {', '.join(backend.TARGETS)}")
     with diagnostics():
         module = read_program(file)
         names = [name for name, value in module.functions.items() if isinstance(value, Function)]

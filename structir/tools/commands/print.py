@@ -22,6 +22,8 @@ def print(  # the command's name
 ) -> None:
     """Show a program with the StructInfo of every binding, in the text that reads back as it is.
 
+    Large constants stand there as references; a file of structir.save holds their values too.
+
     [bold]Examples[/bold]
 
         structir print model.py
@@ -36,7 +38,10 @@ def print(  # the command's name
             module = module.with_functions(dict([entry(module, function)]))
         text = module.script()
     if output is not None:
-        output.write_text(text, encoding="utf-8")
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
         return
     out = console()
     if out.is_terminal:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
@@ -37,7 +38,7 @@ def _sizes(text: str) -> dict[str, int]:
     for part in filter(None, text.split(",")):
         name, _, number = part.partition("=")
         if not number.strip().isdecimal():
-            raise typer.BadParameter(f"write sizes as batch=4,seq=16; {part!r} is none")
+            raise typer.BadParameter(f"{part!r} is no size; write them as batch=4,seq=16")
         sizes[name.strip()] = int(number)
     return sizes
 
@@ -59,8 +60,10 @@ def run(
     ] = None,
     backend: Annotated[Backend, typer.Option(help="What runs it.")] = Backend.cpu,
     function: FunctionName = None,
-    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
-    repeat: Annotated[int, typer.Option(min=1, help="Run so often; the best time is told.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="How often to run it; the best time is told.")
+    ] = 1,
 ) -> None:
     """Run a program on random inputs, and show shapes and statistics of what goes in and comes out.
 
@@ -93,11 +96,18 @@ def run(
 def _arguments(
     function: Function, sizes: dict[str, int], seed: int, inputs: Path | None
 ) -> list[Any]:
-    given = dict(np.load(inputs)) if inputs is not None else {}
+    given = _arrays(inputs) if inputs is not None else {}
     params = [param.struct_info for param in function.params]
     _refuse_unknown("parameter", given, {param.name for param in function.params})
     _refuse_unknown("symbolic dim", sizes, {sym.name for sym in standing_alone(params)})
     return random_arguments(function, seed, sizes, given, among=(2, 3, 4, 5))
+
+
+def _arrays(file: Path) -> dict[str, Any]:
+    try:
+        return dict(np.load(file).items())
+    except (OSError, ValueError, AttributeError, BadZipFile):
+        raise typer.BadParameter(f"{file} is no file that numpy.savez wrote") from None
 
 
 def _refuse_unknown(what: str, given: Iterable[str], known: set[str]) -> None:
