@@ -30,3 +30,11 @@ def test_products_are_summed_in_the_stated_wider_dtype(own):
     left, right = np.full((2, 3), 100, own), np.full((3, 2), 111, own)
     found = both_ways('R.matmul(a0, a1, out_dtype="int32")', left, right)
     np.testing.assert_array_equal(found, np.full((2, 2), 33300, "int32"))
+
+
+@pytest.mark.parametrize("op", ["variance", "std"])
+def test_spread_of_integers_is_rounded_once_at_the_end(op):
+    x = np.array([[1, 2, 2], [3, 5, 9]], "int32")
+    exact = {"variance": np.var, "std": np.std}[op](x, axis=1)
+    found = both_ways(f"R.{op}(a0, axis=1)", x)
+    np.testing.assert_array_equal(found, exact.astype("int32"))
