@@ -33,14 +33,14 @@ def take(
     return x
 
 
-def gathered(given: Given) -> str:
+def gathered(given: Given) -> str | Written:
     """Each index replaces one coordinate: that of the axis."""
     left, right = given.rank("data"), given.rank("indices")
     if left is not None and right is not None and left != right:
         given.reject(f"data has {left} axes and indices has {right}")
     rank = left if right is None else right
     if rank is None:
-        return "data[*s], indices[*t] @ I -> y[*t]"
+        return Written("data[*s], indices[*t] @ I -> y[*t]", sizes=True)
     axis, own = given.axis("axis", rank), letters(rank)
     read = ["indices : n" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     return f"{written('data', read)}, {written('indices', own)} @ I -> {written('y', own)}"
@@ -53,7 +53,7 @@ def gather_elements(data: Point, indices: Point, axis: Axis = 0) -> Point:
     return data
 
 
-def gathered_tuples(given: Given) -> str:
+def gathered_tuples(given: Given) -> str | Written:
     """The last axis of the indices holds one coordinate for each axis that is read."""
     rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
     if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
@@ -63,7 +63,7 @@ def gathered_tuples(given: Given) -> str:
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
-        return "data[*s], indices[*t] @ I -> y[*u]"
+        return Written("data[*s], indices[*t] @ I -> y[*u]", sizes=True)
     if batch + count > rank:
         given.reject(f"{count} coordinates index a tensor of {rank} axes")
     own, outer = letters(rank), letters(tuples - 1, "j")
@@ -81,7 +81,7 @@ def gather_nd(data: Point, indices: Point, batch_dims: int = 0) -> Point:
     return data
 
 
-def indexed(given: Given) -> str:
+def indexed(given: Given) -> str | Written:
     """One index tensor for each leading axis; the index tensors broadcast."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
@@ -89,7 +89,7 @@ def indexed(given: Given) -> str:
     names = [f"indices_{k}" for k in range(count)]
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
-        return f"data[*s], {others} -> y[*u]"
+        return Written(f"data[*s], {others} -> y[*u]", sizes=True)
     if count > rank:
         given.reject(f"{count} indices are too many for a tensor of {rank} axes")
     rest = letters(rank - count, "t")

@@ -1,9 +1,12 @@
 """Edges of ops where compiled code and the reference must say the same."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import structir
+from structir.errors import StructIRError
 from tests.backend.agreement import assert_agree
 
 
@@ -38,3 +41,15 @@ def test_spread_of_integers_is_rounded_once_at_the_end(op):
     exact = {"variance": np.var, "std": np.std}[op](x, axis=1)
     found = both_ways(f"R.{op}(a0, axis=1)", x)
     np.testing.assert_array_equal(found, exact.astype("int32"))
+
+
+def test_a_scatter_by_a_number_of_coordinates_known_at_run_time_is_the_same_compiled():
+    data, updates = np.zeros((3, 4), "float32"), np.ones((2, 4), "float32")
+    indices = np.array([[2], [0]])
+    shapes = ["(3, 4)", '("k", "c")', "(2, 4)"]
+    found = both_ways("R.scatter_nd(a0, a1, a2)", data, indices, updates, shapes=shapes)
+    np.testing.assert_array_equal(found, np.array([[1] * 4, [0] * 4, [1] * 4], "float32"))
+    module = program("R.scatter_nd(a0, a1, a2)", data, indices, updates, shapes=shapes)
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        with pytest.raises(StructIRError, match="5 coordinates index a tensor of 2 axes"):
+            run(data, np.zeros((2, 5), "int64"), updates)
