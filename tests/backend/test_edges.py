@@ -53,3 +53,21 @@ def test_a_scatter_by_a_number_of_coordinates_known_at_run_time_is_the_same_comp
     for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
         with pytest.raises(StructIRError, match="5 coordinates index a tensor of 2 axes"):
             run(data, np.zeros((2, 5), "int64"), updates)
+
+
+@pytest.mark.parametrize(
+    ("body", "second"),
+    [
+        ('R.full(R.shape(["n // m"]), R.const(1.0, "float32"))', '("n", "m")'),
+        ('R.full(R.shape(["n % m"]), R.const(1.0, "float32"))', '("n", "m")'),
+        ("R.add(a0, a1)", '("m", "n // m")'),
+        ('R.shape(["n // m"])', '("n", "m")'),
+    ],
+)
+def test_a_size_divided_by_a_size_of_zero_is_named(body, second):
+    x, y = np.zeros((3, 0), "float32"), np.zeros((3, 0), "float32")
+    y = np.zeros((0, 3), "float32") if "//" in second else y
+    module = program(body, x, y, shapes=['("n", "m")', second])
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        with pytest.raises(StructIRError, match=r"division by zero: the size n (//|%) m, where n"):
+            run(x, y)
