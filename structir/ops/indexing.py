@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from structir.ops.attributes import Axis, Operands
@@ -11,25 +12,41 @@ from structir.ops.given import Given, Written
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
 
+PLACES = {
+    "fast": "indices",
+    "nan": "indices",
+    "clip": "max(min(indices, size(n) - 1), 0)",
+    "wrap": "(indices % size(n))",
+}
+
 
 def taken(given: Given) -> Written:
     """`x[*p, indices : n, *t], indices[*s] -> y[*p, *s, *t]`; a vector needs no axis."""
-    line = "x[*p, indices : n, *t], indices[*s] @ I -> y[*p, *s, *t]"
+    place, dtype = PLACES[given["mode"]], "F" if given["mode"] == "nan" else "T"
+    fill = {"fill": math.nan if given["mode"] == "nan" else 0}
     if given["axis"] is None:
         if given.rank("x") not in (None, 1):
             given.reject("axis must be given for a tensor that is no vector")
-        return Written("x[indices : n], indices[*s] @ I -> y[*s]")
-    return Written(line)
+        line = f"x[{place} : n] @ {dtype}, indices[*s] @ I -> y[*s] @ {dtype}"
+    else:
+        read = f"x[*p, {place} : n, *t] @ {dtype}"
+        line = f"{read}, indices[*s] @ I -> y[*p, *s, *t] @ {dtype}"
+    return Written(line, "", "", fill)
 
 
-@op(taken, at={"n": "axis"})
+@op(taken, at={"n": "axis"}, fill="fill")
 def take(
     x: Point,
     indices: Point,
     axis: Axis | None = None,
     mode: Literal["fast", "clip", "wrap", "nan"] = "fast",
 ) -> Point:
-    """The slices at the indices, along an axis."""
+    """The slices at the indices, along an axis.
+
+    What an index outside the axis reads is the mode's: `clip` the nearest element, `wrap` the one
+    that many steps around, `nan` a NaN, for which elements must be floats; `fast` expects none, and
+    gives 0. A negative index is outside.
+    """
     return x
 
 
@@ -127,6 +144,7 @@ def reverse_sequence(
 
 
 take.example(f32[5, 3], i64[2, 2].below(5), axis=0)
+take.example(f32[5, 3], i64[4].below(9), axis=0, mode="wrap")
 gather_elements.example(f32[3, 4], i64[3, 2].below(4), axis=1)
 gather_nd.example(f32[3, 4, 2], i64[5, 2].below(3))
 reverse_sequence.example(f32[3, 4], i64[3].below(5))

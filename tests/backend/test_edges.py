@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.errors import StructIRError
+from structir.errors import DiagnosticError, StructIRError
 from tests.backend.agreement import assert_agree
 
 
@@ -71,3 +71,38 @@ def test_a_size_divided_by_a_size_of_zero_is_named(body, second):
     for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
         with pytest.raises(StructIRError, match=r"division by zero: the size n (//|%) m, where n"):
             run(x, y)
+
+
+PLACES = {
+    "clip": lambda index, size: min(max(index, 0), size - 1),
+    "wrap": lambda index, size: index % size,
+    "nan": lambda index, size: index if 0 <= index < size else None,
+    "fast": lambda index, size: index if 0 <= index < size else None,
+}
+
+
+@pytest.mark.parametrize("mode", PLACES)
+@pytest.mark.parametrize("size", [200, 3])
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_take_reads_what_its_mode_says_outside_the_axis(mode, size, dtype):
+    x = np.arange(2 * size, dtype="float32").reshape(2, size) + 1
+    indices = np.array([0, 2, size + 1, -1, -size - 2, 1], "int64").astype(dtype)
+    places = [PLACES[mode](int(index), size) for index in indices]
+    missing = np.full(2, np.nan if mode == "nan" else 0, "float32")
+    expected = np.stack([missing if p is None else x[:, p] for p in places], axis=1)
+    for shapes in (None, ['("m", "n")', '("k",)']):
+        found = both_ways(f'R.take(a0, a1, axis=1, mode="{mode}")', x, indices, shapes=shapes)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fast"])
+def test_take_from_nothing_gives_zeros(mode):
+    x, indices = np.zeros((0,), "float32"), np.array([0, -1, 4])
+    for shapes in (None, ['("n",)', '("k",)']):
+        found = both_ways(f'R.take(a0, a1, mode="{mode}")', x, indices, shapes=shapes)
+        np.testing.assert_array_equal(found, np.zeros(3, "float32"))
+
+
+def test_integers_have_no_nan_to_take():
+    with pytest.raises(DiagnosticError, match="floating-point"):
+        program('R.take(a0, a1, mode="nan")', np.zeros(3, "int32"), np.zeros(2, "int64"))
