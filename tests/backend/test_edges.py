@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import structir
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.region import RegionLowering
 from structir.errors import DiagnosticError, StructIRError
 from tests.backend.agreement import assert_agree
 
@@ -106,3 +108,35 @@ def test_take_from_nothing_gives_zeros(mode):
 def test_integers_have_no_nan_to_take():
     with pytest.raises(DiagnosticError, match="floating-point"):
         program('R.take(a0, a1, mode="nan")', np.zeros(3, "int32"), np.zeros(2, "int64"))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_last_of_several_updates_of_one_place_wins(count):
+    random = np.random.default_rng(count)
+    data = np.zeros((3, 4), "float32")
+    indices = random.integers(0, 3, (40, count))
+    updates = random.standard_normal((40, *data.shape[count:])).astype("float32")
+    expected = data.copy()
+    for place, update in zip(indices, updates, strict=True):
+        expected[tuple(place)] = update
+    found = both_ways("R.scatter_nd(a0, a1, a2)", data, indices, updates)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        ("max_pool2d_backward", [(1, 1, 4, 4), (1, 1, 4, 4)]),
+        ("avg_pool2d_backward", [(1, 1, 4, 4), (1, 1, 4, 4)]),
+        ("nll_loss_backward", [(), (2, 3)]),
+    ],
+)
+def test_backward_ops_by_name_are_left_to_their_reference(op, shapes):
+    arrays = [np.ones(shape, "float32") for shape in shapes]
+    if op == "nll_loss_backward":
+        arrays.append(np.array([2, 0]))
+    names = ", ".join([f"a{k}" for k in range(len(arrays))])
+    both_ways(f"R.grad.{op}({names})", *arrays)
+    binding = program(f"R.grad.{op}({names})", *arrays)["main"].bindings()[0]
+    with pytest.raises(NoKernelError, match="a value that the line does not say"):
+        RegionLowering().add(binding)
