@@ -35,5 +35,17 @@ def evaluator(values: Sequence[Dim], symbols: Sequence[Sym]) -> Evaluate:
     tail = f"    return ({''.join(f'{r}, ' for r in results)})"
     scope: dict[str, Any] = {}
     exec("\n".join([head, *lines, tail]), scope)
-    function: Evaluate = scope["evaluate"]
-    return function
+    return _checked(scope["evaluate"], values, symbols)
+
+
+def _checked(function: Evaluate, values: Sequence[Dim], symbols: Sequence[Sym]) -> Evaluate:
+    """A function that tells which of its dims divides by zero."""
+
+    def checked(*sizes: int) -> tuple[int, ...]:
+        try:
+            return function(*sizes)
+        except ZeroDivisionError:
+            known = dict(zip(symbols, sizes, strict=True))
+            return tuple([dims.evaluate(value, known) for value in values])
+
+    return checked

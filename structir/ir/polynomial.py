@@ -431,5 +431,11 @@ def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
         return evaluate(chosen if evaluate(condition, values) else other, values)
     args = [evaluate(argument, values) for argument in atom.args]
     if 0 in args[1:] and atom.fn in ("floordiv", "floormod"):
-        raise DiagnosticError(Diagnostic(f"division of the size {args[0]} by zero"))
+        raise _zero_divisor(Poly({(atom,): 1}, 0), values)
     return int(FUNCTIONS[atom.fn](*args))
+
+
+def _zero_divisor(quotient: Poly, values: Mapping[Sym, int]) -> DiagnosticError:
+    names = sorted(syms(quotient), key=lambda s: s.order)
+    given = ", ".join([f"{s.name} = {values[s]}" for s in names])
+    return DiagnosticError(Diagnostic(f"division by zero: the size {quotient}, where {given}"))

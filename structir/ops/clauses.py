@@ -36,6 +36,8 @@ def index_spec(definition: OpDefinition, call: Call) -> IndexSpec | None:
     resolved = definition.resolve(call)  # first, as it tells what is wrong with the call
     given = infer.given_of(definition, call.args, call.attrs)
     reading = infer.reading_of(definition, given)
+    if reading.only_sizes:
+        return None
     if any(type(v) is infer.UnknownShape or v is UNKNOWN for v in resolved.attributes.values()):
         return None
     letters = Letters(extents_of(resolved), resolved.attributes)

@@ -17,7 +17,16 @@ from structir.ops import formula as formulas
 from structir.ops.formula import Attribute, Element, Formula, Letter
 from structir.ops.notation import Entry as LineEntry
 from structir.ops.notation import Relation
-from structir.projections.point import FUNCTIONS, Apply, Index, Operand, Point, as_point, select
+from structir.projections.point import (
+    FUNCTIONS,
+    Apply,
+    Index,
+    Operand,
+    Point,
+    as_point,
+    cast,
+    select,
+)
 from structir.projections.spec import Condition, Entry, affine
 
 Chosen = Mapping[tuple[str, ...], int]  # of each group of joined letters, the one a clause is about
@@ -49,7 +58,8 @@ class Letters:
     def index(self, formula: Formula) -> Dim | Point:
         """An index: a dim over letters, or a point where it is read from data."""
         if any(isinstance(leaf, Element) for leaf in formulas.leaves(formula)):
-            return as_point(formulas.evaluate(formula, self._point_leaf, POINT_FUNCTIONS))
+            leaf = self._point_leaf if isinstance(formula, Element) else self._wide_leaf
+            return as_point(formulas.evaluate(formula, leaf, POINT_FUNCTIONS))
         index: Dim = formulas.evaluate(formula, self._dim_leaf)
         return index
 
@@ -75,6 +85,11 @@ class Letters:
             case Element():
                 return Operand(element_name(leaf))
         return as_point(self._dim_leaf(leaf))
+
+    def _wide_leaf(self, leaf: Formula) -> Point:
+        """A leaf of an index that is computed from data: narrow integers need not hold sizes."""
+        point = self._point_leaf(leaf)
+        return cast(point, "int64") if isinstance(leaf, Element) else point
 
     def entry(self, entry: LineEntry, size: Dim, chosen: Chosen) -> Entry:
         """An entry over an axis of this size."""

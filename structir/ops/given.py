@@ -16,12 +16,13 @@ from structir.ops.rows import Rejected, normal_axis
 @attrs.frozen
 class Written:
     """What a line function gives: the line, its side conditions, and attributes it has worked
-    out."""
+    out. A line that states only `sizes` does not tell which elements are read and written."""
 
     line: str
     where: str = ""
     on: str = ""
     attributes: Mapping[str, Any] = attrs.Factory(dict)
+    sizes: bool = False
 
 
 @attrs.frozen(eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from structir.ops.attributes import Axis, Operands
@@ -11,36 +12,52 @@ from structir.ops.given import Given, Written
 from structir.ops.letters import letters, written
 from structir.projections.point import Point
 
+PLACES = {
+    "fast": "indices",
+    "nan": "indices",
+    "clip": "max(min(indices, size(n) - 1), 0)",
+    "wrap": "(indices % size(n))",
+}
+
 
 def taken(given: Given) -> Written:
     """`x[*p, indices : n, *t], indices[*s] -> y[*p, *s, *t]`; a vector needs no axis."""
-    line = "x[*p, indices : n, *t], indices[*s] @ I -> y[*p, *s, *t]"
+    place, dtype = PLACES[given["mode"]], "F" if given["mode"] == "nan" else "T"
+    fill = {"fill": math.nan if given["mode"] == "nan" else 0}
     if given["axis"] is None:
         if given.rank("x") not in (None, 1):
             given.reject("axis must be given for a tensor that is no vector")
-        return Written("x[indices : n], indices[*s] @ I -> y[*s]")
-    return Written(line)
+        line = f"x[{place} : n] @ {dtype}, indices[*s] @ I -> y[*s] @ {dtype}"
+    else:
+        read = f"x[*p, {place} : n, *t] @ {dtype}"
+        line = f"{read}, indices[*s] @ I -> y[*p, *s, *t] @ {dtype}"
+    return Written(line, "", "", fill)
 
 
-@op(taken, at={"n": "axis"})
+@op(taken, at={"n": "axis"}, fill="fill")
 def take(
     x: Point,
     indices: Point,
     axis: Axis | None = None,
     mode: Literal["fast", "clip", "wrap", "nan"] = "fast",
 ) -> Point:
-    """The slices at the indices, along an axis."""
+    """The slices at the indices, along an axis.
+
+    What an index outside the axis reads is the mode's: `clip` the nearest element, `wrap` the one
+    that many steps around, `nan` a NaN, for which elements must be floats; `fast` expects none, and
+    gives 0. A negative index is outside.
+    """
     return x
 
 
-def gathered(given: Given) -> str:
+def gathered(given: Given) -> str | Written:
     """Each index replaces one coordinate: that of the axis."""
     left, right = given.rank("data"), given.rank("indices")
     if left is not None and right is not None and left != right:
         given.reject(f"data has {left} axes and indices has {right}")
     rank = left if right is None else right
     if rank is None:
-        return "data[*s], indices[*t] @ I -> y[*t]"
+        return Written("data[*s], indices[*t] @ I -> y[*t]", sizes=True)
     axis, own = given.axis("axis", rank), letters(rank)
     read = ["indices : n" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     return f"{written('data', read)}, {written('indices', own)} @ I -> {written('y', own)}"
@@ -53,7 +70,7 @@ def gather_elements(data: Point, indices: Point, axis: Axis = 0) -> Point:
     return data
 
 
-def gathered_tuples(given: Given) -> str:
+def gathered_tuples(given: Given) -> str | Written:
     """The last axis of the indices holds one coordinate for each axis that is read."""
     rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
     if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
@@ -63,7 +80,7 @@ def gathered_tuples(given: Given) -> str:
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
-        return "data[*s], indices[*t] @ I -> y[*u]"
+        return Written("data[*s], indices[*t] @ I -> y[*u]", sizes=True)
     if batch + count > rank:
         given.reject(f"{count} coordinates index a tensor of {rank} axes")
     own, outer = letters(rank), letters(tuples - 1, "j")
@@ -81,7 +98,7 @@ def gather_nd(data: Point, indices: Point, batch_dims: int = 0) -> Point:
     return data
 
 
-def indexed(given: Given) -> str:
+def indexed(given: Given) -> str | Written:
     """One index tensor for each leading axis; the index tensors broadcast."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
@@ -89,7 +106,7 @@ def indexed(given: Given) -> str:
     names = [f"indices_{k}" for k in range(count)]
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
-        return f"data[*s], {others} -> y[*u]"
+        return Written(f"data[*s], {others} -> y[*u]", sizes=True)
     if count > rank:
         given.reject(f"{count} indices are too many for a tensor of {rank} axes")
     rest = letters(rank - count, "t")
@@ -127,6 +144,7 @@ def reverse_sequence(
 
 
 take.example(f32[5, 3], i64[2, 2].below(5), axis=0)
+take.example(f32[5, 3], i64[4].below(9), axis=0, mode="wrap")
 gather_elements.example(f32[3, 4], i64[3, 2].below(4), axis=1)
 gather_nd.example(f32[3, 4, 2], i64[5, 2].below(3))
 reverse_sequence.example(f32[3, 4], i64[3].below(5))

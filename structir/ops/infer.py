@@ -92,6 +92,7 @@ def _deduced(
         given = given_of(definition, args, attributes)
         hook = definition.hooks.get("struct_info")
         if hook is not None:
+            _check_given(definition, given)
             stated: StructInfo = hook(given)
             return stated
         reading = reading_of(definition, given)
@@ -104,6 +105,13 @@ def _deduced(
         raise StructInfoError(
             complaint(definition.name, error, args, span, reading, definition.argument_names)
         ) from None
+
+
+def _check_given(definition: Declared, given: Given) -> None:
+    """A hook may count on the operands that have no default."""
+    for parameter in definition.signature.arguments:
+        if parameter.must_be_given and given.operands[parameter.name] is None:
+            raise Rejected(f"{parameter.name} must be given")
 
 
 @attrs.frozen(eq=False)

@@ -33,6 +33,7 @@ class Reading:
     attributes: Mapping[str, Any]  # those that the line function has worked out
     paths: tuple[tuple[int, int | None], ...]  # argument, and member of a list
     at: tuple[tuple[str, str], ...] = ()  # letters, and the attributes that place them
+    only_sizes: bool = False  # the line does not say which elements are read and written
 
 
 def given_of(definition: Declared, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> Given:
@@ -133,7 +134,7 @@ def _read(definition: Declared, given: Given) -> Reading:
     members = range(max(counts.values(), default=0))
     at = tuple([*letters, *[(f"{i}_{k}", name) for i, name in letters for k in members]])
     paths = _paths(definition, line)
-    return Reading(_with_marks(line, paths), written.attributes, paths, at)
+    return Reading(_with_marks(line, paths), written.attributes, paths, at, written.sizes)
 
 
 def _with_marks(line: Line, paths: tuple[tuple[int, int | None], ...]) -> Line:

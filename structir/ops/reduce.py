@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
 from structir.ops.attributes import Axes, Axis
 from structir.ops.broadcast import subtract
 from structir.ops.define import op
-from structir.ops.elementwise import sqrt, square
+from structir.ops.elementwise import astype, sqrt, square
 from structir.ops.examples import f32
 from structir.ops.given import Given
 from structir.ops.letters import letters, written
@@ -74,15 +75,31 @@ def argmin(x: Point, axis: Axis | None = None, keepdims: bool = False) -> Point:
 
 @op(reduced, parts=True)
 def variance(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
-    """The mean of the squared distances from the mean."""
-    distance = subtract(x, mean(x, axis=axis, keepdims=True))
-    return mean(square(distance), axis=axis, keepdims=keepdims)
+    """The mean of the squared distances from the mean; of integers, rounded to zero at the end."""
+    exact = _floating(x)
+    distance = subtract(exact, mean(exact, axis=axis, keepdims=True))
+    return _returned(mean(square(distance), axis=axis, keepdims=keepdims), x)
 
 
 @op(reduced, parts=True)
 def std(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
-    """The square root of the variance."""
-    return sqrt(variance(x, axis=axis, keepdims=keepdims))
+    """The square root of the variance; of integers, rounded to zero at the end."""
+    return _returned(sqrt(variance(_floating(x), axis=axis, keepdims=keepdims)), x)
+
+
+def _floating(x: Expr) -> Expr:
+    """The operand in a dtype that holds fractions."""
+    return x if _has_fractions(x) else astype(x, "float64")
+
+
+def _returned(result: Expr, x: Expr) -> Expr:
+    """A result in the dtype of the operand."""
+    return result if _has_fractions(x) else astype(result, x.struct_info.dtype)
+
+
+def _has_fractions(x: Expr) -> bool:
+    dtype = x.struct_info.dtype
+    return dtype is None or is_float(dtype)
 
 
 sum_.example(f32[2, 3, 4], axis=(0, 2), keepdims=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import attrs
+
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ops.attributes import Axis, Operands, Size
 from structir.ops.define import op
@@ -23,6 +25,12 @@ def _combined(given: Given, line: str, conditions: str = "") -> Written:
     return Written(line, conditions, "", {"monoid": MONOIDS[given["reduction"]]})
 
 
+def _only_sizes(given: Given) -> Written:
+    """The line of a call whose ranks or number of coordinates are only known at run time."""
+    line = "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
+    return attrs.evolve(_combined(given, line), sizes=True)
+
+
 def scattered(given: Given) -> Written:
     """Each update goes where its index says along the axis, to its own place along the others."""
     ranks = [given.rank(name) for name in ("data", "indices", "updates")]
@@ -30,7 +38,7 @@ def scattered(given: Given) -> Written:
     if len(set(known)) > 1:
         given.reject("data, indices and updates must have equally many axes")
     if not known:
-        return _combined(given, "data[*s], indices[*t] @ I, updates[*u] -> y[*s]")
+        return _only_sizes(given)
     axis, own = given.axis("axis", known[0]), letters(known[0])
     at = ["indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     operands = [
@@ -57,7 +65,7 @@ def scattered_tuples(given: Given) -> Written:
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
-        return _combined(given, "data[*s], indices[*t] @ I, updates[*u] -> y[*s]")
+        return _only_sizes(given)
     if count > rank:
         given.reject(f"{count} coordinates index a tensor of {rank} axes")
     outer, rest = letters(tuples - 1, "j"), letters(rank - count, "t")
@@ -90,7 +98,8 @@ def put(given: Given) -> Written:
     attributes = {"monoid": "sum" if given["accumulate"] else None}
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
-        return Written(f"data[*s], {others}, values[*u] -> y[*s]", "", "", attributes)
+        line = f"data[*s], {others}, values[*u] -> y[*s]"
+        return Written(line, "", "", attributes, sizes=True)
     if count > rank:
         given.reject(f"{count} indices are too many for a tensor of {rank} axes")
     rest = letters(rank - count, "t")
@@ -113,7 +122,7 @@ def slice_written(given: Given) -> Written:
     """The slice `start : end : step` of one axis is the place of the new elements."""
     rank, start, end, step = given.rank("x"), given["start"], given["end"], given["step"]
     if rank is None:
-        return Written("x[*s], src[*t] -> y[*s]")
+        return Written("x[*s], src[*t] -> y[*s]", sizes=True)
     if isinstance(step, int) and step < 1:
         given.reject(f"the step must be positive, not {step}")
     axis, own, sizes = given.axis("axis", rank), letters(rank), given.dims("x")

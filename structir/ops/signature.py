@@ -39,6 +39,11 @@ class Parameter:
         """Whether the value stands among the arguments of the call."""
         return self.kind is None or self.kind.is_argument
 
+    @property
+    def must_be_given(self) -> bool:
+        """Whether it is an operand that cannot be left out."""
+        return self.kind is None and self.default is REQUIRED and not self.optional
+
 
 @attrs.frozen(eq=False)
 class Signature:

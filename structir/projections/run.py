@@ -17,7 +17,7 @@ from structir.projections.access import Fetched, Mask, Space, both, fetch, posit
 from structir.projections.contract import contracted
 from structir.projections.monoid import MONOIDS
 from structir.projections.spec import Clause, Condition, IndexSpec, Read, Write, scan_of
-from structir.projections.values import Place, evaluate, ufunc
+from structir.projections.values import Place, evaluate, ufunc, widened
 
 np = lazy_module("numpy")
 
@@ -100,6 +100,7 @@ def _combined(
     if write.value is None:
         raise StructIRError("a spec without values at a point cannot be run")
     parallel = len(clause.parallel)
+    fetched = _widened(state, clause, write, fetched)
     if clause.reduce and clause.monoid == "sum":
         quick = contracted(write.value, fetched, exists, space, parallel)
         if quick is not None:
@@ -116,6 +117,21 @@ def _combined(
         return _scanned(value, axis, scan.op, clause.monoid or "sum", space, parallel), None
     full = spread(value, space.shape)
     return _reduced(full, exists, clause.monoid or "sum", parallel), None
+
+
+def _widened(
+    state: Run, clause: Clause, write: Write, fetched: Mapping[str, Fetched]
+) -> Mapping[str, Fetched]:
+    """The terms of a sum in the dtype of the sum, where that is a wider one of their kind."""
+    total = state.spec.results[write.result].dtype
+    if total is None or not clause.reduce or clause.monoid not in ("sum", "prod"):
+        return fetched
+    return {
+        name: attrs.evolve(read, values=read.values.astype(numpy_dtype(total)))
+        if widened(read.values.dtype.name, total)
+        else read
+        for name, read in fetched.items()
+    }
 
 
 def spread(value: Array, shape: tuple[int, ...]) -> Array:

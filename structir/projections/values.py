@@ -63,6 +63,12 @@ def promoted(kinds: list[str]) -> str:
     return reduce(_pair, kinds)
 
 
+def widened(own: str, total: str) -> bool:
+    """Whether terms of one dtype are added up in that of their total: a wider one of its kind."""
+    alike = (is_float(own) and is_float(total)) or (is_int(own) and is_int(total))
+    return alike and own != total and promoted([own, total]) == total
+
+
 @cache
 def _pair(a: str, b: str) -> str:
     if a == b:

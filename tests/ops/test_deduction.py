@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import structir
 from structir.errors import DiagnosticError
-from structir.ir import Constant, TensorStructInfo, TupleStructInfo, Var, find_op
+from structir.ir import Constant, TensorStructInfo, Tuple, TupleStructInfo, Var, find_op
 from structir.ir.dims import Sym, evaluate, substitute, sym, syms
 from structir.ir.op import registered_ops
 from structir.ops.define import OpDefinition
@@ -269,3 +269,9 @@ def test_every_op_has_a_signature_and_says_what_it_does():
         assert op.definition.argument_names == tuple(
             p.name for p in op.definition.signature.parameters if p.is_argument
         )
+
+
+@pytest.mark.parametrize("text", ["shape_of", "tensor_to_shape", "size"])
+def test_an_operand_that_is_left_out_is_refused(text):
+    with pytest.raises(DiagnosticError, match="x must be given"):
+        find_op(text)(Tuple(()))

@@ -22,12 +22,12 @@ from structir.backend.loops.from_point import NoKernelError, cast, expression_of
 from structir.backend.loops.stage import Guard, Running, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import is_float
 from structir.projections import spec as specs
 from structir.projections.monoid import MONOIDS
 from structir.projections.point import Point
 from structir.projections.spec import Clause, IndexSpec, Read, Write, scan_of
-from structir.projections.values import promoted
+from structir.projections.values import widened
 
 PICKING = frozenset({"argmax", "argmin"})
 
@@ -158,8 +158,7 @@ class ClauseLowering:
         """A term of a sum in the dtype of the sum, where that is a wider one of its kind."""
         own, out = self.dtypes[read.name], self.out.dtype
         adds = bool(self.clause.reduce) and self.clause.monoid in ("sum", "prod")
-        alike = (is_float(own) and is_float(out)) or (is_int(own) and is_int(out))
-        if not (adds and alike and own != out and promoted([own, out]) == out):
+        if not (adds and widened(own, out)):
             return value
         self.dtypes[read.name] = out
         return cast(value, out)

@@ -1,0 +1,142 @@
+"""Edges of ops where compiled code and the reference must say the same."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.region import RegionLowering
+from structir.errors import DiagnosticError, StructIRError
+from tests.backend.agreement import assert_agree
+
+
+def program(body, *arrays, shapes=None):
+    """A module whose parameters `a0`, `a1`, ... fit the arrays, or have the stated shapes."""
+    stated = shapes or [str(tuple(map(int, a.shape))) for a in arrays]
+    pairs = enumerate(zip(arrays, stated, strict=True))
+    params = ", ".join(f'a{k}: R.Tensor({shape}, "{a.dtype}")' for k, (a, shape) in pairs)
+    return structir.parse(
+        f"@R.function\ndef main({params}):\n    found = {body}\n    return found\n"
+    )
+
+
+def both_ways(body, *arrays, shapes=None):
+    """The interpreted result, after the compiled one was found equal to it."""
+    module = program(body, *arrays, shapes=shapes)
+    wanted = structir.interpret(module, "main", *arrays)
+    assert_agree(wanted, structir.compile(module)["main"](*arrays))
+    return wanted
+
+
+@pytest.mark.parametrize("own", ["int8", "int16"])
+def test_products_are_summed_in_the_stated_wider_dtype(own):
+    left, right = np.full((2, 3), 100, own), np.full((3, 2), 111, own)
+    found = both_ways('R.matmul(a0, a1, out_dtype="int32")', left, right)
+    np.testing.assert_array_equal(found, np.full((2, 2), 33300, "int32"))
+
+
+@pytest.mark.parametrize("op", ["variance", "std"])
+def test_spread_of_integers_is_rounded_once_at_the_end(op):
+    x = np.array([[1, 2, 2], [3, 5, 9]], "int32")
+    exact = {"variance": np.var, "std": np.std}[op](x, axis=1)
+    found = both_ways(f"R.{op}(a0, axis=1)", x)
+    np.testing.assert_array_equal(found, exact.astype("int32"))
+
+
+def test_a_scatter_by_a_number_of_coordinates_known_at_run_time_is_the_same_compiled():
+    data, updates = np.zeros((3, 4), "float32"), np.ones((2, 4), "float32")
+    indices = np.array([[2], [0]])
+    shapes = ["(3, 4)", '("k", "c")', "(2, 4)"]
+    found = both_ways("R.scatter_nd(a0, a1, a2)", data, indices, updates, shapes=shapes)
+    np.testing.assert_array_equal(found, np.array([[1] * 4, [0] * 4, [1] * 4], "float32"))
+    module = program("R.scatter_nd(a0, a1, a2)", data, indices, updates, shapes=shapes)
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        with pytest.raises(StructIRError, match="5 coordinates index a tensor of 2 axes"):
+            run(data, np.zeros((2, 5), "int64"), updates)
+
+
+@pytest.mark.parametrize(
+    ("body", "second"),
+    [
+        ('R.full(R.shape(["n // m"]), R.const(1.0, "float32"))', '("n", "m")'),
+        ('R.full(R.shape(["n % m"]), R.const(1.0, "float32"))', '("n", "m")'),
+        ("R.add(a0, a1)", '("m", "n // m")'),
+        ('R.shape(["n // m"])', '("n", "m")'),
+    ],
+)
+def test_a_size_divided_by_a_size_of_zero_is_named(body, second):
+    x, y = np.zeros((3, 0), "float32"), np.zeros((3, 0), "float32")
+    y = np.zeros((0, 3), "float32") if "//" in second else y
+    module = program(body, x, y, shapes=['("n", "m")', second])
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        with pytest.raises(StructIRError, match=r"division by zero: the size n (//|%) m, where n"):
+            run(x, y)
+
+
+PLACES = {
+    "clip": lambda index, size: min(max(index, 0), size - 1),
+    "wrap": lambda index, size: index % size,
+    "nan": lambda index, size: index if 0 <= index < size else None,
+    "fast": lambda index, size: index if 0 <= index < size else None,
+}
+
+
+@pytest.mark.parametrize("mode", PLACES)
+@pytest.mark.parametrize("size", [200, 3])
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_take_reads_what_its_mode_says_outside_the_axis(mode, size, dtype):
+    x = np.arange(2 * size, dtype="float32").reshape(2, size) + 1
+    indices = np.array([0, 2, size + 1, -1, -size - 2, 1], "int64").astype(dtype)
+    places = [PLACES[mode](int(index), size) for index in indices]
+    missing = np.full(2, np.nan if mode == "nan" else 0, "float32")
+    expected = np.stack([missing if p is None else x[:, p] for p in places], axis=1)
+    for shapes in (None, ['("m", "n")', '("k",)']):
+        found = both_ways(f'R.take(a0, a1, axis=1, mode="{mode}")', x, indices, shapes=shapes)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fast"])
+def test_take_from_nothing_gives_zeros(mode):
+    x, indices = np.zeros((0,), "float32"), np.array([0, -1, 4])
+    for shapes in (None, ['("n",)', '("k",)']):
+        found = both_ways(f'R.take(a0, a1, mode="{mode}")', x, indices, shapes=shapes)
+        np.testing.assert_array_equal(found, np.zeros(3, "float32"))
+
+
+def test_integers_have_no_nan_to_take():
+    with pytest.raises(DiagnosticError, match="floating-point"):
+        program('R.take(a0, a1, mode="nan")', np.zeros(3, "int32"), np.zeros(2, "int64"))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_last_of_several_updates_of_one_place_wins(count):
+    random = np.random.default_rng(count)
+    data = np.zeros((3, 4), "float32")
+    indices = random.integers(0, 3, (40, count))
+    updates = random.standard_normal((40, *data.shape[count:])).astype("float32")
+    expected = data.copy()
+    for place, update in zip(indices, updates, strict=True):
+        expected[tuple(place)] = update
+    found = both_ways("R.scatter_nd(a0, a1, a2)", data, indices, updates)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        ("max_pool2d_backward", [(1, 1, 4, 4), (1, 1, 4, 4)]),
+        ("avg_pool2d_backward", [(1, 1, 4, 4), (1, 1, 4, 4)]),
+        ("nll_loss_backward", [(), (2, 3)]),
+    ],
+)
+def test_backward_ops_by_name_are_left_to_their_reference(op, shapes):
+    arrays = [np.ones(shape, "float32") for shape in shapes]
+    if op == "nll_loss_backward":
+        arrays.append(np.array([2, 0]))
+    names = ", ".join([f"a{k}" for k in range(len(arrays))])
+    both_ways(f"R.grad.{op}({names})", *arrays)
+    binding = program(f"R.grad.{op}({names})", *arrays)["main"].bindings()[0]
+    with pytest.raises(NoKernelError, match="a value that the line does not say"):
+        RegionLowering().add(binding)
