@@ -59,11 +59,14 @@ class Report:
 
 def _lines(name: str, hearing: Hearing) -> list[str]:
     lines = [f"{name}:"]
+    made = [statement.origin for statement in hearing.solver.statements]
+    chosen = {origin.label for origin in made if origin.kind == "chosen"}
     for var, tree in hearing.trees.items():
         shapes = [hearing.solver.shape(value) for value in leaves(tree)]
         if shapes:
             told = ", ".join(f"({', '.join(map(_text, shape))})" for shape in shapes)
-            lines.append(f"  {var.name}: {told}")
+            mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
+            lines.append(f"  {var.name}: {told}{mark}")
     lines += [f"  open: {constraint}" for constraint in hearing.solver.residual]
     return lines
 
@@ -74,9 +77,12 @@ def _text(element: Element) -> str:
     return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")
 
 
-def explain(module: IRModule) -> Report:
-    """What the solver finds of a module, and why; an impossible one is explained, not raised."""
+def explain(module: IRModule, *, close: bool = False) -> Report:
+    """What the solver finds of a module, and why; an impossible one is explained, not raised.
+
+    `close` chooses where too little is known, as `structir.infer` does; choices are marked.
+    """
     try:
-        return Report(heard_functions(module))
+        return Report(heard_functions(module, close=close))
     except StructInfoError as error:
         return Report({}, tuple(error.diagnostics))
