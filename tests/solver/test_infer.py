@@ -149,6 +149,23 @@ def test_an_impossible_program_names_the_lines_that_cannot_hold() -> None:
     assert "8" in str(report)
 
 
+def test_a_conflict_is_shown_at_the_last_place_and_in_words() -> None:
+    with pytest.raises(StructInfoError) as caught:
+        structir.infer(
+            parsed("""
+@R.function
+def f(x: R.Tensor(ndim=2, dtype="float32"), w: R.Tensor((4, 5), "float32")
+      ) -> R.Tensor((3, 6), "float32"):
+    y = R.matmul(x, w)
+    z = R.exp(y)
+    return z
+""")
+        )
+    shown = str(caught.value)
+    assert "|     z = R.exp(y)" in shown
+    assert "removing any one of `y`, `z`, the annotation of the result removes" in shown
+
+
 def test_zero_sizes_are_no_conflict() -> None:
     module = structir.infer(
         parsed("""
