@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir import dims
 from structir.ir.module import IRModule
+from structir.solver.constraints import Constraint
 from structir.solver.hearing import Hearing, leaves
 from structir.solver.inference import heard_functions
 from structir.solver.reasons import Origin
@@ -67,8 +69,28 @@ def _lines(name: str, hearing: Hearing) -> list[str]:
             told = ", ".join(f"({', '.join(map(_text, shape))})" for shape in shapes)
             mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
             lines.append(f"  {var.name}: {told}{mark}")
-    lines += [f"  open: {constraint}" for constraint in hearing.solver.residual]
+    lines += [f"  open: {_open(constraint)}" for constraint in hearing.solver.residual]
     return lines
+
+
+def _open(constraint: Constraint) -> str:
+    """A constraint by the names that the shapes are shown with."""
+    parts = [
+        f"{name}={_part(getattr(constraint, name), kind)}"
+        for name, kind in constraint.kinds.items()
+    ]
+    return f"{type(constraint).__name__}({', '.join(parts)})"
+
+
+def _part(part: Any, kind: str) -> str:
+    match kind:
+        case "dim":
+            return _text(part)
+        case "row" | "dims":
+            return f"({', '.join(map(_text, part))})"
+        case "rows":
+            return f"({', '.join([_part(row, 'row') for row in part])})"
+    return repr(part)
 
 
 def _text(element: Element) -> str:

@@ -1,5 +1,6 @@
 """The command `structir` as a user meets it: what it shows, where, and with which exit code."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -207,7 +208,8 @@ def test_infer_explains_what_it_found() -> None:
     assert result.exit_code == 0
     assert "  y: (3, 5)" in result.stdout.splitlines()
     assert "chosen" not in result.stdout
-    assert "  open: " in result.stdout
+    assert "  open: RowLe(inner=(*" in result.stdout
+    assert re.search(r"  open: DimLe\(inner=\?\d+, outer=5\)", result.stdout)
 
 
 @pytest.mark.parametrize("words", [(), ("--explain",), ("--close",)])
