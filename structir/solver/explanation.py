@@ -31,16 +31,21 @@ class Explanation:
         return self.culprits[-1] if self.culprits else None
 
     def diagnostic(self) -> Diagnostic:
-        """The conflict as a message: the last statement first, the others as notes."""
-        last = self.blamed or (self.given[-1] if self.given else None)
-        place = last.span if last is not None else None
+        """The conflict as a message at the last statement with a place; all are notes."""
+        spans = [origin.span for origin in (*self.given, *self.culprits) if origin.span is not None]
+        place = spans[-1] if spans else None
         diagnostic = Diagnostic(f"shape conflict: {self.message}", place)
         for origin in (*self.given, *self.culprits):
             diagnostic = diagnostic.note(origin.text or origin.label, origin.span)
         if self.minimal and len(self.culprits) > 1:
-            names = ", ".join(origin.label for origin in self.culprits)
+            names = ", ".join(map(_name, self.culprits))
             return diagnostic.hinted(f"removing any one of {names} removes the conflict")
         return diagnostic
+
+
+def _name(origin: Origin) -> str:
+    """What a statement is called in a sentence."""
+    return f"`{origin.label}`" if origin.kind == "op" else origin.text or origin.label
 
 
 def explain(

@@ -104,7 +104,7 @@ class Hearing:
 
     def _of_binding(self, var: Var, kind: str, span: Span | None) -> Origin:
         label = var.name if kind == "op" else f"annot:{var.name}"
-        text = f"`{var.name}` is bound" if kind == "op" else f"`{var.name}` is annotated"
+        text = f"`{var.name}` is bound" if kind == "op" else f"the annotation of `{var.name}`"
         return self._origin(label, kind, text, span or var.span)
 
     # Values

@@ -32,8 +32,9 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.solver import closing
 from structir.solver.explanation import explain
-from structir.solver.hearing import Hearing, pairs, refined, tensors
+from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
 from structir.solver.reasons import Conflict
 from structir.solver.scheme import Scheme
 from structir.solver.terms import row_vars, symbol_of, variables
@@ -41,15 +42,16 @@ from structir.solver.terms import row_vars, symbol_of, variables
 POLICIES = ("guard", "refine", "strict")
 
 
-def infer(module: IRModule, *, learn: str = "guard") -> IRModule:
+def infer(module: IRModule, *, learn: str = "guard", close: bool = False) -> IRModule:
     """The module with every StructInfo completed from annotations, operands and results.
 
     `learn` says what a proof about a named size does to a signature: `guard` keeps the signature
-    and checks the fact on entry, `refine` rewrites the signature, `strict` refuses.
+    and checks the fact on entry, `refine` rewrites the signature, `strict` refuses. `close` gives
+    parameters of which too little is known the least shape that their uses allow: a choice.
     """
     if learn not in POLICIES:
         raise ValueError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
-    heard = heard_functions(module)
+    heard = heard_functions(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
     for name, hearing in heard.items():
@@ -60,14 +62,29 @@ def infer(module: IRModule, *, learn: str = "guard") -> IRModule:
     return module.with_functions(functions)
 
 
-def heard_functions(module: IRModule) -> dict[str, Hearing]:
-    """Every function of a module heard and solved, callees before callers."""
+def heard_functions(module: IRModule, *, close: bool = False) -> dict[str, Hearing]:
+    """Every function of a module heard and solved, callees before callers.
+
+    Closing is for the functions that no other calls: a helper serves the shapes of its callers.
+    """
     heard: dict[str, Hearing] = {}
     schemes: dict[str, Scheme] = {}
-    for name in _callees_first(module):
+    calls = _calls(module)
+    for name in _callees_first(calls):
         heard[name] = hearing = solved(module[name], schemes)
         schemes[name] = hearing.scheme()
+    if close:
+        called = {callee for callees in calls.values() for callee in callees}
+        for name in [name for name in heard if name not in called]:
+            _close_params(module[name], heard[name])
     return heard
+
+
+def _close_params(function: Function, hearing: Hearing) -> None:
+    """Choose shapes for the parameters whose annotation leaves something open."""
+    incomplete = [param for param in function.params if not complete(param.struct_info)]
+    values = [value for param in incomplete for value in leaves(hearing.trees[param])]
+    closing.close(hearing.solver, values)
 
 
 def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
@@ -100,9 +117,9 @@ def _heard(function: Function, schemes: Mapping[str, Scheme], least: int) -> Hea
     return hearing
 
 
-def _callees_first(module: IRModule) -> Iterator[str]:
-    """The functions of a module, callees before callers where there is no cycle."""
-    calls = {
+def _calls(module: IRModule) -> dict[str, list[str]]:
+    """The functions of a module that each of them calls."""
+    return {
         name: [
             part.name
             for part in walk(function)
@@ -111,6 +128,10 @@ def _callees_first(module: IRModule) -> Iterator[str]:
         for name, function in module.functions.items()
         if isinstance(function, Function)
     }
+
+
+def _callees_first(calls: Mapping[str, list[str]]) -> Iterator[str]:
+    """Functions, callees before callers where there is no cycle."""
     done: set[str] = set()
     for root in calls:
         stack = [(root, iter(calls[root]))]

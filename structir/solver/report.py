@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir import dims
 from structir.ir.module import IRModule
+from structir.solver.constraints import Constraint
 from structir.solver.hearing import Hearing, leaves
 from structir.solver.inference import heard_functions
 from structir.solver.reasons import Origin
@@ -59,13 +61,36 @@ class Report:
 
 def _lines(name: str, hearing: Hearing) -> list[str]:
     lines = [f"{name}:"]
+    made = [statement.origin for statement in hearing.solver.statements]
+    chosen = {origin.label for origin in made if origin.kind == "chosen"}
     for var, tree in hearing.trees.items():
         shapes = [hearing.solver.shape(value) for value in leaves(tree)]
         if shapes:
             told = ", ".join(f"({', '.join(map(_text, shape))})" for shape in shapes)
-            lines.append(f"  {var.name}: {told}")
-    lines += [f"  open: {constraint}" for constraint in hearing.solver.residual]
+            mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
+            lines.append(f"  {var.name}: {told}{mark}")
+    lines += [f"  open: {_open(constraint)}" for constraint in hearing.solver.residual]
     return lines
+
+
+def _open(constraint: Constraint) -> str:
+    """A constraint by the names that the shapes are shown with."""
+    parts = [
+        f"{name}={_part(getattr(constraint, name), kind)}"
+        for name, kind in constraint.kinds.items()
+    ]
+    return f"{type(constraint).__name__}({', '.join(parts)})"
+
+
+def _part(part: Any, kind: str) -> str:
+    match kind:
+        case "dim":
+            return _text(part)
+        case "row" | "dims":
+            return f"({', '.join(map(_text, part))})"
+        case "rows":
+            return f"({', '.join([_part(row, 'row') for row in part])})"
+    return repr(part)
 
 
 def _text(element: Element) -> str:
@@ -74,9 +99,12 @@ def _text(element: Element) -> str:
     return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")
 
 
-def explain(module: IRModule) -> Report:
-    """What the solver finds of a module, and why; an impossible one is explained, not raised."""
+def explain(module: IRModule, *, close: bool = False) -> Report:
+    """What the solver finds of a module, and why; an impossible one is explained, not raised.
+
+    `close` chooses where too little is known, as `structir.infer` does; choices are marked.
+    """
     try:
-        return Report(heard_functions(module))
+        return Report(heard_functions(module, close=close))
     except StructInfoError as error:
         return Report({}, tuple(error.diagnostics))

@@ -10,6 +10,7 @@ from enum import IntEnum
 import typer
 from rich.console import Console
 from rich.highlighter import RegexHighlighter
+from rich.syntax import Syntax
 from rich.theme import Theme
 
 from structir.errors import DiagnosticError, DiagnosticWarning, StructIRError
@@ -62,6 +63,15 @@ def show(text: str) -> None:
     """Write the text of a diagnostic to the standard error, in colours on a terminal."""
     highlighted = DiagnosticHighlighter()(text)
     console(stderr=True).print(highlighted, soft_wrap=True)
+
+
+def show_program(text: str) -> None:
+    """Write the text of a program to the standard output, in colours on a terminal."""
+    out = console()
+    if out.is_terminal:
+        out.print(Syntax(text, "python", background_color="default", word_wrap=False))
+    else:
+        out.file.write(text if text.endswith("\n") else text + "\n")
 
 
 @contextmanager

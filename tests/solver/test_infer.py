@@ -149,6 +149,23 @@ def test_an_impossible_program_names_the_lines_that_cannot_hold() -> None:
     assert "8" in str(report)
 
 
+def test_a_conflict_is_shown_at_the_last_place_and_in_words() -> None:
+    with pytest.raises(StructInfoError) as caught:
+        structir.infer(
+            parsed("""
+@R.function
+def f(x: R.Tensor(ndim=2, dtype="float32"), w: R.Tensor((4, 5), "float32")
+      ) -> R.Tensor((3, 6), "float32"):
+    y = R.matmul(x, w)
+    z = R.exp(y)
+    return z
+""")
+        )
+    shown = str(caught.value)
+    assert "|     z = R.exp(y)" in shown
+    assert "removing any one of `y`, `z`, the annotation of the result removes" in shown
+
+
 def test_zero_sizes_are_no_conflict() -> None:
     module = structir.infer(
         parsed("""
@@ -180,3 +197,35 @@ def f(x: R.Tensor(dtype="float32"), w: R.Tensor((4, 5), "float32"),
     assert "u" not in labels
     assert "v" not in labels
     assert "x: (n, 4)" in str(report)
+
+
+CLOSABLE = """
+@I.ir_module
+class M:
+    @R.function
+    def g(
+        a: R.Tensor((2, 3), "float32"), b: R.Tensor(dtype="float32")
+    ) -> R.Tensor((2, 3), "float32"):
+        y = R.add(a, b)
+        return y
+"""
+CALLER = """
+    @R.function
+    def f(a: R.Tensor((2, 3), "float32"), b: R.Tensor((3,), "float32")):
+        cls = M
+        y = cls.g(a, b)
+        return y
+"""
+
+
+def test_closing_gives_parameters_their_bound() -> None:
+    found = structir.infer(parsed(CLOSABLE), close=True)
+    assert params(found, "g")[1] == 'R.Tensor((2, 3), dtype="float32")'
+    assert params(structir.infer(parsed(CLOSABLE)), "g")[1] == 'R.Tensor(dtype="float32")'
+    assert "b: (2, 3)   chosen" in str(structir.solver.explain(parsed(CLOSABLE), close=True))
+
+
+def test_a_helper_is_not_closed_against_its_callers() -> None:
+    found = structir.infer(parsed(CLOSABLE + CALLER), close=True)
+    assert params(found, "g")[1] == 'R.Tensor(dtype="float32")'
+    reread(found)

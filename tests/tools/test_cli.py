@@ -1,5 +1,6 @@
 """The command `structir` as a user meets it: what it shows, where, and with which exit code."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -57,11 +58,11 @@ def structir_(*words: object, stdin: str | None = None, **environment: str) -> R
 def test_help_shows_every_command_and_the_exit_codes() -> None:
     result = structir_("--help")
     assert result.exit_code == 0
-    for name in ("check", "print", "run", "compile", "Exit codes", "NO_COLOR"):
+    for name in ("check", "print", "infer", "run", "compile", "Exit codes", "NO_COLOR"):
         assert name in result.output
 
 
-@pytest.mark.parametrize("command", ["check", "print", "run", "compile"])
+@pytest.mark.parametrize("command", ["check", "print", "infer", "run", "compile"])
 def test_the_help_of_a_command_teaches_by_examples(command: str) -> None:
     result = structir_(command, "--help")
     assert result.exit_code == 0
@@ -199,6 +200,57 @@ def test_print_to_where_nothing_can_be_written(good: Path, tmp_path: Path) -> No
     result = structir_("print", good, "-o", tmp_path / "missing" / "out.py")
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr
+
+
+# ---- infer
+
+
+OPEN = """
+@R.function
+def main(
+    a: R.Tensor((3, 4), "float32"), u: R.Tensor(ndim=2, dtype="float32"), v: R.Tensor
+) -> R.Tensor((3, 5), "float32"):
+    t = R.matmul(a, u)
+    s = R.add(t, R.zeros((3, 5), "float32"))
+    y = R.add(s, v)
+    return y
+"""
+IMPOSSIBLE = OPEN.replace("R.add(s, v)", "R.ewise_fma(s, a, v)")
+
+
+def test_infer_completes_the_shapes() -> None:
+    result = structir_("infer", "-", stdin=OPEN)
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert 'u: R.Tensor((4, "d0"), dtype="float32")' in result.stdout
+    assert "y: R.Tensor((3, 5)" in result.stdout
+    assert "v: R.Tensor)" in result.stdout
+
+
+def test_infer_can_choose_what_stays_open() -> None:
+    result = structir_("infer", "-", "--close", stdin=OPEN)
+    assert result.exit_code == 0
+    assert "v: R.Tensor((3, 5))" in result.stdout
+    told = structir_("infer", "-", "--close", "--explain", stdin=OPEN).stdout.splitlines()
+    assert "  v: (3, 5)   chosen" in told
+    assert "  y: (3, 5)" in told
+
+
+def test_infer_explains_what_it_found() -> None:
+    result = structir_("infer", "-", "--explain", stdin=OPEN)
+    assert result.exit_code == 0
+    assert "  y: (3, 5)" in result.stdout.splitlines()
+    assert "chosen" not in result.stdout
+    assert "  open: RowLe(inner=(*" in result.stdout
+    assert re.search(r"  open: DimLe\(inner=\?\d+, outer=5\)", result.stdout)
+
+
+@pytest.mark.parametrize("words", [(), ("--explain",), ("--close",)])
+def test_infer_of_a_program_that_cannot_hold(words: tuple[str, ...]) -> None:
+    result = structir_("infer", "-", *words, stdin=IMPOSSIBLE)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "error" in result.stderr
 
 
 # ---- run

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.syntax import Syntax
 
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
-from structir.tools.terminal import console, diagnostics
+from structir.tools.terminal import diagnostics, show_program
 
 
 def print(  # the command's name
@@ -43,8 +42,4 @@ def print(  # the command's name
         except OSError as error:
             raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
         return
-    out = console()
-    if out.is_terminal:
-        out.print(Syntax(text, "python", background_color="default", word_wrap=False))
-    else:
-        out.file.write(text if text.endswith("\n") else text + "\n")
+    show_program(text)
