@@ -8,7 +8,7 @@ from typing import Any
 from structir.analysis.deduction import deduce
 from structir.ir.dims import Poly
 from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem
-from structir.ir.op import find_op
+from structir.ir.op import registered_ops
 from structir.printer import constants
 from structir.printer.context import Context
 from structir.printer.sizes import (
@@ -118,7 +118,7 @@ def _operator(context: Context, node: ast.expr, symbol: str, *operands: Any) -> 
 
 def _operators() -> Any:
     if not OPERATORS:
-        find_op("add")  # ops stand in the table once they are loaded
+        registered_ops()  # ops stand in the table once they are loaded
     return OPERATORS
 
 

@@ -77,8 +77,7 @@ def test_known_operands_give_the_deduced_result(
 ) -> None:
     call = call_of(op, args, keywords)
     found = scheme_of(call, [arg.struct_info for arg in call.args])
-    if found is None:
-        pytest.skip("the struct info of this op is a hook's")
+    assert found is not None
     wanted = result_rows(call)
     _, results = told(found.scheme, operand_rows(call, found.paths), [])
     for mine, deduced in zip(results, wanted, strict=True):
