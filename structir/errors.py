@@ -135,6 +135,10 @@ class WellFormedError(DiagnosticError):
     """A program breaks a rule of scoping or of form."""
 
 
+class PassError(DiagnosticError):
+    """A pass broke the program that it was given."""
+
+
 class ShapeMismatchError(StructIRError):
     """An argument or an intermediate does not have the structure that the program states."""
 

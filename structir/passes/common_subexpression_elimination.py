@@ -33,7 +33,7 @@ from structir.passes.base import function_pass
 Known = MutableMapping[Hashable, Var]
 
 
-@function_pass
+@function_pass(aliases=("cse",))
 def common_subexpression_elimination(function: Function) -> Function:
     """Bind equal pure values once; later ones become the first one's variable.
 

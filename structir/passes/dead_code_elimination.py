@@ -22,7 +22,7 @@ from structir.ir.struct_info import StructInfo
 from structir.passes.base import function_pass
 
 
-@function_pass
+@function_pass(aliases=("dce",))
 def dead_code_elimination(function: Function) -> Function:
     """Drop pure bindings that nothing reads, walking from the result back.
 

@@ -27,7 +27,7 @@ Order = Literal["stable", "depth_first"]
 Needs = Sequence[Sequence[int]]  # for each binding of a block, the bindings it must come after
 
 
-@function_pass
+@function_pass(aliases=("toposort",))
 def topological_sort(function: Function, *, order: Order = "stable") -> Function:
     """Sort the bindings of every dataflow block so that each stands after all that it needs.
 

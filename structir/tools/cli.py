@@ -8,6 +8,7 @@ import pkgutil
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from structir.tools import commands
 
@@ -21,7 +22,8 @@ structir.save wrote.
 
 EPILOG = """
 [bold]Exit codes[/bold]: 0 all is well · 1 a program is wrong, each error shown with its place · \
-2 the command line is wrong · 3 the program went wrong when it ran.
+2 the command line is wrong · 3 the program went wrong when it ran · \
+4 a pass broke the program.
 
 Colours follow the terminal; the environment variable NO_COLOR turns them off.
 """
@@ -57,7 +59,8 @@ def build() -> typer.Typer:
             "_"
         )  # a Python word, such as `import`, is a file with an underscore
         module = importlib.import_module(f"{commands.__name__}.{file.name}")
-        app.command(name, no_args_is_help=True)(getattr(module, file.name))
+        own = getattr(module, "HELP", TyperCommand)  # a command may show more than its options
+        app.command(name, cls=own, no_args_is_help=True)(getattr(module, file.name))
     return app
 
 

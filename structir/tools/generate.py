@@ -11,6 +11,7 @@ import numpy as np
 
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError, StructIRError
+from structir.interpret.arguments import random_arguments, random_values
 from structir.ir.dims import Dim, sym
 from structir.ir.expr import (
     Call,
@@ -30,7 +31,6 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.tools.arguments import random_arguments, random_values
 from structir.tools.calls import CallDrawer
 
 __all__ = ["random_arguments", "random_module"]

@@ -13,7 +13,7 @@ from rich.highlighter import RegexHighlighter
 from rich.syntax import Syntax
 from rich.theme import Theme
 
-from structir.errors import DiagnosticError, DiagnosticWarning, StructIRError
+from structir.errors import DiagnosticError, DiagnosticWarning, PassError, StructIRError
 
 
 class ExitCode(IntEnum):
@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     WRONG_PROGRAM = 1
     WRONG_USAGE = 2
     WRONG_RUN = 3
+    WRONG_PASS = 4
 
 
 class DiagnosticHighlighter(RegexHighlighter):
@@ -65,6 +66,15 @@ def show(text: str) -> None:
     console(stderr=True).print(highlighted, soft_wrap=True)
 
 
+def show_difference(text: str) -> None:
+    """Write a unified diff to the standard error, in colours on a terminal."""
+    err = console(stderr=True)
+    if err.is_terminal:
+        err.print(Syntax(text, "diff", background_color="default", word_wrap=False))
+    else:
+        err.file.write(text + "\n")
+
+
 def show_program(text: str) -> None:
     """Write the text of a program to the standard output, in colours on a terminal."""
     out = console()
@@ -86,6 +96,7 @@ def diagnostics() -> Iterator[None]:
             wrong_program = isinstance(error, DiagnosticError)
             show(str(error) if wrong_program else f"error: {error}")
             code = ExitCode.WRONG_PROGRAM if wrong_program else ExitCode.WRONG_RUN
+            code = ExitCode.WRONG_PASS if isinstance(error, PassError) else code
             raise typer.Exit(code) from None
         show_warnings(caught)
 

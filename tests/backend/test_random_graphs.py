@@ -7,8 +7,8 @@ import pytest
 
 import structir
 from structir.errors import StructIRError
+from structir.interpret.arguments import random_arguments
 from structir.ir import BlockBuilder, TensorStructInfo, Var, dims, find_op
-from structir.tools.arguments import random_arguments
 from structir.tools.generate import random_module
 from tests.backend.agreement import assert_agree, copied
 

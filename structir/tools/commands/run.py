@@ -14,11 +14,11 @@ import typer
 from rich.table import Table
 
 from structir.interpret import interpret
+from structir.interpret.arguments import random_arguments
 from structir.ir.binding_dims import standing_alone
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.tools.arguments import random_arguments
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import console, diagnostics
 

@@ -1,0 +1,1 @@
+"""What runs, reads and watches pipelines of passes."""

@@ -1,0 +1,49 @@
+"""Showing the program before and after passes, whole or as what changed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection
+
+import attrs
+
+from structir.passes.base import Instrument, Step
+
+ALL = "all"
+Show = Callable[[str, str], None]
+
+
+@attrs.define(eq=False)
+class Printing(Instrument):
+    """Gives the text of the program, under a heading, to `show`.
+
+    `before` and `after` name the passes, or hold the word all; `changes` asks for the difference
+    that each pass made.
+    """
+
+    show: Show
+    before: Collection[str] = ()
+    after: Collection[str] = ()
+    changes: bool = False
+
+    def begin(self, step: Step) -> None:
+        if _named(step, self.before):
+            self.show(f"before {step.applied}", step.before.script())
+
+    def end(self, step: Step) -> None:
+        assert step.after is not None
+        if _named(step, self.after):
+            self.show(f"after {step.applied}", step.after.script())
+        if self.changes and step.changed:
+            self.show(f"changed by {step.applied}", difference(step))
+
+
+def difference(step: Step) -> str:
+    """What a pass changed, as a unified diff."""
+    assert step.after is not None
+    old, new = (module.script().splitlines() for module in (step.before, step.after))
+    return "\n".join(difflib.unified_diff(old, new, "before", "after", lineterm="", n=2))
+
+
+def _named(step: Step, names: Collection[str]) -> bool:
+    return ALL in names or not {step.applied.name, *step.applied.aliases}.isdisjoint(names)

@@ -1,0 +1,161 @@
+"""Pipelines as text, and what watches them run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import structir
+from structir import passes
+from structir.errors import DiagnosticError, ParseError, PassError, StructIRError
+from structir.ir import IRModule, VarBinding, replace, structural_equal
+from structir.passes import Pass, PassContext, Sequential, pipeline
+
+PROGRAM = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    a = R.exp(x)
+    b = R.exp(x)
+    c = R.subtract(a, b)
+    d = R.log(b)
+    return c
+"""
+
+
+@pytest.fixture
+def module() -> IRModule:
+    return structir.parse(PROGRAM)
+
+
+def swapped(module: IRModule) -> IRModule:
+    """A wrong pass: the operands of the last subtraction change places, the first becomes x."""
+    function = module["main"]
+    *others, last, dead = function.bindings()
+    args = function.params[0], last.value.args[0]
+    wrong = VarBinding(last.var, replace(last.value, args=args))
+    block = replace(function.body.blocks[0], bindings=(*others, wrong, dead))
+    body = replace(function.body, blocks=(block,))
+    return module.with_functions({"main": replace(function, body=body)})
+
+
+def forgetting(module: IRModule) -> IRModule:
+    """A wrong pass: the first binding goes, though it is read."""
+    function = module["main"]
+    block = replace(function.body.blocks[0], bindings=tuple(function.bindings()[1:]))
+    body = replace(function.body, blocks=(block,))
+    return module.with_functions({"main": replace(function, body=body)})
+
+
+def test_a_pipeline_is_its_passes_in_order(module: IRModule) -> None:
+    by_hand = passes.DeadCodeElimination()(passes.CommonSubexpressionElimination()(module))
+    for text in ("cse,dce", " cse , dce", "common_subexpression_elimination,dce{}"):
+        assert structural_equal(pipeline(text)(module), by_hand)
+
+
+def test_options_are_read_as_values() -> None:
+    found = pipeline("topological_sort{order=depth_first}")
+    assert found.options == {"order": "depth_first"}
+    with pytest.raises(StructIRError, match="has no option 'max_depth'; it has: order"):
+        found.with_options(max_depth=1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "cse,", "cse,,dce", "cse{", "cse dce", "dce{x=1}", "unknown", "toposort{order}"]
+)
+def test_a_wrong_pipeline_is_shown(text: str) -> None:
+    with pytest.raises(ParseError) as error:
+        pipeline(text)
+    assert error.value.diagnostics[0].span is not None
+
+
+def test_the_first_pass_that_changes_an_answer_is_named(module: IRModule) -> None:
+    steps = [passes.find_pass("cse"), Pass("swapped", swapped), passes.find_pass("dce")]
+    with PassContext([passes.SameResults()]), pytest.raises(PassError) as error:
+        Sequential(steps)(module)
+    (diagnostic,) = error.value.diagnostics
+    assert "the pass swapped changes what main computes" in diagnostic.message
+    assert [note.text.split()[0] for note in diagnostic.notes] == ["x", "before:", "after:"]
+
+
+def test_right_passes_are_compared(module: IRModule) -> None:
+    comparing = passes.SameResults(inputs=3)
+    with PassContext([comparing, passes.WellFormed()]):
+        pipeline("cse,dce,toposort")(module)
+    assert comparing.compared == 6  # the last pass changes nothing
+
+
+def test_a_pass_that_leaves_a_broken_program_is_named(module: IRModule) -> None:
+    with PassContext([passes.WellFormed()]), pytest.raises(PassError) as error:
+        Pass("forgetting", forgetting)(module)
+    assert "the pass forgetting leaves" in error.value.diagnostics[0].message
+    assert len(error.value.diagnostics) > 1
+
+
+def test_a_trace_is_data_and_a_page(module: IRModule, tmp_path: Path) -> None:
+    trace, timing = passes.Trace(), passes.Timing()
+    with PassContext([trace, timing]):
+        pipeline("cse,dce")(module)
+    trace.write(tmp_path / "run.json")
+    records = json.loads((tmp_path / "run.json").read_text())
+    assert [(r["pass"], r["depth"], r["changed"]) for r in records] == [
+        ("pipeline", 0, False),
+        ("common_subexpression_elimination", 1, True),
+        ("dead_code_elimination", 1, True),
+    ]
+    assert "-        d:" in records[2]["difference"]
+    trace.write(tmp_path / "run.html")
+    assert "<span class=cut>-" in (tmp_path / "run.html").read_text()
+    assert timing.total >= sum(step.seconds for step in timing.steps if step.depth == 1)
+
+
+def test_what_a_pass_requires_runs_once_until_it_is_undone(
+    module: IRModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def noting(name: str, changes: bool) -> Any:
+        def transform(given: IRModule) -> IRModule:
+            ran.append(name)
+            return given.with_functions(dict(given.functions)) if changes else given
+
+        return transform
+
+    known = {"ground": Pass("ground", noting("ground", True))}
+    monkeypatch.setattr("structir.passes._OTHERS", known)
+    keeping = Pass("keeping", noting("keeping", True), requires=("ground",), preserves=("ground",))
+    undoing = Pass("undoing", noting("undoing", True), requires=("ground",))
+    with PassContext():
+        for each in (keeping, keeping, undoing, keeping):
+            module = each(module)
+    assert ran == ["ground", "keeping", "keeping", "undoing", "ground", "keeping"]
+
+
+def test_an_analysis_is_remembered_until_the_program_changes(module: IRModule) -> None:
+    asked = 0
+
+    def count(given: IRModule) -> int:
+        nonlocal asked
+        asked += 1
+        return len(given["main"].bindings())
+
+    with PassContext() as context:
+        assert context.analysis(count, module) == context.analysis(count, module) == 4
+        changed = passes.DeadCodeElimination()(module)
+        assert context.analysis(count, changed) == 3
+    assert asked == 2
+
+
+def test_every_pass_says_what_it_does_in_one_line() -> None:
+    for each in passes.all_passes():
+        line = each.__doc__.partition("\n\n")[0]
+        assert line.endswith("."), each.name
+        assert passes.find_pass(each.name) is each
+        assert all(passes.find_pass(alias) is each for alias in each.aliases)
+
+
+def test_an_unknown_pass_is_a_mistake_of_the_user() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'NoSuch'"):
+        passes.NoSuch  # noqa: B018
+    with pytest.raises(DiagnosticError):
+        pipeline("no_such")
