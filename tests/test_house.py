@@ -1,7 +1,10 @@
-"""The walls of the house: floors, cycles, late imports, import cost, headers and sizes of files."""
+"""The walls of the house: floors, cycles, late imports, import cost, headers and sizes of files,
+rooms that know no op."""
 
 import ast
+import builtins
 import graphlib
+import math
 import re
 import subprocess
 import sys
@@ -10,6 +13,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from structir import ops
+from structir.ir import registered_ops
+from structir.ops.define import OpDefinition
+from structir.projections.monoid import MONOIDS
+from structir.projections.point import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "structir"
@@ -33,6 +42,34 @@ FLOORS = (
     "distributed",
     "tools",
 )
+# Rooms that work for every op and know none. A word of theirs that is also an op's name is one of
+# another vocabulary: of bodies, of monoids, of Python and NumPy, or one that is listed here.
+OPLESS = ("analysis", "solver", "projections", "printer", "passes", "backend.loops")
+OTHER_WORDS = {
+    "full": "not partial",
+    "linear": "of a size: a coefficient and a rest",
+    "ones": "more than one thing",
+    "outer": "not inner",
+    "pad": "of a window: how far it hangs over",
+    "repeat": "to say again",
+    "size": "of an axis",
+    "split": "to divide",
+    "squeeze": "of an array: NumPy's",
+    "stack": "what is pushed and popped",
+    "take": "to get",
+    "tile": "a block of a loop nest",
+    "unique": "one of its kind",
+    "view": "another look at the same memory",
+    "zeros": "more than one zero",
+}
+# Where a message tells the user which op would do: advice, on which nothing else depends.
+ADVICE = {
+    "structir.analysis.deduction": {"take", "strided_slice"},
+    "structir.analysis.well_formed": {"astype"},
+    "structir.printer.calls": {"reshape", "permute_dims", "astype"},
+    "structir.printer.expressions": {"take", "bitwise_not", "logical_not"},
+    "structir.printer.values": {"strided_slice", "where", "logical_and", "logical_or"},
+}
 HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
 FILE_LINES = 500
 FUNCTION_LINES = 60
@@ -219,3 +256,72 @@ def test_postponed_work_names_its_issue() -> None:
         if mark.search(line)
     ]
     assert unnamed == []
+
+
+def op_names() -> set[str]:
+    """The full names of the package's ops."""
+    ops.load()
+    own = [op for op in registered_ops() if isinstance(op.definition, OpDefinition)]
+    return {op.name for op in own if op.definition.body.__module__.startswith("structir.")}
+
+
+OTHER_VOCABULARIES = {
+    *FUNCTIONS,
+    *(function.numpy for function in FUNCTIONS.values()),
+    *MONOIDS,
+    *dir(builtins),
+    *dir(math),
+    *OTHER_WORDS,
+}
+# a name with all its dots; what stands before a dot that is not `R` has such an attribute itself
+NAMES = re.compile(r"(?<![\w.)\]])[A-Za-z_]\w*(?:\.\w+)*")
+
+
+def ops_named(module: str) -> set[str]:
+    """The ops that a file names, in code, in texts and in comments."""
+    names = op_names()
+    short = {name.rpartition(".")[2] for name in names} - OTHER_VOCABULARIES
+    found = set()
+    for word in NAMES.findall(SOURCES[module].read_text(encoding="utf-8")):
+        plain = word.removeprefix("R.")
+        known = plain in names if "." in word else word in short
+        found |= {plain} if known else set()
+    return found
+
+
+def opless_modules() -> list[str]:
+    rooms = tuple(f"structir.{room}" for room in OPLESS)
+    return [m for m in SOURCES if m in rooms or m.startswith(tuple(f"{r}." for r in rooms))]
+
+
+@pytest.mark.parametrize("module", opless_modules())
+def test_no_op_is_named_where_all_are_alike(module: str) -> None:
+    assert ops_named(module) == ADVICE.get(module, set())
+
+
+def test_no_op_is_looked_up_by_a_name_that_is_written_down() -> None:
+    """Nor is the name of an op compared with one."""
+    names = op_names()
+    strays = [
+        f"{module}:{node.lineno} {ast.unparse(node)}"
+        for module in opless_modules()
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Call | ast.Compare) and concerns_ops(node)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and part.value in names
+    ]
+    assert strays == []
+
+
+def concerns_ops(node: ast.Call | ast.Compare) -> bool:
+    """Whether it looks an op up, or compares the name of one."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).rpartition(".")[2] == "find_op"
+    sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
+    return any(re.search(r"\b(op|definition)\.name\b", side) for side in sides)
+
+
+def test_the_listed_words_are_names_of_ops() -> None:
+    names = op_names()
+    assert set(OTHER_WORDS) <= {name.rpartition(".")[2] for name in names}
+    assert set().union(*ADVICE.values()) <= names

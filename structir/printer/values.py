@@ -60,7 +60,7 @@ def operand(context: Context, node: ast.expr) -> Expr:
 
 
 def path_of(node: ast.AST) -> str | None:
-    """`R.nn.softmax` for the attributes of a name; None for anything else."""
+    """`R.room.op` for the attributes of a name; None for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -5,7 +5,7 @@ An `IndexSpec` is a list of clauses over letters. A *letter* is a `Sym` that sta
 along one loop axis, from 0 to its extent exclusive; extents are `Dim`s over the program's sizes.
 Equal extents never make two letters one.
 
-    matmul   lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]   reduce="sum"
+    lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]   reduce="sum"
 
 is one clause with `parallel=(b_0, i, j)`, `reduce=(k,)`, the reads `lhs -> (b_0, i, k)` and `rhs ->
 (b_0, k, j)` and the write `out -> (b_0, i, j)` of the value `mul(lhs, rhs)`. Running a clause
