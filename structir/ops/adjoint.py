@@ -8,6 +8,7 @@ from structir.ir.expr import Call
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axis, Ints, Layout
 from structir.ops.define import op
+from structir.ops.examples import f32, i64
 from structir.ops.given import Given, Written
 from structir.ops.letters import per_axis, written
 from structir.ops.loss import likelihood
@@ -171,3 +172,9 @@ def _(output_grad: Array, data: Array, **numbers: Any) -> Array:
     hit = seen == seen.max(axis=(4, 5), keepdims=True)
     share = hit / hit.sum(axis=(4, 5), keepdims=True)
     return _spread(output_grad, share, rows, columns, data)
+
+
+take_backward.example(f32[2, 2], f32[3, 2], i64[2].below(3), axis=0)
+max_pool2d_backward.example(f32[1, 2, 2, 2], f32[1, 2, 4, 4], (2, 2), (2, 2))
+avg_pool2d_backward.example(f32[1, 2, 2, 2], f32[1, 2, 4, 4], (2, 2), (2, 2))
+nll_loss_backward.example(f32[()], f32[3, 5], i64[3].below(5), f32[5])

@@ -11,7 +11,7 @@ import attrs
 
 from structir.ir.expr import Call, Constant, DataflowVar, Var
 from structir.ir.op import Op
-from structir.ops.examples import made
+from structir.ops.examples import drawn, made
 from structir.ops.given import Given, Written
 from structir.ops.signature import REQUIRED, Signature, signature_of
 
@@ -64,8 +64,15 @@ class Declared:
         """Arguments that the op runs with, tensors as NumPy arrays."""
         return [
             (tuple([made(arg) for arg in args]), {n: made(arg) for n, arg in keywords.items()})
-            for args, keywords in self.samples
+            for args, keywords in self.samples or self._drawn()
         ]
+
+    def _drawn(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Operands that follow from the line, where it is constant and the rest has defaults."""
+        required = [p for p in self.signature.parameters if p.default is REQUIRED]
+        if callable(self.line) or any(p.kind is not None or p.is_list for p in required):
+            return []
+        return drawn(self.line)
 
     @cached_property
     def argument_names(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structir.ops.attributes import DType, Number
 from structir.ops.define import op
-from structir.ops.examples import f32
+from structir.ops.examples import Values, f32
 from structir.projections import point
 from structir.projections.point import Point
 
@@ -219,3 +219,6 @@ def wrap_param(x: Point, dtype: DType = "float32") -> Point:
 
 
 exp.example(f32[3, 7])
+clip.example(f32[2, 3], -0.25, 0.75)
+astype.example(f32[2, 3], "int64")
+acosh.example(Values("float32", (1.25, 2.0, 7.5)))

@@ -188,3 +188,4 @@ def view(
 
 reshape.example(f32[6, 4], (2, -1))
 reshape.example(f32[6, 4], (8, 3))
+view.example(f32[2, 6], (3, 4))

@@ -68,3 +68,5 @@ def _(x: Array) -> Array:
 
 
 nonzero.example(i64[2, 3].below(2))
+unique.example(i64[2, 5])
+unique.example(i64[2, 5].below(2), return_index=True, return_counts=True, axis=1)

@@ -13,6 +13,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.ops.attributes import Sizes
 from structir.ops.define import op
+from structir.ops.examples import Values, f32
 from structir.ops.given import Given, UnknownShape, Written, known_dims
 from structir.ops.letters import written
 
@@ -117,3 +118,9 @@ def _slice(begin: int, end: int, step: int, length: int) -> slice:
     """A slice of NumPy: an end before the first element, going down, is none."""
     begin, end = (b + length if b < 0 else b for b in (begin, end))
     return slice(max(begin, 0), None if step < 0 and end < 0 else max(end, 0), step)
+
+
+shape_to_tensor.example((2, 3))
+dynamic_strided_slice.example(
+    f32[7, 4], Values("int64", (0, 1)), Values("int64", (7, -1)), Values("int64", (2, 1))
+)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axes, Axis, DType
 from structir.ops.define import op
-from structir.ops.examples import Values, f32
+from structir.ops.examples import Sample, Values, f32, i64
 from structir.ops.given import Given, Written
 from structir.ops.letters import letters, written
 from structir.ops.reduce import reduced
@@ -139,3 +139,8 @@ topk.example(f32[3, 7], k=2)
 argsort.example(f32[3, 7])
 median.example(f32[3, 5], axis=1)
 bucketize.example(f32[3], Values("float32", (-1.0, 0.5, 2.0)))
+multinomial_from_uniform.example(
+    Sample("float32", (2, 4), fractions=True),
+    Sample("float32", (3, 1), fractions=True),
+    i64[3, 1].below(2),
+)

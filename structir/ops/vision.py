@@ -10,7 +10,7 @@ from structir.ir.expr import Constant
 from structir.lazy import lazy_module
 from structir.ops.attributes import Ints
 from structir.ops.define import op
-from structir.ops.examples import Values, f32
+from structir.ops.examples import Sample, Values, f32
 from structir.ops.given import Given, Written
 from structir.ops.layouts import check_rank, each, laid_out
 from structir.ops.letters import written
@@ -242,3 +242,11 @@ def _overlap(a: Array, b: Array) -> float:
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(3, 2), spatial_scale=0.5, mode="max")
 roi_pool.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
+get_valid_counts.example(f32[1, 5, 6], score_threshold=0.25)
+all_class_non_max_suppression.example(
+    Sample("float32", (1, 4, 4), fractions=True),
+    Sample("float32", (1, 2, 4), fractions=True),
+    Values("int64", 2),
+    Values("float32", 0.5),
+    Values("float32", 0.25),
+)

@@ -5,6 +5,7 @@ import numpy as np
 
 from structir import ops
 from structir.ir import (
+    BlockBuilder,
     Constant,
     PrimValue,
     ShapeExpr,
@@ -72,3 +73,18 @@ def evaluated(name, *args, **keywords):
     result = call.op.definition.reference(call, values)
     assert info_of(result) == call.struct_info, f"{info_of(result)} is not {call.struct_info}"
     return result
+
+
+def program(name, *args, **keywords):
+    """A module whose `main` makes one call, and the values of its parameters."""
+    known = {}
+    call = find_op(name)(
+        *[expression(a, known) for a in args],
+        **{n: expression(v, known) for n, v in keywords.items()},
+    )
+    builder = BlockBuilder()
+    with builder.function("main", list(known)):
+        with builder.dataflow():
+            result = builder.emit_output(call)
+        builder.emit_func_output(result)
+    return builder.get(), tuple(known.values())

@@ -1,0 +1,39 @@
+"""The examples of every op as programs: there is one, its text reads back, and interpreted and
+compiled it gives what the reference gives."""
+
+import pytest
+
+import structir
+from structir import ops
+from structir.ir import registered_ops, structural_equal
+from tests.backend.agreement import assert_agree, copied
+from tests.ops.calls import called, program
+
+ops.load()
+EXAMPLES = {
+    op.name: op.definition.examples for op in registered_ops() if hasattr(op.definition, "line")
+}
+every_op = pytest.mark.parametrize("name", sorted(EXAMPLES))
+
+
+@every_op
+def test_there_is_an_example(name):
+    assert EXAMPLES[name], "say one below the op: `name.example(f32[3, 7], axis=1)`"
+
+
+@every_op
+def test_text_round_trip(name):
+    for args, keywords in EXAMPLES[name]:
+        module, _ = program(name, *args, **keywords)
+        assert structural_equal(structir.parse(module.script()), module)
+
+
+@every_op
+@pytest.mark.filterwarnings("ignore")
+def test_interpreted_and_compiled_are_the_reference(name):
+    for args, keywords in EXAMPLES[name]:
+        call, values = called(name, *args, **keywords)
+        wanted = call.op.definition.reference(call, values)
+        module, inputs = program(name, *args, **keywords)
+        assert_agree(wanted, structir.interpret(module, "main", *copied(inputs)))
+        assert_agree(wanted, structir.compile(module)["main"](*copied(inputs)))
