@@ -46,7 +46,7 @@ class Values:
     """A tensor of just these numbers."""
 
     dtype: str
-    rows: tuple[Any, ...]
+    rows: Any  # a number, or a nested tuple of numbers
 
     def array(self) -> Any:
         """The tensor in NumPy."""
