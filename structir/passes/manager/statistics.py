@@ -28,7 +28,7 @@ class Figures:
     calls: Counter[str]
 
     def changes(self, after: Figures) -> str:
-        """The calls that came and went: `-2 reshape`."""
+        """The calls that came and went: a number and a name each."""
         names = sorted({*self.calls, *after.calls})
         changed = [(after.calls[name] - self.calls[name], name) for name in names]
         return ", ".join(f"{count:+d} {name}" for count, name in changed if count)
