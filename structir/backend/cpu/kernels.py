@@ -29,7 +29,7 @@ from structir.backend.cpu.intrinsics import (
     trunc,
     wide_vectors,
 )
-from structir.backend.cpu.products import multiply_tiled
+from structir.backend.cpu.products import multiply_packed, multiply_tiled, pack_panels
 from structir.backend.cpu.scalars import helpers
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -60,6 +60,8 @@ NAMES: dict[str, Any] = {
     "wide_vectors": wide_vectors,
     "multiply_matrices": multiply_matrices,
     "multiply_tiled": multiply_tiled,
+    "multiply_packed": multiply_packed,
+    "pack_panels": pack_panels,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

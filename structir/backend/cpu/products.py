@@ -15,7 +15,8 @@ from numba import cfunc, types
 from numba.extending import intrinsic
 
 from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.tiles import TileFunction, TileShape, tile_name, tile_shape
+from structir.backend.cpu.panels import panel_registers
+from structir.backend.cpu.tiles import PanelFunction, TileFunction, TileShape, tile_shapes
 from structir.backend.math.bits import declared
 from structir.backend.math.options import Number, vectorisable
 
@@ -30,13 +31,16 @@ WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
 _loaded: list[Any] = []  # engines own the code that symbols point to
 
 
-def _build_tiles(shape: TileShape) -> None:
+def _build_tiles(shapes: tuple[TileShape, ...]) -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = ir.Module(f"tiles_{shape.dtype}")
+    module = ir.Module(f"tiles_{shapes[0].dtype}")
     module.triple = llvm.get_process_triple()
-    for rows in shape.rows:
-        TileFunction(module, shape, rows).write()
+    tiles = {(s.columns, r): TileFunction(module, s, r) for s in shapes for r in s.rows}
+    for tile in tiles.values():
+        tile.write()
+    panel = PanelFunction(module, {key: tile.function for key, tile in tiles.items()})
+    panel.write()
     parsed = llvm.parse_assembly(str(module))
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
@@ -50,9 +54,7 @@ def _build_tiles(shape: TileShape) -> None:
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     _loaded.append(engine)
-    for rows in shape.rows:
-        name = tile_name(shape, rows)
-        llvm.add_symbol(name, engine.get_function_address(name))
+    llvm.add_symbol(panel.name, engine.get_function_address(panel.name))
 
 
 def _extern(name: str) -> Any:
@@ -101,42 +103,14 @@ def copy_panel(
                 panel[t * width + j] = value if inside else zero
 
 
-def _row_passes(shape: TileShape) -> Any:
-    """Down the rows of the left operand, tile by tile, over one panel."""
-    first, second, third, last = (_extern(tile_name(shape, r)) for r in shape.rows)
-    down1, down2, down3, _ = shape.rows
-    from_here: Any = offset_by
-
-    def pass_rows(
-        a: Number, a_row: Number, a_column: Number, c: Number, c_row: Number, m: Number, rest: Any
-    ) -> Number:
-        lines, step, terms, columns, adds = rest
-        i = 0
-        while i < m:
-            left, out = from_here(a, i * a_row), from_here(c, i * c_row)
-            given = (left, a_row, a_column, lines, step, out, c_row, terms, columns, adds)
-            if m - i >= down1:
-                first(given)
-                i += down1
-            elif m - i >= down2:
-                second(given)
-                i += down2
-            elif m - i >= down3:
-                third(given)
-                i += down3
-            else:
-                last(given)
-                i += 1
-
-    return vectorisable(pass_rows)
-
-
-def _build_driver(shape: TileShape) -> Any:
-    """The loops around the tiles, as a C function."""
-    element = DTYPES[shape.dtype]
+def _build_product(shapes: tuple[TileShape, ...]) -> Any:
+    """The product of operands as they lie: panels of the right one are copied as needed."""
+    element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
-    width, zero, pass_rows = shape.columns, element(0), _row_passes(shape)
+    zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
+    registers_for = vectorisable(panel_registers)
+    pass_panel = _extern(f"structir_panel_{shapes[0].dtype}")
 
     def product(
         a: Number,
@@ -162,36 +136,126 @@ def _build_driver(shape: TileShape) -> Any:
             for k0 in range(0, k, block):
                 terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
                 left = from_here(a, i0 * a_row + k0 * a_column)
-                for j0 in range(0, n, width):
+                j0 = 0
+                while j0 < n:
+                    registers = registers_for(n - j0, lanes, most)
+                    width = registers * lanes
                     columns = min(width, n - j0)
                     lines, step = from_here(b, k0 * b_row + j0 * b_column), b_row
                     if rows > FEW_ROWS or b_column != 1 or columns < width:
                         copy_panel(panel, lines, terms, columns, width, b_row, b_column, zero)
                         lines, step = panel, width
                     out = from_here(c, i0 * c_row + j0)
-                    rest = (lines, step, terms, columns, adds)
-                    pass_rows(left, a_row, a_column, out, c_row, rows, rest)
+                    right = (lines, step, out, c_row, terms, columns, adds)
+                    pass_panel((left, a_row, a_column, *right, registers, rows))
+                    j0 += width
 
     signature = types.void(*[pointer] * 3, *[types.int64] * 8, pointer)
+    return _c_function(signature, product)
+
+
+def _build_packed_product(shapes: tuple[TileShape, ...]) -> Any:
+    """The product with a right operand that lies in panels."""
+    element = DTYPES[shapes[0].dtype]
+    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
+    zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
+    from_here: Any = offset_by
+    registers_for = vectorisable(panel_registers)
+    pass_panel = _extern(f"structir_panel_{shapes[0].dtype}")
+
+    def product(
+        a: Number,
+        panels: Number,
+        c: Number,
+        m: Number,
+        n: Number,
+        k: Number,
+        a_row: Number,
+        a_column: Number,
+        c_row: Number,
+    ) -> None:
+        if k == 0:
+            for i in range(m):
+                for j in range(n):
+                    c[i * c_row + j] = zero
+        blocks = (k + TERM_BLOCK - 1) // TERM_BLOCK
+        block = (k + blocks - 1) // max(blocks, 1)
+        for i0 in range(0, m, ROW_BLOCK):
+            rows = min(ROW_BLOCK, m - i0)
+            for k0 in range(0, k, block):
+                terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
+                left = from_here(a, i0 * a_row + k0 * a_column)
+                j0 = 0
+                while j0 < n:
+                    registers = registers_for(n - j0, lanes, most)
+                    width = registers * lanes
+                    lines = from_here(panels, j0 * k + k0 * width)
+                    out = from_here(c, i0 * c_row + j0)
+                    right = (lines, width, out, c_row, terms, min(width, n - j0), adds)
+                    pass_panel((left, a_row, a_column, *right, registers, rows))
+                    j0 += width
+
+    return _c_function(types.void(*[pointer] * 3, *[types.int64] * 6), product)
+
+
+def _build_packing(shapes: tuple[TileShape, ...]) -> Any:
+    """A right operand into panels."""
+    element = DTYPES[shapes[0].dtype]
+    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
+    zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
+    from_here: Any = offset_by
+    registers_for = vectorisable(panel_registers)
+
+    def packing(
+        panels: Number, b: Number, k: Number, n: Number, b_row: Number, b_column: Number
+    ) -> None:
+        j0 = 0
+        while j0 < n:
+            width = registers_for(n - j0, lanes, most) * lanes
+            panel, lines = from_here(panels, j0 * k), from_here(b, j0 * b_column)
+            copy_panel(panel, lines, k, min(width, n - j0), width, b_row, b_column, zero)
+            j0 += width
+
+    return _c_function(types.void(*[pointer] * 2, *[types.int64] * 4), packing)
+
+
+def _c_function(signature: Any, function: Any) -> Any:
     make: Any = cfunc
-    return make(signature, error_model="numpy", _nrt=False)(product)
+    return make(signature, error_model="numpy", _nrt=False)(function)
 
 
 @cache
 def has_own_products(dtype: str) -> bool:
     """Whether the library has matrix products of this dtype here; building it if so."""
-    shape = tile_shape(dtype) if dtype in DTYPES else None
-    if shape is None:
+    shapes = tile_shapes(dtype) if dtype in DTYPES else ()
+    if not shapes:
         return False
-    _build_tiles(shape)
-    driver = _build_driver(shape)
-    _loaded.append(driver)
-    llvm.add_symbol(f"structir_product_{dtype}", driver.address)
+    _build_tiles(shapes)
+    made = {
+        "product": _build_product(shapes),
+        "packed_product": _build_packed_product(shapes),
+        "packing": _build_packing(shapes),
+    }
+    for name, function in made.items():
+        _loaded.append(function)
+        llvm.add_symbol(f"structir_{name}_{dtype}", function.address)
     return True
 
 
-@intrinsic
-def multiply_tiled(typing_context: Any, args: Any) -> Any:
-    """The library's product: (a, b, c, m, n, k, a_row, a_column, b_row, b_column, c_row, panel)."""
-    name = f"structir_product_{args.types[0].dtype}"
-    return types.void(args), _call_with_fields(name, len(args.types))
+def _library(name: str) -> Any:
+    """A function of the library, for the dtype of its first argument."""
+
+    @intrinsic
+    def call(typing_context: Any, args: Any) -> Any:
+        symbol = f"structir_{name}_{args.types[0].dtype}"
+        return types.void(args), _call_with_fields(symbol, len(args.types))
+
+    return call
+
+
+# (a, b, c, m, n, k, a_row, a_column, b_row, b_column, c_row, panel)
+multiply_tiled = _library("product")
+# (a, panels, c, m, n, k, a_row, a_column, c_row)
+multiply_packed = _library("packed_product")
+# (panels, b, k, n, b_row, b_column)
+pack_panels = _library("packing")

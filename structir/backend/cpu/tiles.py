@@ -33,20 +33,21 @@ class TileShape:
         return self.lanes * self.vectors
 
 
-def tile_shape(dtype: str) -> TileShape | None:
-    """The tiles for this processor; None where it has no wide fused multiply-add."""
+def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """The tiles for this processor, narrowest first: one, two and more registers across. There are
+    none where it has no wide fused multiply-add."""
     features = cpu_features()
     half = 1 if dtype == "float32" else 2
     if "avx512f" in features:
-        return TileShape(dtype, 16 // half, 3, (8, 4, 2, 1))
+        return tuple([TileShape(dtype, 16 // half, v, (8, 4, 2, 1)) for v in (1, 2, 3)])
     if {"avx2", "fma"} <= features:
-        return TileShape(dtype, 8 // half, 2, (6, 4, 2, 1))
-    return None
+        return tuple([TileShape(dtype, 8 // half, v, (6, 4, 2, 1)) for v in (1, 2)])
+    return ()
 
 
 def tile_name(shape: TileShape, rows: int) -> str:
     """The symbol of a tile function."""
-    return f"structir_tile_{shape.dtype}_{rows}"
+    return f"structir_tile_{shape.dtype}_{shape.columns}_{rows}"
 
 
 class TileFunction:
@@ -141,17 +142,28 @@ class TileFunction:
         return builder.bitcast(builder.gep(self.c, [index]), self.vector.as_pointer())
 
     def _start(self) -> list[list[Any]]:
-        """Zeros, or what c holds: a masked load under an empty mask reads nothing."""
-        builder = self.builder
+        """Zeros, or what c holds."""
+        builder, empty = self.builder, self.builder.block
+        zero = ir.Constant(self.vector, [0.0] * self.shape.lanes)
+        with builder.if_then(builder.icmp_signed("!=", self.accumulate, _word(0))):
+            held = self._held(zero)
+            full = builder.block
+        start = []
+        for row in held:
+            start.append([builder.phi(self.vector) for _ in row])
+            for phi, value in zip(start[-1], row, strict=True):
+                phi.add_incoming(zero, empty)
+                phi.add_incoming(value, full)
+        return start
+
+    def _held(self, zero: ir.Constant) -> list[list[Any]]:
+        """What c holds."""
         pointer, alignment = self.vector.as_pointer(), ir.Constant(INDEX, 4)
         kind = ir.FunctionType(self.vector, [pointer, INDEX, self.mask, self.vector])
         load = declared(self.module, kind, f"llvm.masked.load.{self._suffix()}.p0")
-        zero = ir.Constant(self.vector, [0.0] * self.shape.lanes)
-        wanted = self._everywhere(builder.icmp_signed("!=", self.accumulate, _word(0)))
-        masks = [builder.and_(m, wanted) for m in self.masks]
         return [
             [
-                builder.call(load, [self._place(r, v), alignment, masks[v], zero])
+                self.builder.call(load, [self._place(r, v), alignment, self.masks[v], zero])
                 for v in range(self.shape.vectors)
             ]
             for r in range(self.rows)
@@ -165,6 +177,58 @@ class TileFunction:
             for v, total in enumerate(row):
                 place, alignment = self._place(r, v), ir.Constant(INDEX, 4)
                 self.builder.call(store, [total, place, alignment, self.masks[v]])
+
+
+class PanelFunction:
+    """The tiles down the rows of one panel:
+
+    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows), with
+    the tiles of the panel's width.
+    """
+
+    def __init__(self, module: ir.Module, tiles: dict[tuple[int, int], ir.Function]) -> None:
+        self.tiles = tiles
+        kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD]
+        kind = ir.FunctionType(ir.VoidType(), kinds)
+        self.name = f"structir_panel_{_dtype_of(kinds[0].pointee)}"
+        self.function = ir.Function(module, kind, self.name)
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def write(self) -> None:
+        """One chain of loops for each width."""
+        builder, registers = self.builder, self.function.args[10]
+        widths: dict[int, list[int]] = {}
+        for width, height in self.tiles:
+            widths.setdefault(width, []).append(height)
+        for number, (width, heights) in enumerate(widths.items(), 1):
+            with builder.if_then(builder.icmp_signed("==", registers, _word(number))):
+                self._passes(width, heights)
+        builder.ret_void()
+
+    def _passes(self, width: int, heights: list[int]) -> None:
+        """Tiles of falling height, each as long as it fits."""
+        builder, given = self.builder, self.function.args
+        place = builder.alloca(WORD)
+        builder.store(_word(0), place)
+        for height in heights:
+            head, body, after = (self.function.append_basic_block() for _ in range(3))
+            builder.branch(head)
+            builder.position_at_end(head)
+            row = builder.load(place)
+            fits = builder.icmp_signed(">=", builder.sub(given[11], row), _word(height))
+            builder.cbranch(fits, body, after)
+            builder.position_at_end(body)
+            passed = list(given[:10])
+            passed[0] = builder.gep(given[0], [builder.mul(row, given[1])])
+            passed[5] = builder.gep(given[5], [builder.mul(row, given[6])])
+            builder.call(self.tiles[width, height], passed)
+            builder.store(builder.add(row, _word(height)), place)
+            builder.branch(head)
+            builder.position_at_end(after)
+
+
+def _dtype_of(element: Any) -> str:
+    return "float32" if isinstance(element, ir.FloatType) else "float64"
 
 
 def _word(value: int) -> ir.Constant:
