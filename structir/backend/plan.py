@@ -43,10 +43,12 @@ class Plan:
         self.program = self.scheduled.program
         self.texts = self.scheduled.kernels
         self.kernels: list[Kernel] = [kernel(t.text) for t in self.texts]
-        outside = {b.root for b in (*program.inputs, *program.constants, *program.outputs)}
+        touched = {b.root for t in self.texts for b in t.pointers}
+        constants = {b for b in touched if b.origin == "constant"}
+        outside = {b.root for b in (*program.inputs, *program.outputs)} | constants
         self.spans: list[Lifetime] = lifetimes(self.texts, frozenset(outside))
         self.owned = tuple([b for b in self._result_roots() if b.origin == "value"])
-        self.constants = {b: np.ascontiguousarray(b.data) for b in program.constants}
+        self.constants = {b: np.ascontiguousarray(b.data) for b in constants}
         self.symbols: list[Sym] = symbols_of(self._dims())
         self._evaluate = evaluator(self._dims(), self.symbols)
 

@@ -1,5 +1,6 @@
 """Executables: what they accept, what they refuse and how they say so."""
 
+import re
 import threading
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import structir
 from structir.backend.cpu.kernels import kernel_count
+from structir.backend.cpu.products import has_own_products
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.script import I, R, T
 
@@ -35,6 +37,7 @@ def softmax(x):
 
 
 W, B = floats(7, 3), floats(3)
+KERNELS = 1 if has_own_products("float32") else 2  # products by BLAS stay by themselves
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +57,15 @@ def test_one_compilation_for_all_sizes(mlp):
 def test_source_is_python_and_names_the_ops(mlp):
     text = mlp.source("main")
     compile(text, "source", "exec")
-    assert "R.matmul" in text and "exp_float32" in text and "for r in range(lo, hi):" in text
-    assert mlp.kernel_count == text.count("def kernel(a, lo, hi):") == 2
+    assert "R.matmul" in text and "exp_float32" in text and "for r in range(" in text
+    assert mlp.kernel_count == text.count("def kernel(a, lo, hi):") == KERNELS
 
 
 def test_source_tells_what_names_stand_for_and_which_op_the_parts_are_of(mlp):
     heads = [" ".join(line.split()) for line in mlp.source().splitlines() if line[:1] == "#"]
-    assert "# p0 x float32 (n, 7)" in heads and "# p2 result float32 (n, 3)" in heads
-    assert heads.count("# lo, hi a part of 0 to n") == 2
+    assert "# p0 x float32 (n, 7)" in heads
+    assert any(re.fullmatch(r"# p\d result float32 \(n, 3\)", head) for head in heads)
+    assert heads.count("# lo, hi a part of 0 to n") == KERNELS
     (parts,) = [head for head in heads if head.startswith("# R.nn.softmax at ")]
     assert parts.endswith(": max, subtract, exp, sum, divide")
 
@@ -89,7 +93,8 @@ def test_a_function_without_kernels_says_so():
 
 
 def test_repr_tells_functions_kernels_and_compilations(mlp):
-    assert repr(mlp) == "<Executable: functions main; 2 kernels; compile count 1>"
+    kernels = "1 kernel" if KERNELS == 1 else "2 kernels"
+    assert repr(mlp) == f"<Executable: functions main; {kernels}; compile count 1>"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.expression import Apply, Load, loads_of
 from structir.backend.loops.stage import Stage
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Sym
 
 BLAS_DTYPES = frozenset({"float32", "float64"})
 
@@ -19,7 +19,7 @@ class Contraction:
 
     Each of `m`, `n`, `k` is a group of axes that all three accesses walk as one; the last axis of
     the
-    group stands for it.
+    group stands for it. A vector on the left has no `m`.
     """
 
     batch: tuple[Sym, ...]
@@ -73,9 +73,9 @@ def _split(
     rows = joined_axes(only_left, stage.extents, join)
     columns = joined_axes(only_right, stage.extents, join)
     inner = joined_axes(stage.reduce, stage.extents, join)
-    if not rows or not columns or len(inner) != 1:
+    if not columns or len(inner) != 1 or not (rows or len(stage.parallel) == len(columns[-1])):
         return None
-    m, n, k = rows[-1], columns[-1], inner[0]
+    m, n, k = rows[-1] if rows else (), columns[-1], inner[0]
     if out.coefficient(n[-1]) != 1:
         return None
     any_stride = has_own_products(stage.out.dtype)
@@ -87,5 +87,4 @@ def _split(
 
 
 def _unit(address: Address, first: tuple[Sym, ...], second: tuple[Sym, ...]) -> bool:
-    steps: tuple[Dim, Dim] = (address.coefficient(first[-1]), address.coefficient(second[-1]))
-    return 1 in steps
+    return 1 in [address.coefficient(axes[-1]) for axes in (first, second) if axes]

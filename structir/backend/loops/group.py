@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.access import address_of
 from structir.backend.loops.axes import AxisClasses
 from structir.backend.loops.buffer import Buffer
@@ -24,8 +25,9 @@ class Group:
     """Stages of one kernel over common axes.
 
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
-    stays), "matrix" (a matrix product) or "nest" (one stage of any other form). `kept` are the
-    buffers that are read elsewhere.
+    stays), "matrix" (a matrix product), "blocks" (matrix products with maps and reductions along
+    their rows) or "nest" (one stage of any other form). `kept` are the buffers that are read
+    elsewhere.
     """
 
     kind: str
@@ -65,9 +67,15 @@ class Fusion:
             self.writers.setdefault(stage.out.root, []).append(stage)
             for read in stage.loads:
                 self.readers.setdefault(read.buffer.root, []).append(stage)
-        self.kinds = {stage: _kind(stage) for stage in self.stages}
+        self.products = {s: c for s in self.stages if s.simple and (c := contraction_of(s))}
+        self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
         self.decisions: list[Decision] = []
+
+    def _kind(self, stage: Stage) -> str:
+        if not stage.simple:
+            return "nest"
+        return "matrix" if stage in self.products else "loop"
 
     def makers(self, stage: Stage) -> list[tuple[Load, Stage]]:
         """What a stage reads that other stages make."""
@@ -95,8 +103,8 @@ class Fusion:
         """Put two groups together; or the reason why not."""
         first, second = self.members[producer], self.members[reader]
         together = sorted([*first, *second], key=self.place.__getitem__)
-        if any(self.kinds[s] != "loop" for s in together):
-            return "a matrix product or a nest stays by itself"
+        if any(self.kinds[s] == "nest" for s in together):
+            return "a nest stays by itself"
         if len(together) > MOST_STAGES:
             return "too many stages"
         trial = self.classes.copy()
@@ -156,9 +164,59 @@ class Fusion:
             if len(set(found)) < len(found):
                 return "two axes of one stage would be one"
         columns = [s for s in stages if self.reduces_outside(s, classes)]
+        products = [s for s in stages if s in self.products]
+        if columns and products:
+            return "a reduction along slow axes stays without products"
         if columns:
             return self._illegal_columns(stages, columns, classes)
-        return self._illegal_rows(stages, classes)
+        return self._illegal_products(stages, products, classes) or self._illegal_rows(
+            stages, classes
+        )
+
+    def _illegal_products(
+        self, stages: list[Stage], products: list[Stage], classes: AxisClasses
+    ) -> str | None:
+        """Products share their rows with all else, and make no work twice that rows share."""
+        rows, made = self.rows_of(stages, classes), {s.out for s in stages}
+        for stage in products:
+            found = self.products[stage]
+            if not has_own_products(stage.out.dtype):
+                return "a product by BLAS stays by itself"
+            if found.right.buffer in made:
+                return "the right operand of a product is made before"
+            if self.own_rows(stage, classes) != rows or not rows:
+                return "a product has other rows"
+            depends = set(classes.of_all(found.right_address.coefficients)) & set(rows)
+            if not depends and found.left.buffer in made:
+                return "what goes into a product with one right operand is made before"
+            if not depends and len(products) > 1:
+                return "each block of rows would read two right operands"
+        return self._without_block(rows, products, classes)
+
+    def _without_block(
+        self, rows: list[Sym], products: list[Stage], classes: AxisClasses
+    ) -> str | None:
+        """The last row axis must be one along which all products have rows."""
+        for stage in products:
+            found = self.products[stage]
+            in_right = set(classes.of_all(found.right_address.coefficients))
+            if rows[-1] in in_right or rows[-1] not in classes.of_all(found.m):
+                return "the rows of a product are not the last ones"
+        return None
+
+    def own_rows(self, stage: Stage, classes: AxisClasses) -> list[Sym]:
+        """The parallel axes of a stage, less the columns of a product."""
+        found = self.products.get(stage)
+        across = found.n if found is not None else ()
+        return classes.of_all([a for a in stage.parallel if a not in across])
+
+    def rows_of(self, stages: Iterable[Stage], classes: AxisClasses) -> list[Sym]:
+        """The axes that are parallel in all stages and no product's columns, in order."""
+        rows: list[Sym] | None = None
+        for stage in stages:
+            own = self.own_rows(stage, classes)
+            rows = own if rows is None else [axis for axis in rows if axis in own]
+        return rows or []
 
     def _illegal_columns(
         self, stages: list[Stage], columns: list[Stage], classes: AxisClasses
@@ -183,14 +241,14 @@ class Fusion:
         return None
 
     def _illegal_rows(self, stages: list[Stage], classes: AxisClasses) -> str | None:
-        rows = rows_of(stages, classes)
+        rows = self.rows_of(stages, classes)
         if not rows and any(s.parallel for s in stages) and not self._one_row(stages, classes):
             return "no axis is common to all"
         for stage in stages:
             own = classes.of_all(stage.parallel)
             if own[: len(rows)] != rows:
                 return "the common axes do not lead"
-            if stage.reduce and len(own) > len(rows):
+            if stage.reduce and len(own) > len(rows) and stage not in self.products:
                 return "a reduction is over inner axes of its own"
         inside = {s.out: s for s in stages}
         for stage in stages:
@@ -219,7 +277,7 @@ class Fusion:
     def reduces_outside(self, stage: Stage, classes: AxisClasses) -> bool:
         """Whether a reduction is along slow axes: some parallel axis is walked element by
         element."""
-        if not stage.reduce:
+        if not stage.reduce or stage in self.products:
             return False
         fast: set[Sym] = set()
         for read in stage.loads:
@@ -248,7 +306,7 @@ class Fusion:
             if left is None or right is None:
                 break
             trial.join(left, right)
-        if not rows_of(together, trial) or self._cycle(together):
+        if not self.rows_of(together, trial) or self._cycle(together):
             return
         if self._illegal(together, trial) is None:
             self._commit(together, trial)
@@ -273,29 +331,16 @@ class Fusion:
     def _group(self, members: list[Stage]) -> Group:
         kept = frozenset(s.out for s in members if self._must_exist(s, members))
         stages = tuple(self.classes.renamed(s) for s in members)
-        if self.kinds[members[0]] != "loop":
+        if len(members) == 1 and self.kinds[members[0]] != "loop":
             return Group(self.kinds[members[0]], stages, members[0].parallel, kept)
+        rows = tuple(self.rows_of(members, self.classes))
+        if any(s in self.products for s in members):
+            return Group("blocks", stages, rows, kept)
         columns = any(self.reduces_outside(s, self.classes) for s in members)
-        rows = tuple(rows_of(members, self.classes))
         return Group("columns" if columns else "rows", stages, rows, kept)
 
     def _must_exist(self, stage: Stage, members: list[Stage]) -> bool:
         return len(self.writers[stage.out.root]) > 1 or self._read_outside(stage, members)
-
-
-def _kind(stage: Stage) -> str:
-    if not stage.simple:
-        return "nest"
-    return "matrix" if contraction_of(stage) is not None else "loop"
-
-
-def rows_of(stages: Iterable[Stage], classes: AxisClasses) -> list[Sym]:
-    """The axes that are parallel in all stages, in order."""
-    rows: list[Sym] | None = None
-    for stage in stages:
-        own = classes.of_all(stage.parallel)
-        rows = own if rows is None else [axis for axis in rows if axis in own]
-    return rows or []
 
 
 def _same_row(read: Load, maker: Stage, rows: list[Sym], classes: AxisClasses) -> bool:

@@ -1,4 +1,4 @@
-"""The schedule of a matrix product: one BLAS call for each point of the batch axes."""
+"""The schedule of a lone matrix product: one call for each point of the batch axes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from structir.backend.loops.access import Address, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.group import Group
+from structir.backend.loops.packing import packed_constant
 from structir.backend.loops.writer import KernelText, Writer, indented
 from structir.ir.dims import Dim, Sym
 
@@ -30,16 +31,18 @@ def matrix_kernel(group: Group) -> KernelText:
     names = ["g"] if len(batch) == 1 else [f"g{i}" for i in range(len(batch))]
     names = names if batch else []
     writer.name_axes(batch, names)
-    pointers = [writer.pointer(b) for b in (found.left.buffer, found.right.buffer, stage.out)]
+    panels = packed_constant(stage, found)
+    right = panels or found.right.buffer
+    pointers = [writer.pointer(b) for b in (found.left.buffer, right, stage.out)]
     m, n, k = (writer.size(extent(g)) for g in (found.m, found.n, found.k))
-    rows = None if batch else found.m[-1]
+    rows = found.m[-1] if found.m and not batch else None
     places = [
         _place(writer, pointer, address, batch, rows)
         for pointer, address in zip(pointers, addresses, strict=True)
     ]
     strides = [writer.size(s) for s in _strides(found)]
     args = [*places, m if batch else "hi - lo", n, k, *strides]
-    call = _call(writer, stage.out.dtype, args)
+    call = _packed_call(pointers[1], args) if panels else _call(writer, stage.out.dtype, args)
     origins = (stage.origin,) if stage.origin else ()
     if not batch:
         return writer.finish([call], extent(found.m), origins)
@@ -58,15 +61,21 @@ def _call(writer: Writer, dtype: str, args: list[str]) -> str:
     return f"multiply_tiled(({', '.join([*args, writer.pointer(panel)])}))"
 
 
+def _packed_call(panels: str, args: list[str]) -> str:
+    """The product with a right operand in panels."""
+    left, _, out, *sizes, a_row, a_column, _, _, c_row = args
+    return f"multiply_packed(({', '.join([left, panels, out, *sizes, a_row, a_column, c_row])}))"
+
+
 def _strides(found: Contraction) -> list[Dim]:
-    m, n, k = found.m[-1], found.n[-1], found.k[-1]
+    n, k = found.n[-1], found.k[-1]
     left, right, out = found.left_address, found.right_address, found.out_address
     return [
-        left.coefficient(m),
+        left.coefficient(found.m[-1]) if found.m else 0,
         left.coefficient(k),
         right.coefficient(k),
         right.coefficient(n),
-        out.coefficient(m),
+        out.coefficient(found.m[-1]) if found.m else 0,
     ]
 
 

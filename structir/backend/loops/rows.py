@@ -7,7 +7,7 @@ from math import prod
 from structir.backend.cpu.scalars import accumulation_text, number_text
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Load, computed_in
+from structir.backend.loops.expression import Entry, Load, computed_in
 from structir.backend.loops.group import Group
 from structir.backend.loops.phases import Phases
 from structir.backend.loops.simplify import simplified
@@ -32,12 +32,14 @@ def extents_of(group: Group) -> dict[Sym, Dim]:
 class RowSchedule:
     """A row group on its way to text."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, writer: Writer | None = None) -> None:
         self.stages, self.group = group.stages, group
         self.extents = extents_of(group)
         axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
         self.flat = all(not s.reduce and s.parallel == group.rows for s in group.stages)
+        self.flat = self.flat and writer is None
         self.pinned = frozenset().union(*(s.pinned for s in group.stages))
+        self.writer = writer or Writer(axes, group.rows)
         self.addresses = self._addresses(tuple(axes))
         rows = group.rows
         self.last: tuple[Sym, ...] = ()
@@ -45,8 +47,9 @@ class RowSchedule:
             joined = self.joined(rows)
             rows, self.last = tuple(a for g in joined[:-1] for a in g), joined[-1]
         self.rows = rows
+        if writer is None:
+            self.writer = Writer(axes, rows)
         self.phases = Phases(group.stages, rows, self.extents, group.kept)
-        self.writer = Writer(axes, rows)
         self._declare_local()
 
     def _declare_local(self) -> None:
@@ -60,9 +63,14 @@ class RowSchedule:
         """All accesses to memory that axes must agree in to be joined."""
         made = {s.out for s in self.stages} - self.group.kept
         reads = {r for s in self.stages for r in s.loads if r.buffer not in made}
-        found = [address_of(r.buffer, r.entries, axes) for r in reads]
+        found = [self._address(r.buffer, r.entries, axes) for r in reads]
         kept = [s for s in self.stages if s.out in self.group.kept]
-        return found + [address_of(s.out, s.write, axes) for s in kept]
+        return found + [self._address(s.out, s.write, axes) for s in kept]
+
+    def _address(
+        self, buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]
+    ) -> Address:
+        return address_of(*self.writer.located(buffer, entries), axes)
 
     def joined(
         self, axes: tuple[Sym, ...], more: tuple[Address, ...] = ()
@@ -118,9 +126,13 @@ class RowSchedule:
     def _own_load(self, stage: Stage) -> Load:
         return Load(stage.out, stage.write, computed_in(stage.out.dtype))
 
-    def _row_lines(self) -> list[str]:
+    def block_lines(self, start: Sym) -> list[str]:
+        """All of one row, inside of the loop over a block of rows from `start` on."""
+        return self._row_lines(frozenset({start}))
+
+    def _row_lines(self, known: frozenset[Sym] = frozenset()) -> list[str]:
         """All of one row: its loops phase by phase, then what is one value a row."""
-        row = Scope(frozenset(self.rows))
+        row = Scope(frozenset(self.rows) | known)
         for (phase, _), stages in sorted(self._loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
         for stage in self.stages:
@@ -149,7 +161,7 @@ class RowSchedule:
         kept = [s for s in stages if s.out in self.phases.kept]
         axes = tuple(self.writer.axes)
         places = [self.phases.kept_load(s, self._own_load(s)) for s in kept]
-        more = [address_of(p.buffer, p.entries, axes) for p in places]
+        more = [self._address(p.buffer, p.entries, axes) for p in places]
         groups = self.joined(self.phases.inner[order], tuple(more + self._kept_reads(axes)))
         names = [*(f"q{i}" for i in range(len(groups) - 1)), "j"]
         self.writer.name_axes(groups, names)
@@ -169,7 +181,7 @@ class RowSchedule:
             for read in stage.loads:
                 if read.buffer in self.phases.kept:
                     at = self.phases.kept_load(self.phases.makers[read.buffer], read)
-                    found.append(address_of(at.buffer, at.entries, axes))
+                    found.append(self._address(at.buffer, at.entries, axes))
         return found
 
     def _start_total(self, buffer: Buffer, monoid: str) -> str:

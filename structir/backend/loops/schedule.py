@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
+from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
 from structir.backend.loops.group import Decision, Group, grouped
@@ -17,6 +18,7 @@ from structir.backend.loops.writer import KernelText
 
 SCHEDULES: dict[str, Callable[[Group], KernelText]] = {
     "rows": row_kernel,
+    "blocks": block_kernel,
     "columns": column_kernel,
     "matrix": matrix_kernel,
     "nest": nest_kernel,

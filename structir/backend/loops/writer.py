@@ -48,6 +48,16 @@ class KernelText:
     origins: tuple[str, ...] = ()
 
 
+@attrs.frozen
+class BlockPlace:
+    """Where the rows of a block keep a value: `place` has a line for each row of the block; of the
+    value's own axes it has those at `inner`."""
+
+    place: Buffer
+    row: Dim
+    inner: tuple[int, ...]
+
+
 @attrs.define
 class Scope:
     """Lines under some loops: the axes known there, and the names of values already written."""
@@ -69,6 +79,7 @@ class Writer:
         self.totals: dict[Buffer, str] = {}
         self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
         self.scratch: list[Buffer] = []
+        self.moved: dict[Buffer, BlockPlace] = {}
         self.counter = 0
         self.needs: dict[Expression, frozenset[Sym]] = {}
 
@@ -179,8 +190,18 @@ class Writer:
             return name
         return self.size(axis_dim(symbol))
 
+    def located(
+        self, buffer: Buffer, entries: tuple[Entry, ...]
+    ) -> tuple[Buffer, tuple[Entry, ...]]:
+        """Where an element lies in memory: in its buffer, or in the block that stands for it."""
+        moved = self.moved.get(buffer)
+        if moved is None:
+            return buffer, entries
+        return moved.place, (moved.row, *[entries[k] for k in moved.inner])
+
     def place(self, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[Scope]) -> str:
         """An element of a buffer, as a subscripted pointer."""
+        buffer, entries = self.located(buffer, entries)
         outer: list[str] = []
         inner: list[str] = []
         address = address_of(buffer, entries, self.axes)

@@ -1,0 +1,207 @@
+"""The schedule of products with what surrounds them: a block of rows at a time passes through all.
+
+A product fills a block of scratch, or the result; then loops work on the rows of the block while it
+is in cache; then comes the next product. Right operands that depend on a row are put in panels once
+for each point of the batch axes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.cpu.panels import lanes_of, padded_columns
+from structir.backend.cpu.products import WIDEST_PANEL
+from structir.backend.loops.access import Address, address_of, joined_axes
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import Contraction, contraction_of
+from structir.backend.loops.expression import axis_dim, computed_in
+from structir.backend.loops.group import Group
+from structir.backend.loops.packing import packed_constant
+from structir.backend.loops.rows import RowSchedule, extents_of
+from structir.backend.loops.segments import Segments
+from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+ROWS = 64  # of a block, where the right operands lie in panels
+MORE_ROWS = 256  # where they are put there for each block
+
+
+def block_kernel(group: Group) -> KernelText:
+    """The text of a group with products."""
+    return BlockSchedule(group).text()
+
+
+class BlockSchedule:
+    """A group with products on its way to text."""
+
+    def __init__(self, group: Group) -> None:
+        self.group, self.extents = group, extents_of(group)
+        self.products: dict[Stage, Contraction] = {}
+        for stage in group.stages:
+            found = contraction_of(stage)
+            if found is not None:
+                self.products[stage] = found
+        self.axes = tuple(dict.fromkeys(a for s in group.stages for a in s.axes))
+        start = dims.as_sym(dims.sym("i0"))
+        assert start is not None
+        self.start = start
+        self.packed = {s: packed_constant(s, c) for s, c in self.products.items()}
+        self._split_rows()
+        self.segments = Segments(group, self.products)
+        self.writer = Writer((*self.axes, start), (*group.rows, start))
+        self.height = MORE_ROWS if self._packs_each_block() else ROWS
+        self._name_axes()
+        self._place_blocks()
+
+    def _split_rows(self) -> None:
+        """The batch axes, and those whose points are the rows of a block."""
+        dependent = {a for c in self.products.values() for a in c.right_address.coefficients}
+        inner = [a for a in self.group.rows if a not in dependent]
+        accesses = self._accesses()
+        pinned = frozenset().union(*(s.pinned for s in self.group.stages))
+        self.block = joined_axes(inner, self.extents, accesses, pinned)[-1]
+        outer = [a for a in self.group.rows if a not in self.block]
+        self.batch = joined_axes(outer, self.extents, accesses, pinned)
+        self.dependent = dependent & set(outer)
+
+    def _accesses(self) -> list[Address]:
+        reads = {r for s in self.group.stages for r in s.loads}
+        found = [address_of(r.buffer, r.entries, self.axes) for r in reads]
+        return found + [address_of(s.out, s.write, self.axes) for s in self.group.stages]
+
+    def _packs_each_block(self) -> bool:
+        return any(self._is_plain(stage) for stage in self.products)
+
+    def _is_plain(self, stage: Stage) -> bool:
+        """Whether the right operand is a run-time value that is the same for all rows."""
+        depends = set(self.products[stage].right_address.coefficients) & self.dependent
+        return self.packed[stage] is None and not depends
+
+    def _name_axes(self) -> None:
+        names = ["g"] if len(self.batch) == 1 else [f"g{i}" for i in range(len(self.batch))]
+        self.writer.name_axes(self.batch, names)
+        self.writer.name_axes([self.block, (self.start,)], ["r", "i0"])
+
+    def _place_blocks(self) -> None:
+        """Scratch for what passes from one part of the kernel to the next and is stored nowhere."""
+        row = axis_dim(self.block[-1]) - axis_dim(self.start)
+        self.writer.local |= {s.out for s in self.group.stages}
+        for stage in self.segments.passed:
+            if stage.out in self.group.kept:
+                continue
+            inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
+            shape = (self.height, *[stage.out.shape[k] for k in inner])
+            place = Buffer(shape, computed_in(stage.out.dtype), "scratch")
+            self.writer.scratch.append(place)
+            self.writer.moved[stage.out] = BlockPlace(place, row, tuple(inner))
+
+    def _is_inner(self, entry: object) -> bool:
+        symbol = dims.as_sym(entry)  # type: ignore[arg-type]
+        return symbol is not None and symbol not in self.group.rows
+
+    def extent(self, axes: tuple[Sym, ...]) -> Dim:
+        """The number of points along some axes."""
+        return prod(self.extents[a] for a in axes)
+
+    def text(self) -> KernelText:
+        """The kernel's text."""
+        origins = tuple(dict.fromkeys(s.origin for s in self.group.stages if s.origin))
+        before, inside = list[str](), list[str]()
+        for part in self.segments.parts:
+            if isinstance(part, Stage):
+                before += self._panels(part)
+                inside.append(self._call(part))
+            elif part:
+                inside += self._rows(part)
+        low, high = ("0", self.writer.size(self.extent(self.block))) if self.batch else ("lo", "hi")
+        head = [f"for i0 in range({low}, {high}, {self.height}):"]
+        head.append(f"    i1 = min(i0 + {self.height}, {high})")
+        lines = [*before, *head, *indented(inside)]
+        if not self.batch:
+            return self.writer.finish(lines, self.extent(self.block), origins)
+        sizes = [self.writer.size(self.extent(g)) for g in self.batch[1:]]
+        lines = [*self.writer.decoded(self.batch, ["", *sizes], "g"), *lines]
+        whole = prod(self.extent(g) for g in self.batch)
+        return self.writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, origins)
+
+    def _rows(self, stages: tuple[Stage, ...]) -> list[str]:
+        """Loops over the rows of the block."""
+        outs = {s.out for s in stages}
+        kept = frozenset(outs & (self.group.kept | self.segments.passed_buffers))
+        own = Group("rows", stages, self.group.rows, kept)
+        lines = RowSchedule(own, self.writer).block_lines(self.start)
+        return ["for r in range(i0, i1):", *indented(lines)]
+
+    def _panels(self, stage: Stage) -> list[str]:
+        """A right operand that depends on the batch, put in panels."""
+        found = self.products[stage]
+        if self.packed[stage] is not None or self._is_plain(stage):
+            return []
+        size = padded_columns(self.extent(found.n), lanes_of(stage.out.dtype))
+        panels = Buffer((size, self.extent(found.k)), stage.out.dtype, "scratch")
+        self.packed[stage] = panels
+        self.writer.scratch.append(panels)
+        right = found.right_address
+        steps = [right.coefficient(found.k[-1]), right.coefficient(found.n[-1])]
+        sizes = [self.extent(found.k), self.extent(found.n), *steps]
+        place = self._place(self.writer.pointer(found.right.buffer), right, False)
+        args = [self.writer.pointer(panels), place, *map(self.writer.size, sizes)]
+        return [f"pack_panels(({', '.join(args)}))"]
+
+    def _call(self, stage: Stage) -> str:
+        found, size = self.products[stage], self.writer.size
+        left, a_row, a_column = self._operand(stage, found)
+        out, c_row = self._result(stage, found)
+        sizes = ["i1 - i0", size(self.extent(found.n)), size(self.extent(found.k))]
+        panels = self.packed[stage]
+        if panels is not None:
+            args = [left, self.writer.pointer(panels), out, *sizes, a_row, a_column, c_row]
+            return f"multiply_packed(({', '.join(args)}))"
+        address = found.right_address
+        right = self._place(self.writer.pointer(found.right.buffer), address, False)
+        steps = [size(address.coefficient(axes[-1])) for axes in (found.k, found.n)]
+        panel = Buffer((WIDEST_PANEL,), stage.out.dtype, "scratch")
+        self.writer.scratch.append(panel)
+        args = [left, right, out, *sizes, a_row, a_column, *steps, c_row]
+        return f"multiply_tiled(({', '.join([*args, self.writer.pointer(panel)])}))"
+
+    def _operand(self, stage: Stage, found: Contraction) -> tuple[str, str, str]:
+        """Where the left operand's rows of the block start, and its steps."""
+        address = found.left_address
+        moved = self.writer.moved.get(found.left.buffer)
+        pointer = self.writer.pointer(found.left.buffer if moved is None else moved.place)
+        if moved is not None:
+            address = address_of(
+                *self.writer.located(found.left.buffer, found.left.entries), self.axes
+            )
+            row = moved.place.strides[0]
+            return (
+                pointer,
+                self.writer.size(row),
+                self.writer.size(address.coefficient(found.k[-1])),
+            )
+        steps = [address.coefficient(self.block[-1]), address.coefficient(found.k[-1])]
+        return (self._place(pointer, address, True), *map(self.writer.size, steps))  # type: ignore[return-value]
+
+    def _result(self, stage: Stage, found: Contraction) -> tuple[str, str]:
+        """Where the rows of the block go, and the step between them."""
+        moved = self.writer.moved.get(stage.out)
+        if moved is not None:
+            return self.writer.pointer(moved.place), self.writer.size(moved.place.strides[0])
+        step = self.writer.size(found.out_address.coefficient(self.block[-1]))
+        return self._place(self.writer.pointer(stage.out), found.out_address, True), step
+
+    def _place(self, pointer: str, address: Address, at_block: bool) -> str:
+        """Where an operand starts at this point of the batch, and of the block."""
+        groups = [*self.batch, (self.start,)] if at_block else self.batch
+        terms = []
+        for group in groups:
+            axis = self.block[-1] if group[-1] is self.start else group[-1]
+            step = address.coefficient(axis)
+            if step != 0:
+                terms.append(f"{self.writer.names[group[-1]]} * {self.writer.size(step)}")
+        if address.rest != 0:
+            terms.append(self.writer.size(address.rest))
+        return f"offset_by({pointer}, {' + '.join(terms)})" if terms else pointer
