@@ -30,6 +30,7 @@ FLOORS = (
     "ir",
     "analysis",
     "build",
+    "rewriting",
     "projections",
     "solver",
     "ops",

@@ -20,6 +20,7 @@ from structir.ops.signature import (
     call_parts,
 )
 from structir.ops.sizes import Assumption, Resolved
+from structir.rewriting.holes import RECORDER
 
 clauses = lazy_module("structir.ops.clauses")
 reference = lazy_module("structir.ops.reference")
@@ -40,6 +41,8 @@ class OpDefinition(Declared):
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """A call from arguments written in the order and under the names of the signature."""
+        if RECORDER.open:  # a pattern is being learned, and this call is part of it
+            return RECORDER.note(self, args, keywords)  # type: ignore[no-any-return]
         if not keywords and self.takes_as_it_is(args):
             info = infer.struct_info(self, args, NO_ATTRS, span)
             return Call(self.op, args, NO_ATTRS, (), info, span)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from structir.errors import StructIRError
-from structir.lazy import lazy_names
+from structir.lazy import lazy_module, lazy_names
 
 _FILES = sorted(
     file.stem
@@ -37,12 +37,13 @@ _HOMES = {
     "Trace": "manager.trace",
 }
 _public, _ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()})
+_rules = lazy_module(f"{__name__}.manager.rules")
 _OTHERS: dict[str, Any] = {}  # passes from other files
 
 
 def pass_names() -> list[str]:
     """Every pass, as a pipeline names it."""
-    return sorted({*_FILES, *_OTHERS})
+    return sorted({*_FILES, *_OTHERS, *_rules.rule_names()})
 
 
 def add_pass(made: Any) -> Any:
@@ -71,7 +72,9 @@ def all_passes() -> list[Any]:
 
 
 def _named(name: str) -> Any:
-    return _pass_of(name) if name in _FILES else _OTHERS.get(name)
+    if name in _FILES:
+        return _pass_of(name)
+    return _OTHERS.get(name) or _rules.rule_pass(name)
 
 
 def __getattr__(name: str) -> Any:

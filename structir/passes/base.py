@@ -126,6 +126,7 @@ class Step:
     start: float
     after: IRModule | None = None
     seconds: float = 0.0
+    notes: list[str] = attrs.field(factory=list, init=False)  # what the pass tells of its work
 
     @property
     def changed(self) -> bool:
@@ -154,6 +155,7 @@ class PassContext:
 
     instruments: Sequence[Instrument] = ()
     depth: int = attrs.field(default=0, init=False)
+    running: list[Step] = attrs.field(factory=list, init=False)
     watched: float = attrs.field(default=0.0, init=False)  # seconds that instruments took
     latest: IRModule | None = attrs.field(default=None, init=False)
     done: set[str] = attrs.field(factory=set, init=False)  # passes whose work `latest` still shows
@@ -174,12 +176,14 @@ class PassContext:
                 module = self.run(find_pass(name), module)
         step = Step(applied, module, self.depth, time.perf_counter())
         self._watch(step, Instrument.begin.__name__)
+        self.running.append(step)
         self.depth += 1
         start = time.perf_counter() - self.watched
         try:
             after = applied.transform(module, **applied.options)
         finally:
             self.depth -= 1
+            self.running.pop()
         step.after, step.seconds = after, time.perf_counter() - self.watched - start
         self._leave(step, after)
         self._watch(step, Instrument.end.__name__)
@@ -226,3 +230,9 @@ def _context() -> PassContext:
 def analysis(of: Callable[[IRModule], Fact], module: IRModule) -> Fact:
     """What an analysis says of a module, from the open context's memory."""
     return _context().analysis(of, module)
+
+
+def note(text: str) -> None:
+    """Say something of the work of the pass that runs; statistics and traces show it."""
+    if _ACTIVE and _ACTIVE[-1].running:
+        _ACTIVE[-1].running[-1].notes.append(text)

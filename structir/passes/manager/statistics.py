@@ -76,4 +76,6 @@ class Statistics(Instrument):
                 f"{before.bindings} → {after.bindings}",
                 before.changes(after) if step.changed else "as before",
             )
+            for text in step.notes:
+                table.add_row("  " * step.depth + f"  [dim]{text}[/dim]")
         return table  # type: ignore[no-any-return]

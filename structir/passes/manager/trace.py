@@ -37,6 +37,7 @@ class Trace(Instrument):
                 "start": step.start - first,
                 "seconds": step.seconds,
                 "changed": step.changed,
+                "notes": step.notes,
                 "difference": difference(step) if step.changed else "",
             }
             for step in self.steps
@@ -63,8 +64,11 @@ def _entry(record: dict[str, Any]) -> str:
     margin = f"style='margin-left:{2 * record['depth']}em'"
     if not record["changed"]:
         return f"<p class=same {margin}>{title}: {time}, as before</p>"
+    notes = "".join(f"<div>{html.escape(text)}</div>" for text in record["notes"])
     lines = "\n".join(map(_line, record["difference"].splitlines()))
-    return f"<details {margin}><summary>{title}: {time}</summary><pre>{lines}</pre></details>"
+    return (
+        f"<details {margin}><summary>{title}: {time}</summary>{notes}<pre>{lines}</pre></details>"
+    )
 
 
 def _line(line: str) -> str:

@@ -1,0 +1,144 @@
+"""Programs with other values for variables, and other sizes for symbolic dims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from structir.analysis.lattice import erase
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute, sym
+from structir.ir.expr import (
+    Binding,
+    Constant,
+    Expr,
+    Function,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    Var,
+    VarBinding,
+)
+from structir.ir.node import rebuild, replace
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo
+
+
+class Substitution:
+    """Rebuilds parts of a program under replacements of variables and of symbolic dims.
+
+    `fresh` gives every variable and every dim that the part itself binds a new identity, as a copy
+    beside the original needs. Parts in which nothing is replaced stay the very same objects.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[Var, Expr] | None = None,
+        dims: Mapping[Sym, Dim] | None = None,
+        fresh: bool = False,
+    ) -> None:
+        self.variables: dict[Var, Any] = dict(variables or {})
+        self.dims: dict[Sym, Dim] = dict(dims or {})
+        self.fresh = fresh
+        self.infos: dict[StructInfo, StructInfo] = {}
+
+    def info(self, info: StructInfo) -> StructInfo:
+        """A StructInfo over the new sizes."""
+        if not self.dims and not self.variables:
+            return info
+        known = self.infos.get(info)
+        if known is None:
+            known = erase(info, lambda s: self.dims.get(s, s), _Shapes(self.variables))
+            self.infos[info] = known
+        return known
+
+    def part(self, part: Any) -> Any:
+        """Any part of a program."""
+        kind = type(part)
+        if isinstance(part, Var):
+            return self.variables.get(part, part)
+        if kind is Poly:
+            return substitute(part, self.dims) if self.dims else part
+        if isinstance(part, StructInfo):
+            return self.info(part)
+        if kind is Function:
+            return self.function(part)
+        if kind is SeqExpr:
+            return self.sequence(part)
+        if kind is PrimValue or kind is ShapeExpr:
+            return self.sizes(part)
+        if not isinstance(part, Expr) or kind is Op or kind is Constant:
+            return part
+        return rebuild(part, self.part)
+
+    def sizes(self, part: Any) -> Any:
+        """A shape or a scalar: what is known of it follows from what it holds."""
+        if type(part) is PrimValue:
+            new = self.part(part.value)
+            return part if new is part.value else PrimValue(new, span=part.span)
+        dims = tuple([self.part(dim) for dim in part.dims])
+        same = all(a is b for a, b in zip(dims, part.dims, strict=True))
+        return part if same else ShapeExpr(dims, span=part.span)
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """A sequence, binding by binding in order."""
+        blocks = []
+        for block in seq.blocks:
+            bindings = tuple([self.binding(binding) for binding in block.bindings])
+            same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+            blocks.append(block if same else replace(block, bindings=bindings))
+        body, info = self.part(seq.body), seq.struct_info and self.info(seq.struct_info)
+        same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        if same and body is seq.body and info is seq.struct_info:
+            return seq
+        return SeqExpr(tuple(blocks), body, info, seq.span)
+
+    def binding(self, binding: Binding) -> Binding:
+        """A binding; its variable is another one if its StructInfo is, or if all are to be new."""
+        value = self.part(binding.value)
+        if isinstance(binding, MatchCast):
+            self.new_dims([binding.struct_info])
+            cast = self.info(binding.struct_info)
+            var = self.bound(binding.var)
+            same = value is binding.value and var is binding.var and cast is binding.struct_info
+            return binding if same else MatchCast(var, value, cast, binding.span)
+        var = self.bound(binding.var)
+        same = value is binding.value and var is binding.var
+        return binding if same else VarBinding(var, value, binding.span)
+
+    def bound(self, var: Var) -> Var:
+        """The variable that a binding or a parameter list defines instead."""
+        info = self.info(var.struct_info)
+        if info is var.struct_info and not self.fresh:
+            return var
+        made = self.variables[var] = type(var)(var.name, info, var.span)
+        self.infos.clear()
+        return made
+
+    def new_dims(self, infos: Iterable[StructInfo]) -> None:
+        """Where all is to be new, the dims that these infos bind are too."""
+        if self.fresh:
+            for each in standing_alone(infos):
+                self.dims.setdefault(each, as_dim(sym(each.name)))
+            self.infos.clear()
+
+    def function(self, function: Function) -> Function:
+        """A function with its parameters."""
+        self.new_dims([param.struct_info for param in function.params])
+        params = tuple([self.bound(param) for param in function.params])
+        body, result = self.sequence(function.body), self.info(function.ret_struct_info)
+        same = all(a is b for a, b in zip(params, function.params, strict=True))
+        if same and body is function.body and result is function.ret_struct_info:
+            return function
+        return replace(function, params=params, body=body, ret_struct_info=result)
+
+
+class _Shapes(dict[Var, Any]):
+    """Shape variables by what stands for them; others by themselves."""
+
+    def __init__(self, variables: Mapping[Var, Any]) -> None:
+        super().__init__(variables)
+
+    def get(self, key: Var, default: Any = None) -> Any:
+        return super().get(key, key)

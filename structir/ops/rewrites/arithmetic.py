@@ -1,0 +1,97 @@
+"""Rewrites of arithmetic that hold for every number, rounding and NaN included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from structir.ir.expr import Expr
+from structir.ops.broadcast import add, divide, multiply, power, subtract
+from structir.ops.elementwise import abs_, logical_not, negative
+from structir.rewriting.conditions import dtype_of
+from structir.rewriting.rule import rewrite
+
+
+@rewrite(group="simplify")
+def drop_added_zero(x: Expr) -> Iterator[Expr]:
+    """x + 0 is x."""
+    yield add(x, 0)
+    yield x
+
+
+@rewrite(group="simplify")
+def drop_zero_added_to(x: Expr) -> Iterator[Expr]:
+    """0 + x is x."""
+    yield add(0, x)
+    yield x
+
+
+@rewrite(group="simplify")
+def drop_taken_zero(x: Expr) -> Iterator[Expr]:
+    """x - 0 is x."""
+    yield subtract(x, 0)
+    yield x
+
+
+@rewrite(group="simplify")
+def drop_factor_one(x: Expr) -> Iterator[Expr]:
+    """x * 1 is x."""
+    yield multiply(x, 1)
+    yield x
+
+
+@rewrite(group="simplify")
+def drop_one_times(x: Expr) -> Iterator[Expr]:
+    """1 * x is x."""
+    yield multiply(1, x)
+    yield x
+
+
+@rewrite(group="simplify")
+def drop_divisor_one(x: Expr) -> Iterator[Expr]:
+    """x / 1 is x."""
+    yield divide(x, 1)
+    yield x
+
+
+@rewrite(group="simplify")
+def drop_power_one(x: Expr) -> Iterator[Expr]:
+    """x to the power of 1 is x."""
+    yield power(x, 1)
+    yield x
+
+
+@rewrite(group="simplify")
+def cancel_negations(x: Expr) -> Iterator[Expr]:
+    """A sign turned twice is as it was."""
+    yield negative(negative(x))
+    yield x
+
+
+@rewrite(group="simplify")
+def cancel_logical_nots(x: Expr) -> Iterator[Expr]:
+    """A truth denied twice is as it was."""
+    yield logical_not(logical_not(x))
+    if dtype_of(x) == "bool":
+        yield x
+
+
+@rewrite(group="simplify")
+def merge_absolutes(x: Expr) -> Iterator[Expr]:
+    """An absolute value has no sign left to drop."""
+    once = abs_(x)
+    yield abs_(once)
+    yield once
+
+
+@rewrite(group="simplify")
+def add_negative(x: Expr, y: Expr) -> Iterator[Expr]:
+    """Adding what has its sign turned is subtracting."""
+    yield add(x, negative(y))
+    yield subtract(x, y)
+
+
+@rewrite(group="simplify")
+def subtract_negative(x: Expr, y: Expr) -> Iterator[Expr]:
+    """Subtracting what has its sign turned is adding."""
+    yield subtract(x, negative(y))
+    yield add(x, y)

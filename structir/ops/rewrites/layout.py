@@ -1,0 +1,69 @@
+"""Rewrites of ops that move elements: what cancels, and what two in a row come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from structir.ir.expr import Expr
+from structir.ops.attributes import DType, Ints, Sizes
+from structir.ops.elementwise import astype
+from structir.ops.layout import broadcast_to, permute_dims
+from structir.ops.reshape import reshape
+from structir.rewriting.conditions import dims_of, dtype_of, rank_of, same_sizes
+from structir.rewriting.rule import rewrite
+
+
+@rewrite(group="simplify")
+def merge_permutes(x: Expr, p: Ints | None, q: Ints | None) -> Iterator[Expr]:
+    """Two permutes in a row are one."""
+    yield permute_dims(permute_dims(x, p), q)
+    rank = rank_of(x)
+    if rank is not None:
+        backwards = tuple(range(rank))[::-1]
+        yield permute_dims(x, tuple((p or backwards)[i] for i in (q or backwards)))
+
+
+@rewrite(group="simplify")
+def drop_identity_permute(x: Expr, p: Ints | None) -> Iterator[Expr]:
+    """A permute that moves nothing is not there."""
+    yield permute_dims(x, p)
+    rank = rank_of(x)
+    if rank is not None and (rank < 2 or (p and [i % rank for i in p] == list(range(rank)))):
+        yield x
+
+
+@rewrite(group="simplify")
+def merge_reshapes(x: Expr, inner: Sizes, outer: Sizes) -> Iterator[Expr]:
+    """Two reshapes in a row are one."""
+    once = reshape(x, inner)
+    twice = reshape(once, outer)
+    yield twice
+    sizes = dims_of(twice)
+    if sizes is not None and dims_of(once) is not None:
+        yield reshape(x, sizes)
+
+
+@rewrite(group="simplify")
+def drop_same_reshape(x: Expr, shape: Sizes) -> Iterator[Expr]:
+    """A reshape to the sizes that there are is not there."""
+    made = reshape(x, shape)
+    yield made
+    if same_sizes(made, x):
+        yield x
+
+
+@rewrite(group="simplify")
+def drop_same_broadcast(x: Expr, shape: Sizes) -> Iterator[Expr]:
+    """A broadcast to the sizes that there are is not there."""
+    made = broadcast_to(x, shape)
+    yield made
+    if same_sizes(made, x):
+        yield x
+
+
+@rewrite(group="simplify")
+def drop_same_cast(x: Expr, dtype: DType) -> Iterator[Expr]:
+    """A conversion to the dtype that there is is not there."""
+    yield astype(x, dtype)
+    if dtype_of(x) == dtype:
+        yield x

@@ -1,0 +1,143 @@
+"""Doing without bindings that only give another name to a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from structir.ir.node import rebuild, replace
+from structir.ir.struct_info import ObjectStructInfo, ShapeStructInfo, StructInfo
+from structir.passes.base import function_pass
+
+
+@function_pass(aliases=("canonicalise", "canonicalize_bindings"))
+def canonicalise_bindings(function: Function) -> Function:
+    """Read a value under one name: other names for it, and fields of known tuples, go away.
+
+    A binding stays where its annotation says something else than what is known of the value, where
+    it makes a local value of a dataflow block seen outside, and where StructInfos speak of it.
+    """
+    body = _Names().sequence(function.body)
+    return function if body is function.body else replace(function, body=body)
+
+
+class _Names:
+    """Which atom stands for which variable, and the tuples that are written out."""
+
+    def __init__(self) -> None:
+        self.instead: dict[Var, Expr] = {}
+        self.tuples: dict[Var, Tuple] = {}
+        self.promoted: dict[Var, Var] = {}
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        blocks = tuple([self.block(block) for block in seq.blocks])
+        body = self.expr(seq.body)
+        same = all(map(_is, blocks, seq.blocks)) and body is seq.body
+        kept = tuple([block for block in blocks if block.bindings])
+        return seq if same else replace(seq, blocks=kept, body=body)
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        if isinstance(block, DataflowBlock):
+            self.promote(block)
+        bindings = [new for b in block.bindings if (new := self.binding(b)) is not None]
+        same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
+        return block if same else replace(block, bindings=tuple(bindings))
+
+    def promote(self, block: DataflowBlock) -> None:
+        """A local value that an output only renames is bound to the output at once."""
+        local = {b.var for b in block.bindings if type(b.var) is DataflowVar}
+        for binding in block.bindings:
+            source = binding.value
+            if type(binding.var) is DataflowVar or not isinstance(binding, VarBinding):
+                continue
+            if source in local and source not in self.promoted and _one(binding.var, source):
+                self.promoted[source] = self.instead[source] = binding.var  # type: ignore[index]
+
+    def binding(self, binding: Binding) -> Binding | None:
+        """The binding over the names that are left; None for one that goes away."""
+        value = self.value(binding.value)
+        var = self.promoted.get(binding.var, binding.var)
+        if isinstance(binding, MatchCast):
+            same = value is binding.value and var is binding.var
+            return binding if same else replace(binding, var=var, value=value)
+        if type(value) is TupleGetItem:
+            value = self.field(value)
+        if value is var:
+            return None  # the output that its value has become
+        if isinstance(value, Var):
+            hidden = type(value) is DataflowVar and type(var) is not DataflowVar
+            if not hidden and _one(var, value):
+                self.instead[var] = value
+                return None
+        elif type(value) is Tuple:
+            self.tuples[var] = value
+        if value is binding.value and var is binding.var:
+            return binding
+        return VarBinding(var, value, binding.span)
+
+    def field(self, item: TupleGetItem) -> Expr:
+        """The field itself where it can be read here."""
+        whole = self.tuples.get(item.tuple_value)  # type: ignore[call-overload]
+        if whole is None or not 0 <= item.index < len(whole.fields):
+            return item
+        field: Expr = whole.fields[item.index]
+        if isinstance(field, DataflowVar) and not isinstance(item.tuple_value, DataflowVar):
+            return item
+        return field
+
+    def value(self, value: Expr) -> Expr:
+        if type(value) is Function:
+            body = self.sequence(value.body)
+            return value if body is value.body else replace(value, body=body)
+        if type(value) is If:
+            sides = [self.sequence(s) for s in (value.true_branch, value.false_branch)]
+            cond = self.expr(value.cond)
+            same = sides[0] is value.true_branch and sides[1] is value.false_branch
+            if same and cond is value.cond:
+                return value
+            return replace(value, cond=cond, true_branch=sides[0], false_branch=sides[1])
+        found: Expr = self.expr(value)
+        return found
+
+    def expr(self, value: Any) -> Any:
+        """An expression of atoms over the names that are left."""
+        if not self.instead:
+            return value
+        if isinstance(value, Var):
+            return self.instead.get(value, value)
+        if type(value) is Call and self.instead.keys().isdisjoint(value.args):
+            nested = any([type(argument) is Tuple for argument in value.args])
+            if not nested and value.op not in self.instead:
+                return value
+        if isinstance(value, Call | Tuple | TupleGetItem):
+            return rebuild(value, self.expr)
+        return value
+
+
+def _one(var: Var, value: Any) -> bool:
+    """Whether a variable is just a value's name: the same is known, and no StructInfo names it."""
+    info: StructInfo = var.struct_info
+    if isinstance(info, ObjectStructInfo):
+        return False
+    if isinstance(info, ShapeStructInfo) and info.dims is None:
+        return False
+    return bool(info == value.struct_info)
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b

@@ -1,0 +1,69 @@
+"""Passes made of rewrites: a rewrite alone, or all of a group, again until none fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from structir.ir.expr import Function
+from structir.ir.module import IRModule
+from structir.lazy import lazy_module
+from structir.passes.base import Pass, note
+from structir.passes.canonicalise_bindings import canonicalise_bindings
+from structir.passes.dead_code_elimination import dead_code_elimination
+from structir.rewriting.driver import rewritten
+from structir.rewriting.rule import RULES, Rule, rules_of
+
+families = lazy_module("structir.ops.rewrites")
+ROUNDS = 8
+
+
+def rule_names() -> list[str]:
+    """Every rewrite; those of the ops stand in their families."""
+    families.load()
+    return list(RULES)
+
+
+def group_rules(group: str) -> list[Rule]:
+    """The rewrites of a group."""
+    families.load()
+    return rules_of(group)
+
+
+def rule_pass(name: str) -> Pass | None:
+    """The pass that a rewrite is by itself; None if there is none of this name."""
+    if name not in rule_names():
+        return None
+    return _alone(RULES[name])
+
+
+@cache
+def _alone(rule: Rule) -> Pass:
+    def run(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
+        return run_rules(module, [rule], rounds)
+
+    run.__doc__ = rule.doc
+    return Pass(rule.name, run, tolerance=rule.tolerance)
+
+
+def run_rules(module: IRModule, rules: Sequence[Rule], rounds: int = ROUNDS) -> IRModule:
+    """The module after rewrites and what they leave to tidy up, at most `rounds` times.
+
+    Which rule was used where is noted with the pass that runs.
+    """
+    if not rules:
+        return module
+    for _ in range(rounds):
+        functions = dict(module.functions)
+        for name, function in functions.items():
+            if isinstance(function, Function):
+                functions[name], firings = rewritten(function, rules)
+                for firing in firings:
+                    note(f"{name}: {firing}")
+        if all(functions[name] is value for name, value in module.functions.items()):
+            return module
+        module = module.with_functions(functions)
+        module = canonicalise_bindings.transform(module)
+        module = dead_code_elimination.transform(module)
+    note(f"stopped after {rounds} rounds; more may fit")
+    return module

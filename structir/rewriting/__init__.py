@@ -1,0 +1,1 @@
+"""Rewrites: patterns written as ordinary calls, found in dataflow graphs, and replaced."""

@@ -1,0 +1,71 @@
+"""What a rewrite may ask of the values that it found, between its two yields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.dims import Dim, equal, floormod
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
+from structir.rewriting.holes import Piece
+from structir.rewriting.matching import Graph
+
+LOOKING: list[Graph] = []  # the graph in which the rewrite under way has matched
+
+
+def used_once(value: Expr) -> bool:
+    """Whether nothing else reads a value; a call of the pattern that only the pattern reads can go
+    away."""
+    found = _found(value)
+    return LOOKING[-1].uses(found) == 1
+
+
+def dims_of(value: Expr) -> tuple[Dim, ...] | None:
+    """The sizes of a tensor, or those that a shape states; None where they are unknown."""
+    if isinstance(value, ShapeExpr):
+        return value.dims
+    info = _found(value).struct_info
+    dims = getattr(info, "dims", None)
+    return dims if isinstance(dims, tuple) else None
+
+
+def dtype_of(value: Expr) -> str | None:
+    """The dtype of a tensor; None where it is unknown."""
+    info = _found(value).struct_info
+    return info.dtype if isinstance(info, TensorStructInfo) else None
+
+
+def rank_of(value: Expr) -> int | None:
+    """How many axes a tensor has; None where it is unknown."""
+    info = _found(value).struct_info
+    return info.ndim if isinstance(info, TensorStructInfo) else None
+
+
+def same_structure(first: Expr, second: Expr) -> bool:
+    """Whether the same is known of two values."""
+    return bool(_found(first).struct_info == _found(second).struct_info)
+
+
+def same_sizes(first: Any, second: Any) -> bool:
+    """Whether two values or shapes provably have the same sizes."""
+    a, b = dims_of(first), dims_of(second)
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return all(equal(x, y) is True for x, y in zip(a, b, strict=True))
+
+
+def divisible(dim: Dim, by: Dim) -> bool:
+    """Whether a size provably is a multiple of another one, whatever its variables are."""
+    return bool(floormod(dim, by) == 0)
+
+
+def value_of(value: Any) -> Any:
+    """The array or the number that a value is known to be when compiling; None if it is not."""
+    known = LOOKING[-1].value(_found(value))
+    if isinstance(known, Constant):
+        return known.data
+    return known.value if isinstance(known, PrimValue) else None
+
+
+def _found(value: Any) -> Any:
+    return value.value if isinstance(value, Piece) else value

@@ -1,0 +1,254 @@
+"""Running rewrites over a function: one walk forward, each value rewritten until no rule fits."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from structir.analysis.lattice import PASS, base_check
+from structir.errors import Span
+from structir.ir.expr import (
+    ATOMS,
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    Var,
+    VarBinding,
+)
+from structir.ir.node import rebuild, replace
+from structir.ir.op import Op
+from structir.rewriting.conditions import LOOKING
+from structir.rewriting.holes import RECORDER, OpHole, Piece
+from structir.rewriting.matching import Graph, Match
+from structir.rewriting.rule import Rule
+
+MOST = 64  # rewrites of one value, one after the other
+DEEPEST = 16  # rewrites of parts of what rewrites have made; the next walk goes on from there
+
+
+@attrs.frozen
+class Firing:
+    """One use of a rule."""
+
+    rule: str
+    variable: str
+    span: Span | None
+
+    def __str__(self) -> str:
+        place = "" if self.span is None else f"  {self.span}"
+        return f"{self.rule} at {self.variable}{place}"
+
+
+def rewritten(function: Function, rules: Sequence[Rule]) -> tuple[Function, list[Firing]]:
+    """The function after one walk, and which rules were used where."""
+    driver = _Driver(function, rules)
+    body = driver.sequence(function.body)
+    if not driver.firings:
+        return function, []
+    return replace(function, body=body), driver.firings
+
+
+class _Driver:
+    """A walk: the bindings that are finished, and what may be looked at from here."""
+
+    def __init__(self, function: Function, rules: Sequence[Rule]) -> None:
+        self.by_op: dict[Any, list[Rule]] = defaultdict(list)
+        for rule in rules:
+            callee = rule.learned[0].callee
+            self.by_op[None if type(callee) is OpHole else callee].append(rule)
+        self.firings: list[Firing] = []
+        self.graph = Graph(function)
+        self.block: list[Binding] = []
+        self.rest: deque[Binding] = deque()  # what is still to come in the block
+        self.later: set[Any] = set()  # the variables of `rest`
+        self.depth = 0  # of replacements within replacements
+        self.emitted: dict[int, tuple[Expr, Var]] = {}  # parts of replacements
+        self.kind: type[Var] = Var
+        self.waiting: dict[Var, Expr] = {}  # what later bindings of parallel calls become
+
+    # ---- the walk
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """A sequence with its values rewritten."""
+        blocks = tuple([self.in_block(block) for block in seq.blocks])
+        same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        return seq if same else replace(seq, blocks=blocks)
+
+    def in_block(self, block: BindingBlock) -> BindingBlock:
+        outer = self.block, self.kind, self.rest
+        self.block, self.rest = [], deque(block.bindings)
+        self.later.update(binding.var for binding in block.bindings)
+        self.kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        while self.rest:
+            binding = self.rest.popleft()
+            self.binding(binding)
+            self.later.discard(binding.var)
+        made, (self.block, self.kind, self.rest) = self.block, outer
+        for binding in made:
+            self.graph.local.discard(binding.var)
+        if len(made) == len(block.bindings) and all(map(_is, made, block.bindings)):
+            return block
+        return replace(block, bindings=tuple(made))
+
+    def binding(self, binding: Binding) -> None:
+        """Rewrite one binding's value, and put it where the block goes on."""
+        value = binding.value
+        if isinstance(binding, MatchCast):
+            self.block.append(binding)
+        elif type(value) is Call:
+            self.place(binding, value)
+        else:
+            inner = self.inside(value)
+            made = binding if inner is value else replace(binding, value=inner)
+            self.block.append(made)
+            self.graph.values[binding.var] = inner
+        if type(binding.var) is DataflowVar:
+            self.graph.local.add(binding.var)
+
+    def inside(self, value: Expr) -> Expr:
+        """Functions and branches, whose bindings may use what is in sight here."""
+        if isinstance(value, Function):
+            body = self.sequence(value.body)
+            return value if body is value.body else replace(value, body=body)
+        if isinstance(value, If):
+            sides = [self.sequence(side) for side in (value.true_branch, value.false_branch)]
+            if sides[0] is value.true_branch and sides[1] is value.false_branch:
+                return value
+            return replace(value, true_branch=sides[0], false_branch=sides[1])
+        return value
+
+    def place(self, binding: Binding, value: Expr) -> None:
+        """Bind a variable to a value, rewritten as often as rules fit."""
+        var = binding.var
+        if var in self.waiting:
+            value = self.flat(self.waiting.pop(var))
+        for _ in range(MOST):
+            if not isinstance(value, Call):
+                break
+            better = self.fired(var, value)
+            if better is None:
+                break
+            value = self.flat(better)
+        self.block.append(
+            binding if value is binding.value else VarBinding(var, value, binding.span)
+        )
+        self.graph.values[var] = value
+        if type(var) is DataflowVar:
+            self.graph.local.add(var)
+
+    # ---- one rewrite
+
+    def fired(self, var: Var, call: Call) -> Expr | None:
+        """What the first rule that fits makes of a call; None if none does."""
+        if type(call.op) is not Op or self.depth > DEEPEST:
+            return None
+        for key in (call.op.definition, None):
+            for rule in self.by_op.get(key, ()):
+                better = self.tried(rule, var, call)
+                if better is not None:
+                    self.firings.append(Firing(rule.name, var.name, call.span or var.span))
+                    return better
+        return None
+
+    def tried(self, rule: Rule, var: Var, call: Call) -> Expr | None:
+        pattern, trail = rule.learned
+        match = Match(self.graph)
+        self.graph.values[var] = call
+        if not match.at(pattern, var):
+            return None
+        if rule.parallel is not None:
+            return self.several(rule, var, match)
+        made = self.replacement(rule, match, trail)
+        return made if made is not None and _fits(var, made) else None
+
+    def replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
+        """What the generator yields second when it runs on what was found."""
+        generator = rule.generator(**match.bound)
+        with RECORDER.recording() as again:
+            next(generator)
+        for piece, learned in zip(again, trail, strict=False):
+            piece.value = match.found.get(id(learned))
+        LOOKING.append(self.graph)
+        try:
+            return next(generator, None)
+        finally:
+            LOOKING.pop()
+
+    def several(self, rule: Rule, var: Var, match: Match) -> Expr | None:
+        """Parallel calls: all at once, where the first of them stands."""
+        assert rule.parallel is not None
+        name = rule.parallel.name
+        found = {var: match.bound.pop(name)}
+        for other in self.neighbours(match):
+            again = Match(self.graph, dict(match.bound))
+            if again.at(rule.learned[0], other):
+                operand = again.bound[name]
+                if operand not in self.later:
+                    found[other] = operand
+            del self.graph.values[other]
+        if len(found) < 2:
+            return None
+        match.bound[name] = tuple(found.values())
+        made = self.replacement(rule, match, rule.learned[1])
+        if made is None or not all(map(_fits, found, made)):
+            return None
+        first, *others = made
+        self.waiting |= dict(zip(list(found)[1:], others, strict=True))
+        return first  # type: ignore[no-any-return]
+
+    def neighbours(self, match: Match) -> Iterator[Var]:
+        """The calls further down this block that read something that was found."""
+        shared = {value for value in match.bound.values() if isinstance(value, Var)}
+        for binding in self.rest:
+            value = binding.value
+            if type(value) is not Call or binding.var in self.waiting:
+                continue
+            if not shared.isdisjoint(a for a in value.args if isinstance(a, Var)):
+                self.graph.values[binding.var] = value
+                yield binding.var
+
+    # ---- A-normal form
+
+    def flat(self, value: Expr) -> Expr:
+        """A value over atoms: what is nested in it is bound first."""
+        if isinstance(value, Piece):
+            return value.value  # type: ignore[no-any-return]
+        return value if type(value) in ATOMS else rebuild(value, self.atom)
+
+    def atom(self, part: Any) -> Any:
+        """A part of a value as it may stand in a call."""
+        if isinstance(part, Piece):
+            return part.value
+        kind = type(part)
+        if not isinstance(part, Expr) or kind in ATOMS or kind is Op:
+            return part
+        if kind is Tuple:
+            return rebuild(part, self.atom)
+        if id(part) not in self.emitted:
+            self.depth += 1
+            var = self.kind("lv", part.struct_info, part.span)
+            self.place(VarBinding(var, part, part.span), self.flat(part))
+            self.emitted[id(part)] = part, var
+            self.depth -= 1
+        return self.emitted[id(part)][1]
+
+
+def _fits(var: Var, made: Expr) -> bool:
+    """Whether no less is known of what is put in a value's place."""
+    info = made.struct_info
+    return info is not None and base_check(var.struct_info, info) is PASS
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b

@@ -1,0 +1,142 @@
+"""Taking what a pattern matches out of a function, into a function of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import symbols_in, variables_in
+from structir.ir.binding_dims import bound_dims
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    Function,
+    GlobalVar,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import replace
+from structir.ir.struct_info import FuncStructInfo
+from structir.rewriting.conditions import LOOKING
+from structir.rewriting.holes import RECORDER, CallPattern, ItemPattern
+from structir.rewriting.matching import Graph, Match
+from structir.rewriting.rule import Rule
+
+COMPOSITE = "composite"  # the attribute that tells by which pattern a function was taken out
+
+
+def extracted(module: IRModule, rule: Rule) -> IRModule:
+    """The module in which every match of a rule's pattern is a call of a new function, named after
+    the rule and marked by the attribute `composite`.
+
+    A match is left alone where its guard refuses it, where something else reads one of its inner
+    values, or where it needs a symbolic dim that its operands do not tell. Only calls in the
+    outermost sequences are looked at; what the rule would put in place does not matter.
+    """
+    functions = dict(module.functions)
+    for name, function in module.functions.items():
+        if isinstance(function, Function) and COMPOSITE not in function.attrs:
+            functions[name] = _Extraction(functions, rule, function).run()
+    same = all(functions[name] is value for name, value in module.functions.items())
+    return module if same else module.with_functions(functions)
+
+
+class _Extraction:
+    def __init__(self, functions: dict[str, Any], rule: Rule, function: Function) -> None:
+        self.functions = functions
+        self.rule = rule
+        self.function = function
+        self.graph = Graph(function)
+        self.instead: dict[Var, Call] = {}
+        self.inner: set[Var] = set()
+
+    def run(self) -> Function:
+        for block in self.function.body.blocks:
+            for binding in block.bindings:
+                self.graph.values[binding.var] = binding.value
+                self.graph.local.add(binding.var)
+            for binding in reversed(block.bindings):  # the largest match has the latest result
+                if binding.var not in self.inner and isinstance(binding, VarBinding):
+                    self.at(binding)
+            self.graph.local.clear()
+        if not self.instead:
+            return self.function
+        blocks = tuple([self.block(block) for block in self.function.body.blocks])
+        return replace(self.function, body=replace(self.function.body, blocks=blocks))
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        kept: list[Binding] = [
+            replace(b, value=self.instead[b.var]) if b.var in self.instead else b
+            for b in block.bindings
+            if b.var not in self.inner
+        ]
+        return replace(block, bindings=tuple(kept))
+
+    def at(self, binding: VarBinding) -> None:
+        """Take out what matches at a binding, if it can stand by itself."""
+        match = Match(self.graph)
+        if not match.at(self.rule.learned[0], binding.var) or not self.allowed(match):
+            return
+        found = [match.graph.name(var) for var in match.found.values() if isinstance(var, Var)]
+        inner = list(dict.fromkeys(var for var in found if var is not binding.var))[::-1]
+        if any(self.graph.uses(var) != 1 or var in self.inner for var in inner):
+            return
+        order = [var for var in self.graph.values if var in set(inner)]
+        made = self.outlined(binding, order)
+        if made is None:
+            return
+        function, arguments = made
+        name = self.fresh()
+        self.functions[name] = function
+        info: FuncStructInfo = function.struct_info
+        call = Call(GlobalVar(name, info), arguments, struct_info=binding.var.struct_info)
+        self.instead[binding.var] = call
+        self.inner |= set(inner)
+
+    def allowed(self, match: Match) -> bool:
+        """Whether the guard between the two yields lets the match pass."""
+        generator = self.rule.generator(**match.bound)
+        with RECORDER.recording() as again:
+            next(generator)
+        for piece, learned in zip(again, self.rule.learned[1], strict=False):
+            assert isinstance(piece, CallPattern | ItemPattern)
+            piece.value = match.found.get(id(learned))
+        LOOKING.append(self.graph)
+        try:
+            return next(generator, None) is not None
+        finally:
+            LOOKING.pop()
+
+    def outlined(
+        self, last: VarBinding, inner: list[Var]
+    ) -> tuple[Function, tuple[Expr, ...]] | None:
+        """The function of these bindings, and what it is called on; None if it cannot be one."""
+        bindings = [VarBinding(var, self.graph.values[var], var.span) for var in inner]
+        bindings.append(last)
+        inside = {binding.var for binding in bindings}
+        read = [var for b in bindings for var in variables_in(b.value) if var not in inside]
+        operands = tuple(dict.fromkeys(read))
+        params = {var: Var(var.name, var.struct_info, var.span) for var in operands}
+        bound = bound_dims([var.struct_info for var in operands])
+        if not set(symbols_in(tuple(bindings))) <= bound:
+            return None
+        copier = Substitution(params)
+        made = [copier.binding(binding) for binding in bindings[:-1]]
+        result = Var(last.var.name, last.var.struct_info, last.span)
+        made.append(VarBinding(result, copier.part(last.value), last.span))
+        body = SeqExpr((DataflowBlock(tuple(made)),), result)
+        attrs = {COMPOSITE: self.rule.name}
+        function = Function(tuple(params.values()), body, result.struct_info, True, attrs)
+        fresh = Substitution(fresh=True).function(function)
+        return fresh, operands
+
+    def fresh(self) -> str:
+        name, count = self.rule.name, 1
+        while name in self.functions:
+            name, count = f"{self.rule.name}_{count}", count + 1
+        return name

@@ -1,0 +1,224 @@
+"""Finding a pattern at a value: through the definitions of its operands, as a graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from structir.analysis.purity import is_pure_value
+from structir.analysis.variables import walk
+from structir.ir.expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    Function,
+    PrimValue,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.op import Op
+from structir.rewriting.holes import (
+    Alike,
+    AttributeHole,
+    CallPattern,
+    Hole,
+    ItemPattern,
+    OpHole,
+    ParallelHole,
+)
+
+MISSING = object()
+
+
+@attrs.define(eq=False)
+class Graph:
+    """What matching may look at: the value of each variable in sight, and how often it is read."""
+
+    function: Function
+    values: dict[Var, Expr] = attrs.Factory(dict)
+    local: set[Var] = attrs.Factory(set)  # the dataflow variables in sight
+    _uses: Counter[Var] | None = attrs.field(default=None, init=False)
+
+    def value(self, expr: Any) -> Any:
+        """What a variable is bound to, through other names for it; the expression itself if it is
+        no variable or nothing is known of it."""
+        while isinstance(expr, Var) and expr in self.values:
+            expr = self.values[expr]
+        return expr
+
+    def name(self, expr: Any) -> Any:
+        """The first of the names for a value."""
+        while isinstance(expr, Var) and isinstance(self.values.get(expr), Var):
+            expr = self.values[expr]
+        return expr
+
+    def uses(self, var: Var) -> int:
+        """How often a variable is read, in StructInfos too."""
+        if self._uses is None:
+            self._uses = Counter(item for item in walk(self.function) if isinstance(item, Var))
+        return self._uses[var] - 1  # its binding is no use
+
+    def in_sight(self, expr: Any) -> bool:
+        """Whether an atom can be read here."""
+        if isinstance(expr, Tuple):
+            return all(map(self.in_sight, expr.fields))
+        return type(expr) is not DataflowVar or expr in self.local
+
+
+@attrs.define(eq=False)
+class Match:
+    """What was found for holes, by name, and for calls of the pattern, by their identity."""
+
+    graph: Graph
+    bound: dict[str, Any] = attrs.Factory(dict)
+    found: dict[int, Any] = attrs.Factory(dict)
+
+    def at(self, pattern: Any, value: Any) -> bool:
+        """Whether a pattern fits a value."""
+        rule = _RULES.get(type(pattern), _literal)
+        return rule(self, pattern, value)
+
+    def bind(self, name: str, value: Any) -> bool:
+        """Fill a hole, or see whether it holds this value already."""
+        if name not in self.bound:
+            self.bound[name] = value
+            return True
+        return same_value(self.graph, self.bound[name], value)
+
+
+def same_value(graph: Graph, first: Any, second: Any) -> bool:
+    """Whether two operands or attributes are the same: one variable, equal constants or sizes."""
+    first, second = graph.name(first), graph.name(second)
+    if first is second:
+        return True
+    kind = type(first)
+    if kind is not type(second):
+        return False
+    if kind is Constant:
+        a, b = first.data, second.data
+        alike = a.dtype == b.dtype and a.shape == b.shape
+        return bool(alike and a.tobytes() == b.tobytes())
+    if not isinstance(first, Expr):
+        return bool(first == second)
+    for field in ("dims", "value"):  # of shapes and of scalars
+        if hasattr(first, field):
+            return bool(getattr(first, field) == getattr(second, field))
+    return False
+
+
+def _hole(match: Match, hole: Hole, value: Any) -> bool:
+    if not match.graph.in_sight(value):
+        return False
+    if hole.constant:
+        value = match.graph.value(value)
+        return isinstance(value, Constant) and match.bind(hole.name, value)
+    return match.bind(hole.name, value)
+
+
+def _parallel(match: Match, hole: ParallelHole, value: Any) -> bool:
+    if not match.graph.in_sight(value):
+        return False
+    match.bound[hole.name] = value
+    return True
+
+
+def _attribute(match: Match, hole: AttributeHole, value: Any) -> bool:
+    return match.graph.in_sight(value) and match.bind(hole.name, value)
+
+
+def _item(match: Match, pattern: ItemPattern, value: Any) -> bool:
+    item = match.graph.value(value)
+    if not isinstance(item, TupleGetItem) or item.index != pattern.index:
+        return False
+    match.found[id(pattern)] = value
+    return match.at(pattern.of, item.tuple_value)
+
+
+def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
+    known = match.found.get(id(pattern), MISSING)
+    if known is not MISSING:
+        return match.graph.name(known) is match.graph.name(value)
+    call = match.graph.value(value)
+    if type(call) is not Call or type(call.op) is not Op or not is_pure_value(call):
+        return False
+    match.found[id(pattern)] = value
+    if type(pattern.callee) is OpHole:
+        return _any_op(match, pattern, call)
+    if call.op.definition is not pattern.callee:
+        return False
+    return _arguments(match, pattern, call)
+
+
+def _any_op(match: Match, pattern: CallPattern, call: Call) -> bool:
+    if len(call.args) != len(pattern.given):
+        return False
+    assert isinstance(call.op, Op)
+    if any(call.op.definition.of_sizes):
+        return False
+    if not match.bind(pattern.callee.name, Alike(call)):
+        return False
+    return all(map(match.at, pattern.given.values(), call.args))
+
+
+def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
+    place = 0
+    for parameter in pattern.callee.signature.parameters:
+        default = parameter.default
+        if parameter.is_argument:
+            given = call.args[place] if place < len(call.args) else default
+            place += 1
+            if type(given) is Tuple and not given.fields:
+                given = default
+        else:
+            given = call.attrs.get(parameter.name, default)
+        wanted = pattern.given.get(parameter.name, MISSING)
+        if wanted is MISSING:
+            if given is not default:
+                return False
+        elif not match.at(_taken(parameter, wanted), given):
+            return False
+    return True
+
+
+def _taken(parameter: Any, wanted: Any) -> Any:
+    """A literal as the op keeps it."""
+    written = isinstance(wanted, Expr | AttributeHole | tuple | list | None)
+    static = parameter.kind is not None and not parameter.is_argument
+    return parameter.kind.take(wanted) if static and not written else wanted
+
+
+def _several(match: Match, pattern: Any, value: Any) -> bool:
+    """A list of operands written out, or a list as an attribute."""
+    value = match.graph.value(value)
+    if isinstance(value, Tuple):
+        value = value.fields
+    if not isinstance(value, tuple) or len(value) != len(pattern):
+        return False
+    return all(map(match.at, pattern, value))
+
+
+def _literal(match: Match, pattern: Any, value: Any) -> bool:
+    """A number fits a constant whose every element it is; anything else fits what equals it."""
+    value = match.graph.value(value)
+    if isinstance(value, Constant):
+        data = value.data
+        return data.size > 0 and bool((data == pattern).all())
+    if isinstance(value, PrimValue):
+        value = value.value
+    return type(value) is type(pattern) and bool(value == pattern)
+
+
+_RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
+    Hole: _hole,
+    ParallelHole: _parallel,
+    AttributeHole: _attribute,
+    ItemPattern: _item,
+    CallPattern: _call,
+    tuple: _several,
+    list: _several,
+}

@@ -1,0 +1,104 @@
+"""`@rewrite`: a generator that yields a pattern, and then what is put in its place."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from structir.ir.expr import Constant, Expr
+from structir.ir.op import Op
+from structir.rewriting.holes import RECORDER, AttributeHole, Hole, OpHole, ParallelHole
+
+Generator = Callable[..., Iterator[Any]]
+RULES: dict[str, Rule] = {}
+
+
+class Parallel(tuple[Expr, ...]):
+    """Annotates a hole for the operands of all calls that differ in this one alone."""
+
+    __slots__ = ()
+
+
+@attrs.frozen(eq=False, slots=False)
+class Rule:
+    """A rewrite: its holes by name, and the generator that runs again for every match."""
+
+    name: str
+    generator: Generator
+    group: str | None = None  # the pass, if any, that runs it among others
+    tolerance: float = 1e-4
+
+    @property
+    def doc(self) -> str:
+        """What it does, in its author's words."""
+        return inspect.getdoc(self.generator) or ""
+
+    @cached_property
+    def holes(self) -> dict[str, Any]:
+        """What stands for each parameter while the pattern is learned."""
+        hints = typing.get_type_hints(self.generator)
+        names = inspect.signature(self.generator).parameters
+        return {name: _hole(name, hints.get(name, Expr)) for name in names}
+
+    @cached_property
+    def learned(self) -> tuple[Any, Sequence[Any]]:
+        """The pattern, and all its calls in the order in which they were made."""
+        with RECORDER.recording() as trail:
+            pattern = next(self.generator(**self.holes))
+        return pattern, tuple(trail)
+
+    @cached_property
+    def parallel(self) -> ParallelHole | None:
+        """The hole for the operands of many calls, if the pattern has one."""
+        found = (hole for hole in self.holes.values() if isinstance(hole, ParallelHole))
+        return next(found, None)
+
+
+def _hole(name: str, hint: Any) -> Any:
+    made = _HOLES.get(hint)
+    return AttributeHole(name) if made is None else made(name)
+
+
+_HOLES: dict[Any, Callable[[str], Any]] = {
+    Expr: Hole,
+    Constant: lambda name: Hole(name, constant=True),
+    Op: OpHole,
+    Parallel: ParallelHole,
+}
+
+
+@typing.overload
+def rewrite(generator: Generator) -> Rule: ...
+@typing.overload
+def rewrite(**facts: Any) -> Callable[[Generator], Rule]: ...
+def rewrite(generator: Any = None, **facts: Any) -> Any:
+    """Declare a rewrite; it becomes a pass of its own name, and one step of the pass `group`.
+
+        @rewrite(group="simplify")
+        def double_negation(x: Expr) -> Iterator[Expr]:
+            "Two turns of the sign are none."
+            yield negative(negative(x))
+            yield x
+
+    Parameters are holes: an `Expr` for any value, a `Constant` for one known when compiling, an
+    `Op` for any op, `Parallel` for the operands of all calls that differ in it alone, and anything
+    else for an attribute. The generator runs once with holes to learn the pattern, and on a match
+    again with what was found; if it then ends before a second yield, nothing is rewritten.
+    """
+
+    def declare(function: Generator) -> Rule:
+        made = Rule(function.__name__, function, **facts)
+        RULES[made.name] = made
+        return made
+
+    return declare if generator is None else declare(generator)
+
+
+def rules_of(group: str) -> list[Rule]:
+    """The rules that a pass of this name runs."""
+    return [rule for rule in RULES.values() if rule.group == group]

@@ -1,0 +1,253 @@
+"""Patterns written as calls: what matches, what guards refuse, what stands there afterwards."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import structir
+from structir.errors import PassError
+from structir.ir import Constant, Expr, IRModule, Op, structural_equal
+from structir.ops.attributes import Ints, Sizes
+from structir.ops.broadcast import add, multiply
+from structir.ops.contract import matmul
+from structir.ops.elementwise import exp, negative, square, tanh
+from structir.ops.joined import concat, split
+from structir.ops.layout import permute_dims
+from structir.ops.reshape import reshape
+from structir.passes import PassContext, SameResults, Statistics, Trace, WellFormed, find_pass
+from structir.rewriting.conditions import dims_of, divisible, rank_of, used_once, value_of
+from structir.rewriting.extract import extracted
+from structir.rewriting.rule import RULES, Parallel, rewrite
+
+HEAD = (
+    '@R.function\ndef main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")):\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("structir.rewriting.rule.RULES", RULES)
+    for name in [name for name in RULES if name.startswith("try_")]:
+        del RULES[name]
+
+
+def program(*lines: str) -> IRModule:
+    body = [f"    {line}\n" for line in lines]
+    return structir.parse(HEAD.replace(":\n", ":\n    n = T.int64()\n") + "".join(body))
+
+
+def ran(generator: Callable[..., Iterator[Any]], module: IRModule) -> IRModule:
+    rule = rewrite(generator)
+    with PassContext([WellFormed(), SameResults()]):
+        return find_pass(rule.name)(module)
+
+
+def test_an_operand_is_any_value_and_an_attribute_is_handed_over() -> None:
+    def try_merge(x: Expr, p: Ints, q: Ints) -> Iterator[Expr]:
+        """Two permutes in a row are one."""
+        yield permute_dims(permute_dims(x, p), q)
+        yield permute_dims(x, tuple(p[i] for i in q))
+
+    before = program(
+        "a = R.permute_dims(x, [1, 0])", "b = R.permute_dims(a, [1, 0])", "return R.exp(b)"
+    )
+    after = program("b = R.permute_dims(x, [0, 1])", "return R.exp(b)")
+    assert structural_equal(ran(try_merge, before), after)
+
+
+def test_the_same_hole_is_the_same_value() -> None:
+    def try_square(x: Expr) -> Iterator[Expr]:
+        """x * x is a square."""
+        yield multiply(x, x)
+        yield square(x)
+
+    before = program("a = R.multiply(x, x)", "b = R.multiply(x, y)", "return (a, b)")
+    after = program("a = R.square(x)", "b = R.multiply(x, y)", "return (a, b)")
+    assert structural_equal(ran(try_square, before), after)
+
+
+def test_a_pattern_is_a_graph() -> None:
+    def try_diamond(x: Expr) -> Iterator[Expr]:
+        """exp(x) + tanh(exp(x)) only where both are one value."""
+        power = exp(x)
+        yield add(power, tanh(power))
+        yield add(tanh(power), power)
+
+    one = program("a = R.exp(x)", "b = R.tanh(a)", "c = R.add(a, b)", "return c")
+    two = program("a = R.exp(x)", "d = R.exp(y)", "b = R.tanh(d)", "c = R.add(a, b)", "return c")
+    turned = program("a = R.exp(x)", "b = R.tanh(a)", "c = R.add(b, a)", "return c")
+    rule = rewrite(try_diamond)
+    assert structural_equal(find_pass(rule.name)(one), turned)
+    assert find_pass(rule.name)(two) is two
+
+
+def test_used_once() -> None:
+    def try_inward(x: Expr) -> Iterator[Expr]:
+        """Only a value that nothing else reads."""
+        inner = exp(x)
+        yield negative(inner)
+        if used_once(inner):
+            yield tanh(x)
+
+    rule = rewrite(try_inward)
+    shared = program("a = R.exp(x)", "b = R.negative(a)", "return (a, b)")
+    alone = program("a = R.exp(x)", "b = R.negative(a)", "return b")
+    assert find_pass(rule.name)(shared) is shared
+    assert structural_equal(find_pass(rule.name)(alone), program("b = R.tanh(x)", "return b"))
+
+
+def test_sizes_may_be_asked_for() -> None:
+    def try_fours(x: Expr, shape: Sizes) -> Iterator[Expr]:
+        """A size that is provably a multiple of 4."""
+        made = reshape(x, shape)
+        yield exp(made)
+        sizes = dims_of(made)
+        if sizes is not None and divisible(sizes[0], 4):
+            yield reshape(exp(x), sizes)
+
+    four = program("a = R.reshape(x, (4 * n, 2))", "b = R.exp(a)", "return b")
+    two = program("a = R.reshape(x, (2 * n, 4))", "b = R.exp(a)", "return b")
+    after = program("a = R.exp(x)", "b = R.reshape(a, (4 * n, 2))", "return b")
+    assert structural_equal(ran(try_fours, four), after)
+    assert find_pass("try_fours")(two) is two
+
+
+def test_constants_and_literals() -> None:
+    def try_scale(x: Expr, factor: Constant) -> Iterator[Expr]:
+        """Two factors become one."""
+        yield multiply(multiply(x, factor), 2.0)
+        yield multiply(x, Constant(value_of(factor) * 2))
+
+    before = program("a = x * R.const(3, 'float32')", "b = a * R.const(2, 'float32')", "return b")
+    after = program("b = x * R.const(6, 'float32')", "return b")
+    assert structural_equal(ran(try_scale, before), after)
+    other = program("a = x * y", "b = a * R.const(2, 'float32')", "return b")
+    assert find_pass("try_scale")(other) is other
+
+
+def test_any_op_keeps_its_attributes() -> None:
+    def try_swap(x: Expr, f: Op) -> Iterator[Expr]:
+        """Signs are turned first."""
+        yield negative(f(x))
+        if f.attrs:
+            yield f(negative(x))
+
+    before = program("a = R.permute_dims(x, [1, 0])", "b = R.negative(a)", "return b")
+    after = program("a = R.negative(x)", "b = R.permute_dims(a, [1, 0])", "return b")
+    assert structural_equal(ran(try_swap, before), after)
+
+
+def test_parallel_calls_become_one() -> None:
+    def try_together(x: Expr, weights: Parallel) -> Iterator[Any]:
+        """Products that share their left side."""
+        yield matmul(x, weights)
+        if all(rank_of(w) == 2 for w in weights):
+            sizes = [dims_of(w)[-1] for w in weights]  # type: ignore[index]
+            ends = tuple(sum(sizes[: k + 1]) for k in range(len(sizes) - 1))
+            parts = split(matmul(x, concat(weights, axis=-1)), ends, axis=-1)
+            yield tuple(parts[k] for k in range(len(weights)))
+
+    head = """
+@R.function
+def main(x: R.Tensor(("n", "k"), "float32"), u: R.Tensor(("k", 3), "float32"),
+         v: R.Tensor(("k", 4), "float32"), w: R.Tensor(("k", 5), "float32")):
+    with R.dataflow():
+"""
+    tail = "        r = (a, b, c)\n        R.output(r)\n    return r\n"
+    before = structir.parse(
+        head + "        a = R.matmul(x, u)\n        b = R.matmul(x, v)\n"
+        "        d = R.exp(w)\n        c = R.matmul(x, d)\n" + tail
+    )
+    after = structir.parse(
+        head + "        s = R.concat((u, v), axis=-1)\n        p = R.matmul(x, s)\n"
+        "        q = R.split(p, [3], axis=-1)\n        a = q[0]\n        b = q[1]\n"
+        "        d = R.exp(w)\n        c = R.matmul(x, d)\n" + tail
+    )
+    assert structural_equal(ran(try_together, before), after)
+
+
+def test_values_that_cannot_be_read_are_no_match() -> None:
+    def try_exp(x: Expr) -> Iterator[Expr]:
+        """x is local to the first block."""
+        yield tanh(exp(x))
+        yield exp(x)
+
+    module = program(
+        "with R.dataflow():",
+        "    a = R.negative(x)",
+        "    b = R.exp(a)",
+        "    R.output(b)",
+        "with R.dataflow():",
+        "    c = R.tanh(b)",
+        "    R.output(c)",
+        "return c",
+    )
+    rule = rewrite(try_exp)
+    assert find_pass(rule.name)(module) is module
+
+
+def test_a_replacement_of_another_structure_is_refused() -> None:
+    def try_row(x: Expr) -> Iterator[Expr]:
+        """Adds what broadcasts: less is known of x."""
+        yield add(x, 0.0)
+        yield x
+
+    text = (
+        '@R.function\ndef main(x: R.Tensor((1, 8), "float32")):\n'
+        "    a = R.add(x, R.zeros((4, 1), 'float32'))\n    return a\n"
+    )
+    module = structir.parse(text)
+    rule = rewrite(try_row)
+    assert find_pass(rule.name)(module) is module
+
+
+def test_a_wrong_rule_is_found_out() -> None:
+    def try_wrong(x: Expr) -> Iterator[Expr]:
+        """No."""
+        yield exp(x)
+        yield negative(x)
+
+    with pytest.raises(PassError, match="try_wrong"):
+        ran(try_wrong, program("a = R.exp(x)", "return a"))
+
+
+def test_a_rule_without_end_is_stopped_and_said() -> None:
+    def try_forever(x: Expr) -> Iterator[Expr]:
+        """Grows."""
+        yield negative(x)
+        yield negative(exp(x))
+
+    trace = Trace()
+    rule = rewrite(try_forever)
+    with PassContext([trace]):
+        find_pass(rule.name).with_options(rounds=2)(program("a = R.negative(x)", "return a"))
+    assert "stopped after 2 rounds" in trace.steps[0].notes[-1]
+
+
+def test_which_rule_was_used_where_is_told() -> None:
+    counting = Statistics()
+    with PassContext([counting]):
+        find_pass("simplify")(program("a = R.add(x, R.const(0.0))", "b = R.exp(a)", "return b"))
+    (note,) = counting.rows[0][0].notes
+    assert note.startswith("main: drop_added_zero at a")
+
+
+def test_a_match_becomes_a_function() -> None:
+    def try_dense(x: Expr, y: Expr) -> Iterator[Expr]:
+        """tanh of a sum."""
+        total = add(x, y)
+        yield tanh(total)
+        yield total
+
+    module = program(
+        "a = R.add(x, y)", "b = R.tanh(a)", "c = R.add(x, b)", "d = R.tanh(c)", "return (c, d)"
+    )
+    made = extracted(module, rewrite(try_dense))
+    assert list(made.functions) == ["main", "try_dense"]  # c is read elsewhere
+    assert made["try_dense"].attrs == {"composite": "try_dense"}
+    with PassContext([WellFormed(), SameResults()]) as context:
+        (checking,) = [i for i in context.instruments if isinstance(i, SameResults)]
+        structir.passes.Pass("extract", lambda given: made)(module)
+    assert checking.compared == 2
+    assert structural_equal(structir.parse(made.script()), made)
