@@ -66,7 +66,7 @@ class _Names:
             if type(binding.var) is DataflowVar or not isinstance(binding, VarBinding):
                 continue
             if source in local and source not in self.promoted and _one(binding.var, source):
-                self.promoted[source] = self.instead[source] = binding.var  # type: ignore[index]
+                self.promoted[source] = self.instead[source] = binding.var
 
     def binding(self, binding: Binding) -> Binding | None:
         """The binding over the names that are left; None for one that goes away."""

@@ -9,5 +9,5 @@ from structir.passes.manager.rules import ROUNDS, group_rules, run_rules
 
 @module_pass
 def simplify(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
-    """Apply what is known of ops, algebra and sizes: zeros added, permutes and reshapes in a row."""
+    """Apply what is known of ops, algebra and sizes: zeros added, reshapes in a row."""
     return run_rules(module, group_rules("simplify"), rounds)

@@ -17,7 +17,7 @@ class Piece(Expr):
         self.value: Any = None
 
     @property
-    def struct_info(self) -> Any:  # type: ignore[override]
+    def struct_info(self) -> Any:
         """That of what was found."""
         return None if self.value is None else self.value.struct_info
 

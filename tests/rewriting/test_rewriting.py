@@ -26,15 +26,16 @@ HEAD = (
 
 
 @pytest.fixture(autouse=True)
-def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("structir.rewriting.rule.RULES", RULES)
+def own_rules() -> Iterator[None]:
+    """Rules of a test are gone after it."""
+    yield
     for name in [name for name in RULES if name.startswith("try_")]:
         del RULES[name]
 
 
 def program(*lines: str) -> IRModule:
     body = [f"    {line}\n" for line in lines]
-    return structir.parse(HEAD.replace(":\n", ":\n    n = T.int64()\n") + "".join(body))
+    return structir.parse(HEAD + "".join(body))
 
 
 def ran(generator: Callable[..., Iterator[Any]], module: IRModule) -> IRModule:
