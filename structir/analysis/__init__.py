@@ -4,7 +4,7 @@ from structir.lazy import lazy_names
 
 _LATTICE = (
     "BaseCheckResult FAIL_L0 FAIL_L1 FAIL_L2 PASS base_check "
-    "derive_call_ret_struct_info erase_to_well_defined get_static_type unify_to_lca"
+    "erase_to_well_defined get_static_type unify_to_lca"
 )
 _VARIABLES = (
     "all_vars bound_vars defined_symbolic_vars free_symbolic_vars free_vars symbolic_vars uses_of"
@@ -16,5 +16,8 @@ __getattr__, __dir__ = lazy_names(
     | dict.fromkeys(_VARIABLES.split(), "structir.analysis.variables")
     | dict.fromkeys(("is_pure", "is_pure_value"), "structir.analysis.purity")
     | dict.fromkeys(("check_well_formed", "well_formed"), "structir.analysis.well_formed")
-    | {"binding_struct_infos": "structir.analysis.deduction"},
+    | {
+        "binding_struct_infos": "structir.analysis.deduction",
+        "derive_call_ret_struct_info": "structir.analysis.calls",
+    },
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.lattice import (
     FAIL_L0,
     PASS,
     base_check,
-    derive_call_ret_struct_info,
     erase,
     unify_to_lca,
 )

@@ -1,5 +1,4 @@
-"""The lattice of struct infos: how precise one is against another, their join, what scopes forget,
-calls.
+"""The lattice of struct infos: how precise one is against another, their join, what scopes forget.
 
 Everything follows from what the fields of a kind hold (`field_kinds`); only functions, which bind
 dims of their own, have rules beside it. The rules are those of Relax (Lai et al., 2023, section 3).
@@ -13,7 +12,8 @@ from typing import Any
 
 import attrs
 
-from structir.errors import Diagnostic, StructInfoError
+from structir.analysis.axes import agreement, aligned, axes_of, joined, replaced, tensor
+from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import bound_dims, own_dims
 from structir.ir.dims import (
     Dim,
@@ -22,8 +22,6 @@ from structir.ir.dims import (
     as_dim,
     as_sym,
     equal,
-    exact_quotient,
-    linear,
     substitute,
     syms,
 )
@@ -32,6 +30,7 @@ from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
     StructInfo,
+    TensorStructInfo,
     field_kinds,
 )
 
@@ -47,7 +46,7 @@ class BaseCheckResult(enum.IntEnum):
 
 FAIL_L0, FAIL_L1, FAIL_L2, PASS = BaseCheckResult
 FORGOTTEN: Any = object()  # a field that does not survive; the whole info is then an Object
-Env = Mapping[Sym, Dim]
+Env = Mapping[Any, Any]  # symbolic variables to dims, row variables to axes
 
 
 # ---- precision -------------------------------------------------------------------------------
@@ -63,6 +62,8 @@ def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
         return PASS
     if isinstance(base, FuncStructInfo) and isinstance(derived, FuncStructInfo):
         return _check_function(base, derived)
+    if isinstance(base, TensorStructInfo) and _of_axes(base, derived):
+        return _check_tensor(base, derived)
     result = PASS
     for name, kind in field_kinds(type(base)):
         check = _CHECKS[kind](getattr(base, name), getattr(derived, name))
@@ -71,6 +72,22 @@ def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
             if result is FAIL_L0:
                 break
     return result
+
+
+def _of_axes(a: Any, b: Any) -> bool:
+    """Whether one of two tensors has axes that sizes cannot say."""
+    return a.axes is not None or b.axes is not None
+
+
+def _check_tensor(base: TensorStructInfo, derived: Any) -> BaseCheckResult:
+    dtype = _check_static(base.dtype, derived.dtype)
+    wanted = axes_of(base)
+    if isinstance(base.dims, Var):
+        return min(dtype, FAIL_L2 if derived.ndim in (None, base.ndim) else FAIL_L0)
+    if wanted is None:
+        return dtype
+    found = BaseCheckResult(agreement(wanted, axes_of(derived)))
+    return min(dtype, max(found, FAIL_L2) if isinstance(derived.dims, Var) and found else found)
 
 
 def _check_static(base: Any, derived: Any) -> BaseCheckResult:
@@ -119,6 +136,7 @@ _CHECKS: dict[str, Callable[[Any, Any], BaseCheckResult]] = {
     "dtype": _check_static,
     "dim": _check_dim,
     "dims": _check_dims,
+    "axes": _check_static,
     "info": _check_info,
     "infos": _check_infos,
 }
@@ -154,6 +172,8 @@ def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
         return OBJECT
     if isinstance(a, FuncStructInfo) and isinstance(b, FuncStructInfo):
         return _join_functions(a, b)
+    if isinstance(a, TensorStructInfo) and _of_axes(a, b):
+        return joined(a, b)  # type: ignore[arg-type]
     return _with_fields(a, lambda name, kind, value: _JOINS[kind](value, getattr(b, name)))
 
 
@@ -208,6 +228,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "dtype": _join_static,
     "dim": _join_dim,
     "dims": _join_dims,
+    "axes": _join_static,
     "info": _join_info,
     "infos": _join_infos,
 }
@@ -249,24 +270,32 @@ def erase_to_well_defined(
     that mentions anything else is forgotten; rank and dtype stay.
     """
     pairs = shape_vars.items() if isinstance(shape_vars, Mapping) else ((s, s) for s in shape_vars)
-    env = {as_sym(as_dim(sym)): as_dim(value) for sym, value in pairs}
+    env = {_variable(sym): _replacement(value) for sym, value in pairs}
     values = vars if isinstance(vars, Mapping) else {var: var for var in vars}
     return erase(info, env.get, values)
 
 
+def _variable(name: Any) -> Any:
+    return name if type(name) is RowVar else as_sym(as_dim(name))
+
+
+def _replacement(value: Any) -> Any:
+    return value if type(value) in (RowVar, tuple) else as_dim(value)
+
+
 def erase(
     info: StructInfo,
-    dim_of: Callable[[Sym], Any],
+    dim_of: Callable[[Any], Any],
     vars: Mapping[Var, Any] = {},
 ) -> StructInfo:
     """`erase_to_well_defined` by a function from a symbolic variable to a dim, to itself, or to
-    None."""
+    None; from a row variable to itself, to axes, or to None."""
     if not isinstance(info, FuncStructInfo):
         return _erased(info, dim_of, vars)
     own = own_dims(info)
-    lost: set[Sym] = set()
+    lost: set[Any] = set()
 
-    def own_or_outer(sym: Sym) -> Any:
+    def own_or_outer(sym: Any) -> Any:
         return dim_of(sym) if sym not in own else None if sym in lost else sym
 
     while True:
@@ -278,7 +307,7 @@ def erase(
         lost |= gone
 
 
-def _erased(info: StructInfo, dim_of: Callable[[Sym], Any], vars: Mapping[Var, Any]) -> StructInfo:
+def _erased(info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, Any]) -> StructInfo:
     def known(value: Poly) -> Any:
         env: dict[Sym, Dim] = {}
         for sym in syms(value):
@@ -288,6 +317,10 @@ def _erased(info: StructInfo, dim_of: Callable[[Sym], Any], vars: Mapping[Var, A
             if new is not sym:
                 env[sym] = new
         return substitute(value, env) if env else value
+
+    if isinstance(info, TensorStructInfo) and info.axes is not None:
+        axes = replaced(info.axes, lambda d: known(d) if type(d) is Poly else dim_of(d))
+        return info if axes == info.axes else _with_axes(info, axes)
 
     def change(_name: str, kind: str, value: Any) -> Any:
         if value is None:
@@ -305,6 +338,13 @@ def _erased(info: StructInfo, dim_of: Callable[[Sym], Any], vars: Mapping[Var, A
         return value
 
     return _with_fields(info, change)
+
+
+def _with_axes(info: TensorStructInfo, axes: Axes | None) -> TensorStructInfo:
+    """A tensor of other axes; where they are forgotten, of as many."""
+    return (
+        TensorStructInfo(None, info.dtype, info.ndim) if axes is None else tensor(axes, info.dtype)
+    )
 
 
 def _erase_dims(value: Any, known: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:
@@ -331,7 +371,7 @@ def get_static_type(info: StructInfo) -> StructInfo:
     """The info without its sizes: ranks, dtypes and structure only."""
 
     def change(_name: str, kind: str, value: Any) -> Any:
-        if kind in ("dims", "dim"):
+        if kind in ("dims", "dim", "axes"):
             return None if value is None else FORGOTTEN
         if kind == "info" and value is not None:
             return get_static_type(value)
@@ -347,12 +387,18 @@ def get_static_type(info: StructInfo) -> StructInfo:
 
 def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStructInfo:
     """The function with its own dims called as the other's, position by position."""
-    env: dict[Sym, Dim] = {}
+    env: dict[Any, Any] = {}
     own = own_dims(function)
     theirs = own_dims(other)
-    taken: set[Sym | None] = set()
+    taken: set[Any] = set()
 
     def meet(mine: Any, their: Any) -> None:
+        if type(mine) is RowVar:
+            row = their[0] if type(their) is tuple and len(their) == 1 else None
+            if mine in own and row in theirs and mine not in env and row not in taken:
+                taken.add(row)
+                env[mine] = their
+            return
         sym = as_sym(mine) if type(mine) is Poly else None
         other_sym = as_sym(their) if type(their) is Poly else None
         # one to one: (n, m) does not become (k, k)
@@ -361,16 +407,23 @@ def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStruct
             env[sym] = their
 
     for mine, their in zip(function.params or (), other.params or (), strict=False):
-        _walk_dims(mine, their, meet)
+        walk_dims(mine, their, meet)
     if not env:
         return function
     params = tuple([map_dims(p, env) for p in function.params or ()])
     return FuncStructInfo(params, map_dims(function.ret, env), function.purity)
 
 
-def _walk_dims(a: StructInfo, b: StructInfo, meet: Callable[[Any, Any], None]) -> None:
-    """Visit the sizes at the same places of two infos, and shape variables beside shapes."""
+def walk_dims(
+    a: StructInfo, b: StructInfo, meet: Callable[[Any, Any], None], rows: Mapping[Any, Axes] = {}
+) -> None:
+    """Visit the sizes at the same places of two infos, shape variables beside shapes, and rows
+    beside the axes that they stand for; `rows` are known already."""
     if type(a) is not type(b) or isinstance(a, FuncStructInfo):
+        return
+    if isinstance(a, TensorStructInfo) and a.axes is not None:
+        for axis, found in aligned(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
+            meet(axis, found)
         return
     for name, kind in field_kinds(type(a)):
         one, two = getattr(a, name), getattr(b, name)
@@ -382,85 +435,19 @@ def _walk_dims(a: StructInfo, b: StructInfo, meet: Callable[[Any, Any], None]) -
             for x, y in zip(one, two, strict=False):
                 meet(x, y)
         elif kind == "info":
-            _walk_dims(one, two, meet)
+            walk_dims(one, two, meet, rows)
         elif kind == "infos":
             for x, y in zip(one, two, strict=False):
-                _walk_dims(x, y, meet)
+                walk_dims(x, y, meet, rows)
 
 
 def map_dims(info: StructInfo, env: Env) -> StructInfo:
     """The info with symbolic variables replaced."""
-    return erase(info, lambda sym: env.get(sym, sym), _AllVars())
+    return erase(info, lambda sym: env.get(sym, sym), AllVars())
 
 
-class _AllVars(dict[Var, Any]):
+class AllVars(dict[Var, Any]):
     """Every shape variable stands for itself."""
 
     def get(self, key: Var, default: Any = None) -> Any:
         return key
-
-
-def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructInfo]) -> StructInfo:
-    """The StructInfo of calling a function of known type on arguments of these infos.
-
-    Parameters bind the function's own dims from left to right; a size that is an expression binds
-    its one unknown where that can be solved exactly. Raises StructInfoError when the count or an
-    argument cannot fit.
-    """
-    infos = tuple(args)
-    if function.params is None:
-        return function.ret
-    if len(infos) != len(function.params):
-        wanted = len(function.params)
-        raise StructInfoError(
-            Diagnostic(
-                f"the function takes {wanted} argument{'s' * (wanted != 1)}, not {len(infos)}"
-            )
-        )
-    binder = _Binder(function)
-    for position, (param, info) in enumerate(zip(function.params, infos, strict=True)):
-        binder.bind(param, info)
-        if base_check(binder.known(param, _AllVars()), info) <= FAIL_L1:
-            raise StructInfoError(
-                Diagnostic(f"argument {position} does not fit its parameter")
-                .note(f"parameter: {param}")
-                .note(f"argument: {info}")
-            )
-    return binder.known(function.ret, binder.shapes)
-
-
-class _Binder:
-    """Gives a function's own dims and shape variables what the arguments have there, the first
-    one each."""
-
-    def __init__(self, function: FuncStructInfo) -> None:
-        self.own = set(own_dims(function))
-        self.sizes: dict[Sym, Dim] = {}
-        self.shapes: dict[Var, Any] = {}
-
-    def bind(self, param: StructInfo, argument: StructInfo) -> None:
-        _walk_dims(param, argument, self.meet)
-
-    def meet(self, param: Any, argument: Any) -> None:
-        if isinstance(param, Var):
-            self.shapes.setdefault(param, argument)
-        elif type(param) is Poly:
-            self.own |= syms(param)
-            size = substitute(param, self.sizes)
-            unknown = syms(size) & (self.own - self.sizes.keys())
-            if len(unknown) == 1:
-                self.solve(size, next(iter(unknown)), argument)
-
-    def solve(self, size: Dim, unknown: Sym, argument: Any) -> None:
-        """Bind the one unknown of a size that the argument is equal to, if there is one answer."""
-        factor, rest = linear(size, unknown) or (0, 0)
-        if not isinstance(factor, int) or not factor:
-            return  # a symbolic factor may be 0: then any size would do
-        found = exact_quotient(argument - rest, factor)
-        if found is not None:
-            self.sizes[unknown] = found
-
-    def known(self, info: StructInfo, shapes: Mapping[Var, Any]) -> StructInfo:
-        """What an info of the function says with what is bound; other own dims may be anything."""
-        sizes, own = self.sizes, self.own
-        return erase(info, lambda s: sizes.get(s) if s in own else s, shapes)

@@ -70,10 +70,10 @@ def bindings_in(program: Any) -> dict[Var, None]:
     return found
 
 
-def symbols_bound_in(program: Any) -> dict[Sym, None]:
+def symbols_bound_in(program: Any) -> dict[Any, None]:
     """Every symbolic variable that stands alone as a size of a parameter, be it a function's or a
-    callable's, or of a match_cast."""
-    found: dict[Sym, None] = {}
+    callable's, or of a match_cast; every row variable there."""
+    found: dict[Any, None] = {}
     for item in walk(program):
         match item:
             case Function(params=params):
@@ -108,7 +108,8 @@ def symbolic_vars(program: Node) -> list[sympy.Symbol]:
 
 def defined_symbolic_vars(program: Node) -> list[sympy.Symbol]:
     """The symbolic dim variables that parameters and match_casts bind, as sympy symbols."""
-    return [symbolic.to_sympy(as_dim(sym)) for sym in symbols_bound_in(program)]
+    bound = symbols_bound_in(program)
+    return [symbolic.to_sympy(as_dim(sym)) for sym in bound if type(sym) is Sym]
 
 
 def free_symbolic_vars(program: Node) -> list[sympy.Symbol]:

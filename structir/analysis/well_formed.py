@@ -10,6 +10,7 @@ from structir.analysis.deduction import callee_name, contradicts, deduce, disjoi
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import is_pure_value
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
+from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import bound_dims, own_dims
 from structir.ir.dims import Poly, Sym, syms
 from structir.ir.expr import (
@@ -343,7 +344,7 @@ class _Checker:
         unknown = set(mentioned) - self.symbols.members
         if not unknown:
             return
-        names = ", ".join(sorted(s.name for s in unknown))
+        names = ", ".join(sorted(map(repr, unknown)))
         self.report(
             f"{what} mentions {names}, which nothing binds",
             span,
@@ -352,10 +353,11 @@ class _Checker:
         )
 
 
-def _free_symbols(info: StructInfo) -> set[Sym]:
-    """The symbolic variables of an info, less those that callables in it bind themselves."""
-    found: set[Sym] = set()
-    todo: list[tuple[Node, frozenset[Sym]]] = [(info, frozenset())]
+def _free_symbols(info: StructInfo) -> set[Any]:
+    """The symbolic variables and rows of an info, less those that callables in it bind
+    themselves."""
+    found: set[Any] = set()
+    todo: list[tuple[Node, frozenset[Any]]] = [(info, frozenset())]
     while todo:
         item, own = todo.pop()
         if isinstance(item, FuncStructInfo):
@@ -363,7 +365,9 @@ def _free_symbols(info: StructInfo) -> set[Sym]:
         for part in parts(item):
             if type(part) is Poly:
                 found |= syms(part) - own
-            elif isinstance(part, StructInfo):
+            elif type(part) is RowVar:
+                found |= {part} - own
+            elif isinstance(part, StructInfo | Labelled):
                 todo.append((part, own))
     return found
 

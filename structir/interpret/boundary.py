@@ -10,9 +10,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.errors import ShapeMismatchError
+from structir.interpret.rows import Equation, bound_rows
+from structir.interpret.rows import mismatch as _mismatch
 from structir.interpret.scope import Scope, Value
 from structir.ir import dims
+from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Var
@@ -27,20 +29,12 @@ from structir.ir.struct_info import (
 
 
 @attrs.frozen(eq=False)
-class Equation:
-    """A stated size, and the one found."""
-
-    stated: Dim
-    found: int
-    where: str  # "main: parameter x: axis 1"
-
-
-@attrs.frozen(eq=False)
 class Facts:
     """What the values at one boundary say, gathered before sizes are solved."""
 
     equations: list[Equation] = attrs.Factory(list)
     shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # shape variables
+    rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(list)  # axes with rows
 
 
 def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Scope) -> None:
@@ -49,15 +43,12 @@ def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Scope) -> None
     facts = Facts()
     for info, value, where in stated:
         _gather(info, value, where, facts)
+    facts.equations.extend(bound_rows(facts.rows, scope.sizes))
     _solve(facts.equations, scope)
     for var, shape, where in facts.shapes:
         expected = scope.values.get(var)
         if expected is not None and tuple(expected) != shape:
             raise _mismatch(where, f"the shape {var.name} = {tuple(expected)}", str(shape))
-
-
-def _mismatch(where: str, expected: str, found: str) -> ShapeMismatchError:
-    return ShapeMismatchError(f"{where}: expected {expected}, found {found}")
 
 
 def _gather(info: StructInfo, value: Value, where: str, facts: Facts) -> None:
@@ -75,7 +66,9 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Fact
         raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
     if info.dtype is not None and value.dtype.name != info.dtype:
         raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name)
-    if isinstance(info.dims, Var):
+    if info.axes is not None:
+        facts.rows.append((info.axes, value.shape, where))
+    elif isinstance(info.dims, Var):
         facts.shapes.append((info.dims, value.shape, where))
     elif info.dims is not None:
         facts.equations.extend(_axes(info.dims, value.shape, where))

@@ -35,6 +35,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -118,6 +119,7 @@ class Machine:
 
     def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
         if isinstance(binding, MatchCast):
+            _check_facts(binding, scope)
             match([(binding.struct_info, value, f"match_cast of {binding.var.name}")], scope)
         elif isinstance(value, Closure) and not value.name:
             value = attrs.evolve(value, name=binding.var.name)
@@ -164,6 +166,14 @@ class Machine:
         if not isinstance(function, Function):
             raise StructIRError(f"{name} is no graph function that could be interpreted")
         return self.closure(function, None, name)
+
+
+def _check_facts(binding: MatchCast, scope: Scope) -> None:
+    """What a program requires of its sizes must hold of them now."""
+    for fact in conditions_of(binding):
+        if scope.size(fact) != 1:
+            given = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(fact))
+            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {given}")
 
 
 def _variable(machine: Machine, var: Var, scope: Scope) -> Value:

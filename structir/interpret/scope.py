@@ -10,7 +10,7 @@ import attrs
 
 from structir.errors import StructIRError
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Dim
 from structir.ir.expr import Function, Var
 
 Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a text, a function
@@ -22,7 +22,7 @@ class Scope:
     definition."""
 
     values: MutableMapping[Var, Value]
-    sizes: MutableMapping[Sym, int]
+    sizes: MutableMapping[Any, Any]  # symbolic variables to numbers, row variables to shapes
 
     @staticmethod
     def inside(outer: Scope | None) -> Scope:

@@ -1,20 +1,23 @@
-"""Which symbolic variables the parameters of a function bind: those that stand alone as a size."""
+"""Which symbolic variables and rows the parameters of a function bind: those that stand alone as a
+size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from structir.ir.axes import RowVar, size_in
 from structir.ir.dims import Poly, Sym, as_sym
 from structir.ir.struct_info import FuncStructInfo, StructInfo, field_kinds
 
 
-def standing_alone(infos: Iterable[StructInfo]) -> dict[Sym, None]:
-    """The symbolic variables that are a size of their own in these infos, in order of occurrence.
+def standing_alone(infos: Iterable[StructInfo]) -> dict[Any, None]:
+    """The symbolic variables that are a size of their own in these infos, and the row variables, in
+    order of occurrence.
 
     What stands inside a callable is bound by that callable, and left out.
     """
-    found: dict[Sym, None] = {}
+    found: dict[Any, None] = {}
     todo = list(infos)[::-1]
     while todo:
         info = todo.pop()
@@ -28,6 +31,8 @@ def standing_alone(infos: Iterable[StructInfo]) -> dict[Sym, None]:
                 todo += value[::-1]
             elif kind == "dim" or kind == "dims":
                 found |= dict.fromkeys(_alone(value))
+            elif kind == "axes" and value is not None:
+                found |= dict.fromkeys(_alone_in_axes(value))
     return found
 
 
@@ -38,11 +43,17 @@ def _alone(value: Any) -> list[Sym]:
     return [sym for sym in alone if sym is not None]
 
 
-def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Sym]:
-    """The symbolic variables that parameters of these infos bind."""
+def _alone_in_axes(axes: Any) -> list[Any]:
+    """The variables among axes, labelled ones included, and the row variables."""
+    sizes = tuple([size_in(axis) for axis in axes])
+    return [*_alone(sizes), *[axis for axis in sizes if type(axis) is RowVar]]
+
+
+def bound_dims(infos: Iterable[StructInfo]) -> frozenset[Any]:
+    """The symbolic variables and rows that parameters of these infos bind."""
     return frozenset(standing_alone(infos))
 
 
-def own_dims(function: FuncStructInfo) -> frozenset[Sym]:
-    """The symbolic variables that a function type binds itself."""
+def own_dims(function: FuncStructInfo) -> frozenset[Any]:
+    """The symbolic variables and rows that a function type binds itself."""
     return frozenset() if function.params is None else bound_dims(function.params)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
 
+from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.node import Node
 from structir.lazy import lazy_module
@@ -101,11 +102,15 @@ class ShapeStructInfo(StructInfo):
 @struct_info
 class TensorStructInfo(StructInfo):
     """A tensor: its sizes (or the variable that holds its shape), its dtype, its rank; each may be
-    unknown."""
+    unknown.
+
+    `axes` say more than sizes can; what looks at `dims` and `ndim` alone knows less, never wrong.
+    """
 
     dims: Any = _dims_field()  # Dims | Var | None
     dtype: DType | None = None
     ndim: int | None = _rank_field()
+    axes: Axes | None = None  # where sizes alone cannot say them: rows, ragged axes, labels
 
     @property
     def shape(self) -> Any:
@@ -162,6 +167,8 @@ def _kind_of(name: str, hint: Any) -> str:
         return "dims"
     if hint in (Dim, Dim | None):
         return "dim"
+    if hint == Axes | None:
+        return "axes"
     plain = [h for h in typing.get_args(hint) or (hint,) if h is not type(None)]
     if all(isinstance(h, type) and issubclass(h, StructInfo) for h in plain):
         return "info"

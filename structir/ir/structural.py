@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Poly, Sym, syms
 from structir.ir.expr import (
@@ -149,6 +150,8 @@ class _LinearForm:
         if type(value) is TensorStructInfo:
             self.tokens += (TensorStructInfo, value.dtype, value.ndim)
             self.add(value.dims)
+            if value.axes is not None:
+                self.add(value.axes)
         elif type(value) is FuncStructInfo:
             self.callable(value)
         else:
@@ -228,7 +231,7 @@ class _LinearForm:
         self.tokens.append(_ArrayToken(value.data))
         self.info(value.struct_info)
 
-    def sym(self, value: Sym) -> None:
+    def sym(self, value: Sym | RowVar) -> None:
         self.tokens.append(self.number(value)[0])
 
 
@@ -243,6 +246,7 @@ _RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
     Op: lambda form, value: form.tokens.append(value),
     Poly: _LinearForm.dim,
     Sym: _LinearForm.sym,
+    RowVar: _LinearForm.sym,
     tuple: _LinearForm.sequence,
     dict: _LinearForm.mapping,
     VarBinding: _LinearForm.binding,

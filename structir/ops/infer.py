@@ -9,7 +9,7 @@ import attrs
 
 from structir.errors import Diagnostic, Span, StructInfoError
 from structir.ir import dims
-from structir.ir.expr import Call, Expr, PrimValue, Var
+from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
 from structir.ir.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -17,6 +17,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.lazy import lazy_module
 from structir.ops.complaint import complaint
 from structir.ops.declared import Declared
 from structir.ops.dtypes import bound_dtypes, result_dtype
@@ -27,6 +28,8 @@ from structir.ops.reading import Reading, given_of, reading_of, value_of
 from structir.ops.rows import Rejected
 from structir.ops.signature import NOT_GIVEN
 from structir.ops.sizes import Resolved, resolved
+
+deduction = lazy_module("structir.solver.deduction")
 
 __all__ = (
     "Given",
@@ -57,11 +60,21 @@ def struct_info(
     known = definition.memo.get(key)
     if known is None:
         known = _deduced(definition, args, attributes, span)
+        if any(map(_has_axes, args)):
+            known = _of_rows(definition, args, attributes, span, known)
         if len(definition.memo) >= MEMO_SIZE:
             definition.memo.clear()
         definition.memo[key] = known
     found: StructInfo = known
     return found
+
+
+def _has_axes(arg: Expr) -> bool:
+    """Whether an argument has axes of which the sizes do not say all."""
+    if type(arg) is Tuple:
+        return any(map(_has_axes, arg.fields))
+    info = arg.struct_info
+    return type(info) is TensorStructInfo and info.axes is not None and info.dims is None
 
 
 def _key_of(arg: Expr) -> Any:
@@ -81,7 +94,9 @@ def _deduced(
     args: tuple[Expr, ...],
     attributes: Mapping[str, Any],
     span: Span | None,
+    shown: tuple[Expr, ...] | None = None,
 ) -> StructInfo:
+    """The StructInfo, worked out; a message shows the arguments as they were given."""
     reading: Reading | None = None
     try:
         key = _outline(definition, args, attributes)
@@ -102,9 +117,32 @@ def _deduced(
             definition.prepared[key] = ready
         return _infos(ready, operands)
     except Rejected as error:
-        raise StructInfoError(
-            complaint(definition.name, error, args, span, reading, definition.argument_names)
-        ) from None
+        names = definition.argument_names
+        wrong = complaint(definition.name, error, shown or args, span, reading, names)
+        raise StructInfoError(wrong) from None
+
+
+def _of_rows(
+    definition: Declared,
+    args: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    span: Span | None,
+    plain: StructInfo,
+) -> StructInfo:
+    """The StructInfo where operands have axes that sizes cannot say: the solver knows of them.
+
+    What it finds impossible is said in the words for a rank that rows may have.
+    """
+    call = Call(definition.op, args, attributes, (), plain, span)
+    try:
+        found: StructInfo = deduction.refined_result(call)
+        return found
+    except deduction.Conflict as conflict:
+        for count in deduction.COUNTS:
+            _deduced(definition, deduction.at_rank(args, count), attributes, span, shown=args)
+        wrong = Rejected(conflict.message)
+        names = definition.argument_names
+        raise StructInfoError(complaint(definition.name, wrong, args, span, None, names)) from None
 
 
 def _check_given(definition: Declared, given: Given) -> None:

@@ -9,7 +9,7 @@ from structir.ops.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
 from structir.ops.examples import f32
 from structir.ops.given import Given, Written
-from structir.ops.letters import letters, where, written
+from structir.ops.letters import axes_of_any_rank, letters, where, written
 from structir.projections.point import Point
 
 
@@ -38,13 +38,18 @@ def permute_dims(x: Point, axes: Ints | None = None) -> Point:
 def expanded(given: Given) -> str:
     """A `1` in the result for each new axis."""
     rank, axis = given.rank("x"), given["axis"]
-    if rank is None:
+    found = axes_of_any_rank(axis) if rank is None else None
+    if rank is None and found is None:
         return "x[*s] -> y[*t]"
-    total = rank + (1 if isinstance(axis, int) else len(axis))
-    new = given.axes("axis", total)
-    own = iter(letters(rank))
-    out = ["1" if k in new else next(own) for k in range(total)]
-    return f"{written('x', letters(rank))} -> {written('y', out)}"
+    total = (rank or 0) + (1 if isinstance(axis, int) else len(axis))
+    new, places = found or (given.axes("axis", total), letters(total))
+    own = iter(letters(total))
+    kept = [
+        place if place[0] == "*" else next(own) for k, place in enumerate(places) if k not in new
+    ]
+    rest = iter(kept)
+    out = ["1" if k in new else next(rest) for k in range(len(places))]
+    return f"{written('x', kept)} -> {written('y', out)}"
 
 
 @op(expanded)

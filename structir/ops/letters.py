@@ -28,3 +28,17 @@ def per_axis(values: int | Sequence[int], count: int) -> tuple[int, ...] | None:
     if len(listed) == 1:
         return listed * count
     return listed if len(listed) == count else None
+
+
+def axes_of_any_rank(axis: int | Sequence[int] | None) -> tuple[tuple[int, ...], list[str]] | None:
+    """Axes that are all counted from one end, as places among letters and a row for all others;
+    None where they are not, or not named."""
+    axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    if not axes or len(set(axes)) < len(axes):
+        return None
+    if min(axes) >= 0:
+        return axes, [*letters(max(axes) + 1), "*rest"]
+    if max(axes) < 0:
+        count = -min(axes)
+        return tuple([a + count + 1 for a in axes]), ["*rest", *letters(count)]
+    return None

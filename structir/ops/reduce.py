@@ -10,7 +10,7 @@ from structir.ops.define import op
 from structir.ops.elementwise import astype, sqrt, square
 from structir.ops.examples import f32
 from structir.ops.given import Given
-from structir.ops.letters import letters, written
+from structir.ops.letters import axes_of_any_rank, letters, written
 from structir.projections.point import Point
 
 
@@ -19,9 +19,10 @@ def reduced(given: Given, dtype: str = "T") -> str:
     rank, keep = given.rank("x"), given["keepdims"]
     if given["axis"] is None and not keep:
         return f"x[*s] -> out[] @ {dtype}"
-    if rank is None:
+    found = axes_of_any_rank(given["axis"]) if rank is None else None
+    if rank is None and found is None:
         return f"x[*s] -> out[*u] @ {dtype}"
-    axes, own = given.axes("axis", rank), letters(rank)
+    axes, own = found or (given.axes("axis", rank or 0), letters(rank or 0))
     out = ["1" if k in axes else i for k, i in enumerate(own) if keep or k not in axes]
     return f"{written('x', own)} -> {written('out', out)} @ {dtype}"
 

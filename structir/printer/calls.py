@@ -210,7 +210,8 @@ def match_cast(
     if len(node.args) != 2 or node.keywords:
         raise context.error(node, "R.match_cast takes a value and a struct info")
     value = operand(context, node.args[0])
-    info = info_of(context, node.args[1])
+    with context.binding_sizes():
+        info = info_of(context, node.args[1])
     span = context.place.span(node)
     check_cast(value, info, span, context.place.span(node.args[1]))
     return context.emit_cast(value, info, span, name, target, annotation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from structir.analysis.deduction import annotated, deduce, leaving_dataflow
 from structir.build import Scope
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Source, Span
+from structir.ir.axes import AnySize, RowVar
 from structir.ir.dims import Poly, sym
 from structir.ir.expr import (
     ATOMS,
@@ -135,6 +136,10 @@ class Context:
         self.promised: dict[str, StructInfo] = {}  # annotations of what the next branch gives
         self.declares_strings = False
         self.declares_names = False
+        self.binds_sizes = False  # what is read binds the sizes that stand alone in it
+        self.keeps_infos = True  # the struct info that is being read may stand for its text
+        self.has_rows = False
+        self.real: frozenset[str] = frozenset()  # names of sizes that Python knows in signatures
         self.strict = False
         self.depth = Depth()
         self.found: list[Diagnostic] = []
@@ -147,6 +152,15 @@ class Context:
         made = Context(self.place, self.module, self.function)
         made.names, made.own, made.strict = dict(self.names), set(self.own), self.strict
         return made
+
+    @contextmanager
+    def binding_sizes(self) -> Iterator[None]:
+        """What is read inside binds the sizes that stand alone in it."""
+        self.binds_sizes = True
+        try:
+            yield
+        finally:
+            self.binds_sizes, self.keeps_infos = False, True
 
     # ---- errors
 
@@ -202,6 +216,8 @@ class Context:
                 del self.names[name]
             elif type(new) is not Gone:
                 self.names[name] = Gone(new, why.format(name=name), hint)
+        if self.has_rows:
+            self.infos = {}
         for name, value in kept_values.items():
             self.define(name, value)
 
@@ -260,6 +276,23 @@ class Context:
         self.define(name, made)
         self.own.add(name)
         return made
+
+    def row(self, name: str) -> RowVar:
+        """The row variable of a name, which has its star; a new one where the name is free."""
+        known = self.names.get(name)
+        if known is None or type(known) is Gone:
+            known = RowVar(name[1:])
+            self.define(name, known)
+            self.infos, self.has_rows = {}, True
+        return known
+
+    def any_size(self) -> Any:
+        """`_`: a size of its own where sizes are bound, else one that nothing is known of."""
+        if not self.binds_sizes:
+            return AnySize()
+        self.infos, self.keeps_infos = {}, False
+        count = self._fresh["_"] = self._fresh.get("_", -1) + 1
+        return sym(f"_{count}")
 
     def fresh(self) -> str:
         """A name for what the text leaves unnamed: `lv` in a dataflow block, `gv` outside."""

@@ -7,13 +7,14 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from structir.ir.axes import Written
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import Expr, PrimValue, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.context import MISSING, Context
 from structir.printer.sizes import is_number, size_of_string
-from structir.printer.syntax import Form, info_form
+from structir.printer.syntax import ANY_SIZE, Form, info_form
 from structir.printer.values import path_of, value_of
 
 
@@ -25,7 +26,8 @@ def info_of(context: Context, node: ast.expr) -> StructInfo:
         if known is not None:
             return known
     info = _read_info(context, node)
-    if text is not None and not _holds_variable(info) and not context.declares_strings:
+    keeps = context.keeps_infos and not context.declares_strings
+    if text is not None and keeps and not _holds_variable(info):
         context.infos[text] = info
     return info
 
@@ -129,12 +131,29 @@ def _infos_field(context: Context, node: ast.expr) -> Any:
 
 def size_of(context: Context, node: ast.expr) -> Any:
     """One size."""
+    size = _axis(context, node)
+    if type(size) is not int and type(size) is not Poly:
+        hint = "rows, ragged axes and labels stand in the shape of an R.Tensor"
+        raise context.error(node, f"{ast.unparse(node)} is not a size", hint)
+    return size
+
+
+def _axis(context: Context, node: ast.expr) -> Any:
+    """One axis of a tensor: a size, or what sizes cannot say."""
     if isinstance(node, ast.Constant) and type(node.value) is str:
-        return size_of_string(context, node, size_of)
+        return size_of_string(context, node, _axis)
+    if type(node) is ast.Starred and type(node.value) is ast.Name:
+        return context.row(f"*{node.value.id}")
+    if type(node) is ast.Name and node.id == ANY_SIZE and ANY_SIZE not in context.names:
+        return context.any_size()
     if isinstance(node, ast.Name) and context.declares_names:
         known = context.names.get(node.id, MISSING)
         if known is MISSING:
             return context.declare(node.id)
+    if context.real and context.declares_strings:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id in context.real - context.names.keys():
+                context.declare(inner.id)
     if context.declares_names:
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id not in context.names and inner.id != "T":
@@ -173,7 +192,11 @@ def _shape(context: Context, node: ast.expr) -> Any:
             raise context.error(node, f"{node.id} does not hold a shape")
     if isinstance(node, ast.Call) and path_of(node.func) == "R.shape" and node.args:
         node = node.args[0]
-    return _sizes(context, node)
+    if not isinstance(node, ast.List | ast.Tuple):
+        return _sizes(context, node)
+    axes = tuple([_axis(context, item) for item in node.elts])
+    plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
+    return axes if plain else Written(axes)
 
 
 def _may_be_shape(var: Var) -> bool:

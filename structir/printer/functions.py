@@ -75,7 +75,8 @@ def read_signature(context: Context, node: ast.FunctionDef) -> Signature:
         for item in node.body:
             if isinstance(item, ast.Assign) and is_declaration(item.value):
                 _declare(context, item)
-        params = tuple([_parameter(context, item) for item in given.args])
+        with context.binding_sizes():
+            params = tuple([_parameter(context, item) for item in given.args])
         ret = None if node.returns is None else info_of(context, node.returns)
     finally:
         context.declares_strings = False

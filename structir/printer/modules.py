@@ -28,10 +28,17 @@ PASSED_OVER = frozenset({"I.module_global_infos"})
 class ModuleContext:
     """The functions of a text as others see them, and what is held beside it."""
 
-    def __init__(self, place: Place, constants: Mapping[str, Any], strict: bool) -> None:
+    def __init__(
+        self,
+        place: Place,
+        constants: Mapping[str, Any],
+        strict: bool,
+        real: frozenset[str] = frozenset(),
+    ) -> None:
         self.place = place
         self.constants = constants
         self.strict = strict
+        self.real = real  # names of sizes in signatures that Python evaluated
         self.name = "Module"
         self.bare = True  # functions that stand alone call each other by name
         self.aliases: set[str] = {"cls"}
@@ -136,7 +143,7 @@ class ModuleContext:
     def read_signature(self, name: str, node: ast.FunctionDef) -> None:
         """The signature of one function, in a context of its own."""
         context = self.contexts[name] = Context(self.place, self, name)
-        context.strict = self.strict
+        context.strict, context.real = self.strict, self.real
         try:
             self.signatures[name] = read_signature(context, node)
         except DiagnosticError as error:

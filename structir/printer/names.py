@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
+from structir.ir.axes import RowVar
 from structir.ir.dims import Poly, Sym
 from structir.ir.dims import sym as new_sym
 from structir.ir.expr import Var
@@ -41,6 +43,19 @@ class Names:
         if name is None:
             name = self.of[sym] = self._free(sym.name)
             self.twins[sym] = new_sym(name)
+        return name
+
+    def row(self, row: RowVar) -> str:
+        """The name of a row variable, with its star: rows have names of their own."""
+        name = self.of.get(row)
+        if name is None:
+            stem = f"*{row.name or 'r'}"
+            others = (f"{stem}_{count}" for count in itertools.count(1))
+            name = (
+                stem if stem not in self._taken else next(n for n in others if n not in self._taken)
+            )
+            self._taken.add(name)
+            self.of[row] = name
         return name
 
     def share(self, var: Var, name: str) -> None:

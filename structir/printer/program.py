@@ -23,6 +23,7 @@ from structir.ir.expr import (
     VarBinding,
 )
 from structir.ir.module import IRModule
+from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import OBJECT
 from structir.printer.names import Names
 from structir.printer.syntax import (
@@ -35,6 +36,7 @@ from structir.printer.syntax import (
     MODULE_ATTRS,
     OUTPUT,
     PRIVATE,
+    REQUIRE,
 )
 from structir.printer.writer import Writer, literal
 
@@ -182,6 +184,10 @@ class ProgramWriter(Writer):
                 lines.append(f"{indent}{names.var(var)}: {info} = {written}")
 
     def _cast(self, cast: MatchCast, indent: str) -> str:
+        stated = conditions_of(cast)
+        if stated:
+            facts = ", ".join([f'"{self.size(fact)}"' for fact in stated])
+            return f"{indent}R.{REQUIRE}({facts})"
         value, info = self.expr(cast.value), self.info(cast.struct_info)
         own = cast.var.struct_info
         annotation = "" if own == cast.struct_info else f": {self.info(own)}"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from structir.errors import Diagnostic, ParseError, Source, Span
+from structir.ir.axes import RowVar
 from structir.ir.dims import as_dim
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
@@ -46,14 +47,16 @@ def read_source(
     *,
     strict: bool = False,
     constants: Mapping[str, Any] | None = None,
+    real: frozenset[str] = frozenset(),
 ) -> IRModule:
-    """The module of a source, which may be a piece of a file and indented."""
+    """The module of a source, which may be a piece of a file and indented. `real` names sizes that
+    Python evaluated in signatures."""
     with _no_collection():
         try:
             text, runs = without_runs(source.text)
-            return _read(source, text, runs, strict, constants or {})
+            return _read(source, text, runs, strict, constants or {}, real)
         except Unsplittable:
-            return _read(source, source.text, {}, strict, constants or {})
+            return _read(source, source.text, {}, strict, constants or {}, real)
 
 
 def _read(
@@ -62,12 +65,13 @@ def _read(
     runs: dict[int, Run],
     strict: bool,
     constants: Mapping[str, Any],
+    real: frozenset[str],
 ) -> IRModule:
     indented = text.lstrip("\r\n")[:1] in (" ", "\t")
     tree = _tree(source, WRAPPER + text if indented else text, indented)
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
     place = Place(source, source.first_line - 1 - indented, runs)
-    module = ModuleContext(place, constants, strict)
+    module = ModuleContext(place, constants, strict, real)
     return module.read(ast.Module(body, []))
 
 
@@ -105,9 +109,9 @@ def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> Struc
     known = {} if symbols is None else symbols
     source = Source("<string>", text.strip())
     context = Context(Place(source))
-    context.declares_names = context.declares_strings = True
+    context.declares_names = context.declares_strings = context.binds_sizes = True
     for name, value in known.items():
-        context.names[name] = value if isinstance(value, Var) else as_dim(value)
+        context.names[name] = value if isinstance(value, Var | RowVar) else as_dim(value)
     try:
         tree = ast.parse(source.text, mode="eval").body
         info = info_of(context, tree)
@@ -116,5 +120,6 @@ def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> Struc
         raise ParseError(Diagnostic(f"{text!r} is not a struct info", span)) from None
     for name, value in context.names.items():
         if symbols is not None and name not in symbols:
-            symbols[name] = value if isinstance(value, Var) else symbolic.to_sympy(value)
+            held = isinstance(value, Var | RowVar)
+            symbols[name] = value if held else symbolic.to_sympy(value)
     return info

@@ -10,8 +10,10 @@ from typing import Any
 
 from structir.errors import ParseError
 from structir.ir import dims
+from structir.ir.axes import Labelled, Ragged
 from structir.ir.dims import Poly
 from structir.printer.context import MISSING, Context
+from structir.printer.syntax import ANY_SIZE
 
 BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("+", operator.add),
@@ -98,10 +100,12 @@ def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any
     known = context.names.get(text)
     if type(known) is Poly:
         return known
+    if text == ANY_SIZE:
+        return context.any_size()
     try:
         tree, names = parsed_size(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise context.error(node, f"{text!r} is not a size") from None
+        return _axis_of_string(context, node, text.strip(), read)
     for name in names:
         if context.declares_strings and _is_free(context, name):
             context.declare(name)
@@ -113,6 +117,21 @@ def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any
         raise ParseError(
             type(diagnostic)(diagnostic.message, place, hint=diagnostic.hint)
         ) from None
+
+
+def _axis_of_string(context: Context, node: ast.Constant, text: str, read: Any) -> Any:
+    """`*s`, `*`, `*:len` and `n:rgb`: axes that are no plain sizes."""
+    size, colon, name = (part.strip() for part in text.partition(":"))
+    if colon and not name.isidentifier():
+        raise context.error(node, f"{text!r} has no label", 'a label is a name: "3:rgb"')
+    if size == "*":
+        return Ragged(name)
+    if size.startswith("*") and not colon and size[1:].isidentifier():
+        return context.row(size)
+    if colon and size and not size.startswith("*"):
+        inner = ast.copy_location(ast.Constant(size), node)
+        return Labelled(size_of_string(context, inner, read), name)
+    raise context.error(node, f"{text!r} is not a size")
 
 
 def _is_free(context: Context, name: str) -> bool:

@@ -19,7 +19,8 @@ from structir.printer.context import WRONG, Context, Silent
 from structir.printer.forms import info_of
 from structir.printer.functions import is_declaration, local_function
 from structir.printer.pieces import Run
-from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT
+from structir.printer.requirements import require
+from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 from structir.printer.values import argument, operand, path_of, unsupported, value_of
 
 HINTS: dict[type[ast.AST], str] = {
@@ -167,6 +168,8 @@ def _expression(context: Context, node: ast.Expr) -> None:
         path = path_of(value.func)
         if path == f"R.{FUNC_ATTR}":
             return None
+        if path == f"R.{REQUIRE}":
+            return require(context, value)
         if path == f"R.{OUTPUT}":
             raise context.error(node, "R.output stands at the end of a dataflow block")
     context.emit(context.expr(value_of(context, value), value), "_", value)

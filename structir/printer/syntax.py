@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from structir.ir.axes import Written, fields_of
 from structir.ir.expr import DataTypeImm, ExternFunc, PrimValue, ShapeExpr, StringImm
 from structir.ir.struct_info import (
     KINDS,
@@ -40,7 +41,7 @@ def _always(_value: Any, _node: Any, _inside: bool) -> bool:
 
 def _unsized(value: Any, node: Any, inside: bool) -> bool:
     """A rank is written where the sizes do not tell it, nor in a program the shape variable."""
-    if value is None or type(node.dims) is tuple:
+    if value is None or type(node.dims) is tuple or getattr(node, "axes", None) is not None:
         return False
     return not inside or value != _rank(getattr(node.dims, "struct_info", None))
 
@@ -60,6 +61,7 @@ class Field:
     text_name: str = ""  # the keyword in the text where it is not the field's own name
     by_keyword: bool = False  # as it is written; it is read either way
     shown: Callable[[Any, Any, bool], bool] = _given  # of value, node, and whether in a program
+    fuller: str = ""  # a field that is written in its place where it is given
 
     @property
     def keyword(self) -> str:
@@ -79,9 +81,18 @@ class Form:
 
 def _tensor(fields: Fields) -> Fields:
     """`R.Tensor("float32")` has no sizes: its only argument is the dtype."""
-    if isinstance(fields.get("dims"), str):
+    dims = fields.get("dims")
+    if type(dims) is Written:
+        fields = {**fields, **_known_rank(fields_of(tuple(dims)), fields.get("ndim"))}
+    if isinstance(dims, str):
         return {"dtype": fields.pop("dims"), **fields}
     return {k: v for k, v in fields.items() if (k, v) not in (("ndim", -1), ("dtype", ""))}
+
+
+def _known_rank(made: Fields, ndim: Any) -> Fields:
+    if ndim not in (None, -1, made["ndim"]):
+        raise TypeError(f"the shape says how many axes there are, ndim={ndim} another number")
+    return made
 
 
 def _prim(fields: Fields) -> Fields:
@@ -108,7 +119,7 @@ INFO_FORMS = (
         "Tensor",
         TensorStructInfo,
         (
-            Field("dims", "shape", "shape"),
+            Field("dims", "shape", "shape", fuller="axes"),
             Field("dtype", "static", by_keyword=True),
             Field("ndim", "static", by_keyword=True, shown=_unsized),
         ),
@@ -187,12 +198,15 @@ def info_form(name: str) -> Form | None:
     return form
 
 
+ANY_SIZE = "_"  # an axis of any size, another at each occurrence
+
 # The words of statements and of calls that are not calls of ops.
 FUNCTION = "function"
 MATCH_CAST = "match_cast"
 DATAFLOW = "dataflow"
 OUTPUT = "output"
 FUNC_ATTR = "func_attr"
+REQUIRE = "require"
 CONST = "const"
 TUPLE = "tuple"
 CALL_PACKED = "call_packed"
@@ -205,6 +219,17 @@ METADATA = "metadata"
 HEADER = "from structir.script import I, R, T"
 
 FORM_WORDS = frozenset(
-    {MATCH_CAST, DATAFLOW, OUTPUT, FUNC_ATTR, CONST, TUPLE, CALL_PACKED, CALL_PURE_PACKED, FUNCTION}
+    {
+        MATCH_CAST,
+        DATAFLOW,
+        OUTPUT,
+        FUNC_ATTR,
+        REQUIRE,
+        CONST,
+        TUPLE,
+        CALL_PACKED,
+        CALL_PURE_PACKED,
+        FUNCTION,
+    }
 )
 RESERVED = frozenset({"R", "I", "T", "cls", METADATA}) | frozenset(keyword.kwlist)

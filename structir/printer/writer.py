@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from structir.analysis.purity import is_pure_call
+from structir.ir.axes import Labelled, Ragged, RowVar
 from structir.ir.dims import Poly, Sym, substitute, syms, text
 from structir.ir.expr import (
     Call,
@@ -27,6 +28,7 @@ from structir.ir.struct_info import StructInfo
 from structir.printer.constants import constant_text
 from structir.printer.names import Names
 from structir.printer.syntax import (
+    ANY_SIZE,
     CALL_PACKED,
     CALL_PURE_PACKED,
     FORM_OF_NODE,
@@ -75,6 +77,8 @@ class Writer:
         by_keyword = False
         for field in form.fields:
             value = getattr(node, field.name)
+            if field.fuller:
+                value = getattr(node, field.fuller) or value
             if field.shown(value, node, self.inside):
                 by_keyword = by_keyword or field.by_keyword
                 argument = _FIELDS[field.kind](self, value)
@@ -94,10 +98,27 @@ class Writer:
         """A size."""
         if type(dim) is int:
             return str(dim)
+        if type(dim) is not Poly:
+            return f'"{self._axis(dim)}"'
         known = self._dims.get(dim)
         if known is None:
             known = self._dims[dim] = self._in_order(dim)
         return f'"{known}"' if self._quoted else known
+
+    def _axis(self, axis: Any) -> str:
+        """An axis that is no plain size, or one within a label."""
+        match axis:
+            case RowVar():
+                return self.names.row(axis)
+            case Ragged(name):
+                return f"*:{name}" if name else "*"
+            case Labelled(size, label):
+                return f"{self._axis(size)}:{label}"
+            case Poly():
+                return self._in_order(axis)
+            case int():
+                return str(axis)
+        return ANY_SIZE
 
     def _in_order(self, dim: Poly) -> str:
         """A size whose terms stand in the order in which the text names its variables."""

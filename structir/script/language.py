@@ -6,15 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.errors import StructIRError
-from structir.ir.dims import as_dim
+from structir.ir.axes import RowVar, Written
+from structir.ir.dims import Poly, as_dim
 from structir.ir.expr import Call, Constant, Expr, Tuple
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import KINDS, StructInfo
+from structir.lazy import lazy_module
 from structir.printer.calls import packed_call
 from structir.printer.constants import inline_constant
 from structir.printer.reader import parse_struct_info
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, Form, info_form
 from structir.script.source import function_of, is_member
+
+symbolic = lazy_module("structir.ir.symbolic")
 
 
 class Namespace:
@@ -73,7 +77,9 @@ def _taken(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
         case "infos":
             return _infos(value)
         case "sizes" | "shape" if isinstance(value, tuple | list):
-            return tuple([_size(item, symbols) for item in value])
+            axes = tuple([_size(item, symbols) for item in value])
+            plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
+            return axes if plain else Written(axes)
         case "dim":
             return _size(value, symbols)
         case "number" if not isinstance(value, float | bool):
@@ -94,11 +100,11 @@ def _infos(value: Any) -> Any:
 
 
 def _size(value: Any, symbols: dict[str, Any]) -> Any:
-    """A size; a string is read as one, its names becoming new symbolic dims."""
+    """A size or a row; a string is read as one, its names becoming new symbolic dims."""
     if isinstance(value, str):
-        shape = parse_struct_info(f"R.Shape([{value}])", symbols)
-        return shape.dims[0]  # type: ignore[attr-defined]
-    return as_dim(value)
+        info = parse_struct_info(f"R.Tensor(({value!r},))", symbols)
+        return (info.axes or info.dims)[0]  # type: ignore[attr-defined]
+    return value if isinstance(value, RowVar) else as_dim(value)
 
 
 class Language(Namespace):
@@ -128,6 +134,15 @@ class Language(Namespace):
     def const(self, value: Any, dtype: str | None = None) -> Constant:
         """A tensor known at compile time."""
         return inline_constant(value, dtype)
+
+    def row(self, name: str) -> RowVar:
+        """A new row variable, for signatures: `s = R.row("s")`, then `R.Tensor((*s, n))`."""
+        return RowVar(name)
+
+    def dims(self, names: str) -> Any:
+        """New symbolic dims by name: `m, k = R.dims("m k")`; one alone for a single name."""
+        made = [symbolic.SymVar(name) for name in names.replace(",", " ").split()]
+        return made[0] if len(made) == 1 else made
 
     def tuple(self, *fields: Expr) -> Tuple:
         """Several values as one."""

@@ -18,8 +18,8 @@ class ModuleLanguage:
         frame = sys._getframe(1)
         filename, line, namespace = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
         if cls is None:
-            return lambda _cls: module_at(filename, line, namespace)
-        return module_at(filename, line, namespace)
+            return lambda made: module_at(filename, line, namespace, vars(made).values())
+        return module_at(filename, line, namespace, vars(cls).values())
 
     def module_attrs(self, attributes: Mapping[str, Any]) -> None:
         """State attributes of the module around; the reader takes them from the text."""

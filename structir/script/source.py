@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from structir.analysis.variables import symbols_in
 from structir.errors import Diagnostic, ParseError, Source
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+from structir.ir.struct_info import StructInfo
 from structir.printer.reader import read_source
 
 
@@ -22,16 +24,26 @@ def source_at(filename: str, line: int, namespace: dict[str, Any]) -> Source:
     return Source(filename, "".join(inspect.getblock(lines[line - 1 :])), line)
 
 
-def module_at(filename: str, line: int, namespace: dict[str, Any]) -> IRModule:
+def module_at(
+    filename: str, line: int, namespace: dict[str, Any], members: Iterable[Any] = ()
+) -> IRModule:
     """The module whose class begins, decorators included, at a line."""
-    return read_source(source_at(filename, line, namespace))
+    real = frozenset([name for member in members for name in _real_names(member)])
+    return read_source(source_at(filename, line, namespace), real=real)
+
+
+def _real_names(function: Any) -> Iterator[str]:
+    """The names of the sizes in annotations, which Python has evaluated."""
+    for info in getattr(function, "__annotations__", {}).values():
+        if isinstance(info, StructInfo):
+            yield from (symbol.name for symbol in symbols_in(info))
 
 
 def function_of(function: Callable[..., Any]) -> Function:
     """The function of the language that a Python function spells."""
     code = function.__code__
     source = source_at(code.co_filename, code.co_firstlineno, function.__globals__)
-    return read_source(source)[function.__name__]
+    return read_source(source, real=frozenset(_real_names(function)))[function.__name__]
 
 
 def is_member(function: Callable[..., Any]) -> bool:

@@ -6,10 +6,14 @@ solved before their callers and generalised; a recursive one says no more than i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
+from structir.analysis.axes import tensor
 from structir.errors import Diagnostic, Span, warn
+from structir.ir import dims
 from structir.ir.expr import (
     Call,
     Constant,
@@ -24,7 +28,9 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
+    OBJECT,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -33,6 +39,8 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
+from structir.solver.axes_of import as_axes, as_row
+from structir.solver.facts import constraints_of
 from structir.solver.generalise import generalised
 from structir.solver.rank_ways import greatest_rank, rank_options, ways
 from structir.solver.reasons import Conflict, Origin
@@ -74,6 +82,12 @@ class Hearing:
         self._annotate(self.results, function.ret_struct_info, origin)
         self.hear_again()
 
+    @cached_property
+    def occurrences(self) -> Counter[RowVar]:
+        """In how many values each row variable stands, once all is solved."""
+        values = {v: None for tree in self.trees.values() for v in leaves(tree)}
+        return Counter([row for value in values for row in row_vars(self.solver.shape(value))])
+
     def scheme(self) -> Scheme:
         """What the function says, for its callers."""
         return generalised(self.solver, self.params, list(leaves(self.results)))
@@ -91,6 +105,7 @@ class Hearing:
     def _sequence(self, body: SeqExpr) -> None:
         for binding in body.bindings():
             if isinstance(binding, MatchCast):
+                self._facts(binding)
                 tree = self._tree(binding.value)
                 self.trees[binding.var] = tree
                 origin = self._of_binding(binding.var, "annotation", binding.span)
@@ -102,10 +117,24 @@ class Hearing:
                 origin = self._of_binding(var, "annotation", var.span)
                 self._annotate(self.trees[var], var.struct_info, origin)
 
+    def _facts(self, binding: MatchCast) -> None:
+        """What the program requires of its sizes."""
+        for fact in conditions_of(binding):
+            text = f"R.require({dims.text(fact)!r})"
+            origin = self._origin(f"fact:{dims.text(fact)}", "fact", text, binding.span)
+            self.solver.prefer(variables(fact))
+            for constraint in constraints_of(fact):
+                self.solver.add(constraint, origin)
+
     def _of_binding(self, var: Var, kind: str, span: Span | None) -> Origin:
         label = var.name if kind == "op" else f"annot:{var.name}"
         text = f"`{var.name}` is bound" if kind == "op" else f"the annotation of `{var.name}`"
         return self._origin(label, kind, text, span or var.span)
+
+    def hear_call(self, call: Call) -> Tree:
+        """One call of an op alone."""
+        var = Var("result", call.struct_info or OBJECT)
+        return self._op_call(var, call, self._of_binding(var, "op", call.span))
 
     # Values
 
@@ -154,11 +183,13 @@ class Hearing:
         """A value has this struct info too."""
         self._prefer(info)
         for leaf, part in pairs(tree, info):
-            if part.dims is not None or part.ndim is not None:
+            if part.dims is not None or part.ndim is not None or part.axes is not None:
                 self.solver.shaped(leaf, self.row_of(part), origin)
 
     def row_of(self, info: TensorStructInfo) -> Row:
         """The row of a tensor of which this is known."""
+        if info.axes is not None:
+            return as_row(info.axes)
         if type(info.dims) is tuple:
             return info.dims
         if isinstance(info.dims, Var):
@@ -387,10 +418,9 @@ def complete(info: StructInfo) -> bool:
 
 
 def refined(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
-    """A struct info with the solver's sizes where all are known to be there."""
+    """A struct info with the solver's sizes and rows."""
     if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
-        shape = solver.shape(tree)
-        return info if row_vars(shape) else TensorStructInfo(shape, info.dtype)
+        return tensor(as_axes(solver, tree), info.dtype)
     if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
         parts = zip(info.fields, tree, strict=False)
         return TupleStructInfo(tuple([refined(solver, field, part) for field, part in parts]))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import attrs
 
+from structir.analysis.axes import axes_of, tensor
+from structir.analysis.deduction import result_info
 from structir.analysis.variables import walk
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
-from structir.ir.dims import Dim, Sym, as_dim, substitute
+from structir.ir.axes import AnySize, Labelled, is_anonymous, rows_in, size_in
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -26,6 +31,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     ShapeStructInfo,
     StructInfo,
@@ -34,10 +40,11 @@ from structir.ir.struct_info import (
 )
 from structir.solver import closing
 from structir.solver.explanation import explain
+from structir.solver.facts import may_be_empty
 from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
 from structir.solver.reasons import Conflict
 from structir.solver.scheme import Scheme
-from structir.solver.terms import row_vars, symbol_of, variables
+from structir.solver.terms import RowVar, row_vars, sizes, symbol_of, variables
 
 POLICIES = ("guard", "refine", "strict")
 
@@ -89,8 +96,9 @@ def _close_params(function: Function, hearing: Hearing) -> None:
 
 def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
     """A function heard and solved; an impossible one is an error that says why."""
+    stated = [fact for b in function.bindings() for fact in conditions_of(b)]
     try:
-        return _heard(function, schemes, 1)
+        return _heard(function, schemes, 0 if any(map(may_be_empty, stated)) else 1)
     except _Impossible as first:
         try:
             return _heard(function, schemes, 0)  # sizes may be 0 after all
@@ -158,6 +166,7 @@ class Rewriter:
         self.learn = learn
         self.variables: dict[Var, Var] = {}
         self.names: dict[Sym, Dim] = {}  # the solver's own variables, as the program's
+        self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
 
     def function(self, function: Function) -> Function:
@@ -171,7 +180,8 @@ class Rewriter:
         body = self._sequence(function.body)
         if guards:
             body = _led_by(tuple(guards), body)
-        result = self._filled(function.ret_struct_info, self.hearing.results)
+        known = self._filled(function.ret_struct_info, self.hearing.results)
+        result = result_info(known, params)
         return replace(function, params=params, body=body, ret_struct_info=result)
 
     # Parameters
@@ -180,10 +190,13 @@ class Rewriter:
         """Sizes of a parameter that the user left open become symbolic variables."""
         for value, info in pairs(self.hearing.trees[param], param.struct_info):
             shape = self.hearing.solver.shape(value)
-            if type(info.dims) is tuple or info.dims is not None or row_vars(shape):
+            if info.dims is not None:
                 continue
-            for dim in shape:
-                symbol = symbol_of(dim)  # type: ignore[arg-type]
+            for row in row_vars(shape):
+                if len(shape) > 1 or self.hearing.occurrences[row] > 1:
+                    self.rows.setdefault(row, row if row.name else RowVar(f"r{len(self.rows)}"))
+            for dim in sizes(shape):
+                symbol = symbol_of(dim)
                 if symbol is not None and symbol not in self.defined:
                     self.defined.add(symbol)
                     name = symbol.name or f"d{len(self.names)}"
@@ -296,41 +309,57 @@ class Rewriter:
         self, info: StructInfo, known: StructInfo, *, new: bool = False
     ) -> StructInfo:
         """What is known in the program's variables; as it was where that cannot be said."""
+        if known is info:
+            return info
         if isinstance(known, TupleStructInfo) and isinstance(info, TupleStructInfo):
             parts = zip(info.fields, known.fields, strict=True)
             fields = tuple([self._expressed_info(a, b, new=new) for a, b in parts])
             return TupleStructInfo(fields)
         if not isinstance(info, TensorStructInfo) or not isinstance(known, TensorStructInfo):
             return info
-        if known is info or type(known.dims) is not tuple:
+        found = axes_of(known)
+        if found is None:
             return info
-        if type(info.dims) is tuple and len(info.dims) == len(known.dims):
-            both = zip(info.dims, known.dims, strict=True)
-            return TensorStructInfo(
-                tuple([f if type(f) is int else substitute(said, self.names) for said, f in both]),
-                info.dtype,
-            )
-        dims = [self._expressed(dim, new) for dim in known.dims]
-        if any(dim is None for dim in dims):
-            if info.dims is not None:
-                return info
-            return TensorStructInfo(None, info.dtype, len(dims))
-        return TensorStructInfo(tuple(dims), info.dtype)
+        said = None if isinstance(info.dims, Var) else info.axes or info.dims
+        if said is not None and len(said) == len(found):
+            both = zip(said, found, strict=True)
+            return tensor(tuple([self._sharpened(*pair, new) for pair in both]), info.dtype)
+        axes = tuple([self._expressed(axis, new) for axis in found])
+        if None not in axes:
+            return tensor(axes, info.dtype)
+        unknown = info.dims is None and info.axes is None and not rows_in(found)
+        return TensorStructInfo(None, info.dtype, len(axes)) if unknown else info
 
-    def _expressed(self, dim: Dim, new: bool) -> Dim | None:
-        if type(dim) is int:
-            return dim
-        if all(symbol in self.defined for symbol in variables(dim)):
-            return substitute(dim, self.names)
+    def _sharpened(self, said: Any, found: Any, new: bool) -> Any:
+        """An axis as it was written, with the number and the label that it turned out to have."""
+        size = size_in(found)
+        if type(size) is not int:
+            written = size_in(said)
+            known = self._expressed(size, new) if type(written) is AnySize else None
+            kept = substitute(written, self.names) if type(written) is Poly else written
+            size = kept if known is None else known
+        label = getattr(found, "label", getattr(said, "label", None))
+        return size if label is None else Labelled(size, label)
+
+    def _expressed(self, axis: Any, new: bool) -> Any:
+        """An axis in the program's variables; None where it cannot be said."""
+        if type(axis) is Labelled:
+            size = self._expressed(axis.size, new)
+            return None if size is None else Labelled(size, axis.label)
+        if type(axis) is RowVar:
+            return self.rows.get(axis)
+        if type(axis) is not Poly:
+            return axis
+        if all(symbol in self.defined for symbol in variables(axis)):
+            return substitute(axis, self.names)
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
 
 
 def _bare(info: TensorStructInfo) -> Iterator[Sym]:
     """The variables that a struct info defines: those that are a size of their own."""
-    for dim in info.dims if type(info.dims) is tuple else ():
-        symbol = symbol_of(dim)
-        if symbol is not None:
-            yield symbol
+    for bound in standing_alone([info]):
+        if type(bound) is Sym:
+            yield bound
 
 
 def _led_by(guards: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:
@@ -347,10 +376,30 @@ def _kept(info: StructInfo, known: StructInfo) -> StructInfo:
     if isinstance(info, TupleStructInfo) and isinstance(known, TupleStructInfo):
         parts = zip(info.fields, known.fields, strict=True)
         return TupleStructInfo(tuple([_kept(a, b) for a, b in parts]))
-    return info if isinstance(info, TensorStructInfo) and info.dims is not None else known
+    stated = isinstance(info, TensorStructInfo) and (info.dims is not None or info.axes is not None)
+    return _refined_silently(info, known) if stated else known
+
+
+def _refined_silently(info: Any, known: Any) -> StructInfo:
+    """A stated signature, but with what was found of its anonymous sizes and its labels."""
+    said, found = axes_of(info), axes_of(known)
+    if said is None or found is None or len(said) != len(found) or isinstance(info.dims, Var):
+        return info  # type: ignore[no-any-return]
+    return tensor(tuple(map(_axis_kept, said, found)), info.dtype)
+
+
+def _axis_kept(said: Any, found: Any) -> Any:
+    size, label = size_in(said), getattr(found, "label", getattr(said, "label", None))
+    symbol = symbol_of(size) if type(size) is Poly else None
+    anonymous = type(size) is AnySize or (symbol is not None and is_anonymous(symbol.name))
+    kept = size_in(found) if anonymous and type(size_in(found)) is int else size
+    return kept if label is None else Labelled(kept, label)
 
 
 def _narrows(info: StructInfo, known: StructInfo) -> bool:
     """Whether more is known of some size than a signature says."""
     both = zip(tensors(info), tensors(known), strict=True)
-    return any(type(b.dims) is tuple and a.dims != b.dims for a, b in both)
+    return any(
+        (type(b.dims) is tuple and a.dims != b.dims) or (b.axes is not None and a.axes != b.axes)
+        for a, b in both
+    )

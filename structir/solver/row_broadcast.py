@@ -72,6 +72,9 @@ def _aligned(store: Store, inner: Row, outer: Row) -> tuple[Row, Row]:
     end = 0
     while end < min(len(inner), len(outer)):
         small, large = inner[-1 - end], outer[-1 - end]
+        if small is large:  # a row that both end with meets itself
+            end += 1
+            continue
         if type(small) is RowVar or type(large) is RowVar:
             break
         below(store, small, large)  # type: ignore[arg-type]
@@ -148,6 +151,10 @@ def joined_rows(store: Store, rows: Sequence[Row]) -> Row:
         return written[0]
     if not any(type(e) is RowVar for row in rows for e in row):
         return _joined_known(store, rows)
+    end = _common_end(rows)
+    if end:
+        head = joined_rows(store, [row[: len(row) - end] for row in rows])
+        return (*head, *first[len(first) - end :])
     key = frozenset(written)
     met = store.row_joins.get(key)
     if met is not None:
@@ -158,6 +165,14 @@ def joined_rows(store: Store, rows: Sequence[Row]) -> Row:
     store.set(store.covers, whole, (tuple(written), why))
     store.post(RowJoin((whole,), tuple(rows)))
     return (whole,)
+
+
+def _common_end(rows: Sequence[Row]) -> int:
+    """How many axes and rows at the end are the same in all, if there is a row among them."""
+    end = 0
+    while all(len(row) > end and row[-1 - end] is rows[0][-1 - end] for row in rows):
+        end += 1
+    return end if row_vars(rows[0][len(rows[0]) - end :]) else 0
 
 
 def _uncovered(store: Store, rows: Sequence[Row]) -> Sequence[Row]:
@@ -220,6 +235,13 @@ def _(store: Store, constraint: RowJoin) -> bool:
         return True
     if all(type(row[-1]) is not RowVar for row in rows):
         _peel_right(store, outer, rows)
+        return True
+    end = _common_end(rows)
+    if end:
+        rest = RowVar()
+        equate_rows(store, outer, (rest, *rows[0][len(rows[0]) - end :]))
+        heads = tuple([row[: len(row) - end] for row in rows])
+        store.post_again(RowJoin((rest,), heads))
         return True
     if all(type(row[0]) is not RowVar and _equal_rank(row, rows[0]) for row in rows):
         _peel_left(store, outer, rows)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import count
 from typing import TypeAlias
 
+from structir.ir.axes import RowVar
 from structir.ir.polynomial import Dim, Poly, Sym
 
-_ORDERS = count()
-
-
-class RowVar:
-    """A run of axes of unknown number. It equals only itself; `order` tells who came first."""
-
-    __slots__ = ("name", "order")
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.order = next(_ORDERS)
-
-    def __repr__(self) -> str:
-        return f"*{self.name or f'r{self.order}'}"
-
+__all__ = [
+    "RAGGED",
+    "RAGGED_SYMS",
+    "Element",
+    "Row",
+    "RowVar",
+    "Variable",
+    "is_ragged",
+    "known_ends",
+    "ragged",
+    "row_vars",
+    "sizes",
+    "symbol_of",
+    "variables",
+]
 
 Element: TypeAlias = Dim | RowVar
 Row: TypeAlias = tuple[Element, ...]

@@ -1,0 +1,94 @@
+"""Axes that sizes alone cannot say: rows of axes, ragged axes, axes with a label, unknown ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any, TypeAlias
+
+import attrs
+
+from structir.ir.node import Node
+from structir.ir.polynomial import Dim, Poly
+
+_ORDERS = count()
+
+
+class RowVar:
+    """A run of axes of unknown number. It equals only itself; `order` tells who came first."""
+
+    __slots__ = ("name", "order")
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.order = next(_ORDERS)
+
+    def __repr__(self) -> str:
+        return f"*{self.name or f'r{self.order}'}"
+
+    def __iter__(self) -> Iterator[RowVar]:
+        """`(*s, "n")` in Python holds the row itself."""
+        yield self
+
+    def __copy__(self) -> RowVar:
+        return self
+
+    def __deepcopy__(self, memo: object) -> RowVar:
+        return self
+
+
+@attrs.frozen(repr=False)
+class Ragged:
+    """An axis whose length differs along the other axes; one name stands for the same lengths."""
+
+    name: str = ""
+
+
+@attrs.frozen(repr=False)
+class AnySize:
+    """An axis of which only is known that it is there."""
+
+
+@attrs.frozen(repr=False)
+class Labelled(Node):
+    """An axis that is called by a label, which is no part of its size."""
+
+    size: Dim | Ragged | AnySize
+    label: str
+
+
+Axis: TypeAlias = Dim | RowVar | Ragged | AnySize | Labelled
+Axes: TypeAlias = tuple[Axis, ...]
+
+
+class Written(tuple[Any, ...]):
+    """Axes as they stand in a text or in a call, before it is known what sizes alone can say."""
+
+    __slots__ = ()
+
+
+def is_anonymous(name: str) -> bool:
+    """Whether the name of a size only stands for `_`, a size without a name."""
+    return name[:1] == "_" and name[1:].replace("_", "").isdigit()
+
+
+def rows_in(axes: Iterable[Any]) -> list[RowVar]:
+    """The row variables among axes, in order."""
+    return [axis for axis in axes if type(axis) is RowVar]
+
+
+def size_in(axis: Any) -> Any:
+    """An axis without its label."""
+    return axis.size if type(axis) is Labelled else axis
+
+
+def fields_of(axes: Axes) -> dict[str, Any]:
+    """The fields of a tensor with these axes: sizes where they say all there is to say of a rank,
+    and the axes themselves where they say more."""
+    sizes = tuple(map(size_in, axes))
+    plain = all([type(size) is int or type(size) is Poly for size in sizes])
+    return {
+        "dims": sizes if plain else None,
+        "ndim": None if rows_in(sizes) else len(sizes),
+        "axes": None if plain and sizes == axes else axes,
+    }

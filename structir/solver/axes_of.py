@@ -1,0 +1,40 @@
+"""Axes of the IR and rows of the solver: the one as the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.axes import AnySize, Axes, Labelled, Ragged, size_in
+from structir.ir.polynomial import Poly
+from structir.solver.arithmetic import fresh
+from structir.solver.solver import Solver, Value
+from structir.solver.terms import RAGGED_SYMS, Row, ragged, symbol_of
+
+
+def as_row(axes: Axes) -> Row:
+    """Axes as the solver speaks of them, labels left out; a size of any kind is a new variable."""
+    return tuple([_element(size_in(axis)) for axis in axes])
+
+
+def _element(size: Any) -> Any:
+    match size:
+        case Ragged(name):
+            return ragged(name)
+        case AnySize():
+            return fresh()
+    return size
+
+
+def as_axes(solver: Solver, value: Value) -> Axes:
+    """The row of a value as axes, with what labels they have."""
+    shape, labels = solver.shape(value), solver.labels(value)
+    both = zip(shape, labels, strict=True)
+    return tuple([_axis(element, label) for element, label in both])
+
+
+def _axis(element: Any, label: str | None) -> Any:
+    symbol = symbol_of(element) if type(element) is Poly else None
+    size = element
+    if symbol is not None and symbol in RAGGED_SYMS:
+        size = Ragged(symbol.name.removeprefix("*").removeprefix(":"))
+    return Labelled(size, label) if label is not None else size

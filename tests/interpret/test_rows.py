@@ -1,0 +1,98 @@
+"""Rows at run time: what arguments bind them to, and what is said where they do not fit."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import ShapeMismatchError, StructIRError
+
+PROGRAM = structir.parse("""
+@R.function
+def main(
+    x: R.Tensor(("*batch", "n", 8), "float32"),
+    y: R.Tensor(("*batch", "n"), "float32"),
+    w: R.Tensor((8, "2 * m"), "float32"),
+    b: R.Tensor(("m",), "float32"),
+) -> R.Tensor(("*batch", "n", "2 * m"), "float32"):
+    m = T.int64()
+    R.require("n % 2 == 0")
+    h = R.matmul(x, w)
+    g = R.nn.softmax(h)
+    s = R.sum(g, axis=-1)
+    t = R.expand_dims(R.add(s, y), -1)
+    return R.multiply(g, t)
+""")
+
+
+def arrays(*shapes):
+    random = np.random.default_rng(0)
+    return [random.random(shape, dtype="float32") for shape in shapes]
+
+
+@pytest.fixture(params=["interpreted", "compiled"], scope="module")
+def main(request):
+    if request.param == "interpreted":
+        return lambda *args: structir.interpret(PROGRAM, "main", *args)
+    return structir.compile(PROGRAM)["main"]
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3), (2, 0, 3)])
+def test_one_program_runs_at_every_rank(main, batch) -> None:
+    x, y, w, b = arrays((*batch, 4, 8), (*batch, 4), (8, 6), (3,))
+    h = np.exp(x @ w)
+    g = h / h.sum(axis=-1, keepdims=True)
+    expected = g * (g.sum(axis=-1) + y)[..., None]
+    np.testing.assert_allclose(main(x, y, w, b), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((2, 4, 8), (3, 4), (8, 6), (3,)), r"y: axes of \*batch: expected \(2,\), found \(3,\)"),
+        (((2, 4, 8), (4,), (8, 6), (3,)), "y: expected at least 2 axes, found 1"),
+        (((2, 4, 8), (2, 2, 4), (8, 6), (3,)), "y: expected 2 axes, found 3"),
+        (((8,), (4,), (8, 6), (3,)), "x: expected at least 2 axes"),
+        (((2, 4, 7), (2, 4), (8, 6), (3,)), "x: axis 2: expected 8, found 7"),
+        (((2, 4, 8), (2, 6), (8, 6), (3,)), "y: axis 1: expected n = 4, found 6"),
+        (((2, 4, 8), (2, 4), (8, 6), (4,)), "b: axis 0: expected m = 3, found 4"),
+        (((2, 3, 8), (2, 3), (8, 6), (3,)), "n % 2 == 0 is required, but n = 3"),
+    ],
+)
+def test_arguments_that_do_not_fit(main, shapes, message) -> None:
+    with pytest.raises(ShapeMismatchError, match=message):
+        main(*arrays(*shapes))
+
+
+def test_two_rows_side_by_side_are_told_by_another_argument() -> None:
+    program = structir.parse(
+        '@R.function\ndef main(x: R.Tensor(("*s", "*t")), y: R.Tensor(("*s", 5))):\n    return x\n'
+    )
+    x, y = arrays((2, 3, 4), (2, 3, 5))
+    assert structir.interpret(program, "main", x, y).shape == (2, 3, 4)
+    with pytest.raises(ShapeMismatchError, match=r"axes of \*s"):
+        structir.interpret(program, "main", x, *arrays((3, 2, 5)))
+
+
+def test_a_match_cast_binds_rows() -> None:
+    program = structir.parse("""
+@R.function
+def main(x: R.Tensor(dtype="float32"), z: R.Tensor(dtype="float32")):
+    y = R.match_cast(x, R.Tensor((*s, 3), "float32"))
+    w = R.match_cast(z, R.Tensor((3, *s), "float32"))
+    return y
+""")
+    x, z, wrong = arrays((2, 4, 3), (3, 2, 4), (3, 2, 5))
+    assert structir.interpret(program, "main", x, z) is not None
+    with pytest.raises(ShapeMismatchError, match=r"axes of \*s: expected \(2, 4\), found \(2, 5\)"):
+        structir.interpret(program, "main", x, wrong)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_ragged_batch_is_no_array(compiled) -> None:
+    program = structir.parse(
+        '@R.function\ndef main(x: R.Tensor((10, "*", 3), "float32")):\n    return R.exp(x)\n'
+    )
+    run = structir.compile(program)["main"] if compiled else None
+    with pytest.raises(StructIRError, match="a ragged axis"):
+        (x,) = arrays((10, 4, 3))
+        run(x) if run is not None else structir.interpret(program, "main", x)
