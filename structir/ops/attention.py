@@ -131,6 +131,9 @@ def _hidden(queries: int, keys: int, causal_mask: str | None, window_size: int |
     return (place > 0) if window_size is None else (place > 0) | (place <= -window_size)
 
 
+attention_var_len.undifferentiable(
+    "where sequences begin is read from data: take the attention of each by itself"
+)
 attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6])
 attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6], f32[2, 1, 3, 5], scale=0.5)
 attention.example(

@@ -15,6 +15,9 @@ def no_grad(input: Point) -> Point:
     return input
 
 
+no_grad.no_gradient("the program asks for none")
+
+
 @op("input[*s] -> y[*s]", name="grad.start_checkpoint")
 def start_checkpoint(input: Point) -> Point:
     """The value, from which on intermediate values are computed again for the gradient."""

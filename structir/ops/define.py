@@ -23,6 +23,7 @@ from structir.ops.sizes import Assumption, Resolved
 from structir.rewriting.holes import RECORDER
 
 clauses = lazy_module("structir.ops.clauses")
+gradient = lazy_module("structir.ops.gradient")
 reference = lazy_module("structir.ops.reference")
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -79,6 +80,15 @@ class OpDefinition(Declared):
         """The result in NumPy, from the values of the arguments."""
         return reference.evaluate(self, call, values)
 
+    def adjoint(
+        self, call: Call, result: Expr, back: Any, emit: Callable[[Expr], Expr]
+    ) -> list[Any]:
+        """For each argument of a call, an expression of what comes back to it where `back` comes
+        back to its `result`; None where nothing does. A tuple has a tuple of these. `emit` binds an
+        expression and gives its variable, as `BlockBuilder.emit` does; sizes may be symbolic."""
+        found: list[Any] = gradient.adjoints(self, call, result, back, emit)
+        return found
+
     def line_of(self, call: Call) -> Line:
         """The op line at a call, list operands written out."""
         return self.resolve(call).line
@@ -102,8 +112,17 @@ class Declaration:
         return self._hook("reference", hook)
 
     def gradient(self, hook: Hook) -> Hook:
-        """The adjoint: a function of the call and the gradients of its results."""
+        """What comes back to the operands: a function of the call, its result, what comes back to
+        that, and `emit`; it gives expressions, in the order of the arguments."""
         return self._hook("gradient", hook)
+
+    def no_gradient(self, why: str) -> None:
+        """Say that nothing comes back, as the result does not follow its operands smoothly."""
+        self.definition.hooks["no_gradient"] = why
+
+    def undifferentiable(self, why: str) -> None:
+        """Say that what comes back cannot be told, so that a program that needs it is refused."""
+        self.definition.hooks["undifferentiable"] = why
 
     def struct_info(self, hook: Hook) -> Hook:
         """The StructInfo of a call, in place of what the line says: a function of `Given`."""

@@ -1,5 +1,10 @@
-"""Gradients of calls in NumPy, from the adjoints of their index specs or through their parts: what
-every other gradient is compared with."""
+"""Gradients of calls, as calls: what comes back to the operands, from what comes back to the
+result.
+
+`adjoints` is the one entry, reached as `definition.adjoint(call, result, back, emit)`. It asks, in
+this order: the op's own `gradient` hook; the parts of a composite, backwards; the adjoint of the
+index spec, as calls of `grad.adjoint`. `gradients` runs it on NumPy values.
+"""
 
 from __future__ import annotations
 
@@ -9,118 +14,239 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.expr import Call, Expr, Tuple, TupleGetItem
-from structir.lazy import lazy_module
-from structir.ops.clauses import index_spec
-from structir.ops.reference import at_path, concrete, tree_value
-from structir.projections.adjoint import adjoint
-from structir.projections.run import run
+from structir.ir.dtype import is_float
+from structir.ir.expr import Call, Expr, Tuple, TupleGetItem, Var
+from structir.ir.node import replace
+from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo
+from structir.ops.backward import ADJOINT, Back, Emit, component, fields_of, needed, zeros
+from structir.ops.reference import concrete, tree_value
+from structir.projections.adjoint import NO_SLOPE, Adjoint, adjoint
 from structir.projections.spec import IndexSpec
 
 if TYPE_CHECKING:
     from structir.ops.define import OpDefinition
 
-np = lazy_module("numpy")
-
-Array = Any
-Gradient = Any  # shaped like the value it belongs to: an array, a tuple of gradients, or None
+NOTHING = Tuple(())
 
 
-def gradients(
-    definition: OpDefinition, call: Call, values: tuple[Any, ...], back: Gradient
-) -> list[Gradient]:
-    """For each argument of a call, the gradient of a number that has gradient `back` by the result.
+def adjoints(
+    definition: OpDefinition, call: Call, result: Expr, back: Back, emit: Emit
+) -> list[Back]:
+    """For each argument of a call, what comes back to it when `back` comes back to its `result`.
 
-    None for arguments that have none: integers, shapes, tensors that are only read for their
-    sizes."""
-    bare = concrete(definition, call, values)
-    parts = definition.decompose(bare)
+    None where nothing does: to integers, to shapes, to tensors read only for their sizes or where
+    the slope is zero. A DiagnosticError for an op without a gradient."""
+    if not _comes_back(back) or not any(map(_is_real, fields_of(result.struct_info))):
+        return [None] * len(call.args)
+    if "no_gradient" in definition.hooks:
+        return [None] * len(call.args)
+    if "undifferentiable" in definition.hooks:
+        raise _none(call, definition.hooks["undifferentiable"])
+    rule = definition.hooks.get("gradient")
+    if rule is not None:
+        found = list(rule(call, result, back, emit))
+        return found + [None] * (len(call.args) - len(found))
+    parts = definition.decompose(call)
     if parts is not None:
-        return _through(parts, bare, values, back)
-    spec = index_spec(definition, bare)
+        return _through(parts, call, result, back, emit)
+    spec = definition.index_spec(call)
     if spec is None or not spec.computes:
-        text = "it has no gradient: its body is no expression at one point"
-        raise DiagnosticError(Diagnostic(text, call.span, definition.name))
-    return _of_spec(spec, bare, values, back)
+        raise _none(call, "its sizes are not known" if spec is None else "its body takes arrays")
+    return Derived(call, spec, result, back, emit).all()
 
 
-def _of_spec(
-    spec: IndexSpec, call: Call, values: tuple[Any, ...], back: Gradient
-) -> list[Gradient]:
-    operands = [at_path(values, info.path) for info in spec.operands]
-    returned = list(back) if isinstance(back, tuple) else [back]
-    results = run(spec, operands)
-    found: list[Gradient] = [_empty(arg) for arg in call.args]
-    for k, info in enumerate(spec.operands):
-        made = operand_gradient(spec, k, operands, results, returned)
-        if len(info.path) > 1:
-            found[info.path[0]][info.path[1]] = made
-        else:
-            found[info.path[0]] = made
-    return [tuple(g) if isinstance(g, list) else g for g in found]
+def _none(call: Call, why: str) -> DiagnosticError:
+    name = call.op.definition.name  # type: ignore[attr-defined]
+    return DiagnosticError(Diagnostic(f"it has no gradient: {why}", call.span, name))
 
 
-def _empty(arg: Expr) -> Gradient:
-    return [None] * len(arg.fields) if isinstance(arg, Tuple) else None
+def _comes_back(back: Back) -> bool:
+    return any(map(_comes_back, back)) if isinstance(back, tuple) else back is not None
 
 
-def operand_gradient(
-    spec: IndexSpec,
-    operand: int,
-    operands: Sequence[Array],
-    results: Sequence[Array],
-    back: Sequence[Array],
-) -> Array | None:
-    """The gradient by one operand of a spec, from those of its results."""
-    found = adjoint(spec, operand)
-    if found is None or any(g is None for g in back):
+def _is_real(info: StructInfo) -> bool:
+    return isinstance(info, TensorStructInfo) and (info.dtype is None or is_float(info.dtype))
+
+
+def statement(definition: OpDefinition, call: Call) -> str | None:
+    """Whether and how an op has a gradient, in words, from one of its calls; None where nothing is
+    said of it."""
+    hooks = definition.hooks
+    if "undifferentiable" in hooks:
+        return f"none: {hooks['undifferentiable']}"
+    if "no_gradient" in hooks:
+        return f"zero: {hooks['no_gradient']}"
+    if not any(map(_is_real, fields_of(call.struct_info))):
+        return "none: its results are no real numbers"
+    if "gradient" in hooks:
+        return "by a rule of its own"
+    if definition.decompose(call) is not None:
+        return "through its parts"
+    spec = definition.index_spec(call)
+    if spec is None or not spec.computes:
         return None
-    helpers = [run(h.spec, [*operands, *results])[0] for h in found.helpers]
-    return run(found.spec, [*operands, *results, *back, *helpers])[0]
+    slopes = [found for k in range(len(spec.operands)) if (found := adjoint(spec, k)) is not None]
+    if any(found.spec.clauses for found in slopes):
+        return "from its line and body"
+    return "zero: nothing that it reads has a slope" if spec.operands else "none: it reads nothing"
 
 
-# Composites: backwards over the tree of their parts.
+# From the index spec.
+
+
+@attrs.frozen(eq=False)
+class Derived:
+    """The adjoint of a call's spec, as calls."""
+
+    call: Call
+    spec: IndexSpec
+    result: Expr
+    back: Back
+    emit: Emit
+    made: dict[str, Expr] = attrs.Factory(dict)  # the tensors that calls read beside the operands
+
+    def all(self) -> list[Back]:
+        """What comes back to each argument."""
+        found: list[Back] = [
+            [None] * len(arg.fields) if isinstance(arg, Tuple) else None for arg in self.call.args
+        ]
+        for k, info in enumerate(self.spec.operands):
+            made = self.operand(k)
+            if len(info.path) > 1:
+                if not isinstance(found[info.path[0]], list):  # a tuple variable
+                    found[info.path[0]] = [None] * _members(self.spec, info.path[0])
+                found[info.path[0]][info.path[1]] = made
+            else:
+                found[info.path[0]] = made
+        return [tuple(b) if isinstance(b, list) else b for b in found]
+
+    def operand(self, k: int) -> Expr | None:
+        """What comes back to one operand of the spec."""
+        found = adjoint(self.spec, k)
+        if found is None:
+            own = self.spec.operands[k]
+            if is_float(own.dtype or "float32") and not self._flat():
+                text = f"how {own.name} is combined has no slope that its line tells"
+                raise _none(self.call, text)
+            return None
+        return self._call(found, found.spec, k, None) if found.spec.clauses else None
+
+    def _flat(self) -> bool:
+        return any(clause.monoid in NO_SLOPE for clause in self.spec.clauses)
+
+    def _call(self, found: Adjoint, spec: IndexSpec, k: int, part: str | None) -> Expr:
+        names = needed(spec, len(self.spec.operands))
+        read = [self._tensor(found, k, name) for name in names]
+        static = {**self.call.attrs, "of": self.call.op.name, "by": self.spec.operands[k].path}  # type: ignore[attr-defined]
+        static["reads"] = tuple(names)
+        if part is not None:
+            static["part"] = part
+        definition = ADJOINT.definition
+        made: Call = definition.bind((*self.call.args, *read), static, self.call.span)
+        return self.emit(made)
+
+    def _tensor(self, found: Adjoint, k: int, name: str) -> Expr:
+        """A result, what comes back to it, or a part, by its name in the adjoint."""
+        kind, _, number = name.rpartition(" ")
+        if kind not in ("result", "gradient"):
+            (helper,) = [h for h in found.helpers if h.name == name]
+            return self._call(found, helper.spec, k, name)
+        if name not in self.made:
+            self.made[name] = self._of_result(kind, int(number))
+        return self.made[name]
+
+    def _of_result(self, kind: str, number: int) -> Expr:
+        back = component(self.back, number, self.emit) if kind == "gradient" else None
+        if back is not None:
+            return back  # type: ignore[no-any-return]
+        own: Expr = component(self.result, number, self.emit)
+        return own if kind == "result" else self.emit(zeros(own))
+
+
+def _members(spec: IndexSpec, argument: int) -> int:
+    return 1 + max(info.path[1] for info in spec.operands if info.path[0] == argument)
+
+
+# Through the parts of a composite, backwards.
 
 
 @attrs.frozen(eq=False)
 class Tape:
-    """The values of a tree, and the gradients as they are handed back."""
+    """The nodes of a tree as atoms, and what has come back to them."""
 
-    known: dict[int, Any]
-    back: dict[int, Gradient]
+    emit: Emit
+    atoms: dict[int, Expr] = attrs.Factory(dict)
+    back: dict[int, Back] = attrs.Factory(dict)
 
-    def add(self, expr: Expr, gradient: Gradient) -> None:
+    def add(self, expr: Expr, back: Back) -> None:
         """One more contribution to an expression."""
-        self.back[id(expr)] = _sum(self.back.get(id(expr)), gradient)
+        self.back[id(expr)] = _sum(self.back.get(id(expr)), back, self.emit)
+
+    def atom(self, expr: Expr) -> Expr:
+        """The value of a node."""
+        known = self.atoms.get(id(expr))
+        if known is not None:
+            return known
+        made = self._made(expr)
+        self.atoms[id(expr)] = made
+        return made
+
+    def _made(self, expr: Expr) -> Expr:
+        match expr:
+            case Call():
+                return self.emit(self.call(expr))
+            case Tuple(fields) if fields:  # the empty tuple stands for an operand left out
+                return replace(expr, fields=tuple([self.atom(f) for f in fields]))
+            case TupleGetItem(value, index):
+                return self.emit(replace(expr, tuple_value=self.atom(value), index=index))
+        return expr
+
+    def call(self, call: Call) -> Call:
+        """A call over atoms."""
+        return replace(call, args=tuple([self.atom(arg) for arg in call.args]))
 
 
-def _sum(a: Gradient, b: Gradient) -> Gradient:
+def _sum(a: Back, b: Back, emit: Emit) -> Back:
     if a is None or b is None:
         return b if a is None else a
-    if isinstance(a, tuple):
-        return tuple([_sum(x, y) for x, y in zip(a, b, strict=True)])
-    return a + b
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        count = len(a if isinstance(a, tuple) else b)
+        pairs = [(component(a, k, emit), component(b, k, emit)) for k in range(count)]
+        return tuple([_sum(x, y, emit) for x, y in pairs])
+    return emit(a + b)
 
 
-def _through(parts: Expr, call: Call, values: tuple[Any, ...], back: Gradient) -> list[Gradient]:
-    tape = Tape({}, {})
-    tree_value(parts, call, values, tape.known)
+def _through(parts: Expr, call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    tape = Tape(emit)
+    nodes = list(_after_operands(parts, {id(arg) for arg in call.args}))
+    _known(parts, result, tape)
     tape.add(parts, back)
-    for expr in reversed(list(_after_operands(parts))):
+    for expr in reversed(nodes):
         if id(expr) in tape.back and type(expr) in STEPS:
             STEPS[type(expr)](expr, tape)
     return [_collected(arg, tape) for arg in call.args]
 
 
-def _collected(arg: Expr, tape: Tape) -> Gradient:
+def _known(parts: Expr, result: Expr, tape: Tape) -> None:
+    """The result is there already: it is not computed again from the parts."""
+    if isinstance(parts, Tuple):
+        for k, field in enumerate(parts.fields):
+            if isinstance(field, Call):
+                tape.atoms[id(field)] = component(result, k, tape.emit)
+    elif isinstance(parts, Call):
+        tape.atoms[id(parts)] = result
+
+
+def _collected(arg: Expr, tape: Tape) -> Back:
     own = tape.back.get(id(arg))
-    if not isinstance(arg, Tuple) or own is not None:
+    if not isinstance(arg, Tuple):
         return own
-    return tuple([_collected(field, tape) for field in arg.fields])
+    fields = tuple([_collected(field, tape) for field in arg.fields])
+    return _sum(own, fields if _comes_back(fields) else None, tape.emit)
 
 
-def _after_operands(expr: Expr) -> Iterator[Expr]:
-    """Every expression of a tree once, operands first."""
+def _after_operands(expr: Expr, leaves: set[int]) -> Iterator[Expr]:
+    """Every expression of a tree once, operands first; leaves have none."""
     seen: set[int] = set()
     todo: list[tuple[Expr, bool]] = [(expr, False)]
     while todo:
@@ -130,7 +256,7 @@ def _after_operands(expr: Expr) -> Iterator[Expr]:
         elif id(node) not in seen:
             seen.add(id(node))
             todo.append((node, True))
-            todo += [(child, False) for child in _operands(node)]
+            todo += [(child, False) for child in _operands(node) if id(node) not in leaves]
 
 
 def _operands(expr: Expr) -> tuple[Expr, ...]:
@@ -146,21 +272,22 @@ def _operands(expr: Expr) -> tuple[Expr, ...]:
 
 def _call_step(call: Call, tape: Tape) -> None:
     definition: Any = call.op.definition  # type: ignore[attr-defined]
-    values = tuple([tape.known[id(arg)] for arg in call.args])
-    for arg, gradient in zip(
-        call.args, gradients(definition, call, values, tape.back[id(call)]), strict=True
+    back, result = tape.back[id(call)], tape.atom(call)
+    for arg, found in zip(
+        call.args, definition.adjoint(tape.call(call), result, back, tape.emit), strict=True
     ):
-        tape.add(arg, gradient)
+        tape.add(arg, found)
 
 
 def _tuple_step(expr: Tuple, tape: Tape) -> None:
-    for field, gradient in zip(expr.fields, tape.back[id(expr)], strict=True):
-        tape.add(field, gradient)
+    back = tape.back[id(expr)]
+    for k, field in enumerate(expr.fields):
+        tape.add(field, component(back, k, tape.emit))
 
 
 def _field_step(expr: TupleGetItem, tape: Tape) -> None:
-    own = tape.known[id(expr.tuple_value)]
-    back = [np.zeros_like(v) for v in own]
+    own = tape.atom(expr.tuple_value).struct_info
+    back = [None] * len(fields_of(own))
     back[expr.index] = tape.back[id(expr)]
     tape.add(expr.tuple_value, tuple(back))
 
@@ -170,3 +297,59 @@ STEPS: dict[type, Callable[[Any, Tape], None]] = {
     Tuple: _tuple_step,
     TupleGetItem: _field_step,
 }
+
+
+# On values.
+
+
+@attrs.frozen(eq=False)
+class Values:
+    """What expressions are worth, bound as they come."""
+
+    nothing: Call  # without arguments
+    known: dict[int, Any] = attrs.Factory(dict)
+    kept: list[Expr] = attrs.Factory(list)  # an id is only good while its expression lives
+
+    def bound(self, value: Any, like: StructInfo | None) -> Back:
+        """Variables that hold values."""
+        if value is None:
+            return None
+        if isinstance(value, tuple):
+            return tuple([self.bound(v, f) for v, f in zip(value, fields_of(like), strict=True)])
+        return self.variable(value, TensorStructInfo(tuple(value.shape), value.dtype.name))
+
+    def variable(self, value: Any, info: StructInfo) -> Var:
+        """A variable that holds a value."""
+        made = Var("value", info)
+        self.known[id(made)] = value
+        self.kept.append(made)
+        return made
+
+    def emit(self, expr: Expr) -> Expr:
+        """Run an expression at once."""
+        if isinstance(expr, Var):
+            return expr
+        self.kept.append(expr)
+        return self.variable(self.value(expr), expr.struct_info or OBJECT)
+
+    def value(self, expr: Back) -> Any:
+        """What an expression is worth."""
+        if expr is None:
+            return None
+        if isinstance(expr, tuple):
+            return tuple([self.value(e) for e in expr])
+        self.kept.append(expr)
+        return tree_value(expr, self.nothing, (), self.known)
+
+
+def gradients(
+    definition: OpDefinition, call: Call, values: tuple[Any, ...], back: Any
+) -> Sequence[Any]:
+    """For each argument of a call at these values, the gradient of a number that has gradient
+    `back` by the result; shaped like the value, None where there is none."""
+    bare = concrete(definition, call, values)
+    here = Values(Call(call.op, ()))
+    tree_value(NOTHING, bare, values, here.known)
+    result = here.variable(definition.reference(bare, values), bare.struct_info or OBJECT)
+    made = here.bound(back, bare.struct_info)
+    return [here.value(b) for b in definition.adjoint(bare, result, made, here.emit)]

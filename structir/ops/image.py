@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.dims import Dim
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Call, Constant, Expr
 from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Layout, Numbers, SizeOrSizes
+from structir.ops.backward import Back, Emit
+from structir.ops.contract import einsum
+from structir.ops.create import eye, ones_like
 from structir.ops.define import Declaration, op
+from structir.ops.elementwise import astype
 from structir.ops.examples import f32
 from structir.ops.given import Given, UnknownShape, Written
+from structir.ops.indexing import take
+from structir.ops.joined import concat
+from structir.ops.layout import squeeze
 from structir.ops.layouts import SPATIAL, check_rank, laid_out
 from structir.ops.letters import letters, where, written
+from structir.ops.reshape import reshape
 from structir.ops.sampling import Taps, along, places, taps, weights
 
 np = lazy_module("numpy")
@@ -88,8 +100,34 @@ def _resize(count: int) -> Declaration:
         dtype = np.dtype(how["out_dtype"] or x.dtype)
         return (np.rint(made) if dtype.kind in "iu" else made).astype(dtype)
 
+    @resize.gradient
+    def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+        """Each axis is a product with a matrix, so its adjoint is one with the matrix turned."""
+        x, layout = call.args[0], call.attrs.get("layout") or "NC" + SPATIAL[count]
+        sizes, new = x.struct_info.dims, result.struct_info.dims
+        if not (isinstance(sizes, tuple) and isinstance(new, tuple) and layout.isalpha()):
+            text = "it has no gradient: its sizes must be known, and no axis be cut in blocks"
+            raise DiagnosticError(Diagnostic(text, call.span, resize.definition.name))
+        read = layout.lower()
+        made, matrices = read, []
+        for letter in SPATIAL[count]:
+            axis = layout.index(letter)
+            matrices.append(emit(_matrix(resize, call, sizes[axis], new[axis], count)))
+            made = made.replace(letter.lower(), letter)
+        terms = [f"{a}{a.lower()}" for a in SPATIAL[count]]
+        own = astype(back, x.struct_info.dtype)
+        return [einsum((own, *matrices), f"{','.join([read, *terms])}->{made}")]
+
     resize.example(f32[1, 2, *(3, 4, 2)[:count]], (5, 3, 4)[:count])
     return resize
+
+
+def _matrix(resize: Declaration, call: Call, old: Dim, new: Dim, count: int) -> Expr:
+    """How the elements of one axis weigh in those of its new size: images of one column each."""
+    rest = (1,) * (count - 1)
+    how = {n: v for n, v in call.attrs.items() if n not in ("layout", "out_dtype")}
+    ones = reshape(eye(old, dtype=call.args[0].struct_info.dtype), (old, 1, old, *rest))
+    return reshape(resize(ones, (new, *rest), **how), (old, new))
 
 
 for _count in (2, 3):
@@ -192,5 +230,18 @@ def _(data: Array, size: Any, align_corners: bool = True) -> Array:
     return np.einsum("nij,jhw->nihw", data.astype("float64"), places).astype(data.dtype)
 
 
+@affine_grid.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    """The places of the map that changes nothing, and ones, are what the entries are multiplied
+    with."""
+    data, size = call.args
+    dtype = data.struct_info.dtype
+    same = Constant(np.array([[[1, 0, 0], [0, 1, 0]]], numpy_dtype(dtype)))
+    places = emit(squeeze(affine_grid(same, size, **call.attrs), 0))
+    one = ones_like(take(places, Constant(np.array([0])), 0))
+    return [einsum((back, concat((places, one), 0)), "nihw,jhw->nij")]
+
+
+grid_sample.undifferentiable("the elements that it reads are worked out by a routine of its own")
 grid_sample.example(f32[2, 3, 4, 5], f32[2, 2, 3, 3])
 affine_grid.example(f32[2, 2, 3], (3, 4))

@@ -32,7 +32,6 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.ops import infer
-from structir.ops.clauses import index_spec
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
 from structir.projections.whole import run_whole
@@ -129,7 +128,7 @@ def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way
     parts = definition.decompose(call)
     if parts is not None:
         return _composed(parts, call)
-    spec = index_spec(definition, call)
+    spec = definition.index_spec(call)
     if spec is None or not (spec.computes or spec.whole):
         text = "it has neither a line that says its values nor a reference"
         raise StructInfoError(Diagnostic(text, None, definition.name))

@@ -3,16 +3,29 @@ combined."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from math import prod
+from typing import Any, Literal
 
 import attrs
 
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
+from structir.ir.expr import Call, Expr
 from structir.ops.attributes import Axis, Operands, Size
+from structir.ops.backward import Back, Emit
+from structir.ops.broadcast import equal, logical_and, where
+from structir.ops.collapse import collapse_sum_to
+from structir.ops.create import arange, full_like, ones_like, zeros_like
 from structir.ops.define import op
+from structir.ops.elementwise import astype
 from structir.ops.examples import f32, i64
 from structir.ops.given import Given, Written
-from structir.ops.letters import letters, where, written
+from structir.ops.indexing import gather_elements, gather_nd, index_tensor
+from structir.ops.layout import broadcast_to
+from structir.ops.letters import letters, written
+from structir.ops.letters import where as stated
+from structir.ops.reshape import reshape
 from structir.ops.sizes import UNKNOWN
 from structir.projections.point import Point
 
@@ -57,6 +70,19 @@ def scatter_elements(
     return updates
 
 
+@scatter_elements.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    data, indices, updates = call.args
+    axis = call.attrs.get("axis", 0)
+    places = Places(
+        lambda x: emit(gather_elements(x, indices, axis)),
+        lambda x, new, how: emit(scatter_elements(x, indices, new, axis, how)),
+    )
+    how = call.attrs.get("reduction", "update")
+    own, new = SCATTERED[how](data, updates, result, back, places, emit)
+    return [own, None, new]
+
+
 def scattered_tuples(given: Given) -> Written:
     """The last axis of the indices holds one coordinate for each axis that is written."""
     rank, tuples = given.rank("data"), given.rank("indices")
@@ -77,7 +103,7 @@ def scattered_tuples(given: Given) -> Written:
         written("updates", [*outer, *rest]),
     ]
     checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
-    return _combined(given, f"{', '.join(operands)} -> {written('y', at)}", where(checks))
+    return _combined(given, f"{', '.join(operands)} -> {written('y', at)}", stated(checks))
 
 
 @op(scattered_tuples, base="data", reduce="monoid", reads_sizes=True)
@@ -86,6 +112,18 @@ def scatter_nd(
 ) -> Point:
     """The data with slices of the updates at tuples of indices."""
     return updates
+
+
+@scatter_nd.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    data, indices, updates = call.args
+    places = Places(
+        lambda x: emit(gather_nd(x, indices)),
+        lambda x, new, how: emit(scatter_nd(x, indices, new, how)),
+    )
+    how = call.attrs.get("reduction", "update")
+    own, new = SCATTERED[how](data, updates, result, back, places, emit)
+    return [own, None, new]
 
 
 def put(given: Given) -> Written:
@@ -109,13 +147,26 @@ def put(given: Given) -> Written:
     data, values = written("data", letters(rank, "n")), written("values", ["~b", *rest])
     checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
     line = f"{data}, {others}, {values} -> {written('y', at)}"
-    return Written(line, where(checks), "", attributes)
+    return Written(line, stated(checks), "", attributes)
 
 
 @op(put, base="data", reduce="monoid")
 def index_put(data: Point, indices: Operands, values: Point, accumulate: bool = False) -> Point:
     """The data with values at the broadcast indices, replaced or added."""
     return values
+
+
+@index_put.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    data, indices, values = call.args
+    places = Places(
+        lambda x: emit(index_tensor(x, indices)),
+        lambda x, new, how: emit(index_put(x, indices, new, how == "add")),
+    )
+    how = "add" if call.attrs.get("accumulate", False) else "update"
+    spread = emit(broadcast_to(values, sizes_of(places.read(data))))
+    own, new = SCATTERED[how](data, spread, result, back, places, emit)
+    return [own, None, collapse_sum_to(new, sizes_of(values))]
 
 
 def slice_written(given: Given) -> Written:
@@ -135,7 +186,7 @@ def slice_written(given: Given) -> Written:
         attributes |= {"start": first, "count": dim_max(ceildiv(last - first, step), 0)}
         checks.append(f"{own[axis]} == count")
     data, new = written("x", letters(rank, "n")), written("src", own)
-    return Written(f"{data}, {new} -> {written('y', at)}", where(checks), "", attributes)
+    return Written(f"{data}, {new} -> {written('y', at)}", stated(checks), "", attributes)
 
 
 def _from_the_front(bound: Dim, size: Dim) -> Dim:
@@ -150,6 +201,92 @@ def slice_scatter(
     """The tensor with a slice of one axis replaced."""
     return src
 
+
+# What comes back to the data and to the updates, by how they are combined.
+
+
+@attrs.frozen(eq=False)
+class Places:
+    """Where the updates of a scatter go: what stands there, and how more is put there."""
+
+    read: Callable[[Expr], Expr]
+    write: Callable[[Expr, Expr, str], Expr]
+
+
+def sizes_of(x: Expr) -> tuple[Dim, ...]:
+    """The sizes of a tensor, which must be known."""
+    dims: Any = x.struct_info.dims
+    if isinstance(dims, tuple):
+        return dims
+    text = "it has no gradient: the sizes of its operands are not known"
+    raise DiagnosticError(Diagnostic(text, x.span))
+
+
+def _of_last(
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+) -> tuple[Expr, Expr]:
+    """Only the last update of a place is seen, and data where there is none."""
+    dims = sizes_of(updates)
+    numbers = emit(reshape(arange(prod(dims)), dims))
+    last = places.write(full_like(data, -1, "int64"), numbers, "update")
+    seen = equal(places.read(last), numbers)
+    return (
+        where(equal(last, -1), back, zeros_like(data)),
+        where(seen, places.read(back), zeros_like(updates)),
+    )
+
+
+def _of_sum(
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+) -> tuple[Expr, Expr]:
+    return back, places.read(back)
+
+
+def _of_extreme(
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+) -> tuple[Expr, Expr]:
+    """What equals the result shares what comes back to it."""
+    dtype = data.struct_info.dtype
+    own = emit(astype(equal(data, result), dtype))
+    new = emit(astype(equal(updates, places.read(result)), dtype))
+    share = emit(back / places.write(own, new, "add"))
+    return own * share, new * places.read(share)
+
+
+def _of_product(
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+) -> tuple[Expr, Expr]:
+    """The product of all others: without the zero where there is one, nothing where there are
+    more."""
+    dtype = data.struct_info.dtype
+    zeros = [emit(equal(x, 0)) for x in (data, updates)]
+    bare = [
+        emit(where(zero, ones_like(x), x)) for zero, x in zip(zeros, (data, updates), strict=True)
+    ]
+    few = places.write(astype(zeros[0], dtype), emit(astype(zeros[1], dtype)), "add")
+    rest = places.write(bare[0], bare[1], "mul")
+    found = []
+    for zero, x, count, others, above in zip(
+        zeros,
+        bare,
+        (few, places.read(few)),
+        (rest, places.read(rest)),
+        (back, places.read(back)),
+        strict=True,
+    ):
+        none, single = equal(count, 0), logical_and(equal(count, 1), zero)
+        product = where(none, others / x, where(single, others, zeros_like(x)))
+        found.append(above * product)
+    return found[0], found[1]
+
+
+SCATTERED = {
+    "update": _of_last,
+    "add": _of_sum,
+    "mul": _of_product,
+    "max": _of_extreme,
+    "min": _of_extreme,
+}
 
 scatter_elements.example(f32[3, 4], i64[2, 4].below(3), f32[2, 4], axis=0, reduction="add")
 scatter_nd.example(f32[3, 4], i64[2, 1].below(3), f32[2, 4])

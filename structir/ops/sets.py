@@ -56,6 +56,9 @@ def _(
     return (made[0], *[part.reshape(-1).astype("int64") for part in made[1:]])
 
 
+unique.undifferentiable("how many distinct elements there are depends on their values")
+
+
 @op("x[*s] -> out[_, _] @ int64")
 def nonzero(x: Array) -> Array:
     """The coordinates of the elements that are not zero: a row for each axis."""

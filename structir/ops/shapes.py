@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-from structir.errors import ShapeMismatchError
+from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
+from structir.ir.expr import Call, Expr
 from structir.ir.struct_info import (
     ShapeStructInfo,
     StructInfo,
@@ -12,10 +14,15 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.ops.attributes import Sizes
+from structir.ops.backward import Back, Emit
+from structir.ops.create import arange, zeros
 from structir.ops.define import op
 from structir.ops.examples import Values, f32
 from structir.ops.given import Given, UnknownShape, Written, known_dims
+from structir.ops.layout import flatten
 from structir.ops.letters import written
+from structir.ops.reshape import reshape
+from structir.ops.scatter import scatter_elements
 
 np = lazy_module("numpy")
 Array = Any
@@ -112,6 +119,20 @@ def _(x: Array, begin: Array, end: Array, strides: Array) -> Array:
         raise ShapeMismatchError("dynamic_strided_slice: a stride is 0")
     bounds = zip(begin, end, strides, x.shape, strict=True)
     return x[tuple([_slice(int(b), int(e), int(s), n) for b, e, s, n in bounds])]
+
+
+@dynamic_strided_slice.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    """The running numbers of the elements that are cut out tell where what comes back belongs."""
+    x, *bounds = call.args
+    sizes = x.struct_info.dims
+    if not isinstance(sizes, tuple):
+        text = "it has no gradient: the sizes of its operand are not known"
+        raise DiagnosticError(Diagnostic(text, call.span, "dynamic_strided_slice"))
+    count = prod(sizes)
+    numbers = dynamic_strided_slice(reshape(arange(count), sizes), *bounds)
+    empty = zeros((count,), x.struct_info.dtype)
+    return [reshape(scatter_elements(empty, flatten(numbers), flatten(back)), sizes)]
 
 
 def _slice(begin: int, end: int, step: int, length: int) -> slice:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Literal
 
+from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axes, Axis, DType
+from structir.ops.backward import Back, Emit, component
+from structir.ops.broadcast import equal, where
+from structir.ops.create import zeros_like
 from structir.ops.define import op
+from structir.ops.elementwise import astype
 from structir.ops.examples import Sample, Values, f32, i64
 from structir.ops.given import Given, Written
+from structir.ops.layout import expand_dims
 from structir.ops.letters import letters, written
-from structir.ops.reduce import reduced
+from structir.ops.reduce import reduced, sum_
+from structir.ops.reshape import reshape
+from structir.ops.scatter import scatter_elements
 
 np = lazy_module("numpy")
 Array = Any
@@ -29,6 +37,15 @@ def ordered(x: Array, descending: bool) -> Array:
 def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
     """The elements in order along an axis."""
     return np.take_along_axis(x, ordered(x, descending), -1)
+
+
+@sort.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    """Each element gets what comes back to its place in the order."""
+    (x,) = call.args
+    return [
+        scatter_elements(zeros_like(x), argsort(x, **call.attrs), back, call.attrs.get("axis", -1))
+    ]
 
 
 @op("x[*p, [i], *t] -> y[*p, [i], *t] @ dtype", at={"i": "axis"})
@@ -69,6 +86,20 @@ def topk(
     return {"both": (values, positions), "values": values, "indices": positions}[ret_type]
 
 
+@topk.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    """The chosen elements get what comes back to them."""
+    (x,), both = call.args, call.attrs.get("ret_type", "both") == "both"
+    if both:
+        positions = component(result, 1, emit)
+    else:
+        positions = emit(topk(x, **{**call.attrs, "ret_type": "indices"}))
+    values = component(back, 0, emit)
+    if values is None:
+        return [None]
+    return [scatter_elements(zeros_like(x), positions, values, call.attrs.get("axis", -1))]
+
+
 def halved(given: Given) -> Written:
     """The middle element over some axes; along a single one, its position too."""
     made = reduced(given)
@@ -104,6 +135,22 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
         value, position = np.expand_dims(value, axes), np.expand_dims(position, axes)
     single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
     return (value, position.astype("int64")) if single else value
+
+
+@median.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    """The elements that equal the median share what comes back to it."""
+    (x,), axis = call.args, call.attrs.get("axis")
+    value, own = component(result, 0, emit), component(back, 0, emit)
+    if own is None:
+        return [None]
+    if axis is not None and not call.attrs.get("keepdims", False):
+        value, own = emit(expand_dims(value, axis)), emit(expand_dims(own, axis))
+    hit = emit(equal(x, value))
+    count = sum_(astype(hit, own.struct_info.dtype), axis, True)
+    if axis is None:
+        count = reshape(count, own.struct_info.dims)
+    return [where(hit, own / count, zeros_like(x))]
 
 
 def bucketed(given: Given) -> Written:

@@ -239,6 +239,10 @@ def _overlap(a: Array, b: Array) -> float:
     return shared / max(areas[0] + areas[1] - shared, 1e-12)
 
 
+FROM_DATA = "which elements a region reads is worked out from data by a routine of its own"
+roi_align.undifferentiable(FROM_DATA)
+roi_pool.undifferentiable(FROM_DATA)
+get_valid_counts.undifferentiable("boxes are picked and moved by their scores")
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(3, 2), spatial_scale=0.5, mode="max")
 roi_pool.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)

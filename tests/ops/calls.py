@@ -15,28 +15,33 @@ from structir.ir import (
     Var,
     find_op,
 )
+from structir.ir.dims import sym
 
 ops.load()
 
 
-def info_of(value):
-    """The StructInfo of an array, or of a tuple of them."""
+def info_of(value, symbols=None):
+    """The StructInfo of an array, or of a tuple of them; sizes over 1 as symbols, equal ones by the
+    same."""
     if isinstance(value, tuple):
-        return TupleStructInfo(tuple(info_of(v) for v in value))
-    return TensorStructInfo(tuple(value.shape), value.dtype.name)
+        return TupleStructInfo(tuple(info_of(v, symbols) for v in value))
+    sizes = tuple(value.shape)
+    if symbols is not None:
+        sizes = tuple(symbols.setdefault(n, sym(f"n{n}")) if n > 1 else n for n in sizes)
+    return TensorStructInfo(sizes, value.dtype.name)
 
 
-def expression(value, known):
+def expression(value, known, symbols=None):
     """An array as a variable, a list of them as a tuple; all else as it is."""
     if hasattr(value, "array"):  # a sample of `structir.ops.examples`
         value = value.array()
     if isinstance(value, np.ndarray | np.generic):
         value = np.asarray(value)
-        var = Var("x", info_of(value))
+        var = Var("x", info_of(value, symbols))
         known[var] = value
         return var
     if isinstance(value, list) and value and all(hasattr(v, "dtype") for v in value):
-        return Tuple(tuple(expression(v, known) for v in value))
+        return Tuple(tuple(expression(v, known, symbols) for v in value))
     return value
 
 
@@ -75,13 +80,20 @@ def evaluated(name, *args, **keywords):
     return result
 
 
-def program(name, *args, **keywords):
-    """A module whose `main` makes one call, and the values of its parameters."""
+def symbolic_call(name, args, keywords, symbols):
+    """A call of an op at symbolic sizes, or at those of the values if `symbols` is None; and the
+    values of its variables."""
     known = {}
     call = find_op(name)(
-        *[expression(a, known) for a in args],
-        **{n: expression(v, known) for n, v in keywords.items()},
+        *[expression(a, known, symbols) for a in args],
+        **{n: expression(v, known, symbols) for n, v in keywords.items()},
     )
+    return call, known
+
+
+def program(name, *args, **keywords):
+    """A module whose `main` makes one call, and the values of its parameters."""
+    call, known = symbolic_call(name, args, keywords, None)
     builder = BlockBuilder()
     with builder.function("main", list(known)):
         with builder.dataflow():

@@ -23,7 +23,6 @@ from structir.ir import (
 )
 from structir.ir.dims import evaluate, syms
 from structir.ir.dtype import numpy_dtype
-from structir.ops.gradient import gradients
 from structir.ops.signature import REQUIRED
 from tests.ops.calls import called
 
@@ -214,87 +213,3 @@ def assert_fits(info, value):
         case ShapeStructInfo():
             assert isinstance(value, tuple)
             assert info.dims is None or info.dims == value
-
-
-# Gradients of the examples, near their numbers but away from kinks.
-
-
-def moved(value, seed, scale):
-    """A value with its floating-point numbers in double precision and a little off."""
-    if isinstance(value, tuple | list):
-        return type(value)(moved(v, seed + k, scale) for k, v in enumerate(value))
-    if hasattr(value, "array"):
-        value = value.array()
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
-        return value
-    return value + scale * np.random.default_rng(seed).uniform(0.5, 1, value.shape)
-
-
-def pairing(gradient, way):
-    """The scalar product of a gradient with a direction; None counts for nothing."""
-    if isinstance(gradient, tuple):
-        return sum(pairing(g, w) for g, w in zip(gradient, way, strict=True))
-    return 0.0 if gradient is None else float((gradient * way).sum())
-
-
-def directions(value, seed):
-    """A direction for a value; zero where it is no floating-point number."""
-    if isinstance(value, tuple):
-        return tuple(directions(v, seed + k) for k, v in enumerate(value))
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        return np.random.default_rng(seed).standard_normal(value.shape)
-    return 0
-
-
-def along(value, way, step):
-    if isinstance(value, tuple):
-        return tuple(along(v, w, step) for v, w in zip(value, way, strict=True))
-    return value + step * way if isinstance(way, np.ndarray) else value
-
-
-@every_op
-def test_gradients_of_examples_match_differences(name):
-    for args, keywords in OPS[name].definition.examples:
-        args = [moved(a, 3 * k, 0.01) for k, a in enumerate(args)]
-        keywords = {n: moved(v, 7, 0.01) for n, v in keywords.items()}
-        call, values = called(name, *args, **keywords)
-        definition = call.op.definition
-        result = definition.reference(call, values)
-        back, ways = directions(result, 11), [directions(v, k) for k, v in enumerate(values)]
-        if not isinstance(back, np.ndarray) and not any(
-            isinstance(b, np.ndarray) for b in parts(back)
-        ):
-            continue
-        try:
-            found = gradients(definition, call, values, as_arrays(back, result))
-        except DiagnosticError:
-            continue  # its body is a function of NumPy
-        own = sum(pairing(g, w) for g, w in zip(found, ways, strict=True))
-        weights = as_arrays(back, result)
-        for step, tolerance in (
-            (1e-6, 1e-4),
-            (1e-2, 1e-2),
-        ):  # the second for what is cast to float32
-            ends = []
-            for move in (step, -step):
-                there = tuple(along(v, w, move) for v, w in zip(values, ways, strict=True))
-                ends.append(pairing(weights, definition.reference(call, there)))
-            slope = (ends[0] - ends[1]) / (2 * step)
-            if np.isnan(slope):
-                close = True  # outside of where the function is defined
-                break
-            close = own == pytest.approx(slope, rel=tolerance, abs=tolerance)
-            if close:
-                break
-        assert close, f"{own} is not {slope}"
-
-
-def parts(value):
-    return value if isinstance(value, tuple) else (value,)
-
-
-def as_arrays(back, result):
-    """The gradient by a result: zeros by its integers."""
-    if isinstance(result, tuple):
-        return tuple(as_arrays(b, r) for b, r in zip(back, result, strict=True))
-    return back if isinstance(back, np.ndarray) else np.zeros(np.shape(result))
