@@ -17,7 +17,7 @@ from structir.backend.loops.views import as_view
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
-from structir.ir.dtype import DTYPES
+from structir.ir.dtype import DTYPES, EXTENDED
 from structir.ir.expr import (
     Call,
     Constant,
@@ -40,7 +40,7 @@ from structir.ir.struct_info import (
 )
 
 Lowered = Any  # a Buffer, or a tuple of lowered values
-UNSUPPORTED = frozenset({"float8_e4m3fn", "float8_e5m2"})
+UNSUPPORTED = EXTENDED - {"bfloat16"}
 
 
 @attrs.frozen

@@ -13,12 +13,23 @@ if TYPE_CHECKING:
 np = lazy_module("numpy")
 ml_dtypes = lazy_module("ml_dtypes")
 
-FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"})
-SIGNED = frozenset({"int8", "int16", "int32", "int64"})
-UNSIGNED = frozenset({"uint8", "uint16", "uint32", "uint64"})
+SMALL_FLOATS = frozenset(
+    {
+        "float4_e2m1fn",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    }
+)
+SMALL_INTS = frozenset({"int2", "int4", "uint2", "uint4"})
+FLOATS = SMALL_FLOATS | {"float16", "bfloat16", "float32", "float64"}
+SIGNED = frozenset({"int2", "int4", "int8", "int16", "int32", "int64"})
+UNSIGNED = frozenset({"uint2", "uint4", "uint8", "uint16", "uint32", "uint64"})
 INTS = SIGNED | UNSIGNED
 DTYPES = FLOATS | INTS | {"bool"}
-EXTENDED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2"})  # beyond NumPy's own
+EXTENDED = SMALL_FLOATS | SMALL_INTS | {"bfloat16"}  # beyond NumPy's own
 
 
 def is_float(dtype: str) -> bool:

@@ -1,0 +1,1 @@
+"""Frontends: models of other systems as StructIR modules."""

@@ -1,0 +1,57 @@
+"""The bodies of ops that are said by other ops: a model's own functions, and ONNX's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onnx import FunctionProto, NodeProto
+
+from structir.frontend.onnx.node import Node, schema_of
+from structir.frontend.onnx.types import type_of_info
+
+
+def body_of(node: Node, functions: Mapping[tuple[str, str], FunctionProto]) -> FunctionProto:
+    """The function that a node stands for."""
+    own = functions.get((node.domain, node.op_type))
+    if own is not None:
+        return own
+    schema = schema_of(node.domain, node.op_type, node.version)
+    if schema is None:
+        node.fail("nothing is known of this op")
+    body = _plain_body(schema) or _body_in_context(schema, node)
+    if body is None:
+        node.fail("ONNX says this op by no other ops for these operands")
+    return body
+
+
+def _plain_body(schema: Any) -> FunctionProto | None:
+    return schema.function_body if schema.has_function else None
+
+
+def _body_in_context(schema: Any, node: Node) -> FunctionProto | None:
+    """A body that hangs on the attributes and on the types of the operands."""
+    if not schema.has_context_dependent_function:
+        return None
+    plain = NodeProto()
+    plain.CopyFrom(node.proto)
+    del plain.attribute[:]
+    for name, attribute in node.attributes.items():
+        added = plain.attribute.add()
+        added.CopyFrom(attribute)
+        added.name = name
+    types = [type_of_info(v.expr.struct_info if v else None) for v in node.values]
+    if any(t.WhichOneof("value") is None for t, v in zip(types, node.values, strict=True) if v):
+        return None
+    given = [t.SerializeToString() for t in types]
+    versions = [
+        v for v in schema.context_dependent_function_opset_versions if v <= node.version
+    ] or list(schema.context_dependent_function_opset_versions)
+    made = schema.get_context_dependent_function_with_opset_version(
+        max(versions), plain.SerializeToString(), given
+    )
+    if not made:
+        return None
+    body = FunctionProto()
+    body.ParseFromString(made)
+    return body

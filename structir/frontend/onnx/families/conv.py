@@ -1,0 +1,121 @@
+"""Convolutions, transposed and of integers too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.windows import window_of
+from structir.ir.dims import Poly
+from structir.ir.expr import Expr, ShapeExpr
+from structir.script import R
+
+CONVOLUTIONS: dict[int, Callable[..., Expr]] = {
+    1: R.nn.conv1d,
+    2: R.nn.conv2d,
+    3: R.nn.conv3d,
+}
+TRANSPOSED: dict[int, Callable[..., Expr]] = {
+    1: R.nn.conv1d_transpose,
+    2: R.nn.conv2d_transpose,
+    3: R.nn.conv3d_transpose,
+}
+
+
+@onnx_op("Conv")
+def conv(node: Node) -> Expr:
+    return with_bias(node, convolved(node, node[0], node[1]), 2)
+
+
+def convolved(node: Node, x: Expr, weight: Expr, place: int = 1) -> Expr:
+    """The convolution that a node's attributes tell of, without its bias."""
+    sizes = kernel_sizes(node, place)
+    window = window_of(node, sizes)
+    if not window.is_static:
+        x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant")
+    return CONVOLUTIONS[len(sizes)](
+        x,
+        weight,
+        strides=list(window.strides),
+        padding=window.padding if window.is_static else [0] * len(sizes),
+        dilation=list(window.dilations),
+        groups=node.attr("group", 1),
+    )
+
+
+def kernel_sizes(node: Node, place: int = 1) -> tuple[int, ...]:
+    """The spatial sizes of the weight."""
+    sizes = node.dims(place)[2:]
+    given = node.attr("kernel_shape", None)
+    if any(isinstance(d, Poly) for d in sizes):
+        sizes = tuple(given or ())
+    if not 1 <= len(sizes) <= 3:
+        node.fail(f"a convolution over {len(sizes)} axes is not supported")
+    if given is not None and tuple(given) != sizes:
+        node.fail(f"kernel_shape is {list(given)}, but the weight has {list(sizes)}")
+    return sizes  # type: ignore[return-value]
+
+
+def with_bias(node: Node, x: Expr, place: int) -> Expr:
+    """A number for each channel added, if it is given."""
+    if not node.has(place):
+        return x
+    behind = [1] * (node.rank() - 2)
+    return R.add(x, R.reshape(node[place], ShapeExpr((1, node.dims(place)[0], *behind))))
+
+
+@onnx_op("ConvTranspose")
+def conv_transpose(node: Node) -> Expr:
+    sizes = kernel_sizes(node)
+    count = len(sizes)
+    extra = list(node.attr("output_padding", None) or [0] * count)
+    strides = list(node.attr("strides", None) or [1] * count)
+    dilations = list(node.attr("dilations", None) or [1] * count)
+    before, after = _trimmed(node, sizes, strides, dilations, extra)
+    made = TRANSPOSED[count](
+        node[0],
+        node[1],
+        strides=strides,
+        padding=[0] * (2 * count),
+        output_padding=[0] * count,
+        dilation=dilations,
+        groups=node.attr("group", 1),
+    )
+    room = [max(0, e - a) for e, a in zip(extra, after, strict=True)]
+    cut = [a - e for e, a in zip(extra, after, strict=True)]
+    ends = [r - max(0, c) if c > 0 else r for r, c in zip(room, cut, strict=True)]
+    made = padded(node, made, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
+    return with_bias(node, made, 2)
+
+
+def _trimmed(
+    node: Node, sizes: Any, strides: list[int], dilations: list[int], extra: list[int]
+) -> tuple[list[int], list[int]]:
+    """How much is cut off before and after along each axis."""
+    count = len(sizes)
+    mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    wanted = node.attr("output_shape", None)
+    if wanted is None and mode == "NOTSET":
+        pads = list(node.attr("pads", None) or [0] * (2 * count))
+        return pads[:count], pads[count:]
+    if wanted is None and mode == "VALID":
+        return [0] * count, [0] * count
+    before, after = [], []
+    spatial = node.dims()[2:]
+    for axis in range(count):
+        extent = (sizes[axis] - 1) * dilations[axis] + 1
+        if wanted is not None:
+            size = spatial[axis]
+            if isinstance(size, Poly):
+                node.fail("output_shape needs known sizes of the operand")
+            total = strides[axis] * (size - 1) + extra[axis] + extent - wanted[axis]
+        else:
+            total = extra[axis] + extent - strides[axis]
+        small, large = total // 2, total - total // 2
+        first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
+        before.append(first)
+        after.append(last)
+    return before, after

@@ -1,0 +1,276 @@
+"""Graphs built node by node: operands looked up, the mapping applied, results bound by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from onnx import FunctionProto, GraphProto, NodeProto
+
+from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
+from structir.frontend.onnx.bodies import body_of
+from structir.frontend.onnx.builder import NodeBuilder
+from structir.frontend.onnx.listing import listed
+from structir.frontend.onnx.names import Names, lookup
+from structir.frontend.onnx.node import ABSENT, Node
+from structir.frontend.onnx.registry import find_build, find_carry
+from structir.frontend.onnx.survey import plain_domain
+from structir.frontend.onnx.tensors import array_of, dense
+from structir.frontend.onnx.types import Symbols
+from structir.frontend.onnx.values import (
+    Value,
+    carried_dtype,
+    constant_elements,
+    is_carried,
+    stated,
+)
+from structir.interpret.machine import Machine
+from structir.interpret.scope import Scope as RunScope
+from structir.ir.dims import Poly
+from structir.ir.expr import Call, Constant, Expr, PrimValue, SeqExpr, ShapeExpr, Tuple, Var
+from structir.ir.module import IRModule
+from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
+
+MOST_FOLDED = 1 << 16  # elements of a result that is worked out while importing
+DEEPEST = 100  # functions within functions
+UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+
+
+class Importer:
+    """Builds the functions of one module."""
+
+    def __init__(
+        self,
+        functions: Mapping[tuple[str, str], FunctionProto],
+        folder: Path | None,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.builder = NodeBuilder()
+        self.functions, self.folder, self.progress = functions, folder, progress
+        self.symbols = Symbols()
+
+    # ---- graphs
+
+    def constants(self, graph: GraphProto, names: Names) -> None:
+        """Bring the initialisers of a graph into scope."""
+        for tensor in graph.initializer:
+            names.values[tensor.name] = constant(array_of(tensor, self.folder))
+        for sparse in graph.sparse_initializer:
+            names.values[sparse.values.name] = constant(dense(sparse, self.folder))
+
+    def nodes(self, nodes: Sequence[NodeProto], names: Names) -> None:
+        """Build nodes in order."""
+        places = listed(nodes, names.where)
+        for proto, place in zip(nodes, places, strict=True):
+            self.node(proto, names, place)
+            self.progress()
+
+    def inner_graph(
+        self, graph: GraphProto, names: Names, given: Mapping[str, Value]
+    ) -> list[Value]:
+        """The results of a graph within another one, built into the open scope."""
+        self.constants(graph, names)
+        names.values.update(given)
+        self.nodes(graph.node, names)
+        return [lookup(names, o.name, None) for o in graph.output]
+
+    def node(self, proto: NodeProto, names: Names, place: Span) -> None:
+        """Build one node."""
+        values = [lookup(names, name, place) if name else None for name in proto.input]
+        domain = plain_domain(proto.domain)
+        version = names.opsets.get(domain)
+        if version is None:
+            raise DiagnosticError(
+                Diagnostic(f"the model imports no opset of {domain or 'ai.onnx'!r}", place)
+            )
+        node = Node(proto, version, values, self, names, place)
+        try:
+            with self.builder.at(place):
+                self._bind(node, self._results(node))
+        except DiagnosticError as error:
+            raise placed(error, node) from error
+        except UNREADABLE as error:
+            detail = f"{type(error).__name__}: {error}"
+            raise DiagnosticError(
+                Diagnostic(f"this node cannot be understood ({detail})", place, node.op_type)
+            ) from error
+
+    def _results(self, node: Node) -> Sequence[Value | None]:
+        """The values of a node's outputs."""
+        sources = frozenset().union(*[v.sources for v in node.values if v is not None])
+        carried = self._carried(node)
+        if carried is not None:
+            return [attrs.evolve(carried, sources=sources)]
+        build = find_build(node.domain, node.op_type, node.version)
+        if (node.domain, node.op_type) in self.functions or build is None:
+            return self._laid_open(node)
+        given = [v for v in node.values if v is not None]
+        if given and all(type(v.expr) is Constant for v in given) and not node.graphs:
+            folded = self._folded(node, build)
+            if folded is not None:
+                return folded
+        return [as_value(r, sources) for r in listed_results(build(node))]
+
+    def _carried(self, node: Node) -> Value | None:
+        """The result where all operands are known numbers and sizes, and so is it."""
+        carry = find_carry(node.domain, node.op_type)
+        if carry is None or any(v is not None and v.elements is None for v in node.values):
+            return None
+        try:
+            elements = carry(node, *[v and v.elements for v in node.values])
+        except UNREADABLE:
+            return None  # the mapping itself says what is wrong
+        if elements is None:
+            return None
+        made, dtype = elements
+        made = np.asarray(made, object)
+        if not carried_dtype(dtype) or not is_carried(made):
+            return None
+        return Value(stated(made, dtype), made)
+
+    def _folded(self, node: Node, build: Any) -> list[Value | None] | None:
+        """The results worked out now, where all operands are constants and the results small."""
+        sequence = self.builder.aside(lambda: Tuple(tuple(_expressions(build(node)))))
+        if not all(_small(b.var) for block in sequence.blocks for b in block.bindings):
+            return self._kept(sequence)
+        try:
+            found = Machine(IRModule({})).value(sequence, RunScope({}, {}))
+        except StructIRError:
+            return self._kept(sequence)
+        if not all(isinstance(f, np.ndarray | np.generic) or f == () for f in found):
+            return self._kept(sequence)
+        return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in found]
+
+    def worked_out(self, value: Expr) -> Expr:
+        """A value that only constants make, as a constant; any other as it is."""
+        if not _all_constant(value):
+            return value
+        found = Machine(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
+        return Constant(np.asarray(found))
+
+    def _kept(self, sequence: SeqExpr) -> list[Value | None]:
+        """A sequence built aside, put into the function after all."""
+        for binding in sequence.bindings():
+            self.builder.scopes[-1].add(binding)
+        fields: Any = sequence.body
+        return [None if f is ABSENT else as_value(f, frozenset()) for f in fields.fields]
+
+    def _laid_open(self, node: Node) -> list[Value | None]:
+        """The outputs of a node that stands for a body of other nodes."""
+        if node.names.depth > DEEPEST:
+            node.fail(f"functions are nested more than {DEEPEST} deep; does one call itself?")
+        body = body_of(node, self.functions)
+        values = dict(zip(body.input, node.values, strict=False))
+        arguments = {a.name: a for a in body.attribute_proto} | dict(node.attributes)
+        names = Names(
+            {k: v for k, v in values.items() if v is not None},
+            {plain_domain(o.domain): o.version for o in body.opset_import},
+            f"{node.names.where}: {node.op_type}",
+            arguments,
+            depth=node.names.depth + 1,
+        )
+        self.nodes(body.node, names)
+        wanted = zip(node.outputs, body.output, strict=False)
+        return [lookup(names, inner, node.place) if outer else None for outer, inner in wanted]
+
+    # ---- results
+
+    def _bind(self, node: Node, results: Iterable[Value | None]) -> None:
+        for name, value in zip(node.outputs, results, strict=False):
+            if not name:
+                continue
+            if value is None:
+                node.fail(f"output {name!r} is not made")
+            if name in node.names.values and name in node.names.own():
+                node.fail(f"{name!r} is defined twice")
+            node.names.values[name] = self._named(value, name, node)
+
+    def _named(self, value: Value, name: str, node: Node) -> Value:
+        """A value bound to a variable of its name, its sizes given names where they are unknown."""
+        expr = value.expr
+        if type(expr) is Constant:
+            return value
+        if self.builder.scopes[-1].in_dataflow and name in node.names.results:
+            expr = self.builder.emit_output(expr, name)
+        elif not isinstance(expr, Var):
+            expr = self.builder.emit(expr, name)
+        return self.measured(attrs.evolve(value, expr=expr), name, node.place)
+
+    def measured(self, value: Value, name: str, place: Span) -> Value:
+        """A value of known rank with sizes: unknown ones get names, bound when the program runs."""
+        info = value.expr.struct_info
+        if not isinstance(info, TensorStructInfo) or isinstance(info.dims, tuple) or not info.ndim:
+            return value
+        sizes = [self.symbols.fresh(f"{name}_{i}") for i in range(info.ndim)]
+        stated = TensorStructInfo(tuple(sizes), info.dtype)
+        return attrs.evolve(value, expr=self.builder.match_cast(value.expr, stated, name, place))
+
+
+def listed_results(made: Any) -> list[Any]:
+    """What a mapping gives, as a list of outputs."""
+    return list(made) if isinstance(made, list | tuple) else [made]
+
+
+def _all_constant(value: Expr) -> bool:
+    """Whether an expression is made of constants alone."""
+    todo: list[Expr] = [value]
+    while todo:
+        part = todo.pop()
+        match part:
+            case Call():
+                todo += part.args
+            case Tuple():
+                todo += part.fields
+            case PrimValue(value=Poly()):
+                return False
+            case ShapeExpr():
+                if any(isinstance(d, Poly) for d in part.dims):
+                    return False
+            case Constant() | PrimValue():
+                pass
+            case _:
+                return False
+    return True
+
+
+def _expressions(made: Any) -> list[Expr]:
+    """What a mapping gives, as expressions; an output that it does not make is the empty tuple."""
+    results = listed_results(made)
+    return [ABSENT if r is None else r.expr if isinstance(r, Value) else r for r in results]
+
+
+def as_value(result: Any, sources: frozenset[str]) -> Value | None:
+    """An output of a mapping as a value."""
+    if result is None or isinstance(result, Value):
+        return result
+    return Value(result, constant_elements(result), sources)
+
+
+def constant(data: np.ndarray[Any, Any]) -> Value:
+    """A value that is known now."""
+    expr = Constant(data)
+    return Value(expr, constant_elements(expr))
+
+
+def _small(var: Var) -> bool:
+    infos: Any = var.struct_info
+    fields = infos.fields if isinstance(infos, TupleStructInfo) else [infos]
+    return all(
+        isinstance(i, TensorStructInfo)
+        and isinstance(i.dims, tuple)
+        and all(isinstance(d, int) for d in i.dims)
+        and math.prod(i.dims) <= MOST_FOLDED
+        for i in fields
+    )
+
+
+def placed(error: DiagnosticError, node: Node) -> DiagnosticError:
+    """An error with its node's place, where it has none."""
+    if all(d.span is not None for d in error.diagnostics):
+        return error
+    made = [d.at(node.place) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in made])

@@ -1,0 +1,179 @@
+"""`from_onnx`: a whole model, from a file or from memory, as a module."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, ValueInfoProto
+
+from structir.errors import Diagnostic, warn
+from structir.frontend.onnx import families
+from structir.frontend.onnx.importer import UNREADABLE, Importer, constant
+from structir.frontend.onnx.names import Names, lookup
+from structir.frontend.onnx.survey import check_supported, plain_domain
+from structir.frontend.onnx.tensors import wrong
+from structir.frontend.onnx.types import Symbols, info_of_type
+from structir.frontend.onnx.values import Value
+from structir.ir import dims
+from structir.ir.expr import Expr, Tuple, Var
+from structir.ir.module import IRModule
+from structir.ir.struct_info import TensorStructInfo
+
+Model = ModelProto | str | os.PathLike[str]
+CONTROL = frozenset({"If", "Loop", "Scan"})
+
+
+def from_onnx(
+    model: Model,
+    *,
+    values: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> IRModule:
+    """The module of an ONNX model: `main` takes its inputs and gives its outputs.
+
+    Sizes of inputs that the model names are symbolic variables of these names. `values` are inputs
+    that are known now: their parameters are left out. `folder` is where a model in memory keeps
+    external data. `progress` is told how many nodes are done, and of how many.
+    """
+    families.load()
+    proto, home = _read(model, None if folder is None else Path(folder))
+    where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
+    known = {name: np.asarray(value) for name, value in (values or {}).items()}
+    try:
+        return _imported(proto, home, str(where or "model"), known, progress)
+    except UNREADABLE as error:  # names that are no text, fields that contradict each other
+        raise wrong(f"the model cannot be understood ({type(error).__name__}: {error})") from error
+
+
+def _imported(
+    proto: ModelProto,
+    home: Path | None,
+    where: str,
+    known: Mapping[str, Any],
+    progress: Callable[[int, int], None] | None,
+) -> IRModule:
+    graph = proto.graph
+    opsets = {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
+    functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
+    check_supported(graph.node, functions, opsets)
+    importer = Importer(functions, home, _counter(progress, len(graph.node)))
+    return _module(importer, graph, Names({}, opsets, where), known)
+
+
+def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
+    if progress is None:
+        return lambda: None
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        progress(min(done, total), total)
+
+    return count
+
+
+def _read(model: Model, folder: Path | None) -> tuple[ModelProto, Path | None]:
+    """The model, and the folder that its external data must lie in."""
+    if isinstance(model, ModelProto):
+        return model, folder
+    path = Path(model)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise wrong(f"{path.name} cannot be read: {error.strerror}") from error
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RuntimeError) as error:
+        raise wrong(f"{path.name} is no ONNX model, or it is cut off") from error
+    if not proto.HasField("graph"):
+        raise wrong(f"{path.name} is no ONNX model: it holds no graph")
+    return proto, folder or path.parent
+
+
+def _module(
+    importer: Importer, graph: GraphProto, names: Names, known: Mapping[str, Any]
+) -> IRModule:
+    importer.constants(graph, names)
+    params = _parameters(importer, graph, names, known)
+    outputs = frozenset(o.name for o in graph.output)
+    flat = not any(n.op_type in CONTROL for n in graph.node)
+    builder = importer.builder
+    with builder.function("main", params, attrs=_interface(graph, params)):
+        if flat:
+            with builder.dataflow():
+                scope = attrs.evolve(names, results=outputs)
+                importer.nodes(graph.node, scope)
+                results = [_output(importer, scope, o, True) for o in graph.output]
+        else:
+            importer.nodes(graph.node, names)
+            results = [_output(importer, names, o, False) for o in graph.output]
+        if not results:
+            raise wrong("the model has no outputs")
+        builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
+    return builder.get()
+
+
+def _interface(graph: GraphProto, params: list[Var]) -> dict[str, Any]:
+    """The names of inputs and outputs as the model has them."""
+    return {
+        "input_names": tuple([p.name for p in params]),
+        "output_names": tuple([o.name for o in graph.output]),
+    }
+
+
+def _parameters(
+    importer: Importer, graph: GraphProto, names: Names, known: Mapping[str, Any]
+) -> list[Var]:
+    """The inputs as variables; what is known already is a constant."""
+    params = []
+    for declared in graph.input:
+        name = declared.name
+        if name in names.values:
+            continue  # an initialiser that older models list as an input, too
+        if name in known:
+            names.values[name] = constant(known[name])
+            continue
+        var = Var(name, info_of_type(declared.type, importer.symbols, name))
+        params.append(var)
+        names.values[name] = Value(var, None, frozenset({name}))
+    return params
+
+
+def _output(importer: Importer, names: Names, declared: ValueInfoProto, flat: bool) -> Expr:
+    """A result of the graph; a declaration that cannot be true is told of."""
+    value = lookup(names, declared.name, None).expr
+    builder = importer.builder
+    info = info_of_type(declared.type, Symbols(), declared.name)
+    _distrust(declared.name, info, value.struct_info)
+    if type(value) is not Var:
+        value = (
+            builder.emit_output(value, declared.name)
+            if flat
+            else builder.emit(value, declared.name)
+        )
+    return value
+
+
+def _distrust(name: str, declared: Any, found: Any) -> None:
+    tensors = isinstance(declared, TensorStructInfo) and isinstance(found, TensorStructInfo)
+    if not tensors or declared.dims is None or not isinstance(found.dims, tuple):
+        return
+    pairs = zip(declared.dims, found.dims, strict=False)
+    lies = declared.ndim != found.ndim or any(
+        isinstance(d, int) and dims.equal(d, f) is False for d, f in pairs
+    )
+    if lies:
+        warn(
+            Diagnostic(f"output {name!r} is declared as {declared}, which it is not").note(
+                f"it is {found}"
+            )
+        )

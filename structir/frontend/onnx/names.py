@@ -1,0 +1,60 @@
+"""What names mean inside of a graph."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
+
+import attrs
+from onnx import AttributeProto, NodeProto
+
+from structir.errors import Diagnostic, DiagnosticError, Span
+from structir.frontend.onnx.values import Value
+
+
+@attrs.frozen(eq=False)
+class Names:
+    """What names mean in one graph: values, opset versions, and the attributes of the function
+    that is being laid open."""
+
+    values: MutableMapping[str, Value]
+    opsets: Mapping[str, int]
+    where: str
+    arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
+    results: frozenset[str] = frozenset()  # values that are seen after the block
+    depth: int = 0
+
+    def inner(self, where: str) -> Names:
+        """The names inside of a graph within this one."""
+        values = ChainMap({}, *own_maps(self.values))
+        return attrs.evolve(self, values=values, where=where, results=frozenset())
+
+    def own(self) -> MutableMapping[str, Value]:
+        """The names that this graph itself has brought into scope."""
+        return own_maps(self.values)[0]
+
+    def attributes(self, proto: NodeProto) -> dict[str, AttributeProto]:
+        """The attributes of a node; those that refer to the function's are replaced by them."""
+        found = {}
+        for attribute in proto.attribute:
+            given = attribute
+            if attribute.ref_attr_name:
+                given = self.arguments.get(attribute.ref_attr_name)
+            if given is not None:
+                found[attribute.name] = given
+        return found
+
+
+def own_maps(values: MutableMapping[str, Value]) -> list[MutableMapping[str, Value]]:
+    return values.maps if isinstance(values, ChainMap) else [values]
+
+
+def lookup(names: Names, name: str, place: Span | None) -> Value:
+    """What a name stands for."""
+    found = names.values.get(name)
+    if found is None:
+        message = f"{name!r} is used, but no node before this one makes it"
+        raise DiagnosticError(
+            Diagnostic(message, place, hint="nodes must stand in the order of their use")
+        )
+    return found

@@ -1,0 +1,79 @@
+"""Padding on both sides of every axis: known or symbolic amounts, negative ones cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.scalars import number
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.script import R
+
+MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "circular"}
+Amounts = list[Dim]
+
+
+def padded(
+    node: Node, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any = 0.0
+) -> Expr:
+    """A tensor with more elements around it: `value` in the mode `constant`."""
+    if mode not in MODES:
+        node.fail(f"there is no padding mode {mode!r}")
+    x, before, after = _cut(node, x, before, after)
+    if all(isinstance(p, int) and p == 0 for p in (*before, *after)):
+        return x
+    if all(isinstance(p, int) for p in (*before, *after)):
+        return _static(node, x, before, after, mode, value)
+    if mode != "constant":
+        node.fail(f"symbolic amounts of padding in the mode {mode!r} are not supported")
+    return _pieced(node, x, before, after, value)
+
+
+def _cut(node: Node, x: Expr, before: Amounts, after: Amounts) -> tuple[Expr, Amounts, Amounts]:
+    """Negative padding takes elements away."""
+    low = [isinstance(p, int) and p < 0 for p in before]
+    high = [isinstance(p, int) and p < 0 for p in after]
+    axes = [k for k in range(len(before)) if low[k] or high[k]]
+    if not axes:
+        return x, before, after
+    sizes = node.tensor_info(x).dims
+    starts = [-before[k] if low[k] else 0 for k in axes]
+    ends = [sizes[k] + after[k] if high[k] else sizes[k] for k in axes]
+    cut = R.strided_slice(x, axes, ShapeExpr(tuple(starts)), ShapeExpr(tuple(ends)))
+    return (
+        node.emit(cut),
+        [0 if is_low else p for p, is_low in zip(before, low, strict=True)],
+        [0 if is_high else p for p, is_high in zip(after, high, strict=True)],
+    )
+
+
+def _static(node: Node, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any) -> Expr:
+    widths = [w for pair in zip(before, after, strict=True) for w in pair]
+    dtype = node.tensor_info(x).dtype
+    if isinstance(value, Constant):
+        value = value.data.item()
+    plain = isinstance(value, int | float) and dtype != "bool"
+    if mode != "constant" or plain:
+        return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=value if plain else 0.0)
+    filler = number(value, dtype or "float32") if isinstance(value, int | float) else value
+    return _pieced(node, x, before, after, filler)
+
+
+def _pieced(node: Node, x: Expr, before: Amounts, after: Amounts, value: Any) -> Expr:
+    """Blocks of the value put before and after, axis by axis."""
+    if not isinstance(value, Expr):
+        value = number(value, node.tensor_info(x).dtype or "float32")
+    for axis, amounts in enumerate(zip(before, after, strict=True)):
+        sizes = list(node.tensor_info(x).dims)
+        blocks: list[Expr] = []
+        for amount in amounts:
+            sizes[axis] = amount
+            blocks.append(R.full(ShapeExpr(tuple(sizes)), value))
+        pieces = [blocks[0], x, blocks[1]]
+        empty = [dims.equal(amounts[0], 0), False, dims.equal(amounts[1], 0)]
+        kept = [p for p, none in zip(pieces, empty, strict=True) if none is not True]
+        if len(kept) > 1:
+            x = node.emit(R.concat(Tuple(tuple(kept)), axis=axis))
+    return x

@@ -1,0 +1,46 @@
+"""Numbers beside tensors: constants of an operand's dtype, and operands that hold one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import Node
+from structir.ir.dims import Dim
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
+from structir.script import R
+
+
+def number(value: Any, dtype: str) -> Constant:
+    """A number as a tensor without axes."""
+    return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
+
+
+def like(node: Node, value: Any, place: int = 0) -> Constant:
+    """A number in the dtype of an operand."""
+    return number(value, node.dtype(place))
+
+
+def scalar(node: Node, value: Expr) -> Expr:
+    """An operand of one element as a tensor without axes."""
+    rank = node.tensor_info(value).ndim
+    if rank == 0:
+        return value
+    if isinstance(value, Constant):
+        return Constant(value.data.reshape(()))
+    return R.reshape(value, ShapeExpr(()))
+
+
+def size_number(size: Dim, dtype: str = "int64") -> Expr:
+    """A size as a tensor without axes."""
+    if isinstance(size, int):
+        return number(size, dtype)
+    made: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
+    return made if dtype == "int64" else R.astype(made, dtype)
+
+
+def constant(values: Any, dtype: str = "int64") -> Constant:
+    """Numbers as a constant."""
+    return Constant(np.asarray(values, numpy_dtype(dtype)))

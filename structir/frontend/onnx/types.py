@@ -1,0 +1,78 @@
+"""ONNX types as StructInfo and back; the sizes of inputs become symbolic variables by name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import onnx
+from onnx import TypeProto
+
+from structir.frontend.onnx.tensors import dtype_name, element_type
+from structir.ir.dims import Dim, sym
+from structir.ir.struct_info import (
+    OBJECT,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+
+class Symbols:
+    """The symbolic variables of a model's inputs, by the names that the model gives them."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Dim] = {}
+
+    def dim(self, size: Any, fallback: str) -> Dim:
+        """A declared size. What names nothing (`?`, empty, negative) is a size of its own."""
+        kind = size.WhichOneof("value")
+        if kind == "dim_value" and size.dim_value >= 0:
+            return int(size.dim_value)
+        name = size.dim_param if kind == "dim_param" else ""
+        if not re.search(r"[A-Za-z]", name):
+            return self.fresh(fallback)
+        if name not in self.by_name:
+            self.by_name[name] = sym(identifier(name))
+        return self.by_name[name]
+
+    def fresh(self, name: str) -> Dim:
+        """A size that no name is known for."""
+        made: Dim = sym(identifier(name))
+        return made
+
+
+def identifier(name: str) -> str:
+    """A name as a Python identifier."""
+    made = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
+
+
+def info_of_type(declared: TypeProto, symbols: Symbols, name: str) -> StructInfo:
+    """The StructInfo of a declared type."""
+    kind = declared.WhichOneof("value")
+    if kind == "tensor_type":
+        tensor = declared.tensor_type
+        dtype = dtype_name(tensor.elem_type) if tensor.elem_type else None
+        if not tensor.HasField("shape"):
+            return TensorStructInfo(None, dtype)
+        sizes = enumerate(tensor.shape.dim)
+        return TensorStructInfo(tuple(symbols.dim(d, f"d_{name}_{i}") for i, d in sizes), dtype)
+    return OBJECT
+
+
+def type_of_info(info: StructInfo | None) -> TypeProto:
+    """The ONNX type of a value, as far as ONNX can say it."""
+    made = TypeProto()
+    if isinstance(info, TensorStructInfo) and info.dtype is not None:
+        made.tensor_type.elem_type = element_type(info.dtype)
+        if info.ndim is not None:
+            made.tensor_type.shape.CopyFrom(onnx.TensorShapeProto())
+            sizes = info.dims if isinstance(info.dims, tuple) else (None,) * info.ndim
+            for size in sizes:
+                dim = made.tensor_type.shape.dim.add()
+                if isinstance(size, int):
+                    dim.dim_value = size
+    elif isinstance(info, TupleStructInfo) and info.fields:
+        made.sequence_type.elem_type.CopyFrom(type_of_info(info.fields[0]))
+    return made

@@ -1,0 +1,71 @@
+"""Windows that move over spatial axes: their attributes, with automatic padding worked out."""
+
+from __future__ import annotations
+
+import attrs
+
+from structir.frontend.onnx.node import Node
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly
+
+
+@attrs.frozen
+class Window:
+    """A window over some axes: its size, its steps, and the padding on both sides."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[Dim, ...]
+    after: tuple[Dim, ...]
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all padding is known."""
+        return not any(isinstance(p, Poly) for p in (*self.before, *self.after))
+
+    @property
+    def padding(self) -> list[int]:
+        """The padding as the ops of StructIR take it."""
+        return [*self.before, *self.after]  # type: ignore[list-item]
+
+
+def window_of(node: Node, sizes: tuple[int, ...]) -> Window:
+    """The window of a convolution or of a pool."""
+    count = len(sizes)
+    strides = _listed(node, "strides", count)
+    dilations = _listed(node, "dilations", count)
+    mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    spatial = node.dims()[2:]
+    if len(spatial) != count:
+        node.fail(f"a window over {count} axes does not fit an operand of {node.rank()} axes")
+    if mode in ("NOTSET", "VALID"):
+        pads = node.attr("pads", None) if mode == "NOTSET" else None
+        pads = pads or (0,) * (2 * count)
+        if len(pads) != 2 * count:
+            node.fail(f"{len(pads)} pads are given for {count} axes")
+        return Window(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        node.fail(f"there is no automatic padding {mode!r}")
+    totals = [
+        _same(size, (k - 1) * d + 1, s)
+        for size, k, s, d in zip(spatial, sizes, strides, dilations, strict=True)
+    ]
+    small = tuple([dims.floordiv(t, 2) for t in totals])
+    large = tuple([t - p for t, p in zip(totals, small, strict=True)])
+    first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
+    return Window(sizes, strides, dilations, first, last)
+
+
+def _listed(node: Node, name: str, count: int) -> tuple[int, ...]:
+    found = tuple(node.attr(name, None) or (1,) * count)
+    if len(found) != count or any(v < 1 for v in found):
+        node.fail(f"{name} must be {count} positive numbers")
+    return found
+
+
+def _same(size: Dim, extent: int, stride: int) -> Dim:
+    """All padding of one axis, so that a window starts at every stride."""
+    if stride == 1:
+        return extent - 1
+    return dims.dim_max((dims.ceildiv(size, stride) - 1) * stride + extent - size, 0)

@@ -1,0 +1,143 @@
+"""ONNX's own backend interface for the CPU: `Backend.prepare(model).run(inputs)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, helper
+from onnx.backend.base import Backend as OnnxBackend
+from onnx.backend.base import BackendRep
+
+from structir.backend.compile import compile as compiled
+from structir.frontend.onnx.model import from_onnx
+from structir.frontend.onnx.node import RunTimeValueError
+from structir.frontend.onnx.tensors import wrong
+from structir.passes import DeadCodeElimination
+
+MOST_SPECIAL = 64  # elements of an input that a program may be made for
+MOST_PROGRAMS = 32  # programs made for values of inputs that are kept
+
+
+class Prepared(BackendRep):
+    """A model, compiled once for all sizes.
+
+    Where the structure of the program hangs on the values of small inputs (the axes of a
+    reduction, say), a program is compiled for each of their values."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self.names = _input_names(model)
+        self.special: frozenset[str] = frozenset()
+        self.programs: dict[Any, Any] = {}
+        try:
+            self.programs[()] = self._program({})
+        except RunTimeValueError as error:
+            self.special = error.inputs
+
+    def _program(self, values: Mapping[str, Any]) -> Any:
+        module = from_onnx(self.model, values=values)
+        return compiled(DeadCodeElimination()(module))["main"]
+
+    def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
+        """The outputs for inputs in order, or by name."""
+        given = self._by_name(inputs)
+        program = self._program_for(given)
+        made = program(*[v for name, v in given.items() if name not in self.special])
+        outputs = len(self.model.graph.output)
+        return tuple(made) if outputs > 1 else (made,)
+
+    def _by_name(self, inputs: Any) -> dict[str, Any]:
+        if isinstance(inputs, Mapping):
+            missing = [n for n in self.names if n not in inputs]
+            if missing:
+                raise wrong(f"inputs are missing: {', '.join(missing)}")
+            return {n: _array(inputs[n]) for n in self.names}
+        given = list(inputs) if isinstance(inputs, Sequence) else [inputs]
+        if len(given) != len(self.names):
+            raise wrong(f"the model takes {len(self.names)} inputs, but {len(given)} are given")
+        return {n: _array(v) for n, v in zip(self.names, given, strict=True)}
+
+    def _program_for(self, given: Mapping[str, Any]) -> Any:
+        """The program for these inputs; it is made where there is none yet."""
+        while True:
+            values = {n: given[n] for n in sorted(self.special)}
+            key = tuple([(v.shape, v.dtype.str, v.tobytes()) for v in values.values()])
+            if key in self.programs:
+                return self.programs[key]
+            try:
+                made = self._program(values)
+            except RunTimeValueError as error:
+                more = error.inputs - self.special
+                if not more or any(given[n].size > MOST_SPECIAL for n in more):
+                    raise
+                self.special |= more
+                continue
+            if len(self.programs) >= MOST_PROGRAMS:
+                self.programs.clear()
+            self.programs[key] = made
+            return made
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray | list) or value is None else np.asarray(value)
+
+
+def _input_names(model: ModelProto) -> list[str]:
+    """The inputs that a caller gives: those that have no initialiser."""
+    known = {t.name for t in model.graph.initializer}
+    known |= {t.values.name for t in model.graph.sparse_initializer}
+    return [i.name for i in model.graph.input if i.name not in known]
+
+
+class Backend(OnnxBackend):
+    """Runs ONNX models on the CPU."""
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether a device is there."""
+        return device.split(":")[0] == "CPU"
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **options: Any) -> bool:
+        """Every model may be tried."""
+        return True
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> Prepared:
+        """A model ready to run."""
+        if not cls.supports_device(device):
+            raise wrong(f"there is no device {device!r}")
+        return Prepared(model)
+
+    @classmethod
+    def run_model(
+        cls, model: ModelProto, inputs: Any, device: str = "CPU", **options: Any
+    ) -> tuple[Any, ...]:
+        """The outputs of a model for inputs."""
+        return cls.prepare(model, device, **options).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Any = None,
+        **options: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of a single node for inputs."""
+        names = [n for n in node.input if n]
+        types = [
+            helper.make_tensor_value_info(
+                n, helper.np_dtype_to_tensor_dtype(np.asarray(v).dtype), np.asarray(v).shape
+            )
+            for n, v in zip(names, inputs, strict=True)
+        ]
+        outputs = [helper.make_empty_tensor_value_info(n) for n in node.output if n]
+        graph = helper.make_graph([node], "node", types, outputs)
+        opset = options.get("opset_version")
+        versions = [helper.make_opsetid(node.domain, opset)] if opset else None
+        model = helper.make_model(graph, opset_imports=versions)
+        return cls.run_model(model, inputs, device)

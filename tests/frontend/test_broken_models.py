@@ -1,0 +1,170 @@
+"""Models that are wrong, cut off or hostile: one message that names the node, nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.frontend.models import INT64, made, node, value
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from structir.errors import DiagnosticError
+from structir.frontend.onnx import from_onnx
+
+
+def message(model: Any, **options: Any) -> str:
+    with pytest.raises(DiagnosticError) as caught:
+        from_onnx(model, **options)
+    return str(caught.value)
+
+
+def external(location: str, **entries: str) -> Any:
+    model = made([node("Add", "x w", "y")], [value("x", [4])], ["y"], {"w": np.ones(4, "f4")})
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, text in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=text)
+    return model
+
+
+def test_all_unsupported_ops_at_once() -> None:
+    nodes = [node("Foo", "x", "a"), node("Foo", "a", "b"), node("Bar", "b", "y")]
+    nodes[2].domain = "elsewhere"
+    text = message(made(nodes, [value("x", [1])], ["y"]))
+    assert "3 nodes of 2 ops" in text
+    assert "2 x Foo" in text
+    assert "1 x elsewhere::Bar" in text
+
+
+def test_a_wrong_node_is_shown() -> None:
+    nodes = [node("MatMul", "x y", "z", name="product")]
+    text = message(made(nodes, [value("x", [2, 3]), value("y", [4, 5])], ["z"]))
+    assert "z = MatMul(x, y)  # product" in text
+    assert "3" in text and "4" in text
+
+
+def test_a_value_that_nothing_makes() -> None:
+    assert "'ghost'" in message(made([node("Relu", "ghost", "y")], [value("x", [1])], ["y"]))
+
+
+def test_a_circle() -> None:
+    nodes = [node("Add", "x b", "a"), node("Relu", "a", "b")]
+    assert "'b' is used" in message(made(nodes, [value("x", [1])], ["b"]))
+
+
+def test_a_function_that_calls_itself() -> None:
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    inner = helper.make_node("f", ["a"], ["b"], domain="own")
+    function = helper.make_function("own", "f", ["a"], ["b"], [inner], opsets)
+    call = helper.make_node("f", ["x"], ["y"], domain="own")
+    model = made([call], [value("x", [1])], ["y"], functions=[function])
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    assert "nested" in message(model)
+
+
+@pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "a/../../w.bin", ""])
+def test_data_outside_of_the_folder(tmp_path: Path, location: str) -> None:
+    (tmp_path / "w.bin").write_bytes(b"0" * 16)
+    home = tmp_path / "home"
+    home.mkdir()
+    onnx.save(external(location), home / "model.onnx")
+    assert "outside the model's folder" in message(home / "model.onnx")
+
+
+def test_data_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"0" * 16)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "w.bin").symlink_to(tmp_path / "secret")
+    onnx.save(external("w.bin"), home / "model.onnx")
+    assert "outside the model's folder" in message(home / "model.onnx")
+
+
+def test_data_beside_the_model(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(b"head" + np.arange(4, dtype="f4").tobytes())
+    onnx.save(external("w.bin", offset="4", length="16"), tmp_path / "model.onnx")
+    assert len(from_onnx(tmp_path / "model.onnx")["main"].params) == 1
+    onnx.save(external("w.bin", offset="8", length="16"), tmp_path / "model.onnx")
+    assert "needs 16 bytes" in message(tmp_path / "model.onnx")
+
+
+def test_a_tensor_shorter_than_it_says() -> None:
+    model = made([node("Add", "x w", "y")], [value("x", [4])], ["y"], {"w": np.ones(4, "f4")})
+    model.graph.initializer[0].dims[0] = 1 << 50
+    assert "needs" in message(model)
+
+
+def test_sizes_too_large_to_fold() -> None:
+    huge = np.array([1 << 40, 1 << 10], np.int64)
+    model = made([node("ConstantOfShape", "s", "y")], [value("x", [1])], ["y"], {"s": huge})
+    assert from_onnx(model)["main"].ret_struct_info.dims == (1 << 40, 1 << 10)
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"")
+    assert "no graph" in message(path)
+    path.write_bytes(b"\xff" * 40)
+    assert "no ONNX model" in message(path)
+    assert "cannot be read" in message(tmp_path / "none.onnx")
+
+
+def whole_model() -> bytes:
+    rng = np.random.default_rng(3)
+    nodes = [
+        node("Conv", "x w b", "c", pads=[1, 1, 1, 1]),
+        node("Relu", "c", "r"),
+        node("Shape", "r", "s"),
+        node("Gather", "s i", "n"),
+        node("Concat", "n m", "t", axis=0),
+        node("Reshape", "r t", "f"),
+        node("Gemm", "f g", "y"),
+    ]
+    constants = {
+        "w": rng.random((2, 1, 3, 3), "f4"),
+        "b": np.zeros(2, "f4"),
+        "i": np.array([0]),
+        "m": np.array([-1]),
+        "g": rng.random((32, 3), "f4"),
+    }
+    return made(nodes, [value("x", ["n", 1, 4, 4])], ["y"], constants).SerializeToString()
+
+
+WHOLE = whole_model()
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_damaged_files(tmp_path_factory: Any, place: int, byte: int, cut: bool) -> None:
+    """Any byte changed, or the rest cut off: a module or a DiagnosticError, nothing else."""
+    path = tmp_path_factory.mktemp("damaged") / "model.onnx"
+    changed = WHOLE[:place] if cut else WHOLE[:place] + bytes([byte]) + WHOLE[place + 1 :]
+    path.write_bytes(changed)
+    try:
+        module = from_onnx(path)
+    except DiagnosticError:
+        return
+    assert "main" in module.functions
+
+
+def test_attributes_of_the_wrong_type() -> None:
+    nodes = [node("Transpose", "x", "y", perm="backwards")]
+    assert "Transpose" in message(made(nodes, [value("x", [2, 3])], ["y"]))
+
+
+def test_a_value_defined_twice() -> None:
+    nodes = [node("Relu", "x", "y"), node("Neg", "x", "y")]
+    assert "defined twice" in message(made(nodes, [value("x", [2])], ["y"]))
+
+
+def test_values_that_must_be_known() -> None:
+    inputs = [value("x", [2, 3]), value("axes", [1], INT64)]
+    text = message(made([node("ReduceSum", "x axes", "y")], inputs, ["y"]))
+    assert "'axes'" in text
+    assert "values=" in text

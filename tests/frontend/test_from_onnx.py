@@ -1,0 +1,132 @@
+"""Whole models: sizes by name, shape computations, names, and values that arrive at run time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.frontend.models import BOOL, FLOAT, INT64, expected, made, node, value
+from onnx import helper
+
+import structir
+from structir.errors import DiagnosticWarning
+from structir.frontend.onnx import from_onnx
+from structir.frontend.onnx_backend import Backend
+from structir.ir import dims
+from structir.ir.struct_info import TensorStructInfo
+
+
+def info_of(module: Any, name: str) -> TensorStructInfo:
+    found = [b.var for b in module["main"].bindings() if b.var.name == name]
+    return found[0].struct_info
+
+
+def text(info: TensorStructInfo) -> list[str]:
+    return [dims.text(d) for d in info.dims]
+
+
+def agree(model: Any, inputs: dict[str, Any]) -> None:
+    got = Backend.prepare(model).run(list(inputs.values()))
+    for mine, theirs in zip(got, expected(model, inputs), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+        assert mine.dtype == theirs.dtype
+
+
+def test_sizes_have_the_names_of_the_model() -> None:
+    nodes = [node("Concat", "x y", "z", axis=0), node("Relu", "z", "out")]
+    model = made(nodes, [value("x", ["n", 3]), value("y", ["m", 3])], ["out"])
+    module = from_onnx(model)
+    assert text(info_of(module, "out")) == ["n + m", "3"]
+    again = structir.parse(module.script())
+    assert structir.structural_equal(again, module)
+
+
+def test_sizes_that_name_nothing_are_apart() -> None:
+    inputs = [value("x", ["?", ""]), value("y", ["?", None])]
+    model = made([node("Concat", "x y", "z", axis=0)], inputs, ["z"])
+    x, y = (p.struct_info for p in from_onnx(model)["main"].params)
+    assert len({*x.dims, *y.dims}) == 4
+
+
+def test_a_shape_computation_is_carried() -> None:
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape zero", "n", axis=0),
+        node("Mul", "n two", "twice"),
+        node("Unsqueeze", "twice zero1", "first"),
+        node("Concat", "first minus", "wanted", axis=0),
+        node("Reshape", "x wanted", "y"),
+    ]
+    constants = {
+        "zero": np.int64(0),
+        "two": np.int64(2),
+        "zero1": np.array([0]),
+        "minus": np.array([-1]),
+    }
+    model = made(nodes, [value("x", ["n", 6])], ["y"], constants)
+    assert text(info_of(from_onnx(model), "y")) == ["2 * n", "3"]
+    agree(model, {"x": np.random.default_rng(0).random((5, 6), "f4")})
+
+
+@pytest.mark.parametrize("wanted", [[2, 6], [-1, 3], [0, -1], [12]])
+def test_a_shape_that_arrives_at_run_time(wanted: list[int]) -> None:
+    inputs = [value("x", [3, "n"]), value("wanted", [len(wanted)], INT64)]
+    model = made([node("Reshape", "x wanted", "y")], inputs, ["y"])
+    agree(model, {"x": np.arange(12, dtype="f4").reshape(3, 4), "wanted": np.array(wanted)})
+
+
+@pytest.mark.parametrize(("start", "end", "step"), [(1, 4, 1), (-3, 99, 2), (4, -99, -1)])
+def test_a_slice_that_arrives_at_run_time(start: int, end: int, step: int) -> None:
+    vectors = [value(name, [1], INT64) for name in ("start", "end", "step")]
+    nodes = [node("Slice", "x start end axis step", "y")]
+    model = made(nodes, [value("x", [2, "n"]), *vectors], ["y"], {"axis": np.array([-1])})
+    given = {n: np.array([v]) for n, v in (("start", start), ("end", end), ("step", step))}
+    agree(model, {"x": np.arange(10, dtype="f4").reshape(2, 5), **given})
+
+
+def test_one_program_for_each_value_of_axes() -> None:
+    inputs = [value("x", [2, "n"]), value("axes", [1], INT64)]
+    model = made([node("ReduceSum", "x axes", "y", keepdims=0)], inputs, ["y"])
+    prepared = Backend.prepare(model)
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    for axis in (0, 1, -1):
+        (got,) = prepared.run([x, np.array([axis])])
+        np.testing.assert_array_equal(got, x.sum(axis))
+
+
+def test_a_declared_output_that_lies_is_told_of() -> None:
+    model = made([node("Flatten", "x", "y")], [value("x", [2, 3, 4])], ["y"])
+    model.graph.output[0].CopyFrom(value("y", [2, 3, 4]))
+    with pytest.warns(DiagnosticWarning, match="'y' is declared"):
+        module = from_onnx(model)
+    assert info_of(module, "y").ndim == 2
+
+
+def test_a_function_of_the_model_is_laid_open() -> None:
+    body = [
+        node("Mul", "a b", "ab"),
+        helper.make_node("LeakyRelu", ["ab"], ["c"], alpha=0.5),
+    ]
+    body[1].attribute[0].Clear()
+    body[1].attribute[0].name, body[1].attribute[0].ref_attr_name = "alpha", "slope"
+    body[1].attribute[0].type = 1
+    opsets = [helper.make_opsetid("", 21)]
+    function = helper.make_function("own", "f", ["a", "b"], ["c"], body, opsets, ["slope"])
+    call = helper.make_node("f", ["x", "x"], ["y"], domain="own", slope=0.25)
+    model = made([call, node("Neg", "y", "z")], [value("x", ["n"])], ["z"], functions=[function])
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    (got,) = Backend.prepare(model).run([np.array([1.0, -2.0, 3.0], "f4")])
+    np.testing.assert_array_equal(got, [-1, -4, -9])
+
+
+def test_inputs_by_name_and_known_values() -> None:
+    nodes = [node("Add", "x y", "z"), node("Not", "b", "c")]
+    inputs = [value("x", ["n"], FLOAT), value("y", [1], FLOAT), value("b", [2], BOOL)]
+    model = made(nodes, inputs, ["z", "c"])
+    module = from_onnx(model, values={"y": np.array([2.0], "f4")})
+    assert [p.name for p in module["main"].params] == ["x", "b"]
+    given = {"b": np.array([True, False]), "x": np.ones(3, "f4"), "y": np.ones(1, "f4")}
+    z, c = Backend.prepare(model).run(given)
+    assert z.tolist() == [2, 2, 2]
+    assert c.tolist() == [False, True]
