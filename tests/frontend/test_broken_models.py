@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from tests.frontend.models import INT64, made, node, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from structir.errors import DiagnosticError
 from structir.frontend.onnx import from_onnx
+from tests.frontend.models import INT64, made, node, value
 
 
 def message(model: Any, **options: Any) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontend.models import BOOL, FLOAT, INT64, expected, made, node, value
 from onnx import helper
 
 import structir
@@ -15,6 +14,7 @@ from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
 from structir.ir import dims
 from structir.ir.struct_info import TensorStructInfo
+from tests.frontend.models import BOOL, FLOAT, INT64, expected, made, node, value
 
 
 def info_of(module: Any, name: str) -> TensorStructInfo:
