@@ -31,7 +31,7 @@ class Pass:
     preserves: tuple[str, ...] = ()  # passes and analyses whose work it leaves intact
     idempotent: Literal[True] | str = True  # or why a second run may change more
     tolerance: float = 1e-4  # how far results may move, relative to their size
-    keeps_parameters: bool = True  # whether a caller calls the functions as before
+    comparable: bool = True  # whether it should give the same results on the same inputs
     made_of: tuple[Pass, ...] = ()  # the passes that it runs, if it does nothing else
 
     def __call__(self, program: Program) -> Program:

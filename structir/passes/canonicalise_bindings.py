@@ -60,13 +60,25 @@ class _Names:
 
     def promote(self, block: DataflowBlock) -> None:
         """A local value that an output only renames is bound to the output at once."""
-        local = {b.var for b in block.bindings if type(b.var) is DataflowVar}
+        roots: dict[Any, Any] = {}  # local variables by the value that they name
+        tuples: dict[Any, Tuple] = {}
         for binding in block.bindings:
-            source = binding.value
-            if type(binding.var) is DataflowVar or not isinstance(binding, VarBinding):
-                continue
-            if source in local and source not in self.promoted and _one(binding.var, source):
-                self.promoted[source] = self.instead[source] = binding.var
+            var, value = binding.var, binding.value
+            kind = type(value)
+            if kind is Tuple:
+                tuples[var] = value  # type: ignore[assignment]
+            elif kind is TupleGetItem:
+                whole = tuples.get(value.tuple_value)  # type: ignore[attr-defined]
+                if whole is not None and value.index < len(whole.fields):  # type: ignore[attr-defined]
+                    value = whole.fields[value.index]  # type: ignore[attr-defined]
+            source = roots.get(value)
+            if source is None or not isinstance(binding, VarBinding) or not _one(var, source):
+                if type(var) is DataflowVar:
+                    roots[var] = var
+            elif type(var) is DataflowVar:
+                roots[var] = source
+            elif source not in self.promoted:
+                self.promoted[source] = self.instead[source] = var
 
     def binding(self, binding: Binding) -> Binding | None:
         """The binding over the names that are left; None for one that goes away."""
@@ -82,7 +94,7 @@ class _Names:
         if isinstance(value, Var):
             hidden = type(value) is DataflowVar and type(var) is not DataflowVar
             if not hidden and _one(var, value):
-                self.instead[var] = value
+                self.instead[var] = self.instead[binding.var] = value
                 return None
         elif type(value) is Tuple:
             self.tuples[var] = value

@@ -43,7 +43,7 @@ class SameResults(Instrument):
     compared: int = attrs.field(default=0, init=False)  # answers that were the same
 
     def end(self, step: Step) -> None:
-        if not step.changed or not step.applied.keeps_parameters or step.after is None:
+        if not step.changed or not step.applied.comparable or step.after is None:
             return
         for name, function in step.before.functions.items():
             if isinstance(function, Function) and isinstance(

@@ -1,0 +1,99 @@
+"""Dataflow blocks made of runs of plain bindings without effects."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from structir.analysis.purity import is_pure_value
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import walk
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    SeqExpr,
+    Var,
+)
+from structir.ir.node import replace
+from structir.passes.base import function_pass
+
+
+@function_pass(aliases=("to_dataflow",), preserves=("normalise",))
+def convert_to_dataflow(function: Function, *, min_size: int = 2) -> Function:
+    """Put runs of at least `min_size` pure bindings without branches into dataflow blocks.
+
+    What nothing outside of its block reads becomes local to it.
+    """
+    body = _converted(function.body, min_size)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _converted(seq: SeqExpr, min_size: int) -> SeqExpr:
+    blocks: list[BindingBlock] = []
+    for block in seq.blocks:
+        blocks += [block] if isinstance(block, DataflowBlock) else _parts(block, min_size)
+    if all(map(_is, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
+        return seq
+    new = [block for block in blocks if block not in seq.blocks]
+    local = _local(replace(seq, blocks=tuple(blocks)), new)
+    names: dict[Var, Expr] = {var: DataflowVar(var.name, var.struct_info) for var in local}
+    renamed = Substitution(names)
+    made = tuple([_renamed(block, renamed) for block in blocks])
+    return replace(seq, blocks=made)
+
+
+def _parts(block: BindingBlock, min_size: int) -> list[BindingBlock]:
+    """A plain block in parts, the long runs of pure bindings among them as dataflow."""
+    parts: list[tuple[bool, list[Binding]]] = []
+    for pure, run in groupby(block.bindings, key=_may_move):
+        bindings = list(run)
+        long = pure and len(bindings) >= min_size
+        if parts and not long and not parts[-1][0]:
+            parts[-1][1].extend(bindings)
+        else:
+            parts.append((long, bindings))
+    if not any(long for long, _ in parts):
+        return [block]
+    return [(DataflowBlock if long else BindingBlock)(tuple(run)) for long, run in parts]
+
+
+def _may_move(binding: Binding) -> bool:
+    value = binding.value
+    return not isinstance(value, If | Function) and is_pure_value(value)
+
+
+def _local(seq: SeqExpr, new: list[BindingBlock]) -> set[Var]:
+    """The variables of new blocks that only their own block reads."""
+    home = {
+        b.var: block for block in new if isinstance(block, DataflowBlock) for b in block.bindings
+    }
+    local = set(home)
+    for block in seq.blocks:
+        local -= {var for var in _read(block) if var in home and home[var] is not block}
+    for block in new:  # an info that is seen outside may speak of a shape variable
+        for binding in block.bindings:
+            local -= {v for v in _read(binding.var.struct_info) if v in home}
+    return local - set(_read(seq.body)) - set(_read(seq.struct_info))
+
+
+def _read(part: Any) -> list[Var]:
+    return [item for item in walk(part) if isinstance(item, Var)]
+
+
+def _renamed(block: BindingBlock, names: Substitution) -> BindingBlock:
+    bindings = []
+    for binding in block.bindings:
+        value = names.part(binding.value)
+        var: Any = names.variables.get(binding.var, binding.var)
+        same = value is binding.value and var is binding.var
+        bindings.append(binding if same else replace(binding, var=var, value=value))
+    return replace(block, bindings=tuple(bindings))
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b

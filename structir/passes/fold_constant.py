@@ -1,0 +1,127 @@
+"""Working out when compiling what does not depend on the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from structir.analysis.lattice import FAIL_L1, base_check
+from structir.errors import StructIRError
+from structir.ir.bodies import with_bindings
+from structir.ir.dims import Dim
+from structir.ir.expr import (
+    Binding,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    Function,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
+from structir.passes.base import function_pass
+
+UNKNOWN = object()
+
+
+@function_pass(aliases=("fold",))
+def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
+    """Replace pure calls of ops on constants by their results, up to some size.
+
+    A call whose reference refuses its operands stays: it fails when it runs, as it did before.
+    """
+    known: dict[Var, Expr] = {}
+
+    def folded(binding: Binding) -> Iterable[Binding]:
+        if not isinstance(binding, VarBinding):
+            return (binding,)
+        value = binding.value
+        new = _folded(value, known, max_bytes)
+        if type(new) in (Constant, Tuple, ShapeExpr, PrimValue):
+            known[binding.var] = new
+        return (binding,) if new is value else (VarBinding(binding.var, new, binding.span),)
+
+    return with_bindings(function, folded)
+
+
+def _folded(value: Expr, known: dict[Var, Expr], max_bytes: int) -> Expr:
+    if type(value) is TupleGetItem:
+        whole = known.get(value.tuple_value)  # type: ignore[call-overload]
+        if isinstance(whole, Tuple) and value.index < len(whole.fields):
+            field = whole.fields[value.index]
+            return field if isinstance(field, Constant) else value
+        return value
+    if type(value) is not Call or type(value.op) is not Op or not value.op.definition.pure:
+        return value
+    args = []
+    for argument in value.args:
+        array = _array(argument, known)
+        if array is UNKNOWN:
+            return value
+        args.append(array)
+    if not args or not _is_small(value.struct_info, max_bytes):
+        return value
+    return _result(value, tuple(args))
+
+
+def _array(argument: Any, known: dict[Var, Expr]) -> Any:
+    """What an operand is when compiling, or UNKNOWN."""
+    kind = type(argument)
+    if isinstance(argument, Var):
+        argument = known.get(argument)
+        kind = type(argument)
+    if kind is Constant:
+        return argument.data
+    if kind is ShapeExpr:
+        return argument.dims if all([type(dim) is int for dim in argument.dims]) else UNKNOWN
+    if kind is PrimValue:
+        return argument.value if type(argument.value) in (int, float, bool) else UNKNOWN
+    if kind is StringImm or kind is DataTypeImm:
+        return argument.value
+    if kind is Tuple:
+        fields = [_array(field, known) for field in argument.fields]
+        return UNKNOWN if any([field is UNKNOWN for field in fields]) else tuple(fields)
+    return UNKNOWN
+
+
+def _is_small(info: Any, max_bytes: int) -> bool:
+    """Whether a result is known to take few bytes, its elements taken to have 8."""
+    if isinstance(info, TupleStructInfo):
+        return all([_is_small(field, max_bytes) for field in info.fields])
+    if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
+        return False
+    size: Dim = 8
+    for dim in info.dims:
+        size = size * dim
+    return type(size) is int and size <= max_bytes
+
+
+def _result(call: Call, args: tuple[Any, ...]) -> Expr:
+    try:
+        with np.errstate(all="ignore"):
+            found = call.op.definition.reference(call, args)  # type: ignore[attr-defined]
+    except StructIRError:
+        return call
+    made = _constant(found)
+    if made is None or base_check(call.struct_info, made.struct_info) <= FAIL_L1:  # type: ignore[arg-type]
+        return call
+    return made
+
+
+def _constant(value: Any) -> Expr | None:
+    if isinstance(value, np.ndarray | np.generic):
+        return Constant(np.ascontiguousarray(value).reshape(np.shape(value)))
+    if isinstance(value, tuple):
+        fields = [_constant(field) for field in value]
+        known = [field for field in fields if field is not None]
+        return Tuple(tuple(known)) if len(known) == len(fields) else None
+    return None

@@ -1,0 +1,119 @@
+"""A-normal form: every operand an atom, every value with its StructInfo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.analysis.deduction import deduce
+from structir.ir.bodies import with_blocks
+from structir.ir.expr import (
+    ATOMS,
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from structir.ir.node import rebuild, replace
+from structir.ir.op import Op
+from structir.passes.base import function_pass
+
+FLAT = ATOMS | {Op}
+
+
+@function_pass(aliases=("normalize",), preserves=("topological_sort",))
+def normalise(function: Function) -> Function:
+    """Give nested expressions names of their own, deduce what is missing, drop empty blocks."""
+    function = with_blocks(function, lambda block: [_flattened(block)] if block.bindings else [])
+    body = function.body
+    if type(body.body) in ATOMS or _is_flat(body.body):
+        return function
+    bindings: list[Binding] = []
+    result = _atom(body.body, bindings, Var)
+    blocks = (*body.blocks, BindingBlock(tuple(bindings)))
+    return replace(function, body=SeqExpr(blocks, result, body.struct_info, body.span))
+
+
+def _flattened(block: BindingBlock) -> BindingBlock:
+    for binding in block.bindings:
+        value = binding.value
+        if not _is_flat(value) or value.struct_info is None:
+            break
+    else:
+        return block
+    kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+    bindings: list[Binding] = []
+    for binding in block.bindings:
+        value = binding.value
+        if not _is_flat(value):
+            value = _over_atoms(value, bindings, kind)
+        if value.struct_info is None:
+            value = replace(value, struct_info=deduce(value))
+        bindings.append(binding if value is binding.value else replace(binding, value=value))
+    return replace(block, bindings=tuple(bindings))
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether all operands may stand where they are; a tuple of atoms may."""
+    kind = type(value)
+    if kind is Call:
+        for argument in value.args:
+            if type(argument) not in FLAT and not _is_flat_tuple(argument):
+                return False
+        return type(value.op) in FLAT
+    if kind is Tuple:
+        return _is_flat_tuple(value)
+    return kind is not TupleGetItem or type(value.tuple_value) in FLAT
+
+
+def _is_flat_tuple(value: Any) -> bool:
+    if type(value) is not Tuple:
+        return False
+    return all([type(field) in FLAT or _is_flat_tuple(field) for field in value.fields])
+
+
+def _over_atoms(root: Any, bindings: list[Binding], kind: type[Var]) -> Any:
+    """A value over atoms; by a stack, as expressions may be nested thousands deep."""
+    done: dict[int, Expr] = {}
+    todo = [root]
+    while True:
+        value = todo[-1]
+        waiting = [o for o in _operands(value) if type(o) not in FLAT and id(o) not in done]
+        if waiting:
+            todo += waiting[::-1]
+            continue
+        todo.pop()
+        flat = rebuild(value, lambda part: done.get(id(part), part))
+        if value is root:
+            return flat
+        if id(value) not in done:
+            done[id(value)] = flat if type(flat) is Tuple else _named(flat, bindings, kind)
+
+
+def _operands(value: Any) -> tuple[Expr, ...]:
+    kind = type(value)
+    if kind is Call:
+        return (*value.args, value.op)
+    if kind is Tuple:
+        return value.fields  # type: ignore[no-any-return]
+    return (value.tuple_value,) if kind is TupleGetItem else ()
+
+
+def _named(value: Any, bindings: list[Binding], kind: type[Var]) -> Var:
+    if value.struct_info is None:
+        value = replace(value, struct_info=deduce(value))
+    var = kind("lv", value.struct_info, value.span)
+    bindings.append(VarBinding(var, value, value.span))
+    return var
+
+
+def _atom(value: Any, bindings: list[Binding], kind: type[Var]) -> Expr:
+    flat = _over_atoms(value, bindings, kind)
+    return flat if type(flat) is Tuple else _named(flat, bindings, kind)

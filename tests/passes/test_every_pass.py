@@ -1,0 +1,50 @@
+"""What holds for every pass there is, on random programs: they stay well formed, compute the same,
+can be printed and read; a second run changes nothing."""
+
+import warnings
+
+import pytest
+
+from structir.errors import StructIRError
+from structir.interpret import interpret
+from structir.ir import Function, IRModule, structural_equal
+from structir.passes import Pass, PassContext, WellFormed, all_passes
+from structir.passes.manager.verifying import answers, same
+from structir.tools.generate import random_module
+
+PROGRAMS = 1000
+CHUNK = 50
+PASSES = [each for each in all_passes() if each.comparable]
+every_pass = pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+
+
+@pytest.mark.parametrize("chunk", range(PROGRAMS // CHUNK))
+def test_programs_compute_the_same(chunk: int) -> None:
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        module = random_module(seed, size=6)
+        known = {
+            name: list(answers(module, name, function, 1, seed))
+            for name, function in module.functions.items()
+            if isinstance(function, Function)
+        }
+        with warnings.catch_warnings(), PassContext([WellFormed()]):
+            warnings.simplefilter("ignore")
+            for each in PASSES:
+                check(each, module, known, seed)
+
+
+def check(each: Pass, module: IRModule, known: dict[str, list], seed: int) -> None:
+    """One pass on one program."""
+    after = each(module)
+    if after is module:
+        return
+    for name, cases in known.items():
+        for arguments, expected in cases:
+            try:
+                found = interpret(after, name, *arguments)
+            except StructIRError as error:
+                found = error
+            assert same(expected, found, each.tolerance), (each.name, seed, name, found)
+    if each.idempotent is True:
+        again = each(after)
+        assert again is after or structural_equal(again, after), (each.name, seed, "again")

@@ -1,0 +1,46 @@
+"""Programs before and after a pass: the files of `pairs`, one for each pass.
+
+A file holds cases: a line `# name: pipeline`, the program, a line `# after`, the program expected.
+"""
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+import structir
+from structir.errors import DiagnosticWarning, StructIRError
+from structir.ir import structural_equal
+from structir.passes import PassContext, SameResults, WellFormed, all_passes, pipeline
+
+FILES = sorted((Path(__file__).parent / "pairs").glob("*.txt"))
+CASE = re.compile(r"^# ([^\n:]+): ([^\n]+)\n(.*?)^# after\n(.*?)(?=^# |\Z)", re.M | re.S)
+CASES = [
+    pytest.param(file.stem, *case.groups()[1:], id=f"{file.stem}: {case[1]}")
+    for file in FILES
+    for case in CASE.finditer(file.read_text())
+]
+
+
+@pytest.mark.parametrize(("name", "applied", "before", "after"), CASES)
+def test_a_pair(name: str, applied: str, before: str, after: str) -> None:
+    with warnings.catch_warnings():  # what one pass completes, reading alone cannot decide
+        warnings.simplefilter("ignore", DiagnosticWarning)
+        module = structir.parse(before)
+    with PassContext([WellFormed(), SameResults()]):
+        made = pipeline(applied)(module)
+    expected = structir.parse(after) if after.strip() != "the same" else module
+    assert structural_equal(made, expected), made.script()
+    assert structural_equal(structir.parse(made.script()), made)
+
+
+def test_every_pass_has_a_pair() -> None:
+    elsewhere = {"bind_params", "dead_code_elimination", "topological_sort"}
+    tested = {name.partition("{")[0] for case in CASES for name in case.values[1].split(",")}
+    assert {each.name for each in all_passes()} - tested - elsewhere == set()
+
+
+def test_a_case_is_no_accident() -> None:
+    with pytest.raises(StructIRError):
+        pipeline("bind_symbolic_vars{sizes=q=3}")(structir.parse(CASES[0].values[2]))
