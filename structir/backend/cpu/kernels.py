@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numba import njit, types
 
+from structir.backend.cache import digest
 from structir.backend.cpu.blas import multiply_matrices, register_blas
 from structir.backend.cpu.intrinsics import (
     POINTERS,
@@ -29,6 +30,7 @@ from structir.backend.cpu.intrinsics import (
     trunc,
     wide_vectors,
 )
+from structir.backend.cpu.objects import Loaded, built, code_of_library
 from structir.backend.cpu.products import multiply_packed, multiply_tiled, pack_panels
 from structir.backend.cpu.scalars import helpers
 
@@ -77,23 +79,25 @@ class Kernel:
     text: str
     address: int
     seconds: float
-    result: Any
+    loaded: Loaded
 
 
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()
 
 
-def _compiled(text: str) -> Kernel:
+def _built(text: str) -> Loaded:
+    """The text compiled by numba; its symbol is as unique as the text."""
     start = time.perf_counter()
-    register_blas()
     names = {**NAMES, **helpers()}
     exec(compile(text, "<kernel>", "exec"), names)
+    names["kernel"].__qualname__ = f"kernel_{digest(text)}"
     function = njit(SIGNATURE, **OPTIONS)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
-    result = compiled[0]
-    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-    return Kernel(text, address, time.perf_counter() - start, function)
+    library, symbol = compiled[0].library, compiled[0].fndesc.llvm_func_name
+    address = library.get_pointer_to_function(symbol)
+    code = code_of_library(library, [symbol], time.perf_counter() - start)
+    return Loaded(code, (address,), function, from_disk=False)
 
 
 def kernel(text: str) -> Kernel:
@@ -102,10 +106,14 @@ def kernel(text: str) -> Kernel:
     with _lock:
         found = _kernels.get(text)
         if found is None:
-            found = _kernels[text] = _compiled(text)
+            start = time.perf_counter()
+            register_blas()
+            loaded = built(text, lambda: _built(text))
+            seconds = time.perf_counter() - start
+            found = _kernels[text] = Kernel(text, loaded.addresses[0], seconds, loaded)
         return found
 
 
 def kernel_count() -> int:
-    """How many distinct kernels this process has compiled."""
+    """How many distinct kernels this process has compiled or loaded."""
     return len(_kernels)

@@ -6,15 +6,18 @@ processor has no wide fused multiply-add, kernels call BLAS instead.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import cfunc, types
+from numba import types
 from numba.extending import intrinsic
 
+from structir.backend.cpu.c_functions import assembled, c_function
 from structir.backend.cpu.intrinsics import offset_by
+from structir.backend.cpu.objects import Loaded, built
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.tiles import PanelFunction, TileFunction, TileShape, tile_shapes
 from structir.backend.math.bits import declared
@@ -28,33 +31,16 @@ FEW_TERMS = 32  # which it does in order if few of its lines are open at once
 FEW_ROWS = 16  # up to so many rows a panel is not worth copying
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
 
-_loaded: list[Any] = []  # engines own the code that symbols point to
 
-
-def _build_tiles(shapes: tuple[TileShape, ...]) -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+def _tiles_text(shapes: tuple[TileShape, ...]) -> str:
+    """The innermost parts, for every size of a tile, as LLVM's text."""
     module = ir.Module(f"tiles_{shapes[0].dtype}")
     module.triple = llvm.get_process_triple()
     tiles = {(s.columns, r): TileFunction(module, s, r) for s in shapes for r in s.rows}
     for tile in tiles.values():
         tile.write()
-    panel = PanelFunction(module, {key: tile.function for key, tile in tiles.items()})
-    panel.write()
-    parsed = llvm.parse_assembly(str(module))
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        jit=True,
-    )
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(parsed, builder)
-    engine = llvm.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
-    _loaded.append(engine)
-    llvm.add_symbol(panel.name, engine.get_function_address(panel.name))
+    PanelFunction(module, {key: tile.function for key, tile in tiles.items()}).write()
+    return str(module)
 
 
 def _extern(name: str) -> Any:
@@ -103,7 +89,7 @@ def copy_panel(
                 panel[t * width + j] = value if inside else zero
 
 
-def _build_product(shapes: tuple[TileShape, ...]) -> Any:
+def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     """The product of operands as they lie: panels of the right one are copied as needed."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
@@ -151,10 +137,10 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Any:
                     j0 += width
 
     signature = types.void(*[pointer] * 3, *[types.int64] * 8, pointer)
-    return _c_function(signature, product)
+    return c_function(signature, product)
 
 
-def _build_packed_product(shapes: tuple[TileShape, ...]) -> Any:
+def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
     """The product with a right operand that lies in panels."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
@@ -195,10 +181,10 @@ def _build_packed_product(shapes: tuple[TileShape, ...]) -> Any:
                     pass_panel((left, a_row, a_column, *right, registers, rows))
                     j0 += width
 
-    return _c_function(types.void(*[pointer] * 3, *[types.int64] * 6), product)
+    return c_function(types.void(*[pointer] * 3, *[types.int64] * 6), product)
 
 
-def _build_packing(shapes: tuple[TileShape, ...]) -> Any:
+def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     """A right operand into panels."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
@@ -216,12 +202,7 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Any:
             copy_panel(panel, lines, k, min(width, n - j0), width, b_row, b_column, zero)
             j0 += width
 
-    return _c_function(types.void(*[pointer] * 2, *[types.int64] * 4), packing)
-
-
-def _c_function(signature: Any, function: Any) -> Any:
-    make: Any = cfunc
-    return make(signature, error_model="numpy", _nrt=False)(function)
+    return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), packing)
 
 
 @cache
@@ -230,16 +211,20 @@ def has_own_products(dtype: str) -> bool:
     shapes = tile_shapes(dtype) if dtype in DTYPES else ()
     if not shapes:
         return False
-    _build_tiles(shapes)
-    made = {
-        "product": _build_product(shapes),
-        "packed_product": _build_packed_product(shapes),
-        "packing": _build_packing(shapes),
-    }
-    for name, function in made.items():
-        _loaded.append(function)
-        llvm.add_symbol(f"structir_{name}_{dtype}", function.address)
+    panel = f"structir_panel_{dtype}"
+    tiles = built(f"tiles {shapes}", lambda: assembled(_tiles_text(shapes), [panel]))
+    llvm.add_symbol(panel, tiles.addresses[0])
+    for name, build in PARTS.items():
+        made = built(f"{name} {shapes}", partial(build, shapes))
+        llvm.add_symbol(f"structir_{name}_{dtype}", made.addresses[0])
     return True
+
+
+PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
+    "product": _build_product,
+    "packed_product": _build_packed_product,
+    "packing": _build_packing,
+}
 
 
 def _library(name: str) -> Any:

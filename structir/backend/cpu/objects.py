@@ -1,0 +1,122 @@
+"""Object files in memory: made once, kept in the cache on disk, loaded without compiling again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+import llvmlite.binding as llvm
+
+from structir.backend import cache as disk
+from structir.backend.cpu.identity import machine_identity
+
+
+@attrs.frozen(eq=False)
+class MachineCode:
+    """An object file: what it defines for others, what it needs, and how long making it took."""
+
+    data: bytes
+    symbols: tuple[str, ...]
+    needs: tuple[str, ...]
+    alone: bool  # whether it defines names that other objects may define as well
+    seconds: float
+
+
+@attrs.frozen(eq=False)
+class Loaded:
+    """Machine code in this process: the addresses of its symbols. The owner keeps it alive."""
+
+    code: MachineCode
+    addresses: tuple[int, ...]
+    owner: Any
+    from_disk: bool
+
+
+def key_of(text: str) -> str:
+    """The name that machine code for a text has in the cache, on this machine."""
+    return disk.digest(machine_identity(), text)
+
+
+def from_disk(text: str) -> Loaded | None:
+    """The machine code for a text, if the cache has it and all that it needs is here."""
+    store = disk.store()
+    key = key_of(text)
+    entry = None if store is None else store.read(key)
+    if entry is None or entry.facts.get("kind") != "object":
+        return None
+    return loaded(_code_of(entry))
+
+
+def to_disk(text: str, code: MachineCode) -> None:
+    """Keep machine code for a text."""
+    store = disk.store()
+    if store is not None:
+        store.write(key_of(text), entry_of(text, code))
+
+
+def entry_of(text: str, code: MachineCode) -> disk.Entry:
+    """Machine code as an entry of the cache."""
+    facts = attrs.asdict(code, filter=lambda field, _: field.name != "data")
+    return disk.Entry({"kind": "object", "text": text, **facts}, code.data)
+
+
+def _code_of(entry: disk.Entry) -> MachineCode:
+    facts = entry.facts
+    symbols, needs = tuple(facts["symbols"]), tuple(facts["needs"])
+    return MachineCode(entry.data, symbols, needs, facts["alone"], facts["seconds"])
+
+
+def loaded(code: MachineCode) -> Loaded | None:
+    """Machine code put into the process; None where a name that it needs is not known."""
+    with _lock:
+        if any(llvm.address_of_symbol(name) is None for name in code.needs):
+            return None  # LLVM would end the process
+        shared = not code.alone and _in_shared.isdisjoint(code.symbols)
+        engine = _shared_engine() if shared else _engine()
+        if shared:
+            _in_shared.update(code.symbols)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code.data))
+        engine.finalize_object()
+        addresses = tuple([engine.get_function_address(name) for name in code.symbols])
+        _kept.append(engine)
+        return Loaded(code, addresses, engine, from_disk=True)
+
+
+def built(text: str, build: Callable[[], Loaded]) -> Loaded:
+    """The machine code for a text: from the cache, else built and kept there."""
+    found = from_disk(text)
+    if found is None:
+        found = build()
+        to_disk(text, found.code)
+    return found
+
+
+_lock = threading.RLock()
+_in_shared: set[str] = set()
+_kept: list[Any] = []
+
+
+def _engine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+@cache
+def _shared_engine() -> Any:
+    """An engine takes a millisecond to make, an object in it a tenth of one."""
+    return _engine()
+
+
+def code_of_library(library: Any, symbols: Sequence[str], seconds: float) -> MachineCode:
+    """The machine code that numba has made for a library of its own."""
+    functions = list(library._final_module.functions)
+    declared = [f.name for f in functions if f.is_declaration]
+    needs = tuple([name for name in declared if not name.startswith("llvm.")])
+    defined = {f.name for f in functions if not f.is_declaration}
+    alone = defined != set(symbols)
+    return MachineCode(bytes(library._get_compiled_object()), tuple(symbols), needs, alone, seconds)

@@ -1,0 +1,58 @@
+"""`structir cache`: what compiled kernels take on disk, and a way to be rid of them."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from structir.lazy import lazy_module
+from structir.tools.terminal import console
+
+disk = lazy_module("structir.backend.cache")
+
+
+class Action(StrEnum):
+    """What to do with the cache."""
+
+    show = "show"
+    clear = "clear"
+
+
+def cache(action: Annotated[Action, typer.Argument(help="What to do.")]) -> None:
+    """Show or clear the cache of compiled kernels.
+
+    The environment variable STRUCTIR_CACHE says where it lies, or [bold]off[/bold]; \
+STRUCTIR_CACHE_BYTES how much it may take before what was unused for longest goes.
+
+    [bold]Examples[/bold]
+
+        structir cache show
+
+        structir cache clear
+    """
+    store = disk.store()
+    if store is None:
+        console().print("the cache is turned off (STRUCTIR_CACHE=off)")
+        return
+    if action is Action.clear:
+        count = store.clear()
+        console().print(f"removed {count} {'entry' if count == 1 else 'entries'}")
+        return
+    console().print(_table(store))
+
+
+def _table(store: Any) -> Table:
+    files = list(store.files())
+    size = sum(f.size for f in files)
+    table = Table(show_header=False, box=None)
+    table.add_row("place", str(store.root))
+    table.add_row("entries", f"{len(files):,}")
+    table.add_row("bytes", f"{size:,} of {store.most_bytes:,} allowed")
+    if files:
+        last = time.strftime("%Y-%m-%d %H:%M", time.localtime(max(f.used for f in files)))
+        table.add_row("last used", last)
+    return table
