@@ -26,6 +26,7 @@ format: $(VENV)/installed-lint
 
 bench: $(VENV)/installed-demo
 	$(BIN)/python benchmarks/compiler.py $(ARGS)
+	$(BIN)/python benchmarks/deduction.py
 	$(BIN)/python benchmarks/run_time.py
 
 # One stamp for each extra, renewed when the dependencies in pyproject.toml may have changed.

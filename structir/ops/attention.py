@@ -109,6 +109,8 @@ def _(
     window_size: int | None = None,
 ) -> Array:
     key_starts = starts if key_starts is None else key_starts
+    if len(starts) != len(key_starts):
+        raise ValueError("seqstart_q and seqstart_k begin another number of sequences")
     made = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
     scale = max(queries.shape[3], 1) ** -0.5 if scale is None else scale
     for k in range(len(starts) - 1):

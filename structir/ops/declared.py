@@ -64,11 +64,15 @@ class Declared:
         """Arguments that the op runs with, tensors as NumPy arrays."""
         return [
             (tuple([made(arg) for arg in args]), {n: made(arg) for n, arg in keywords.items()})
-            for args, keywords in self.samples or self._drawn()
+            for args, keywords in self.sampled
         ]
 
-    def _drawn(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Operands that follow from the line, where it is constant and the rest has defaults."""
+    @property
+    def sampled(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """The examples with samples in place of tensors: those that are stated, else operands that
+        follow from the line, where it is constant and the rest has defaults."""
+        if self.samples:
+            return self.samples
         required = [p for p in self.signature.parameters if p.default is REQUIRED]
         if callable(self.line) or any(p.kind is not None or p.is_list for p in required):
             return []

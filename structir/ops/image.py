@@ -220,7 +220,8 @@ def affine_grid(data: Array, size: SizeOrSizes, align_corners: bool = True) -> A
 
 @affine_grid.reference
 def _(data: Array, size: Any, align_corners: bool = True) -> Array:
-    height, width = size if isinstance(size, tuple) and len(size) == 2 else (size, size)
+    sizes = size if isinstance(size, tuple) else (size,)
+    height, width = sizes * 2 if len(sizes) == 1 else sizes
     rows, columns = (
         np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1
         for n in (int(height), int(width))

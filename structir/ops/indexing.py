@@ -75,6 +75,8 @@ def gathered_tuples(given: Given) -> str | Written:
     rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
     if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
         given.reject(f"batch_dims is {batch}, which leaves no axis to index")
+    if batch < 0:
+        given.reject(f"batch_dims is {batch}: it counts the leading axes that both have")
     if tuples == 0:
         given.reject("indices must have at least 1 axis: the last holds the coordinates")
     sizes = given.dims("indices")

@@ -40,7 +40,8 @@ def nll_loss(
 ) -> Expr:
     """The negative weighted log-likelihood of the target classes; ignored targets count for
     nothing."""
-    kept = not_equal(targets, full_like(targets, ignore_index))
+    wide = astype(targets, "int64")  # where the number to ignore fits
+    kept = not_equal(wide, full_like(wide, ignore_index))
     classes = where(kept, targets, zeros_like(targets))
     axis = 0 if predictions.struct_info.ndim == 1 else 1
     picked = squeeze(gather_elements(predictions, expand_dims(classes, axis), axis), axis)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import attrs

@@ -193,11 +193,25 @@ def _as_operand(
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float):
-        return Constant(np.array(value, numpy_dtype(_scalar_dtype(value, values))))
+        return _scalar(signature, parameter, value, _scalar_dtype(value, values), span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(value))
     message = f"{parameter.name} must be a tensor, not {value!r}"
     raise StructInfoError(Diagnostic(message, span, signature.op))
+
+
+def _scalar(
+    signature: Signature,
+    parameter: Parameter,
+    value: bool | int | float,
+    dtype: str,
+    span: Span | None,
+) -> Constant:
+    try:
+        return Constant(np.array(value, numpy_dtype(dtype)))
+    except OverflowError:
+        message = f"{parameter.name} is {value}, which {dtype} does not hold"
+        raise StructInfoError(Diagnostic(message, span, signature.op)) from None
 
 
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from structir.ir.expr import Var
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.region import RegionLowering
+from structir.ir.expr import Call, Var, VarBinding
 from structir.ir.op import registered_ops
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import OBJECT, TensorStructInfo
 from structir.ops.complaint import line_text
 from structir.ops.define import OpDefinition
 from structir.ops.dtypes import FAMILIES
 from structir.ops.examples import Sample, Values
+from structir.ops.gradient import statement
+from structir.ops.notation import Access
 from structir.ops.signature import REQUIRED, Parameter
 
 HEADER = """# Every op
@@ -24,6 +29,11 @@ meets which element of the result: `i` is an axis, `*s` a row of axes, `~s` a ro
 `[i]` an axis that the body sees whole, `i : n` an index and a size apart, `flat` and `join` axes
 made of several. After `@` stands the dtype{dtypes};
 without it all dtypes are equal. Where the line depends on the attributes, it is told in words.
+
+In the tables, backends tell what runs an op's examples: a *kernel* is made from its line or its
+parts, or is its own; *host* is the NumPy reference. A gradient comes from the line and body of the
+op as the op `grad.adjoint`, through its parts, or by a rule; otherwise the table says why there is
+none.
 """
 
 
@@ -39,12 +49,57 @@ def page() -> str:
     for module, definitions in sorted(families.items()):
         title = (sys.modules[module].__doc__ or module).split("\n\n")[0].replace("\n", " ")
         parts.append(f"## {title.rstrip('.')}\n")
+        parts.append(table(definitions))
         parts += [entry(definition) for definition in definitions]
     return "\n".join(parts)
 
 
 def _is_ours(definition: OpDefinition) -> bool:
     return definition.body.__module__.startswith("structir.")
+
+
+def table(definitions: Iterable[OpDefinition]) -> str:
+    """The ops of a family at a glance."""
+    rows = [
+        "| op | line | attributes | dtypes | backends | gradient |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*rows, *[_row(definition) for definition in definitions]]) + "\n"
+
+
+def _row(definition: OpDefinition) -> str:
+    call = example_call(definition)
+    line = definition.resolve(call).line
+    text = definition.line if isinstance(definition.line, str) else line_text(line)
+    attributes = [f"`{p.name}`" for p in definition.signature.parameters if p.kind is not None]
+    cells = [
+        f"`{definition.name}`",
+        f"`{text}`",
+        ", ".join(attributes),
+        f"`{_dtypes(line.operands)}` to `{_dtypes(line.results)}`",
+        f"cpu: {backend(definition, call)}",
+        statement(definition, call) or "not said",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _dtypes(accesses: Iterable[Access]) -> str:
+    return ", ".join(dict.fromkeys([" or ".join(access.dtypes) for access in accesses])) or "-"
+
+
+def backend(definition: OpDefinition, call: Call) -> str:
+    """What the CPU backend runs a call by."""
+    try:
+        RegionLowering().add(VarBinding(Var("y", call.struct_info or OBJECT), call))
+    except NoKernelError:
+        return "host"
+    return "kernel"
+
+
+def example_call(definition: OpDefinition) -> Call:
+    """The first example, over variables."""
+    args, keywords = definition.sampled[0]
+    return definition(*map(_stand_in, args), **{n: _stand_in(a) for n, a in keywords.items()})
 
 
 def entry(definition: OpDefinition) -> str:
@@ -87,8 +142,8 @@ def _shown(definition: OpDefinition) -> str:
     """What the line says at the first example."""
     if not definition.samples:
         return ""
-    args, keywords = definition.samples[0]
-    call = definition(*map(_stand_in, args), **{n: _stand_in(a) for n, a in keywords.items()})
+    _, keywords = definition.samples[0]
+    call = example_call(definition)
     stated = [f"{name}={_value(value)}" for name, value in keywords.items()]
     at = f" with {', '.join(stated)}" if stated else ""
     return f"For example{at}: `{line_text(definition.resolve(call).line)}`."

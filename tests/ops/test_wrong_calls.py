@@ -1,0 +1,167 @@
+"""Calls near the examples of every op: what is wrong with one is told by a diagnostic and nothing
+else; what is accepted runs and gives what was deduced, from arrays laid out in any way, also
+empty."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from structir import ops
+from structir.errors import DiagnosticError, ShapeMismatchError
+from structir.ir import registered_ops
+from structir.ir.dtype import numpy_dtype
+from structir.ops.signature import REQUIRED
+from tests.backend.agreement import assert_agree
+from tests.ops.calls import called
+from tests.ops.test_every_op import assert_fits
+
+ops.load()
+OPS = {op.name: op.definition for op in registered_ops() if hasattr(op.definition, "line")}
+every_op = pytest.mark.parametrize("name", sorted(OPS))
+DTYPES = ("bool", "int8", "int64", "uint8", "float16", "bfloat16", "float64")
+STRANGE = (-7, 0, 3, 2.5, True, "nonsense", "float32", (), (0, 0), (9,), ("a",), (1.5, 2), None)
+
+
+def assert_told_or_right(name, args, keywords):
+    """A call is refused by a diagnostic, when it is made or when it runs, or its result is what was
+    deduced."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call, values = called(name, *args, **keywords)
+        except DiagnosticError as error:
+            assert error.diagnostics[0].op == name
+            return
+        try:
+            result = OPS[name].reference(call, values)
+        except (DiagnosticError, ShapeMismatchError):
+            return
+        assert_fits(call.struct_info, result)
+
+
+def tensors(args):
+    """The places of tensors among arguments, members of lists as well."""
+    for k, arg in enumerate(args):
+        if isinstance(arg, np.ndarray):
+            yield (k,)
+        elif isinstance(arg, list):
+            yield from ((k, m) for m, item in enumerate(arg) if isinstance(item, np.ndarray))
+
+
+def at(args, place):
+    found = args
+    for step in place:
+        found = found[step]
+    return found
+
+
+def exchanged(args, place, value):
+    """The arguments with another one at a place."""
+    head, rest = place[0], place[1:]
+    value = exchanged(args[head], rest, value) if rest else value
+    made = [value if k == head else arg for k, arg in enumerate(args)]
+    return made if isinstance(args, list) else tuple(made)
+
+
+def neighbours(array):
+    """The array in other dtypes, ranks and sizes."""
+    for dtype in DTYPES:
+        yield array.astype(numpy_dtype(dtype))
+    yield array[None]
+    yield array[..., None]
+    yield array.reshape(-1)
+    for axis in range(array.ndim):
+        yield array.take(0, axis)
+        yield array.repeat(2, axis)
+        yield np.concatenate([array, array.take([0], axis)], axis)
+        yield array.take([], axis)
+
+
+@every_op
+def test_operands_of_other_dtypes_ranks_and_sizes(name):
+    for args, keywords in OPS[name].examples:
+        for place in tensors(args):
+            for other in neighbours(at(args, place)):
+                assert_told_or_right(name, exchanged(args, place, other), keywords)
+
+
+@every_op
+def test_strange_attributes(name):
+    signature = OPS[name].signature
+    places = {p.name: k for k, p in enumerate(signature.parameters)}
+    for args, keywords in OPS[name].examples:
+        for parameter in signature.parameters:
+            if parameter.kind is None:
+                continue
+            for value in STRANGE:
+                if places[parameter.name] < len(args):
+                    strange = exchanged(args, (places[parameter.name],), value)
+                    assert_told_or_right(name, strange, keywords)
+                else:
+                    assert_told_or_right(name, args, {**keywords, parameter.name: value})
+            with pytest.raises(DiagnosticError):
+                named = {n: v for n, v in zip(places, args, strict=False)} | keywords
+                called(name, **{**named, parameter.name: object()})
+
+
+@every_op
+def test_arguments_too_many_too_few_and_unknown(name):
+    signature = OPS[name].signature
+    for args, keywords in OPS[name].examples:
+        with pytest.raises(DiagnosticError, match="there is no parameter"):
+            called(name, *args, **keywords, nonsense=1)
+        with pytest.raises(DiagnosticError, match="too many"):
+            called(name, *args, *[1] * len(signature.parameters), 1)
+        for parameter in signature.parameters[: len(args)]:
+            with pytest.raises(DiagnosticError, match="given twice"):
+                called(name, *args, **{**keywords, parameter.name: 1})
+    required = [p for p in signature.parameters if p.default is REQUIRED]
+    if required:
+        with pytest.raises(DiagnosticError, match="must be given"):
+            called(name)
+
+
+def laid_out(array, way):
+    """The same numbers in another layout: turned, reversed twice, every other of a larger array."""
+    if array.ndim == 0:
+        return array
+    if way == "columns":
+        return np.asfortranarray(array)
+    every = (slice(None, None, -1),) * array.ndim
+    if way == "reversed":
+        return np.ascontiguousarray(array[every])[every]
+    wide = np.zeros([2 * n for n in array.shape], array.dtype)
+    wide[(slice(1, None, 2),) * array.ndim] = array
+    return wide[(slice(1, None, 2),) * array.ndim]
+
+
+@every_op
+@pytest.mark.parametrize("way", ["columns", "reversed", "strided"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_layout_of_arrays_does_not_matter(name, way):
+    for args, keywords in OPS[name].examples:
+        call, values = called(name, *args, **keywords)
+        other = args
+        for place in tensors(args):
+            other = exchanged(other, place, laid_out(at(args, place), way))
+        _, moved = called(name, *other, **keywords)
+        assert_agree(OPS[name].reference(call, values), OPS[name].reference(call, moved))
+
+
+@every_op
+def test_nothing_in_place_of_something(name):
+    """Each size of an example is 0 in turn, wherever it stands among the operands."""
+    for args, keywords in OPS[name].examples:
+        for size in {n for place in tensors(args) for n in at(args, place).shape}:
+            empty = args
+            for place in tensors(args):
+                array = at(args, place)
+                shape = [0 if n == size else n for n in array.shape]
+                empty = exchanged(empty, place, np.zeros(shape, array.dtype))
+            assert_told_or_right(name, empty, keywords)
+
+
+def test_a_number_that_its_dtype_does_not_hold():
+    with pytest.raises(DiagnosticError, match="y is -100, which uint8 does not hold"):
+        called("add", np.zeros(3, "uint8"), -100)
