@@ -4,8 +4,8 @@
     python benchmarks/deduction.py --times 100 --slowest 20
 
 `alike` repeats the program on the same operands; in `fresh` each repetition has symbolic sizes of
-its own, so that nothing of an earlier one is known. `emit` is a binding by the builder: the call, its
-deduction, a variable.
+its own, so that nothing of an earlier one is known. `emit` is a binding by the builder: the call,
+its deduction, a variable.
 """
 
 from __future__ import annotations
