@@ -7,7 +7,7 @@ point outside of the operand is absent; a transposed one writes there.
 from __future__ import annotations
 
 from structir.ops.attributes import DType, Ints, Layout
-from structir.ops.define import op
+from structir.ops.define import Declaration, op
 from structir.ops.examples import f32
 from structir.ops.given import Given, Written
 from structir.ops.layouts import SPATIAL, block, check_rank, each, laid_out, padding
@@ -88,8 +88,8 @@ def _numbers(given: Given) -> dict[str, object]:
     return {"s": strides, "d": dilation, "lo": tuple(low), "hi": tuple(high)}
 
 
-def _convolution(count: int) -> None:
-    """Declare the convolution over so many spatial axes."""
+def _convolution(count: int) -> Declaration:
+    """Declare the convolution over so many spatial axes, and its transpose."""
 
     @op(convolved, name=f"nn.conv{count}d", reduce="sum")
     def conv(
@@ -129,7 +129,7 @@ def _convolution(count: int) -> None:
         return x * weight
 
     conv_transpose.example(f32[2, 3, *space], f32[3, 4, *window], strides=2, padding=1)
+    return conv
 
 
-for _count in SPATIAL:
-    _convolution(_count)
+conv1d, conv2d, conv3d = map(_convolution, SPATIAL)

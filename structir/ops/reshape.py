@@ -66,13 +66,13 @@ def _check_target(given: Given, target: Dims) -> None:
 def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
     """The target with 0 copied from the operand and -1 worked out; too many or few elements is an
     error."""
+    total = product(sizes)
     to = list(target)
     for k, size in enumerate(to):
-        if size == 0 and isinstance(size, int):
+        if size == 0 and isinstance(size, int) and not (total == 0 and _holds_none(sizes, target)):
             if k >= len(sizes):
                 given.reject(f"there is no axis {k} to copy the size from", "0 copies a size")
             to[k] = sizes[k]
-    total = product(sizes)
     if -1 in to:
         rest = product([size for size in to if size != -1])
         if rest == 0 or equal(floormod(total, rest), 0) is False:
@@ -85,6 +85,16 @@ def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
             "a reshape keeps the number of elements; -1 works out one size",
         )
     return tuple(to)
+
+
+def _holds_none(sizes: Dims, target: Dims) -> bool:
+    """Whether a size that has turned out 0 is meant as it is: to copy it would not be possible."""
+    if -1 in target:
+        return False
+    if any(size == 0 and k >= len(sizes) for k, size in enumerate(target)):
+        return True
+    copied = [sizes[k] if size == 0 else size for k, size in enumerate(target)]
+    return equal(product(copied), 0) is not True
 
 
 def _numbered(rank: int, to: Dims) -> Written:

@@ -23,16 +23,18 @@ from structir.ir.expr import (
     MatchCast,
     SeqExpr,
     Tuple,
+    TupleGetItem,
     Var,
     VarBinding,
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
 from structir.rewriting.conditions import LOOKING
-from structir.rewriting.holes import RECORDER, OpHole, Piece
+from structir.rewriting.holes import RECORDER, ItemPattern, OpHole, Piece
 from structir.rewriting.matching import Graph, Match
 from structir.rewriting.rule import Rule
 
+RULED = frozenset({Call, TupleGetItem})  # what rules may be about
 MOST = 64  # rewrites of one value, one after the other
 DEEPEST = 16  # rewrites of parts of what rewrites have made; the next walk goes on from there
 
@@ -65,8 +67,7 @@ class _Driver:
     def __init__(self, function: Function, rules: Sequence[Rule]) -> None:
         self.by_op: dict[Any, list[Rule]] = defaultdict(list)
         for rule in rules:
-            callee = rule.learned[0].callee
-            self.by_op[None if type(callee) is OpHole else callee].append(rule)
+            self.by_op[_root(rule)].append(rule)
         self.firings: list[Firing] = []
         self.graph = Graph(function)
         self.block: list[Binding] = []
@@ -106,7 +107,7 @@ class _Driver:
         value = binding.value
         if isinstance(binding, MatchCast):
             self.block.append(binding)
-        elif type(value) is Call:
+        elif type(value) in RULED:
             self.place(binding, value)
         else:
             inner = self.inside(value)
@@ -134,7 +135,7 @@ class _Driver:
         if var in self.waiting:
             value = self.flat(self.waiting.pop(var))
         for _ in range(MOST):
-            if not isinstance(value, Call):
+            if type(value) not in RULED:
                 break
             better = self.fired(var, value)
             if better is None:
@@ -149,22 +150,23 @@ class _Driver:
 
     # ---- one rewrite
 
-    def fired(self, var: Var, call: Call) -> Expr | None:
-        """What the first rule that fits makes of a call; None if none does."""
-        if type(call.op) is not Op or self.depth > DEEPEST:
-            return None
-        for key in (call.op.definition, None):
+    def fired(self, var: Var, value: Any) -> Expr | None:
+        """What the first rule that fits makes of a value; None if none does."""
+        keys: tuple[Any, ...] = (TupleGetItem,)
+        if type(value) is Call:
+            keys = (value.op.definition, None) if type(value.op) is Op else ()
+        for key in keys if self.depth <= DEEPEST else ():
             for rule in self.by_op.get(key, ()):
-                better = self.tried(rule, var, call)
+                better = self.tried(rule, var, value)
                 if better is not None:
-                    self.firings.append(Firing(rule.name, var.name, call.span or var.span))
+                    self.firings.append(Firing(rule.name, var.name, value.span or var.span))
                     return better
         return None
 
-    def tried(self, rule: Rule, var: Var, call: Call) -> Expr | None:
+    def tried(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
         pattern, trail = rule.learned
         match = Match(self.graph)
-        self.graph.values[var] = call
+        self.graph.values[var] = value
         if not match.at(pattern, var):
             return None
         if rule.parallel is not None:
@@ -242,6 +244,14 @@ class _Driver:
             self.emitted[id(part)] = part, var
             self.depth -= 1
         return self.emitted[id(part)][1]
+
+
+def _root(rule: Rule) -> Any:
+    """What a value must be for a rule to be tried: a call of this op, of any (None), or a field."""
+    pattern = rule.learned[0]
+    if type(pattern) is ItemPattern:
+        return TupleGetItem
+    return None if type(pattern.callee) is OpHole else pattern.callee
 
 
 def _fits(var: Var, made: Expr) -> bool:

@@ -1,0 +1,67 @@
+"""Ops that move no element in memory, as reshapes: a backend hands these on without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from structir.ir.expr import Expr
+from structir.ops.attributes import Axes, Ints
+from structir.ops.layout import batch_flatten, expand_dims, flatten, permute_dims, squeeze
+from structir.ops.reshape import reshape
+from structir.rewriting.conditions import dims_of
+from structir.rewriting.rule import rewrite
+
+GROUP = "rewrite_dataflow_reshape"
+
+
+@rewrite(group=GROUP)
+def expand_as_reshape(x: Expr, axis: Axes) -> Iterator[Expr]:
+    """New axes of size 1 are a reshape."""
+    made = expand_dims(x, axis)
+    yield made
+    sizes = dims_of(made)
+    if sizes is not None and dims_of(x) is not None:
+        yield reshape(x, sizes)
+
+
+@rewrite(group=GROUP)
+def squeeze_as_reshape(x: Expr, axis: Axes | None) -> Iterator[Expr]:
+    """Axes of size 1 that go away are a reshape."""
+    made = squeeze(x, axis)
+    yield made
+    sizes, dropped = dims_of(made), dims_of(x)
+    if sizes is not None and dropped is not None and all(type(d) is int for d in dropped):
+        yield reshape(x, sizes)
+
+
+@rewrite(group=GROUP)
+def flatten_as_reshape(x: Expr) -> Iterator[Expr]:
+    """One axis of all elements is a reshape."""
+    made = flatten(x)
+    yield made
+    sizes = dims_of(made)
+    if sizes is not None and dims_of(x) is not None:
+        yield reshape(x, sizes)
+
+
+@rewrite(group=GROUP)
+def batch_flatten_as_reshape(x: Expr) -> Iterator[Expr]:
+    """All axes but the first joined are a reshape."""
+    made = batch_flatten(x)
+    yield made
+    sizes = dims_of(made)
+    if sizes is not None and dims_of(x) is not None:
+        yield reshape(x, sizes)
+
+
+@rewrite(group=GROUP)
+def permute_as_reshape(x: Expr, axes: Ints | None) -> Iterator[Expr]:
+    """A permute that keeps the order of all axes larger than 1 is a reshape."""
+    made = permute_dims(x, axes)
+    yield made
+    sizes, old = dims_of(made), dims_of(x)
+    if sizes is not None and old is not None:
+        order = [a % len(old) for a in axes] if axes else list(range(len(old)))[::-1]
+        moved = [axis for axis in order if old[axis] != 1]
+        if moved == sorted(moved):
+            yield reshape(x, sizes)

@@ -1,0 +1,43 @@
+"""Rewrites of normalisations whose numbers are known before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from structir.ir.expr import Expr
+from structir.ops.attributes import Ints
+from structir.ops.broadcast import add, multiply, subtract
+from structir.ops.conv import conv2d
+from structir.ops.elementwise import rsqrt
+from structir.ops.layout import expand_dims
+from structir.ops.normalise import batch_norm
+from structir.rewriting.conditions import used_once
+from structir.rewriting.rule import rewrite
+
+
+@rewrite(tolerance=1e-3)
+def fold_batch_norm(
+    x: Expr,
+    weight: Expr,
+    gamma: Expr,
+    beta: Expr,
+    mean: Expr,
+    var: Expr,
+    strides: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+    epsilon: float,
+) -> Iterator[Expr]:
+    """A convolution and the inference of a batch norm become one convolution and a sum."""
+    made = conv2d(x, weight, strides=strides, padding=padding, dilation=dilation, groups=groups)
+    normal = batch_norm(made, gamma, beta, mean, var, 1, epsilon=epsilon, training=False)
+    yield normal[0]
+    if used_once(made):
+        factor = multiply(gamma, rsqrt(var + epsilon))
+        scaled = multiply(weight, expand_dims(factor, axis=(1, 2, 3)))
+        shift = expand_dims(subtract(beta, multiply(mean, factor)), axis=(1, 2))
+        folded = conv2d(
+            x, scaled, strides=strides, padding=padding, dilation=dilation, groups=groups
+        )
+        yield add(folded, shift)
