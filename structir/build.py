@@ -39,6 +39,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node, rebuild, replace
 from structir.ir.op import Op
@@ -184,8 +185,13 @@ class BlockBuilder:
     def global_var(self, name: str) -> GlobalVar:
         """A reference to a function of the module, with its type if it is built already."""
         found = self.functions.get(name)
-        info = found.struct_info if isinstance(found, Function) else None
+        info = found.struct_info if isinstance(found, Function | Kernel) else None
         return GlobalVar(name, info)
+
+    def kernel(self, kernel: Kernel, name: str | None = None) -> GlobalVar:
+        """Take a kernel into the module; what comes back is called by `R.call_kernel`."""
+        self.functions[name or kernel.name] = kernel
+        return self.global_var(name or kernel.name)
 
     # ---- bindings
 

@@ -31,7 +31,7 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
                 f"the function takes {wanted} argument{'s' * (wanted != 1)}, not {len(infos)}"
             )
         )
-    binder = _Binder(function)
+    binder = Binder(function)
     for position, (param, info) in enumerate(zip(function.params, infos, strict=True)):
         binder.bind(param, info)
         if base_check(binder.known(param, AllVars()), info) <= FAIL_L1:
@@ -43,7 +43,7 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
     return binder.known(function.ret, binder.shapes)
 
 
-class _Binder:
+class Binder:
     """Gives a function's own dims and shape variables what the arguments have there, the first
     one each."""
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+import attrs
+
 from structir.analysis.calls import derive_call_ret_struct_info
+from structir.analysis.kernel_calls import kernel_result
 from structir.analysis.lattice import (
     FAIL_L0,
     PASS,
@@ -39,6 +42,7 @@ from structir.ir.struct_info import (
     DERIVE_FUNCS,
     OBJECT,
     FuncStructInfo,
+    KernelStructInfo,
     ObjectStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -71,6 +75,8 @@ def _call(call: Call) -> StructInfo:
             .note(f"it is {info}", call.op.span)
             .note(f"the call is {call}")
         )
+    if isinstance(info, KernelStructInfo):
+        return _kernel_call(call, info)
     if info.params is None:
         derive = DERIVE_FUNCS.get(info.derive_func or "")
         return info.ret if derive is None else derive(call)
@@ -94,6 +100,24 @@ def _derived(call: Call, info: FuncStructInfo) -> StructInfo:
             "give the arguments that its parameters ask for, or match_cast a value known better",
         )
         raise StructInfoError(message) from None
+
+
+def _kernel_call(call: Call, info: KernelStructInfo) -> StructInfo:
+    name = callee_name(call)
+    if not call.sinfo_args:
+        hint = f"write R.call_kernel({name}, (x, y), out_sinfo=...)"
+        message = "a kernel is called by R.call_kernel, which states its results"
+        raise StructInfoError(Diagnostic(message, call.span, name, hint=hint).note(f"it is {info}"))
+    try:
+        return kernel_result(info, [deduce(a) for a in call.args], call.sinfo_args)
+    except DiagnosticError as error:
+        diagnostic = error.diagnostics[0].at(call.span)
+        for argument in call.args:
+            if isinstance(argument, Var):
+                note = f"{argument.name}: {argument.struct_info}"
+                diagnostic = diagnostic.note(note, argument.span)
+        diagnostic = diagnostic.note(f"{name}: {info}")
+        raise StructInfoError(attrs.evolve(diagnostic, op=name)) from None
 
 
 def callee_name(call: Call) -> str:

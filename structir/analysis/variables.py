@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Poly, Sym, as_dim, syms
 from structir.ir.expr import DataflowVar, Function, MatchCast, Var, VarBinding
+from structir.ir.kernel import Kernel, Scratch
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
 from structir.ir.struct_info import FuncStructInfo, StructInfo
@@ -63,8 +64,10 @@ def bindings_in(program: Any) -> dict[Var, None]:
     """Every variable that a parameter list or a binding defines."""
     found: dict[Var, None] = {}
     for item in walk(program):
-        if isinstance(item, Function):
+        if isinstance(item, Function | Kernel):
             found |= dict.fromkeys(item.params)
+        elif isinstance(item, Scratch):
+            found[item.array] = None
         elif isinstance(item, VarBinding | MatchCast):
             found[item.var] = None
     return found
@@ -76,7 +79,7 @@ def symbols_bound_in(program: Any) -> dict[Any, None]:
     found: dict[Any, None] = {}
     for item in walk(program):
         match item:
-            case Function(params=params):
+            case Function(params=params) | Kernel(params=params):
                 found |= standing_alone([param.struct_info for param in params])
             case MatchCast(struct_info=info):
                 found |= standing_alone([info])

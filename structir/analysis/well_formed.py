@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from structir.analysis.deduction import callee_name, contradicts, deduce, disjoint
+from structir.analysis.kernels import kernel_breaches
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import is_pure_value
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
@@ -31,8 +32,9 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.ir.node import Node, parts
+from structir.ir.node import Node, parts, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -63,6 +65,8 @@ def breaches(program: IRModule | Function) -> list[Diagnostic]:
     for name, function in functions.items():
         if isinstance(function, Function):
             checker.function(function, name)
+        elif isinstance(function, Kernel):
+            checker.found += kernel_breaches(function)
     return checker.found
 
 
@@ -195,7 +199,10 @@ class _Checker:
         self.agreement(binding)
 
     def value(self, value: Expr, in_dataflow: bool, pure: bool, span: Span | None) -> None:
-        if type(value) is not Function and type(value) is not If:
+        if type(value) is Call and self.kernel_of(value.op) is not None:
+            for operand in value.args:
+                self.atom(operand)
+        elif type(value) is not Function and type(value) is not If:
             self.expr(value)
         for stated in getattr(value, "sinfo_args", ()):
             self.info(stated, value.span or span, "the stated result")
@@ -221,6 +228,13 @@ class _Checker:
             if isinstance(callee, Function):
                 return callee.is_pure
         return is_pure_value(call)
+
+    def kernel_of(self, callee: Expr) -> Kernel | None:
+        """The kernel of the module that an expression names."""
+        if type(callee) is not GlobalVar or self.module is None:
+            return None
+        found = self.module.get(callee.name)
+        return found if isinstance(found, Kernel) else None
 
     def branches(self, value: If, pure: bool) -> None:
         self.condition(value)
@@ -257,7 +271,7 @@ class _Checker:
             deduced = value.struct_info
         else:
             try:
-                deduced = deduce(value)
+                deduced = deduce(self.of_module(value))
             except DiagnosticError as error:
                 self.found += [d.at(binding.span) for d in error.diagnostics]
                 return
@@ -265,6 +279,12 @@ class _Checker:
             return
         if base_check(info, deduced) is FAIL_L0 or contradicts(info, deduced):
             self.contradiction(binding, info, deduced)
+
+    def of_module(self, value: Expr) -> Expr:
+        """A call of a kernel, by what the module's own kernel asks for."""
+        if type(value) is not Call or (kernel := self.kernel_of(value.op)) is None:
+            return value
+        return replace(value, op=replace(value.op, struct_info=kernel.struct_info))
 
     def contradiction(self, binding: Binding, stated: StructInfo, deduced: StructInfo) -> None:
         self.report(
@@ -323,6 +343,10 @@ class _Checker:
             self.report(f"{var.name} is used where it is not defined", self.place or var.span)
 
     def global_use(self, var: GlobalVar) -> None:
+        if self.kernel_of(var) is not None:
+            hint = f"write R.call_kernel(cls.{var.name}, (x, y), out_sinfo=...)"
+            message = f"{var.name} is a kernel, which can only be called"
+            self.report(message, var.span or self.place, hint=hint)
         if self.module is not None and var.name not in self.module:
             self.report(f"the module has no function {var.name}", var.span or self.place)
 

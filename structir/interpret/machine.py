@@ -11,6 +11,7 @@ import attrs
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.extern import find_extern
+from structir.interpret.kernels import KernelValue, run_kernel
 from structir.interpret.scope import Closure, Scope, Value
 from structir.ir import dims
 from structir.ir.expr import (
@@ -33,6 +34,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
@@ -160,9 +162,15 @@ class Machine:
 
         return frame_of(function.body, scope, finish)
 
-    def global_function(self, name: str) -> Closure:
+    def kernel(self, kernel: Kernel) -> KernelValue:
+        """A kernel of the module as a value."""
+        return KernelValue(kernel, run_kernel)
+
+    def global_function(self, name: str) -> Any:
         """A function of the module as a value."""
-        function = self.module[name]
+        function: Any = self.module[name]
+        if isinstance(function, Kernel):
+            return self.kernel(function)
         if not isinstance(function, Function):
             raise StructIRError(f"{name} is no graph function that could be interpreted")
         return self.closure(function, None, name)
@@ -237,6 +245,8 @@ def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
     callee = machine.value(call.op, scope)
     if isinstance(callee, Closure):
         return machine.entered(callee, args)
+    if isinstance(callee, KernelValue):
+        return _filled(call, callee, args, scope)
     if not callable(callee):
         raise StructIRError(f"{described(callee)} is called as a function")
     value = callee(*args)
@@ -245,6 +255,19 @@ def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
         info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
         match([(info, value, f"result of {_callee_name(call.op)}")], scope)
     return value
+
+
+def _filled(call: Call, kernel: KernelValue, args: tuple[Value, ...], scope: Scope) -> Value:
+    """The results of a kernel, in new arrays of the stated sizes."""
+    forms = []
+    for info in call.sinfo_args:
+        stated: Any = info
+        shape = tuple([scope.size(d) for d in stated.dims])
+        if any(size < 0 for size in shape):
+            raise ShapeMismatchError(f"{kernel.kernel.name}: a result has no shape {shape}")
+        forms.append((shape, stated.dtype))
+    results = kernel.results(args, forms)
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:

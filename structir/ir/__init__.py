@@ -9,8 +9,8 @@ _EXPR = (
     "TupleGetItem Var VarBinding"
 )
 _INFO = (
-    "DERIVE_FUNCS FuncStructInfo ObjectStructInfo PrimStructInfo ShapeStructInfo StructInfo "
-    "TensorStructInfo TupleStructInfo derive_func struct_info"
+    "DERIVE_FUNCS FuncStructInfo KernelStructInfo ObjectStructInfo PrimStructInfo "
+    "ShapeStructInfo StructInfo TensorStructInfo TupleStructInfo derive_func struct_info"
 )
 
 __getattr__, __dir__ = lazy_names(
@@ -23,6 +23,7 @@ __getattr__, __dir__ = lazy_names(
     | {
         "BlockBuilder": "structir.build",
         "IRModule": "structir.ir.module",
+        "Kernel": "structir.ir.kernel",
         "SymVar": "structir.ir.symbolic",
         "dims": "structir.ir.dims:",
     },

@@ -136,6 +136,13 @@ class FuncStructInfo(StructInfo):
     derive_func: str | None = None  # a name in DERIVE_FUNCS
 
 
+@struct_info
+class KernelStructInfo(FuncStructInfo):
+    """A kernel: the last `results` of its parameters are filled by a call, the others are given."""
+
+    results: int = 1
+
+
 OBJECT = ObjectStructInfo()
 DERIVE_FUNCS: dict[str, Callable[..., StructInfo]] = {}
 

@@ -24,6 +24,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
+from structir.ir.kernel import Kernel, Local
 from structir.ir.module import IRModule
 from structir.ir.node import Node, field_names
 from structir.ir.op import Op
@@ -152,7 +153,7 @@ class _LinearForm:
             self.add(value.dims)
             if value.axes is not None:
                 self.add(value.axes)
-        elif type(value) is FuncStructInfo:
+        elif isinstance(value, FuncStructInfo):
             self.callable(value)
         else:
             self.fields(value)
@@ -196,6 +197,17 @@ class _LinearForm:
         self.sequence(value.params)
         self.info(value.ret_struct_info)
         self.seq(value.body)
+
+    def kernel(self, value: Kernel) -> None:
+        """Parameters and statements; what it is called is the module's word."""
+        self.tokens.append(Kernel)
+        for sym in standing_alone([param.struct_info for param in value.params]):
+            self.number(sym)
+        self.sequence(value.params)
+        self.sequence(value.body)
+
+    def local(self, value: Local) -> None:
+        self.tokens += (Local, self.number(value)[0], value.dtype)
 
     def module(self, value: IRModule) -> None:
         """Functions by name; what two of them share, a dim or a variable, is another in each."""
@@ -253,6 +265,8 @@ _RULES: dict[type, Callable[[_LinearForm, Any], None]] = {
     MatchCast: _LinearForm.cast,
     SeqExpr: _LinearForm.seq,
     Function: _LinearForm.function,
+    Kernel: _LinearForm.kernel,
+    Local: _LinearForm.local,
     IRModule: _LinearForm.module,
     Call: _LinearForm.call,
     TupleGetItem: _LinearForm.item,

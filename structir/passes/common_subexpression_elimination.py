@@ -16,6 +16,7 @@ from structir.ir.expr import (
     DataflowVar,
     Expr,
     Function,
+    GlobalVar,
     If,
     MatchCast,
     PrimValue,
@@ -151,6 +152,8 @@ def _atom(value: Expr) -> Hashable:
             return ShapeExpr, value.dims
         case PrimValue():
             return PrimValue, type(value.value), value.value
+        case GlobalVar():
+            return GlobalVar, value.name
         case Constant() if value.data.size <= _SMALL:
             return Constant, value.data.dtype.name, value.data.shape, value.data.tobytes()
         case _:

@@ -26,8 +26,10 @@ from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.printer import constants
 from structir.printer.context import Context
 from structir.printer.forms import info_of, is_info, read_form
+from structir.printer.kernels import read_kernel_call
 from structir.printer.sizes import SIZE_FUNCTIONS, is_number
 from structir.printer.syntax import (
+    CALL_KERNEL,
     CALL_PACKED,
     CALL_PURE_PACKED,
     CONST,
@@ -235,5 +237,6 @@ _WORDS: dict[str, Callable[[Context, ast.Call], Any]] = {
     TUPLE: _tuple_call,
     CALL_PACKED: _packed,
     CALL_PURE_PACKED: _packed,
+    CALL_KERNEL: read_kernel_call,
     MATCH_CAST: match_cast,
 }

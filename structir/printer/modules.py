@@ -12,12 +12,14 @@ import attrs
 
 from structir.errors import DiagnosticError
 from structir.ir.expr import Function, GlobalVar
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.node import Node
 from structir.ir.struct_info import OBJECT
 from structir.printer.context import MISSING, Context, Place, Silent
 from structir.printer.forms import static_of
 from structir.printer.functions import Signature, is_function, read_function, read_signature
+from structir.printer.kernels import is_kernel, read_kernel
 from structir.printer.statements import read_body
 from structir.printer.syntax import MODULE_ATTRS
 from structir.printer.values import path_of, unsupported
@@ -47,6 +49,9 @@ class ModuleContext:
         self.signatures: dict[str, Signature] = {}
         self.contexts: dict[str, Context] = {}
         self.functions: dict[str, Function] = {}
+        self.kernel_nodes: dict[str, ast.FunctionDef] = {}
+        self.kernels: dict[str, Kernel] = {}
+        self.members: dict[str, None] = {}  # functions and kernels, as they are written
         self.found: list[DiagnosticError] = []
         self.guesses: dict[str, set[str]] = {}  # for each function, the results it took for unknown
 
@@ -60,21 +65,29 @@ class ModuleContext:
         """`cls.f`; None if the name before the point is not the module."""
         if base in context.names or base not in self.aliases:
             return None
-        if node.attr in self.nodes:
+        if node.attr in self.members:
             return self.global_var(context, node.attr, node)
-        near = difflib.get_close_matches(node.attr, self.nodes, 2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.nodes)}"
+        near = difflib.get_close_matches(node.attr, self.members, 2)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.members)}"
         raise context.error(node, f"the module has no function {node.attr}", hint)
 
     def value_of(self, context: Context, name: str, node: ast.Name) -> Any:
         """A function that stands alone, by its name."""
-        if not self.bare or name not in self.nodes:
+        if not self.bare or name not in self.members:
             return MISSING
         return self.global_var(context, name, node)
+
+    def kernel_of(self, context: Context, name: str, node: ast.Name) -> GlobalVar | None:
+        """A kernel, by its bare name."""
+        return self.global_var(context, name, node) if name in self.kernel_nodes else None
 
     def global_var(self, context: Context, name: str, node: ast.expr) -> GlobalVar:
         """A reference to a function, with the most that is known of it by now."""
         span = context.place.span(node)
+        if name in self.kernel_nodes:
+            if name not in self.kernels:
+                raise Silent
+            return GlobalVar(name, self.kernels[name].struct_info, span)
         signature = self.signatures.get(name)
         if signature is None:
             raise Silent
@@ -89,13 +102,16 @@ class ModuleContext:
     def read(self, tree: ast.Module) -> IRModule:
         """The module of a text. All errors that do not rest on each other are raised at once."""
         self.collect(tree.body)
+        for name, node in self.kernel_nodes.items():
+            self.read_kernel(name, node)
         for name, node in self.nodes.items():
             self.read_signature(name, node)
         for name in self.order():
             self.read_function(name)
         self.raise_found()
         self.read_again()
-        functions: dict[str, Node] = {name: self.functions[name] for name in self.nodes}
+        found: dict[str, Node] = {**self.functions, **self.kernels}
+        functions = {name: found[name] for name in self.members}
         return IRModule(functions, self.attributes, self.name)
 
     def raise_found(self) -> None:
@@ -119,10 +135,11 @@ class ModuleContext:
             self.name, self.bare = node.name, False
             self.aliases.add(node.name)
             self.collect(node.body)
-        elif isinstance(node, ast.FunctionDef) and is_function(node):
-            if node.name in self.nodes:
+        elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
+            if node.name in self.members:
                 raise context.error(node, f"there are two functions {node.name}")
-            self.nodes[node.name] = node
+            self.members[node.name] = None
+            (self.kernel_nodes if is_kernel(node) else self.nodes)[node.name] = node
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.attribute(context, node.value)
         elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_beside(node):
@@ -148,6 +165,18 @@ class ModuleContext:
             self.signatures[name] = read_signature(context, node)
         except DiagnosticError as error:
             self.found.append(error)
+
+    def read_kernel(self, name: str, node: ast.FunctionDef) -> None:
+        """One kernel, in a context of its own."""
+        context = Context(self.place, self, name)
+        try:
+            kernel = read_kernel(context, node)
+        except DiagnosticError as error:
+            context.report(error, node)
+        if context.found:
+            self.found.append(context.error_class(context.found))
+        else:
+            self.kernels[name] = kernel
 
     def read_again(self) -> None:
         """Functions of a cycle took each other's results for unknown; now they are known.

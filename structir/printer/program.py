@@ -22,9 +22,11 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import OBJECT
+from structir.printer.kernel_writer import kernel_lines
 from structir.printer.names import Names
 from structir.printer.syntax import (
     DATAFLOW,
@@ -244,7 +246,9 @@ def module_text(module: IRModule) -> str:
 
 
 def member_lines(member: Any, name: str, indent: str, module: str | None) -> list[str]:
-    """A function of a module."""
+    """A function or a kernel of a module."""
+    if isinstance(member, Kernel):
+        return kernel_lines(member, name, indent, module)
     writer = ProgramWriter(frozenset() if module is None else frozenset({module}), module)
     writer.run(writer.function(member, name, indent))
     return writer.finished()

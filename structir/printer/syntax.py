@@ -211,6 +211,10 @@ CONST = "const"
 TUPLE = "tuple"
 CALL_PACKED = "call_packed"
 CALL_PURE_PACKED = "call_pure_packed"
+CALL_KERNEL = "call_kernel"
+OUT_SINFO = "out_sinfo"
+KERNEL = "kernel"
+ZEROS = "zeros"
 PRIVATE = "private"
 IR_MODULE = "ir_module"
 MODULE_ATTRS = "module_attrs"
@@ -229,7 +233,9 @@ FORM_WORDS = frozenset(
         TUPLE,
         CALL_PACKED,
         CALL_PURE_PACKED,
+        CALL_KERNEL,
         FUNCTION,
     }
 )
+KERNEL_NAMES = frozenset({"range", "float", "min", "max", "abs"})  # what kernels call by name
 RESERVED = frozenset({"R", "I", "T", "cls", METADATA}) | frozenset(keyword.kwlist)

@@ -14,9 +14,11 @@ from structir.ir.expr import (
     SeqExpr,
     VarBinding,
 )
+from structir.ir.kernel import Kernel, Scalar, Statement
 from structir.ir.module import IRModule
 from structir.ir.node import Node
 from structir.ir.struct_info import StructInfo
+from structir.printer.kernel_writer import kernel_text, scalar_text, statement_text
 from structir.printer.program import (
     block_text,
     function_text,
@@ -29,6 +31,7 @@ from structir.printer.writer import Writer
 _PROGRAMS: dict[type, Callable[[Any], str]] = {
     IRModule: module_text,
     Function: function_text,
+    Kernel: kernel_text,
     SeqExpr: sequence_text,
     If: if_text,
     BindingBlock: block_text,
@@ -43,6 +46,10 @@ def text_of(node: Node) -> str:
     rule = _PROGRAMS.get(type(node))
     if rule is not None:
         return rule(node)
+    if isinstance(node, Statement):
+        return statement_text(node)
+    if isinstance(node, Scalar):
+        return scalar_text(node)
     writer = Writer()
     if isinstance(node, StructInfo):
         return writer.info(node)

@@ -24,14 +24,16 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo
+from structir.ir.struct_info import KernelStructInfo, StructInfo
 from structir.printer.constants import constant_text
 from structir.printer.names import Names
 from structir.printer.syntax import (
     ANY_SIZE,
+    CALL_KERNEL,
     CALL_PACKED,
     CALL_PURE_PACKED,
     FORM_OF_NODE,
+    OUT_SINFO,
     Form,
     info_form_of,
 )
@@ -172,11 +174,17 @@ class Writer:
             word = CALL_PURE_PACKED if is_pure_call(call) else CALL_PACKED
             arguments.insert(0, literal(callee.global_symbol))
             if call.sinfo_args:
-                stated = [self.info(info) for info in call.sinfo_args]
-                one = stated[0] if len(stated) == 1 else f"({', '.join(stated)})"
-                arguments.append(f"sinfo_args={one}")
+                arguments.append(f"sinfo_args={self.stated(call)}")
             return f"R.{word}({', '.join(arguments)})"
+        if isinstance(callee.struct_info, KernelStructInfo) and call.sinfo_args:
+            given = f"({arguments[0]},)" if len(arguments) == 1 else f"({', '.join(arguments)})"
+            return f"R.{CALL_KERNEL}({self.expr(callee)}, {given}, {OUT_SINFO}={self.stated(call)})"
         return f"{self.expr(callee)}({', '.join(arguments)})"
+
+    def stated(self, call: Call) -> str:
+        """The results that a call states: one, or several in parentheses."""
+        stated = [self.info(info) for info in call.sinfo_args]
+        return stated[0] if len(stated) == 1 else f"({', '.join(stated)})"
 
     def op_call(self, op: Op, call: Call) -> str:
         """A call of an op; what follows an attribute in the signature goes by keyword."""

@@ -8,12 +8,13 @@ from typing import Any
 from structir.errors import StructIRError
 from structir.ir.axes import RowVar, Written
 from structir.ir.dims import Poly, as_dim
-from structir.ir.expr import Call, Constant, Expr, Tuple
+from structir.ir.expr import Call, Constant, Expr, GlobalVar, PrimValue, Tuple
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import KINDS, StructInfo
 from structir.lazy import lazy_module
 from structir.printer.calls import packed_call
 from structir.printer.constants import inline_constant
+from structir.printer.kernels import kernel_call
 from structir.printer.reader import parse_struct_info
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, Form, info_form
 from structir.script.source import function_of, is_member
@@ -155,6 +156,12 @@ class Language(Namespace):
     def call_pure_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
         """The same, of a function without effects."""
         return packed_call(name, args, _infos(sinfo_args), True)
+
+    def call_kernel(self, kernel: GlobalVar, args: Any, out_sinfo: Any) -> Call:
+        """A call of a kernel of the module, on operands, with results of these infos."""
+        given = args if isinstance(args, tuple | list) else (args,)
+        operands = [arg if isinstance(arg, Expr) else PrimValue(arg) for arg in given]
+        return kernel_call(kernel, tuple(operands), _infos(out_sinfo))
 
 
 def _only_read(name: str) -> Callable[..., Any]:

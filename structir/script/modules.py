@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from structir.ir.module import IRModule
-from structir.script.source import module_at
+from structir.script.source import is_member, kernel_of, module_at
 
 
 class ModuleLanguage:
@@ -20,6 +20,10 @@ class ModuleLanguage:
         if cls is None:
             return lambda made: module_at(filename, line, namespace, vars(made).values())
         return module_at(filename, line, namespace, vars(cls).values())
+
+    def kernel(self, function: Callable[..., Any]) -> Any:
+        """Decorate loops over elements. In a class, the class is read as a whole."""
+        return function if is_member(function) else kernel_of(function)
 
     def module_attrs(self, attributes: Mapping[str, Any]) -> None:
         """State attributes of the module around; the reader takes them from the text."""

@@ -10,6 +10,7 @@ from typing import Any
 from structir.analysis.variables import symbols_in
 from structir.errors import Diagnostic, ParseError, Source
 from structir.ir.expr import Function
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo
 from structir.printer.reader import read_source
@@ -41,9 +42,20 @@ def _real_names(function: Any) -> Iterator[str]:
 
 def function_of(function: Callable[..., Any]) -> Function:
     """The function of the language that a Python function spells."""
+    return _read(function)[function.__name__]
+
+
+def kernel_of(function: Callable[..., Any]) -> Kernel:
+    """The kernel that a Python function spells."""
+    found = _read(function).functions[function.__name__]
+    assert isinstance(found, Kernel)
+    return found
+
+
+def _read(function: Callable[..., Any]) -> IRModule:
     code = function.__code__
     source = source_at(code.co_filename, code.co_firstlineno, function.__globals__)
-    return read_source(source, real=frozenset(_real_names(function)))[function.__name__]
+    return read_source(source, real=frozenset(_real_names(function)))
 
 
 def is_member(function: Callable[..., Any]) -> bool:

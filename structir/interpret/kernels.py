@@ -1,0 +1,345 @@
+"""Kernels, run statement by statement on NumPy's scalars: every operation rounds in its own
+dtype."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError, StructIRError
+from structir.interpret.boundary import match
+from structir.interpret.scope import Scope, Value
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Apply,
+    Argument,
+    Assign,
+    Branch,
+    Break,
+    Continue,
+    Element,
+    Extent,
+    For,
+    Kernel,
+    Literal,
+    Local,
+    Scalar,
+    Scratch,
+    Size,
+    Statement,
+    While,
+)
+from structir.ir.kernel_functions import BINARY
+from structir.projections.point import FUNCTIONS
+from structir.projections.values import ufunc
+
+Run = Callable[[Kernel, Sequence[Value], Scope], None]
+Evaluate = Callable[["Frame"], Any]
+Step = Callable[["Frame"], Any]
+LEAVE, AGAIN = object(), object()  # how the body of a loop ends early
+
+
+@attrs.frozen(eq=False)
+class KernelValue:
+    """A kernel of the module as a value, with what runs it. Called, it fills the arrays given for
+    its results."""
+
+    kernel: Kernel
+    run: Run
+
+    def __call__(self, *values: Value) -> None:
+        """Fill the last arrays from the first ones."""
+        params = self.kernel.params
+        if len(values) != len(params):
+            name, count = self.kernel.name, len(params)
+            raise StructIRError(f"{name} takes {count} arguments, but {len(values)} are given")
+        scope = Scope({}, {})
+        stated = [
+            (param.struct_info, value, f"{self.kernel.name}: parameter {param.name}")
+            for param, value in zip(params, values, strict=True)
+        ]
+        match(stated, scope)
+        for array in values[len(self.kernel.operands) :]:
+            array[...] = 0
+        self.run(self.kernel, values, scope)
+
+    def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
+        """New arrays of these shapes and dtypes, filled from the operands."""
+        made = [np.empty(shape, numpy_dtype(dtype)) for shape, dtype in forms]
+        self(*operands, *made)
+        return made
+
+
+@attrs.frozen(eq=False)
+class Frame:
+    """What names and sizes stand for while a kernel runs."""
+
+    values: dict[Var | Local, Any]
+    scope: Scope
+
+
+def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
+    """Run the statements of a kernel on values for its parameters; results hold zeros before."""
+    frame = Frame(dict(zip(kernel.params, values, strict=True)), scope)
+    step = block(kernel, kernel.body)
+    with np.errstate(all="ignore"):
+        step(frame)
+
+
+def out_of_range(
+    kernel: Kernel, element: Element, axis: int, index: int, size: int
+) -> DiagnosticError:
+    """The error of an index that no element has."""
+    name = element.array.name
+    diagnostic = Diagnostic(
+        f"index {index} is out of range for axis {axis} of {name}, which has size {size}",
+        element.span or kernel.span,
+        kernel.name,
+    ).note(f"{name}: {element.array.struct_info}", element.array.span)
+    hint = "indices count from 0; a negative one does not count from the end"
+    return DiagnosticError(diagnostic.hinted(hint))
+
+
+# ---- expressions
+
+
+def evaluator(kernel: Kernel, scalar: Scalar) -> Evaluate:
+    """A function from what is known to the value of an expression."""
+    return _SCALARS[type(scalar)](kernel, scalar)
+
+
+def number_type(dtype: str) -> Callable[[Any], Any]:
+    """NumPy's scalars of a dtype."""
+    kind: Callable[[Any], Any] = numpy_dtype(dtype).type
+    return kind
+
+
+def _literal(kernel: Kernel, literal: Literal) -> Evaluate:
+    value = number_type(literal.dtype)(literal.value)
+    return lambda frame: value
+
+
+def _local(kernel: Kernel, local: Local) -> Evaluate:
+    return lambda frame: frame.values[local]
+
+
+def _size(kernel: Kernel, size: Size) -> Evaluate:
+    return lambda frame: np.int64(frame.scope.size(size.dim))
+
+
+def _argument(kernel: Kernel, argument: Argument) -> Evaluate:
+    kind, var = number_type(argument.dtype), argument.var
+    return lambda frame: kind(frame.values[var])
+
+
+def _extent(kernel: Kernel, extent: Extent) -> Evaluate:
+    return lambda frame: np.int64(frame.values[extent.array].shape[extent.axis])
+
+
+def place(kernel: Kernel, element: Element) -> Evaluate:
+    """A function to the indices of an element, each checked right after it is known."""
+    indices = [evaluator(kernel, index) for index in element.indices]
+
+    def found(frame: Frame) -> tuple[int, ...]:
+        shape = frame.values[element.array].shape
+        checked = []
+        for axis, index in enumerate(indices):
+            at = int(index(frame))
+            if not 0 <= at < shape[axis]:
+                raise out_of_range(kernel, element, axis, at, shape[axis])
+            checked.append(at)
+        return tuple(checked)
+
+    return found
+
+
+def _element(kernel: Kernel, element: Element) -> Evaluate:
+    at, kind = place(kernel, element), number_type(element.dtype)
+    return lambda frame: kind(frame.values[element.array][at(frame)])
+
+
+def _apply(kernel: Kernel, apply: Apply) -> Evaluate:
+    args = [evaluator(kernel, arg) for arg in apply.args]
+    lazy = _LAZY.get(apply.fn)
+    if lazy is not None:
+        return lazy(args)
+    if apply.fn == "cast":
+        return _cast(args[0], apply.args[0].dtype, apply.dtype)
+    kind = number_type(apply.dtype)
+    function = _OPERATORS.get(apply.fn) or ufunc(FUNCTIONS[apply.fn].numpy)
+    if len(args) == 1:
+        only = args[0]
+        return lambda frame: kind(function(only(frame)))
+    left, right = args
+    return lambda frame: kind(function(left(frame), right(frame)))
+
+
+def _and(args: list[Evaluate]) -> Evaluate:
+    return lambda frame: args[0](frame) and args[1](frame)
+
+
+def _or(args: list[Evaluate]) -> Evaluate:
+    return lambda frame: args[0](frame) or args[1](frame)
+
+
+def _select(args: list[Evaluate]) -> Evaluate:
+    return lambda frame: args[1](frame) if args[0](frame) else args[2](frame)
+
+
+def _min(args: list[Evaluate]) -> Evaluate:
+    return lambda frame: min([arg(frame) for arg in args])
+
+
+def _max(args: list[Evaluate]) -> Evaluate:
+    return lambda frame: max([arg(frame) for arg in args])
+
+
+_LAZY = {"and": _and, "or": _or, "select": _select, "min": _min, "max": _max}
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "neg": operator.neg,
+    "abs": operator.abs,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "not": operator.not_,
+}
+
+
+def _cast(value: Evaluate, source: str, target: str) -> Evaluate:
+    kind = number_type(target)
+    whole_from_float = source.startswith("float") and "int" in target
+    if target == "bool":
+        return lambda frame: np.bool_(value(frame) != 0)
+    if not whole_from_float:
+        return lambda frame: value(frame).astype(kind)
+    limits = np.iinfo(target)
+
+    def truncated(frame: Frame) -> Any:
+        number = float(value(frame))
+        if number != number:
+            return kind(0)
+        bounded = min(max(number, float(limits.min)), float(limits.max))
+        return kind(min(max(int(bounded), limits.min), limits.max))
+
+    return truncated
+
+
+_SCALARS: dict[type, Callable[[Kernel, Any], Evaluate]] = {
+    Literal: _literal,
+    Local: _local,
+    Size: _size,
+    Argument: _argument,
+    Extent: _extent,
+    Element: _element,
+    Apply: _apply,
+}
+
+
+# ---- statements
+
+
+def block(kernel: Kernel, statements: Sequence[Statement]) -> Step:
+    """Statements in order; one that leaves or repeats the loop ends them."""
+    steps = [_STATEMENTS[type(s)](kernel, s) for s in statements]
+
+    def run(frame: Frame) -> Any:
+        for step in steps:
+            ended = step(frame)
+            if ended is not None:
+                return ended
+        return None
+
+    return run
+
+
+def assigned(assign: Assign) -> Scalar:
+    """The value that an assignment gives, an augmented one written out."""
+    if not assign.symbol:
+        return assign.value
+    row = BINARY[assign.symbol]
+    return Apply(row.name, (assign.target, assign.value), assign.target.dtype, assign.span)
+
+
+def _assign(kernel: Kernel, assign: Assign) -> Step:
+    value, target = evaluator(kernel, assigned(assign)), assign.target
+    if isinstance(target, Local):
+
+        def bind(frame: Frame) -> None:
+            frame.values[target] = value(frame)
+
+        return bind
+    at = place(kernel, target)
+
+    def store(frame: Frame) -> None:
+        number = value(frame)
+        frame.values[target.array][at(frame)] = number
+
+    return store
+
+
+def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
+    info: Any = scratch.array.struct_info
+    dtype = numpy_dtype(info.dtype)
+
+    def make(frame: Frame) -> None:
+        shape = [frame.scope.size(dim) for dim in info.dims]
+        if min(shape, default=0) < 0:
+            name = f"{kernel.name}: {scratch.array.name}"
+            raise ShapeMismatchError(f"{name}: no array has the shape {tuple(shape)}")
+        frame.values[scratch.array] = np.zeros(shape, dtype)
+
+    return make
+
+
+def _for(kernel: Kernel, loop: For) -> Step:
+    start, stop = evaluator(kernel, loop.start), evaluator(kernel, loop.stop)
+    body = block(kernel, loop.body)
+
+    def run(frame: Frame) -> None:
+        for position in range(int(start(frame)), int(stop(frame)), loop.step):
+            frame.values[loop.variable] = np.int64(position)
+            if body(frame) is LEAVE:
+                break
+
+    return run
+
+
+def _while(kernel: Kernel, loop: While) -> Step:
+    test, body = evaluator(kernel, loop.test), block(kernel, loop.body)
+
+    def run(frame: Frame) -> None:
+        while test(frame) and body(frame) is not LEAVE:
+            pass
+
+    return run
+
+
+def _branch(kernel: Kernel, branch: Branch) -> Step:
+    test = evaluator(kernel, branch.test)
+    then, otherwise = block(kernel, branch.then), block(kernel, branch.otherwise)
+    return lambda frame: then(frame) if test(frame) else otherwise(frame)
+
+
+_STATEMENTS: dict[type, Callable[[Kernel, Any], Step]] = {
+    Assign: _assign,
+    Scratch: _scratch,
+    For: _for,
+    While: _while,
+    Branch: _branch,
+    Break: lambda kernel, statement: lambda frame: LEAVE,
+    Continue: lambda kernel, statement: lambda frame: AGAIN,
+}

@@ -1,0 +1,105 @@
+"""The scalar functions of kernels: how each is written, on which kinds of numbers, and what comes
+out."""
+
+from __future__ import annotations
+
+import attrs
+
+from structir.ir.dtype import is_float, is_int
+
+WEAK = {"int": "int64", "float": "float32"}  # numbers that are written, and what they are alone
+
+
+@attrs.frozen
+class ScalarFunction:
+    """One row: the kinds of operands ("float", "int", "number", "bits", "bool", "any"), whether
+    the result is a truth value, how many operands there are (-1: two or more), and the symbol and
+    the binding strength of an operator."""
+
+    name: str
+    kind: str
+    count: int
+    test: bool = False
+    symbol: str = ""
+    strength: int = 0
+
+    def takes(self, dtype: str) -> bool:
+        """Whether operands may be of this dtype."""
+        floating, whole = is_float(dtype) or dtype == "float", is_int(dtype) or dtype == "int"
+        match self.kind:
+            case "float":
+                return floating
+            case "int":
+                return whole
+            case "number":
+                return floating or whole
+            case "bits":
+                return whole or dtype == "bool"
+            case "bool":
+                return dtype == "bool"
+        return True
+
+
+KIND_NAMES = {
+    "float": "floats",
+    "int": "integers",
+    "number": "numbers",
+    "bits": "integers or truth values",
+    "bool": "truth values",
+    "any": "numbers or truth values",
+}
+
+# Binding strengths are Python's, weakest first.
+CHOICE, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, POWER, ATOM = (
+    range(14)
+)
+
+_OPERATORS = (
+    ScalarFunction("or", "bool", 2, symbol="or", strength=OR),
+    ScalarFunction("and", "bool", 2, symbol="and", strength=AND),
+    ScalarFunction("not", "bool", 1, symbol="not ", strength=NOT),
+    *[
+        ScalarFunction(name, "number", 2, test=True, symbol=symbol, strength=COMPARE)
+        for name, symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
+    ],
+    ScalarFunction("eq", "any", 2, test=True, symbol="==", strength=COMPARE),
+    ScalarFunction("ne", "any", 2, test=True, symbol="!=", strength=COMPARE),
+    ScalarFunction("bitor", "bits", 2, symbol="|", strength=BITOR),
+    ScalarFunction("bitxor", "bits", 2, symbol="^", strength=BITXOR),
+    ScalarFunction("bitand", "bits", 2, symbol="&", strength=BITAND),
+    ScalarFunction("shl", "int", 2, symbol="<<", strength=SHIFT),
+    ScalarFunction("shr", "int", 2, symbol=">>", strength=SHIFT),
+    ScalarFunction("add", "number", 2, symbol="+", strength=SUM),
+    ScalarFunction("sub", "number", 2, symbol="-", strength=SUM),
+    ScalarFunction("mul", "number", 2, symbol="*", strength=PRODUCT),
+    ScalarFunction("div", "float", 2, symbol="/", strength=PRODUCT),
+    ScalarFunction("floordiv", "int", 2, symbol="//", strength=PRODUCT),
+    ScalarFunction("mod", "int", 2, symbol="%", strength=PRODUCT),
+    ScalarFunction("neg", "number", 1, symbol="-", strength=SIGN),
+    ScalarFunction("bitnot", "int", 1, symbol="~", strength=SIGN),
+    ScalarFunction("pow", "number", 2, symbol="**", strength=POWER),
+)
+_PLAIN = (
+    ScalarFunction("min", "number", -1),
+    ScalarFunction("max", "number", -1),
+    ScalarFunction("abs", "number", 1),
+)
+_ELEMENTARY = (
+    "acos acosh asin asinh atan atanh ceil cos cosh erf exp expm1 floor log log1p round "
+    "rsqrt sigmoid sin sinh sqrt tan tanh trunc"
+)
+_OF_T = (
+    *[ScalarFunction(name, "float", 1) for name in _ELEMENTARY.split()],
+    ScalarFunction("atan2", "float", 2),
+    *[ScalarFunction(name, "float", 1, test=True) for name in ("isfinite", "isinf", "isnan")],
+)
+
+SCALAR_FUNCTIONS = {row.name: row for row in (*_OPERATORS, *_PLAIN, *_OF_T)}
+OF_PYTHON = {row.name: row for row in _PLAIN}  # written min(a, b)
+OF_T = {row.name: row for row in _OF_T}  # written T.exp(a)
+UNARY = {row.symbol.strip(): row for row in _OPERATORS if row.count == 1}
+BINARY = {row.symbol: row for row in _OPERATORS if row.count == 2}
+CONVERSIONS = frozenset(
+    {"bool", "float32", "float64"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
