@@ -197,6 +197,7 @@ def _symbols_of(region: Region) -> list[Sym]:
     for stage in region.program.stages:
         axes |= set(stage.axes)
         found += [*stage.extents.values(), *[g.value for g in stage.guards]]
+        found += stage.routine.sizes if stage.routine is not None else ()
         entries = [*stage.write, *[e for read in stage.loads for e in read.entries]]
         found += [e for e in entries if not isinstance(e, Expression)]
         found += [n.dim for n in walk(stage.body) if isinstance(n, Position)]

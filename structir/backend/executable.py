@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion
+from structir.backend.kernel_calls import KernelRunner
 from structir.backend.loops.buffer import Buffer
 from structir.backend.plan import BoundPlan, Plan
 from structir.backend.program import (
@@ -21,10 +22,12 @@ from structir.backend.program import (
 from structir.backend.source import source_of
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, match
+from structir.interpret.kernels import KernelValue
 from structir.interpret.machine import Frame, Machine, frame_of
 from structir.interpret.scope import Closure, Scope
 from structir.ir.dims import Sym
 from structir.ir.expr import Expr, Function
+from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 
 Value = Any
@@ -38,6 +41,11 @@ class CompiledMachine(Machine):
 
     direct: Mapping[str, CompiledFunction] = attrs.Factory(dict)
     checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # boundaries that held before
+    runner: KernelRunner = attrs.Factory(KernelRunner)
+
+    def kernel(self, kernel: Kernel) -> KernelValue:
+        """A kernel that is called from the host, compiled."""
+        return KernelValue(kernel, self.runner)
 
     def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
         """The value of an expression; a region runs as one."""
@@ -148,6 +156,7 @@ class Executable:
         self.direct: dict[str, CompiledFunction] = {}
         self._regions: dict[str, list[CompiledRegion]] = {}
         functions: dict[str, Any] = dict(module.functions)
+        self._kernels = {n: k for n, k in module.functions.items() if isinstance(k, Kernel)}
         for name, function in module.functions.items():
             if isinstance(function, Function):
                 functions[name] = self._compiled(name, function)
@@ -155,7 +164,7 @@ class Executable:
         self.compile_count = 1
 
     def _compiled(self, name: str, function: Function) -> Function:
-        program = HostProgram()
+        program = HostProgram(self._kernels)
         whole = program.whole(function)
         if whole is not None:
             self.direct[name] = CompiledFunction(name, function, whole)

@@ -21,6 +21,7 @@ from structir.errors import StructIRError
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
+REPORT = 3  # words in which a kernel says at which site it failed, on which index and size
 KEPT_SHAPES = 64  # plans bound to sizes that are remembered; their arenas dominate
 
 
@@ -42,7 +43,7 @@ class Plan:
         self.scheduled: Scheduled = scheduled(program)
         self.program = self.scheduled.program
         self.texts = self.scheduled.kernels
-        self.kernels: list[Kernel] = [kernel(t.text) for t in self.texts]
+        self.kernels: list[Kernel] = [kernel(t.text, t.exact) for t in self.texts]
         touched = {b.root for t in self.texts for b in t.pointers}
         constants = {b for b in touched if b.origin == "constant"}
         outside = {b.root for b in (*program.inputs, *program.outputs)} | constants
@@ -88,7 +89,8 @@ class Workspace:
     arena."""
 
     def __init__(self, bound: BoundPlan) -> None:
-        plan, numbers = bound.plan, bound.numbers
+        self.plan = plan = bound.plan
+        numbers = bound.numbers
         offsets, size = laid_out(plan.spans, numbers.elements)
         self.arena = np.empty(size + ALIGNMENT, np.uint8)
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
@@ -103,13 +105,14 @@ class Workspace:
                 if buffer in external:
                     patches += [len(words), external[buffer]]
                 words.append(self._address(buffer, places, plan.constants))
-            words += own
+            words += [*own, *[0] * (REPORT if text.sites else 0)]
+        self.starts = starts
         self.arguments = np.array([*words, 0], np.int64)
         block = self.arguments.ctypes.data
+        self.running = [place for place, span in enumerate(numbers.ranges) if span > 0]
         rows = [
-            (k.address, block + 8 * start, 0, span)
-            for k, start, span in zip(plan.kernels, starts, numbers.ranges, strict=True)
-            if span > 0
+            (plan.kernels[k].address, block + 8 * starts[k], 0, numbers.ranges[k])
+            for k in self.running
         ]
         self.program = np.array(rows, np.int64).reshape(-1)
         self.patches = np.array(patches, np.int64)
@@ -122,6 +125,17 @@ class Workspace:
         if buffer in constants:
             return int(constants[buffer].ctypes.data)
         return places.get(buffer, 0)
+
+    def failure(self, row: int) -> StructIRError:
+        """The error of the kernel at a row, as it has reported it."""
+        place = self.running[row]
+        text = self.plan.texts[place]
+        if not text.sites:
+            return StructIRError(f"kernel {place} of the plan failed")
+        report = self.starts[place] + len(text.pointers) + len(text.sizes)
+        site, index, size = [int(word) for word in self.arguments[report : report + REPORT]]
+        error: StructIRError = text.sites[site - 1].error(index, size)
+        return error
 
 
 class BoundPlan:
@@ -148,9 +162,10 @@ class BoundPlan:
     def run(self, space: Workspace) -> None:
         """Run on the addresses in the workspace: those of the inputs, then of the owned results."""
         failed = run_program(space.program, space.arguments, space.patches, space.addresses)
+        error = space.failure(failed - 1) if failed else None
         self.free.append(space)
-        if failed:
-            raise StructIRError(f"kernel {failed - 1} of the plan failed")
+        if error is not None:
+            raise error
 
 
 class BoundPlans:

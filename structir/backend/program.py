@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -27,6 +27,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.node import node, replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
@@ -55,7 +56,8 @@ class WholeRegion:
 class HostProgram:
     """The functions of a module, rewritten around compiled regions."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+        self.kernels = kernels
         self.regions: list[CompiledRegion] = []
 
     def function(self, function: Function) -> Function:
@@ -64,7 +66,7 @@ class HostProgram:
 
     def whole(self, function: Function) -> WholeRegion | None:
         """The function as one region, if it is one and all it takes are tensors."""
-        lowering = RegionLowering()
+        lowering = RegionLowering(kernels=self.kernels)
         bound = [b for b in function.bindings() if isinstance(b, VarBinding)]
         if len(bound) < len(function.bindings()):
             return None
@@ -90,13 +92,13 @@ class HostProgram:
         last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
         last_use |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
         steps: list[Binding] = []
-        run = Run()
+        run = Run(self.kernels)
         for place, binding in enumerate(bindings):
             if isinstance(binding, VarBinding) and run.takes(binding):
                 continue
             if any(v in run.lowering.values for v in variables_in(binding)):
                 steps += self._closed(run, last_use, place)
-                run = Run()
+                run = Run(self.kernels)
             steps.append(self._on_host(binding))
         steps += self._closed(run, last_use, len(bindings))
         return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
@@ -149,7 +151,7 @@ class HostProgram:
         assumed = None
         if equal:
             shapes = {v: b.shape for v, b in lowering.inputs.items()}
-            again = RegionLowering(equal, shapes)
+            again = RegionLowering(equal, shapes, self.kernels)
             for param in params:
                 again.lowered(param)
             for binding in bindings:
@@ -176,8 +178,8 @@ def arranged(shape: Any, results: Sequence[Any]) -> Any:
 class Run:
     """Bindings that go into one region, as long as they can be lowered."""
 
-    def __init__(self) -> None:
-        self.lowering = RegionLowering()
+    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+        self.lowering = RegionLowering(kernels=kernels)
         self.bindings: list[VarBinding] = []
 
     def takes(self, binding: VarBinding) -> bool:

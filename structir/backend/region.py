@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import position
 from structir.backend.loops.from_point import NoKernelError
@@ -23,6 +24,7 @@ from structir.ir.expr import (
     Constant,
     DataflowVar,
     Expr,
+    GlobalVar,
     PrimValue,
     ShapeExpr,
     Tuple,
@@ -30,6 +32,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
+from structir.ir.kernel import Kernel
 from structir.ir.op import Op
 from structir.ir.struct_info import (
     PrimStructInfo,
@@ -70,7 +73,9 @@ class RegionLowering:
         self,
         assumed: Mapping[Sym, Dim] | None = None,
         shapes: Mapping[Var, tuple[Dim, ...]] | None = None,
+        kernels: Mapping[str, Kernel] | None = None,
     ) -> None:
+        self.kernels = kernels or {}  # of the module
         self.assumed = dict(assumed or {})
         self.shapes = dict(shapes or {})  # of inputs, as an earlier lowering has named them
         self.values: dict[Var, Lowered] = {}
@@ -124,6 +129,8 @@ class RegionLowering:
                 return self._lowered(value, known)[index]
             case Call(Op()):
                 return self._call(expr, known)
+            case Call(GlobalVar(name)) if name in self.kernels:
+                return self._kernel_call(expr, self.kernels[name], known)
         raise NoKernelError(f"{type(expr).__name__} is for the host")
 
     def _variable(self, var: Var) -> Lowered:
@@ -161,6 +168,33 @@ class RegionLowering:
             shape = tuple(data.shape)
             self.constants[key] = Buffer(shape, dtype, "constant", data=data)
         return self.constants[key]
+
+    # calls of kernels
+
+    def _kernel_call(self, call: Call, kernel: Kernel, known: dict[int, Lowered]) -> Lowered:
+        both = zip(kernel.operands, call.args, strict=True)
+        given = [self._given(param.struct_info, arg, known) for param, arg in both]
+        stated: list[Any] = [info for info in call.sinfo_args]
+        shapes = [tuple([dims.substitute(d, self.assumed) for d in info.dims]) for info in stated]
+        origin = kernel.name if call.span is None else f"{kernel.name} at {call.span}"
+        made = lowered_call(kernel, given, shapes, origin)
+        self.stages += made.stages
+        self.checks |= dict.fromkeys(checks_of(kernel, made))
+        return tuple(made.results) if len(made.results) > 1 else made.results[0]
+
+    def _given(self, param: StructInfo, arg: Expr, known: dict[int, Lowered]) -> Buffer | Dim:
+        """An operand of a kernel: an integer as a size, all else as a buffer."""
+        if isinstance(param, TensorStructInfo):
+            found = self._lowered(arg, known)
+        else:
+            value = self._stand_in(arg, known).expr
+            if not isinstance(value, PrimValue):
+                raise NoKernelError("a number that is only known at run time")
+            whole = isinstance(param, PrimStructInfo) and param.dtype == "int64"
+            found = value.value if whole else self._operand(value, {})
+        if not isinstance(found, Buffer | Poly | int):
+            raise NoKernelError("no operand of a kernel")
+        return found
 
     # calls of ops
 
@@ -271,6 +305,13 @@ def stand_in_of(lowered: Lowered) -> StandIn:
         return StandIn(Tuple(tuple([f.expr for f in fields])), together)
     var = DataflowVar(repr(lowered), TensorStructInfo(lowered.shape, lowered.dtype))
     return StandIn(var, {var: lowered})
+
+
+def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
+    """What must hold of the sizes of a kernel's call."""
+    return tuple(
+        [SizeCheck(e.stated, e.given, False, f"{kernel.name}: {e.where}") for e in call.equations]
+    )
 
 
 def _origin(call: Call) -> str:

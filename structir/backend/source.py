@@ -35,11 +35,16 @@ class PlanSource:
             yield "\n".join([*[f"# {line}".rstrip() for line in head], body])
 
     def _names(self, kernel: KernelText) -> Iterator[str]:
+        names = kernel.names or [
+            *[f"p{k}" for k in range(len(kernel.pointers))],
+            *[f"n{k}" for k in range(len(kernel.sizes))],
+        ]
         rows = [
-            (f"p{k}", self._name(buffer, kernel), f"{buffer.dtype} {_shape(buffer)}")
+            (names[k], self._name(buffer, kernel), f"{buffer.dtype} {_shape(buffer)}")
             for k, buffer in enumerate(kernel.pointers)
         ]
-        rows += [(f"n{k}", dims.text(size), "") for k, size in enumerate(kernel.sizes)]
+        sizes = enumerate(kernel.sizes, len(kernel.pointers))
+        rows += [(names[k], dims.text(size), "") for k, size in sizes]
         rows.append(("lo, hi", f"a part of 0 to {dims.text(kernel.range)}", ""))
         width = max(len(row[1]) for row in rows[:-1]) if len(rows) > 1 else 0
         for name, stands_for, form in rows:

@@ -64,8 +64,6 @@ class KernelValue:
             for param, value in zip(params, values, strict=True)
         ]
         match(stated, scope)
-        for array in values[len(self.kernel.operands) :]:
-            array[...] = 0
         self.run(self.kernel, values, scope)
 
     def results(self, operands: Sequence[Value], forms: Sequence[tuple[Any, str]]) -> list[Value]:
@@ -84,7 +82,9 @@ class Frame:
 
 
 def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
-    """Run the statements of a kernel on values for its parameters; results hold zeros before."""
+    """Run the statements of a kernel on values for its parameters; results hold zeros first."""
+    for array in values[len(kernel.operands) :]:
+        array[...] = 0
     frame = Frame(dict(zip(kernel.params, values, strict=True)), scope)
     step = block(kernel, kernel.body)
     with np.errstate(all="ignore"):
@@ -103,6 +103,11 @@ def out_of_range(
     ).note(f"{name}: {element.array.struct_info}", element.array.span)
     hint = "indices count from 0; a negative one does not count from the end"
     return DiagnosticError(diagnostic.hinted(hint))
+
+
+def no_such_size(kernel: Kernel, array: Var, axis: int, size: int) -> ShapeMismatchError:
+    """The error of an array whose size is negative."""
+    return ShapeMismatchError(f"{kernel.name}: axis {axis} of {array.name} would have size {size}")
 
 
 # ---- expressions
@@ -297,9 +302,9 @@ def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
 
     def make(frame: Frame) -> None:
         shape = [frame.scope.size(dim) for dim in info.dims]
-        if min(shape, default=0) < 0:
-            name = f"{kernel.name}: {scratch.array.name}"
-            raise ShapeMismatchError(f"{name}: no array has the shape {tuple(shape)}")
+        for axis, size in enumerate(shape):
+            if size < 0:
+                raise no_such_size(kernel, scratch.array, axis, size)
         frame.values[scratch.array] = np.zeros(shape, dtype)
 
     return make

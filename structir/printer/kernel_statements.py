@@ -45,6 +45,7 @@ HINTS: dict[type[ast.AST], str] = {
     ast.Raise: "nothing is raised in a kernel",
     ast.Expr: "a value that nothing names does nothing",
 }
+MOST_LOOPS = 16
 PLAIN = "a kernel has assignments, for i in range(n), while, if, break and continue"
 
 
@@ -208,6 +209,9 @@ def _for(scope: KernelScope, node: ast.For) -> For:
 
 
 def _body(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[Statement, ...]:
+    if scope.depth == MOST_LOOPS:
+        hint = "Python itself knows no more: put the inner loops into a kernel of their own"
+        raise scope.wrong(nodes[0], f"more than {MOST_LOOPS} loops within each other", hint)
     scope.depth += 1
     body = read_block(scope, nodes)
     scope.depth -= 1

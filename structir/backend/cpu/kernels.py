@@ -32,6 +32,7 @@ from structir.backend.cpu.intrinsics import (
 )
 from structir.backend.cpu.objects import Loaded, built, code_of_library
 from structir.backend.cpu.products import multiply_packed, multiply_tiled, pack_panels
+from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -42,8 +43,9 @@ OPTIONS: dict[str, Any] = {
     "_nrt": False,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-    "fastmath": {"contract"},
 }
+EXACT = "# every operation is rounded by itself\n"  # how a text begins that wants it so
+CONTRACTED = {"contract"}  # elsewhere a product and a sum may be rounded once
 NAMES: dict[str, Any] = {
     "add_to": add_to,
     "multiply_to": multiply_to,
@@ -89,10 +91,11 @@ _lock = threading.Lock()
 def _built(text: str) -> Loaded:
     """The text compiled by numba; its symbol is as unique as the text."""
     start = time.perf_counter()
-    names = {**NAMES, **helpers()}
+    names = {**NAMES, **helpers(), **routine_helpers()}
     exec(compile(text, "<kernel>", "exec"), names)
     names["kernel"].__qualname__ = f"kernel_{digest(text)}"
-    function = njit(SIGNATURE, **OPTIONS)(names["kernel"])
+    fastmath: Any = False if text.startswith(EXACT) else CONTRACTED
+    function = njit(SIGNATURE, fastmath=fastmath, **OPTIONS)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
     library, symbol = compiled[0].library, compiled[0].fndesc.llvm_func_name
     address = library.get_pointer_to_function(symbol)

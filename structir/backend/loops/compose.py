@@ -126,6 +126,9 @@ def _writing_as(maker: Stage, mover: Stage, read: Load) -> Stage | None:
 
 
 def _composed_stage(stage: Stage, table: Table) -> Stage:
+    if stage.routine is not None:
+        return stage
+
     def leaf(node: Expression) -> Expression:
         if not isinstance(node, Load):
             return node

@@ -17,6 +17,7 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 
 MOST_BUFFERS = 20
+ALONE = frozenset({"nest", "routine"})  # kinds that are joined with nothing
 MOST_STAGES = 48
 
 
@@ -26,8 +27,8 @@ class Group:
 
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
     stays), "matrix" (a matrix product), "blocks" (matrix products with maps and reductions along
-    their rows) or "nest" (one stage of any other form). `kept` are the buffers that are read
-    elsewhere.
+    their rows), "routine" (a text of its own) or "nest" (one stage of any other form). `kept` are
+    the buffers that are read elsewhere.
     """
 
     kind: str
@@ -73,6 +74,8 @@ class Fusion:
         self.decisions: list[Decision] = []
 
     def _kind(self, stage: Stage) -> str:
+        if stage.routine is not None:
+            return "routine"
         if not stage.simple:
             return "nest"
         return "matrix" if stage in self.products else "loop"
@@ -103,7 +106,7 @@ class Fusion:
         """Put two groups together; or the reason why not."""
         first, second = self.members[producer], self.members[reader]
         together = sorted([*first, *second], key=self.place.__getitem__)
-        if any(self.kinds[s] == "nest" for s in together):
+        if any(self.kinds[s] in ALONE for s in together):
             return "a nest stays by itself"
         if len(together) > MOST_STAGES:
             return "too many stages"

@@ -16,12 +16,33 @@ from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.loops.writer import KernelText
 
-SCHEDULES: dict[str, Callable[[Group], KernelText]] = {
+
+def routine_kernel(group: Group) -> KernelText | None:
+    """The text of a routine, at the stage that runs it."""
+    stage = group.stages[0]
+    routine = stage.routine
+    if routine is None or not routine.runs:
+        return None
+    return KernelText(
+        routine.text,
+        routine.buffers,
+        routine.sizes,
+        1,
+        routine.scratch,
+        (stage.origin,),
+        exact=True,
+        sites=routine.sites,
+        names=routine.names,
+    )
+
+
+SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "rows": row_kernel,
     "blocks": block_kernel,
     "columns": column_kernel,
     "matrix": matrix_kernel,
     "nest": nest_kernel,
+    "routine": routine_kernel,
 }
 
 
@@ -39,5 +60,6 @@ def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program."""
     program = composed(program)
     groups, decisions = grouped(program)
-    kernels = tuple([SCHEDULES[g.kind](g) for g in groups])
+    texts = [SCHEDULES[g.kind](g) for g in groups]
+    kernels = tuple([text for text in texts if text is not None])
     return Scheduled(program, tuple(groups), kernels, tuple(decisions))

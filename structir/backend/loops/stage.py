@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import attrs
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Entry, Expression, Load, Position, loads_of, walk
+from structir.backend.loops.expression import (
+    Entry,
+    Expression,
+    Load,
+    Position,
+    apply,
+    load,
+    loads_of,
+    walk,
+)
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -30,6 +40,21 @@ class Running:
 
     target: Sym
     op: str
+
+
+@attrs.frozen(eq=False)
+class Routine:
+    """A text that reads and writes whole buffers: of which, in the order of its table, and with
+    which sizes. Its first stage runs it; of each further result, a stage only says that it is
+    made."""
+
+    text: str
+    buffers: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+    sizes: tuple[Dim, ...]
+    sites: tuple[Any, ...]
+    names: tuple[str, ...] = ()
+    runs: bool = True
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -55,6 +80,7 @@ class Stage:
     unique: bool = True
     running: Running | None = None
     origin: str = ""
+    routine: Routine | None = None
 
     def __repr__(self) -> str:
         return f"{self.out} <- {self.monoid or ''}{list(self.reduce) or ''} {self.body}"
@@ -89,7 +115,8 @@ class Stage:
         plainly."""
         plain_write = not any(isinstance(e, Expression) for e in self.write)
         known = self.monoid in FUSED_MONOIDS if self.reduce else self.monoid is None
-        return known and plain_write and self._everywhere and self.running is None
+        alone = self.running is not None or self.routine is not None
+        return known and plain_write and self._everywhere and not alone
 
     @property
     def _everywhere(self) -> bool:
@@ -109,6 +136,22 @@ class Stage:
             if isinstance(node, Position):
                 found |= dims.syms(node.dim)
         return frozenset(found)
+
+
+def routine_stages(
+    reads: Sequence[Buffer], results: Sequence[Buffer], routine: Routine, origin: str
+) -> list[Stage]:
+    """A routine as stages: the first result is made by running it, the others beside that one."""
+    first, *others = results
+    stages = [_whole_stage(first, reads, routine, origin)]
+    beside = attrs.evolve(routine, runs=False)
+    return stages + [_whole_stage(other, [first], beside, origin) for other in others]
+
+
+def _whole_stage(out: Buffer, reads: Sequence[Buffer], routine: Routine, origin: str) -> Stage:
+    loads = tuple([load(b, (0,) * len(b.shape)) for b in reads])
+    body = apply("routine", loads, "int64")
+    return Stage(out, (), (), {}, body, (0,) * len(out.shape), origin=origin, routine=routine)
 
 
 @attrs.frozen

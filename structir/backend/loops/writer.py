@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 
@@ -37,7 +38,8 @@ INDENT = "    "
 class KernelText:
     """A kernel to be compiled, and what goes into its table: addresses, then sizes.
 
-    It runs over [0, range). `scratch` are the buffers that live only inside it.
+    It runs over [0, range). `scratch` are the buffers that live only inside it. One that may fail
+    at `sites` has words after its table in which it says at which one, and why.
     """
 
     text: str
@@ -46,6 +48,9 @@ class KernelText:
     range: Dim
     scratch: tuple[Buffer, ...] = ()
     origins: tuple[str, ...] = ()
+    exact: bool = False  # every operation is rounded by itself
+    sites: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
 
 
 @attrs.frozen

@@ -1,0 +1,77 @@
+"""What the texts of a program's own kernels call: checks of indices, and Python's meaning of
+numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from structir.backend.math.options import Number
+from structir.ir.dtype import INTS
+
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
+    """The index, if it is one of an axis; else the kernel fails, and says where and why."""
+    if index < 0 or index >= size:
+        report[0] = site
+        report[1] = index
+        report[2] = size
+        raise IndexError
+    return index
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def smaller(x: Number, y: Number) -> Number:
+    """Python's `min`: the first one, unless the second is less."""
+    return y if y < x else x
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def larger(x: Number, y: Number) -> Number:
+    """Python's `max`: the first one, unless the second is greater."""
+    return y if y > x else x
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def shifted_left(x: Number, count: Number, bits: Number) -> Number:
+    """`x << count`; 0 where the count is no place in the number."""
+    return x * 0 if count < 0 or count >= bits else x << count
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def shifted_right(x: Number, count: Number, bits: Number) -> Number:
+    """`x >> count`; the sign alone where the count is no place in the number."""
+    return (x >> (bits - 1)) >> 1 if count < 0 or count >= bits else x >> count
+
+
+def _truncation(dtype: str) -> Callable[[Number], Number]:
+    """Floats as integers of a dtype: towards 0, at the ends the last ones, 0 for NaN."""
+    kind, limits = getattr(np, dtype), np.iinfo(dtype)
+    low, high = kind(limits.min), kind(limits.max)
+    above, below = float(limits.max) + (1.0 if limits.bits < 64 else 0.0), float(limits.min)
+    zero = kind(0)
+
+    def truncated(x: Number) -> Number:
+        if x != x:
+            return zero
+        if x >= above:
+            return high
+        return low if x <= below else kind(x)
+
+    made: Callable[[Number], Number] = njit(**OPTIONS)(truncated)
+    return made
+
+
+@cache
+def routine_helpers() -> dict[str, Any]:
+    """The functions by the names under which texts call them."""
+    plain = (inside, smaller, larger, shifted_left, shifted_right)
+    named = {function.__name__: function for function in plain}
+    return named | {f"to_{dtype}": _truncation(dtype) for dtype in sorted(INTS)}

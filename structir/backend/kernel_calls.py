@@ -1,0 +1,69 @@
+"""Kernels that are called from the host, outside of any region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from structir.backend.compiled_region import CompiledRegion
+from structir.backend.kernel_stages import Given, lowered_call
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.routine import KernelCode, code_of
+from structir.backend.loops.stage import LoopProgram
+from structir.backend.region import Region, checks_of
+from structir.interpret.scope import Scope, Value
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.kernel import Kernel
+from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
+
+
+@attrs.frozen(eq=False)
+class KernelRunner:
+    """Kernels called from the host, each compiled for itself when it is first called."""
+
+    regions: dict[Kernel, tuple[CompiledRegion, KernelCode]] = attrs.Factory(dict)
+
+    def __call__(self, kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
+        """Fill the arrays of the results."""
+        if kernel not in self.regions:
+            code = code_of(kernel)
+            self.regions[kernel] = CompiledRegion(_alone(kernel, code)), code
+        region, code = self.regions[kernel]
+        arrays, sizes = [], dict(scope.sizes)
+        for param, info, value in zip(kernel.params, code.info.params or (), values, strict=True):
+            if isinstance(info, PrimStructInfo) and info.dtype == "int64":
+                sizes[dims.as_sym(info.value)] = int(value)  # type: ignore[index,arg-type]
+            elif param in kernel.operands:
+                number = isinstance(info, PrimStructInfo)
+                arrays.append(np.asarray(value, _dtype(info)) if number else value)
+        results = list(values[len(kernel.operands) :])
+        dense = [r if r.flags.c_contiguous else np.empty(r.shape, r.dtype) for r in results]
+        region(arrays, sizes, out=dense)
+        for result, made in zip(results, dense, strict=True):
+            if result is not made:
+                result[...] = made
+
+
+def _dtype(info: StructInfo) -> str:
+    return str(info.dtype)  # type: ignore[attr-defined]
+
+
+def _alone(kernel: Kernel, code: KernelCode) -> Region:
+    """A kernel as a region over its own parameters."""
+    given: list[Given] = []
+    shapes: list[tuple[Dim, ...]] = []
+    for param, info in zip(kernel.params, code.info.params or (), strict=True):
+        if isinstance(info, PrimStructInfo):
+            whole = info.dtype == "int64" and info.value is not None
+            given.append(info.value if whole else Buffer((), info.dtype, "input", name=param.name))  # type: ignore[arg-type]
+        elif isinstance(info, TensorStructInfo) and param in kernel.operands:
+            given.append(Buffer(info.dims, str(info.dtype), "input", name=param.name))
+        elif isinstance(info, TensorStructInfo):
+            shapes.append(info.dims)
+    call = lowered_call(kernel, given, shapes, kernel.name)
+    inputs = tuple([value for value in given if isinstance(value, Buffer)])
+    program = LoopProgram(inputs, (), tuple(call.results), tuple(call.stages))
+    return Region(program, (), tuple(call.results), checks_of(kernel, call))

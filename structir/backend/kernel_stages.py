@@ -1,0 +1,75 @@
+"""Calls of a program's own kernels as stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.analysis.kernel_calls import Equation, bound_kernel
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.routine import KernelCode, code_of
+from structir.backend.loops.stage import Routine, Stage, routine_stages
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.ir.kernel import Kernel
+from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
+
+Given = Buffer | Dim  # a tensor, or an integer that stands among the sizes
+
+
+@attrs.frozen(eq=False)
+class LoweredCall:
+    """The stages of a call, the buffers that they fill, and the sizes that must be equal."""
+
+    stages: list[Stage]
+    results: list[Buffer]
+    equations: tuple[Equation, ...]
+
+
+def lowered_call(
+    kernel: Kernel, given: Sequence[Given], stated: Sequence[tuple[Dim, ...]], origin: str
+) -> LoweredCall:
+    """A call on these buffers and integers, whose results have the stated sizes."""
+    code = code_of(kernel)
+    results = [
+        Buffer(shape, result.struct_info.dtype)  # type: ignore[attr-defined]
+        for shape, result in zip(stated, kernel.results, strict=True)
+    ]
+    filled: list[Given] = [*given, *results]
+    infos = [
+        _info(param, value) for param, value in zip(code.info.params or (), filled, strict=True)
+    ]
+    bound = bound_kernel(code.info, infos)
+    if any(symbol not in bound.sizes for symbol in code.symbols):
+        raise NoKernelError("a size that only the kernel's run tells")
+    by_param = dict(zip(kernel.params, filled, strict=True))
+    routine = _routine(code, by_param, bound.sizes)
+    reads = [value for value in given if isinstance(value, Buffer)]
+    stages = routine_stages(reads, results, routine, origin)
+    return LoweredCall(stages, results, bound.equations)
+
+
+def _info(param: StructInfo, value: Given) -> StructInfo:
+    """What is known of an argument; a number in memory is what the parameter says."""
+    if not isinstance(value, Buffer):
+        return PrimStructInfo("int64", value)
+    return (
+        param if isinstance(param, PrimStructInfo) else TensorStructInfo(value.shape, value.dtype)
+    )
+
+
+def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, Dim]) -> Routine:
+    scratch: list[Buffer] = []
+    buffers: list[Buffer] = []
+    for array in code.arrays:
+        value = given.get(array)
+        if not isinstance(value, Buffer):
+            shape = tuple([dims.substitute(dim, sizes) for dim in code.shapes[array]])
+            value = Buffer(shape, array.struct_info.dtype, "scratch")  # type: ignore[attr-defined]
+            scratch.append(value)
+        buffers.append(value.root)
+    own = tuple([sizes[symbol] for symbol in code.symbols])
+    return Routine(code.text, tuple(buffers), tuple(scratch), own, code.sites, code.names)
