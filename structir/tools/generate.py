@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.analysis.deduction import deduce
 from structir.build import BlockBuilder
 from structir.errors import DiagnosticError, StructIRError
 from structir.interpret.arguments import random_arguments, random_values
@@ -17,25 +18,30 @@ from structir.ir.expr import (
     Call,
     Constant,
     Expr,
+    Function,
     PrimValue,
     ShapeExpr,
     Tuple,
     Var,
 )
 from structir.ir.module import IRModule
+from structir.ir.node import replace
 from structir.ir.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
+    PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
 from structir.tools.calls import CallDrawer
+from structir.tools.kernels import KernelDrawer, fits_kernels
 
 __all__ = ["random_arguments", "random_module"]
 
 SCALAR_BOOL = TensorStructInfo((), "bool")
+MOST_KERNELS = 2  # of a module: each takes a tenth of a second to compile
 DEEPEST = 2  # functions and branches within one another
 
 
@@ -68,6 +74,7 @@ class _Writer:
         self.sizes: list[Dim] = []
         self.depth = 0
         self.in_dataflow = False
+        self.kernels = 0
 
     # ---- functions
 
@@ -203,6 +210,21 @@ class _Writer:
 
     # ---- branches, closures, calls
 
+    def kernel_call(self) -> Var | None:
+        """A call of a new kernel."""
+        fitting = [var for var in self.live if fits_kernels(var.struct_info)]
+        if not fitting or self.kernels >= MOST_KERNELS:
+            return None
+        operands: list[Any] = self.rng.sample(fitting, min(len(fitting), self.rng.randint(1, 2)))
+        drawer = KernelDrawer(self.rng, f"kernel{self.kernels}")
+        kernel, stated = drawer.draw([var.struct_info for var in operands])
+        numbers = [p for p in kernel.operands if isinstance(p.struct_info, PrimStructInfo)]
+        operands += [PrimValue(self.rng.choice(self.sizes)) for _ in numbers]
+        self.kernels += 1
+        callee = self.builder.kernel(kernel)
+        call = Call(callee, tuple(operands), sinfo_args=stated)
+        return self.builder.emit(replace(call, struct_info=deduce(call)))
+
     def condition(self) -> Var | None:
         """A scalar bool."""
         flags = [var for var in self.live if var.struct_info == SCALAR_BOOL]
@@ -252,7 +274,8 @@ class _Writer:
     def call(self) -> Var | None:
         """A call of a closure or of an earlier function of the module."""
         closures = [v for v in self.live if isinstance(v.struct_info, FuncStructInfo)]
-        globals_ = [self.builder.global_var(name) for name in self.builder.functions]
+        built = self.builder.functions.items()
+        globals_ = [self.builder.global_var(n) for n, f in built if isinstance(f, Function)]
         callees: list[Any] = [*closures, *globals_]
         if not callees:
             return None
@@ -306,5 +329,6 @@ _PLAIN: dict[Callable[[_Writer], Var | None], int] = {
     _Writer.several: 1,
     _Writer.item: 2,
     _Writer.match_cast: 2,
+    _Writer.kernel_call: 1,
 }
 _STATEMENTS = _PLAIN | {_Writer.if_else: 2, _Writer.closure: 1, _Writer.call: 3}

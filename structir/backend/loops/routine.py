@@ -123,7 +123,7 @@ class _Writer:
     def _parameter(self, param: Var, info: TensorStructInfo | PrimStructInfo) -> None:
         if isinstance(info, PrimStructInfo) and info.dtype == "int64":
             self._mention(info.value)
-            self.numbers[param] = dims.as_sym(info.value)  # type: ignore[assignment]
+            self.numbers[param] = dims.as_sym(info.value)  # type: ignore[assignment,arg-type]
         else:
             self._array(param, info.dims if isinstance(info, TensorStructInfo) else ())
 
