@@ -41,13 +41,15 @@ def kernel_result(
     kernel: KernelStructInfo, operands: Sequence[StructInfo], stated: Sequence[StructInfo]
 ) -> StructInfo:
     """The StructInfo of a call: the stated results, one, or several as a tuple."""
-    for count, wanted, what in (
-        (len(operands), len(kernel.params or ()) - kernel.results, "operand"),
-        (len(stated), kernel.results, "result"),
-    ):
+    operand_count = len(kernel.params or ()) - kernel.results
+    counts = (
+        ("fills", "result", kernel.results, len(stated), "stated"),
+        ("takes", "operand", operand_count, len(operands), "given"),
+    )
+    for verb, what, wanted, count, given in counts:
         if count != wanted:
-            plural = "s" * (wanted != 1)
-            message = f"the kernel has {wanted} {what}{plural}, not {count}"
+            message = f"the kernel {verb} {wanted} {what}{'s' * (wanted != 1)}, but {count} "
+            message += f"{'is' if count == 1 else 'are'} {given}"
             hint = "results are the last parameters, from the first one that the kernel writes to"
             raise StructInfoError(Diagnostic(message, hint=hint))
     for info in stated:

@@ -202,6 +202,8 @@ class _Checker:
         if type(value) is Call and self.kernel_of(value.op) is not None:
             for operand in value.args:
                 self.atom(operand)
+        elif type(value) is GlobalVar:
+            self.global_use(value)
         elif type(value) is not Function and type(value) is not If:
             self.expr(value)
         for stated in getattr(value, "sinfo_args", ()):
