@@ -35,7 +35,7 @@ class KernelRunner:
         arrays, sizes = [], dict(scope.sizes)
         for param, info, value in zip(kernel.params, code.info.params or (), values, strict=True):
             if isinstance(info, PrimStructInfo) and info.dtype == "int64":
-                sizes[dims.as_sym(info.value)] = int(value)  # type: ignore[index,arg-type]
+                sizes[dims.as_sym(info.value)] = int(value)  # type: ignore[arg-type]
             elif param in kernel.operands:
                 number = isinstance(info, PrimStructInfo)
                 arrays.append(np.asarray(value, _dtype(info)) if number else value)

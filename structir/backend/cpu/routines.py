@@ -12,6 +12,7 @@ from numba import njit
 
 from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
+from structir.ir.kernel import KERNEL_DTYPES
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
@@ -74,4 +75,4 @@ def routine_helpers() -> dict[str, Any]:
     """The functions by the names under which texts call them."""
     plain = (inside, smaller, larger, shifted_left, shifted_right)
     named = {function.__name__: function for function in plain}
-    return named | {f"to_{dtype}": _truncation(dtype) for dtype in sorted(INTS)}
+    return named | {f"to_{dtype}": _truncation(dtype) for dtype in sorted(INTS & KERNEL_DTYPES)}
