@@ -43,7 +43,7 @@ class Plan:
         self.scheduled: Scheduled = scheduled(program)
         self.program = self.scheduled.program
         self.texts = self.scheduled.kernels
-        self.kernels: list[Kernel] = [kernel(t.text, t.exact) for t in self.texts]
+        self.kernels: list[Kernel] = [kernel(t.text) for t in self.texts]
         touched = {b.root for t in self.texts for b in t.pointers}
         constants = {b for b in touched if b.origin == "constant"}
         outside = {b.root for b in (*program.inputs, *program.outputs)} | constants

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cpu.kernels import NAMES
+from structir.backend.cpu.kernels import EXACT, NAMES
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import (
     ALL_KINDS,
@@ -150,7 +150,7 @@ class _Writer:
             lines.append(f"{self.name(symbol)} = a[{place}]")
         if self.sites:
             lines.append(f"report = offset_by(a, {len(self.arrays) + len(self.symbols)})")
-        text = "\n".join(["def kernel(a, lo, hi):", *indented([*lines, *body]), ""])
+        text = EXACT + "\n".join(["def kernel(a, lo, hi):", *indented([*lines, *body]), ""])
         info = replace(self.kernel.struct_info, params=tuple(self.infos))
         arrays, symbols = tuple(self.arrays), tuple(self.symbols)
         sites = tuple(self.sites)

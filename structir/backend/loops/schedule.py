@@ -30,7 +30,6 @@ def routine_kernel(group: Group) -> KernelText | None:
         1,
         routine.scratch,
         (stage.origin,),
-        exact=True,
         sites=routine.sites,
         names=routine.names,
     )

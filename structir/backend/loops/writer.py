@@ -48,7 +48,6 @@ class KernelText:
     range: Dim
     scratch: tuple[Buffer, ...] = ()
     origins: tuple[str, ...] = ()
-    exact: bool = False  # every operation is rounded by itself
     sites: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
 
