@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto
+from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.frontend.onnx.bodies import body_of
@@ -17,7 +18,7 @@ from structir.frontend.onnx.builder import NodeBuilder
 from structir.frontend.onnx.listing import listed
 from structir.frontend.onnx.names import Names, lookup
 from structir.frontend.onnx.node import ABSENT, Node
-from structir.frontend.onnx.registry import find_build, find_carry
+from structir.frontend.onnx.registry import DEFAULT, find_build, find_carry
 from structir.frontend.onnx.survey import plain_domain
 from structir.frontend.onnx.tensors import array_of, dense
 from structir.frontend.onnx.types import Symbols
@@ -168,7 +169,9 @@ class Importer:
         arguments = {a.name: a for a in body.attribute_proto} | dict(node.attributes)
         names = Names(
             {k: v for k, v in values.items() if v is not None},
-            {plain_domain(o.domain): o.version for o in body.opset_import},
+            {DEFAULT: onnx_opset_version()}
+            | dict(node.names.opsets)
+            | {plain_domain(o.domain): o.version for o in body.opset_import},
             f"{node.names.where}: {node.op_type}",
             arguments,
             depth=node.names.depth + 1,

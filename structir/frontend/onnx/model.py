@@ -10,15 +10,16 @@ from typing import Any
 import attrs
 import numpy as np
 from google.protobuf.message import DecodeError
-from onnx import GraphProto, ModelProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.onnx import families
 from structir.frontend.onnx.importer import UNREADABLE, Importer, constant
-from structir.frontend.onnx.names import Names, lookup
-from structir.frontend.onnx.survey import check_supported, plain_domain
+from structir.frontend.onnx.names import Names, lookup, types_of
+from structir.frontend.onnx.registry import find_build
+from structir.frontend.onnx.survey import check_supported, graphs_of, plain_domain
 from structir.frontend.onnx.tensors import wrong
-from structir.frontend.onnx.types import Symbols, info_of_type
+from structir.frontend.onnx.types import Symbols, info_of_type, items_of_type
 from structir.frontend.onnx.values import Value
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple, Var
@@ -26,7 +27,6 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 
 Model = ModelProto | str | os.PathLike[str]
-CONTROL = frozenset({"If", "Loop", "Scan"})
 
 
 def from_onnx(
@@ -64,7 +64,7 @@ def _imported(
     functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
     check_supported(graph.node, functions, opsets)
     importer = Importer(functions, home, _counter(progress, len(graph.node)))
-    return _module(importer, graph, Names({}, opsets, where), known)
+    return _module(importer, graph, Names({}, opsets, where, types=types_of(graph)), known)
 
 
 def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
@@ -105,7 +105,7 @@ def _module(
     importer.constants(graph, names)
     params = _parameters(importer, graph, names, known)
     outputs = frozenset(o.name for o in graph.output)
-    flat = not any(n.op_type in CONTROL for n in graph.node)
+    flat = all(_is_flat(n, names) for n in graph.node)
     builder = importer.builder
     with builder.function("main", params, attrs=_interface(graph, params)):
         if flat:
@@ -120,6 +120,14 @@ def _module(
             raise wrong("the model has no outputs")
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
     return builder.get()
+
+
+def _is_flat(node: NodeProto, names: Names) -> bool:
+    """Whether a node can stand in a dataflow block: no branches are in it."""
+    domain = plain_domain(node.domain)
+    version = names.opsets.get(domain, 1)
+    direct = find_build(domain, node.op_type, version) is not None
+    return direct and not any(graphs_of(a) for a in node.attribute)
 
 
 def _interface(graph: GraphProto, params: list[Var]) -> dict[str, Any]:
@@ -144,7 +152,7 @@ def _parameters(
             continue
         var = Var(name, info_of_type(declared.type, importer.symbols, name))
         params.append(var)
-        names.values[name] = Value(var, None, frozenset({name}))
+        names.values[name] = Value(var, None, frozenset({name}), items_of_type(declared.type))
     return params
 
 

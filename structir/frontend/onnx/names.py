@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Mapping, MutableMapping
 
 import attrs
-from onnx import AttributeProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.onnx.values import Value
@@ -23,11 +23,14 @@ class Names:
     arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
     results: frozenset[str] = frozenset()  # values that are seen after the block
     depth: int = 0
+    types: Mapping[str, TypeProto] = attrs.Factory(dict)  # what the graph declares of its values
 
-    def inner(self, where: str) -> Names:
+    def inner(self, graph: GraphProto, where: str) -> Names:
         """The names inside of a graph within this one."""
         values = ChainMap({}, *own_maps(self.values))
-        return attrs.evolve(self, values=values, where=where, results=frozenset())
+        return attrs.evolve(
+            self, values=values, where=where, results=frozenset(), types=types_of(graph)
+        )
 
     def own(self) -> MutableMapping[str, Value]:
         """The names that this graph itself has brought into scope."""
@@ -47,6 +50,11 @@ class Names:
 
 def own_maps(values: MutableMapping[str, Value]) -> list[MutableMapping[str, Value]]:
     return values.maps if isinstance(values, ChainMap) else [values]
+
+
+def types_of(graph: GraphProto) -> dict[str, TypeProto]:
+    """What a graph declares of the values that its nodes make."""
+    return {v.name: v.type for v in (*graph.value_info, *graph.output)}
 
 
 def lookup(names: Names, name: str, place: Span | None) -> Value:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.onnx.builder import NodeBuilder
 from structir.frontend.onnx.names import Names
 from structir.frontend.onnx.tensors import dtype_name
-from structir.frontend.onnx.types import Symbols
+from structir.frontend.onnx.types import Symbols, info_of_type
 from structir.frontend.onnx.values import Elements, Value
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Constant, Expr, Tuple, Var
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo
 
 ABSENT = Tuple(())  # an operand that is not given
 REQUIRED: Any = object()
@@ -30,6 +31,12 @@ class Host(Protocol):
     builder: NodeBuilder
     folder: Path | None
     symbols: Symbols
+
+    def inner_graph(
+        self, graph: GraphProto, names: Names, given: Mapping[str, Value]
+    ) -> list[Value]:
+        """The results of a graph within another one, built into the open scope."""
+        ...
 
     def measured(self, value: Value, name: str, place: Span) -> Value:
         """A value of known rank, its unknown sizes named and bound when the program runs."""
@@ -235,6 +242,20 @@ class Node:
     def part_name(self) -> str:
         """A name for something inside of the node."""
         return f"{next((o for o in self.outputs if o), self.op_type)}_part"
+
+    def inside(self, graph: GraphProto, given: Mapping[str, Value] | None = None) -> list[Value]:
+        """The outputs of a graph within the node, built into the open scope."""
+        names = self.names.inner(graph, f"{self.names.where}: {self.part_name()}")
+        return self.importer.inner_graph(graph, names, given or {})
+
+    def declared(self, place: int) -> StructInfo | None:
+        """The dtype and the rank that the graph declares of an output."""
+        name = self.outputs[place] if place < len(self.outputs) else ""
+        found = self.names.types.get(name)
+        info = None if found is None else info_of_type(found, Symbols(), name)
+        if isinstance(info, TensorStructInfo):
+            return TensorStructInfo(None, info.dtype, info.ndim)
+        return info
 
     def wants(self, place: int) -> bool:
         """Whether anybody reads this output."""

@@ -14,6 +14,7 @@ from onnx import TensorProto, numpy_helper
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import dtype_of
 
+TEXTS = "object"  # NumPy's dtype of strings; StructIR has none for them
 MOST_SPARSE = 1 << 26  # elements that a sparse tensor may stand for
 Array = np.ndarray[Any, Any]
 

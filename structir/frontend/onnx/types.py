@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import TypeProto
 
-from structir.frontend.onnx.tensors import dtype_name, element_type
+from structir.frontend.onnx.tensors import TEXTS, dtype_name, element_type
 from structir.ir.dims import Dim, sym
 from structir.ir.struct_info import (
     OBJECT,
@@ -54,11 +54,30 @@ def info_of_type(declared: TypeProto, symbols: Symbols, name: str) -> StructInfo
     if kind == "tensor_type":
         tensor = declared.tensor_type
         dtype = dtype_name(tensor.elem_type) if tensor.elem_type else None
+        dtype = None if dtype == TEXTS else dtype
         if not tensor.HasField("shape"):
             return TensorStructInfo(None, dtype)
         sizes = enumerate(tensor.shape.dim)
         return TensorStructInfo(tuple(symbols.dim(d, f"d_{name}_{i}") for i, d in sizes), dtype)
     return OBJECT
+
+
+def items_of_type(declared: TypeProto) -> StructInfo | None:
+    """What a declared sequence says of each of its items: dtype and rank."""
+    kind = declared.WhichOneof("value")
+    if kind == "optional_type":
+        return items_of_type(declared.optional_type.elem_type)
+    if kind != "sequence_type":
+        return None
+    item = info_of_type(declared.sequence_type.elem_type, Symbols(), "item")
+    return unsized(item)
+
+
+def unsized(info: StructInfo) -> StructInfo:
+    """What is known of a value apart from its sizes."""
+    if isinstance(info, TensorStructInfo):
+        return TensorStructInfo(None, info.dtype, info.ndim)
+    return info
 
 
 def type_of_info(info: StructInfo | None) -> TypeProto:

@@ -11,6 +11,7 @@ import numpy as np
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float, numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
+from structir.ir.struct_info import StructInfo
 from structir.script import R
 
 MOST_KNOWN = 4096  # elements of a constant that are looked at one by one
@@ -19,12 +20,13 @@ Elements = np.ndarray[Any, Any]  # of dtype object: each a number or a symbolic 
 
 @attrs.frozen(eq=False)
 class Value:
-    """An ONNX value: an expression; its elements, if each is known as a number or a size; and the
-    graph inputs that it is made from."""
+    """An ONNX value: an expression; its elements, if each is known as a number or a size; the
+    graph inputs that it is made from; for a list, what holds of each of its items."""
 
     expr: Expr
     elements: Elements | None = None
     sources: frozenset[str] = frozenset()
+    items: StructInfo | None = None
 
 
 def constant_elements(expr: Expr) -> Elements | None:

@@ -16,6 +16,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Expr, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 direct(
@@ -49,6 +50,15 @@ def _binary(op: Any) -> Callable[[Node], Expr]:
 
 for _name, _op in BINARY.items():
     onnx_op(_name)(_binary(_op))
+
+
+@onnx_op("Equal", since=19)
+def equal(node: Node) -> Expr:
+    infos = node.info(0), node.info(1)
+    if None not in (infos[0].dtype, infos[1].dtype):
+        return R.equal(node[0], node[1])
+    info = TensorStructInfo(None, "bool", max(node.rank(0), node.rank(1)))
+    return R.call_pure_packed("text.equal", node[0], node[1], sinfo_args=info)
 
 
 def aligned(node: Node) -> Expr:

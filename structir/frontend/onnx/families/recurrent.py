@@ -1,0 +1,249 @@
+"""Recurrent layers: all products with the inputs at once, then a loop over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from structir.frontend.onnx.families.control import Loop
+from structir.frontend.onnx.families.shapes import shaped
+from structir.frontend.onnx.node import ABSENT, Node
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import constant, like, number, size_number
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.script import R
+
+Activation = Callable[[Expr], Expr]
+Cell = Callable[["Layer", Expr, list[Expr]], list[Expr]]  # gates of the input, states -> states
+
+
+@attrs.frozen(eq=False)
+class Layer:
+    """One direction of a recurrent layer: its weights and its activations."""
+
+    node: Node
+    hidden: int
+    recurrence: Expr  # hidden x gates
+    bias: Expr | None  # of the recurrence, gates
+    peepholes: Expr | None
+    activations: tuple[Activation, ...]
+
+    def gate(self, x: Expr, k: int) -> Expr:
+        """The k-th gate out of all of them side by side along the last axis."""
+        axis = (self.node.tensor_info(x).ndim or 1) - 1
+        cut = (k * self.hidden,), ((k + 1) * self.hidden,)
+        return R.strided_slice(x, [axis], *cut)
+
+    def clipped(self, x: Expr) -> Expr:
+        """A value no further from zero than the node allows."""
+        limit = self.node.attr("clip", None)
+        return x if limit is None else R.clip(x, -limit, limit)
+
+    def act(self, k: int, x: Expr) -> Expr:
+        """The k-th activation."""
+        return self.activations[k](self.clipped(x))
+
+
+def _activation(node: Node, name: str, alpha: float | None, beta: float | None) -> Activation:
+    """An activation by its ONNX name."""
+
+    def known(value: float | None, default: float) -> Constant:
+        return like(node, default if value is None else value)
+
+    zero, one = like(node, 0.0), like(node, 1.0)
+    table: dict[str, Activation] = {
+        "affine": lambda x: R.add(R.multiply(known(alpha, 1.0), x), known(beta, 0.0)),
+        "elu": lambda x: R.where(
+            R.less(x, zero), R.multiply(known(alpha, 1.0), R.subtract(R.exp(x), one)), x
+        ),
+        "hardsigmoid": lambda x: R.clip(
+            R.add(R.multiply(known(alpha, 0.2), x), known(beta, 0.5)), 0.0, 1.0
+        ),
+        "leakyrelu": lambda x: R.where(R.less(x, zero), R.multiply(known(alpha, 0.01), x), x),
+        "relu": R.nn.relu,
+        "scaledtanh": lambda x: R.multiply(
+            known(alpha, 1.0), R.tanh(R.multiply(known(beta, 1.0), x))
+        ),
+        "sigmoid": R.sigmoid,
+        "softplus": lambda x: R.log_add_exp(x, zero),
+        "softsign": lambda x: R.divide(x, R.add(one, R.abs(x))),
+        "tanh": R.tanh,
+        "thresholdedrelu": lambda x: R.where(R.greater(x, known(alpha, 1.0)), x, zero),
+    }
+    found = table.get(name.lower())
+    if found is None:
+        node.fail(f"there is no activation {name!r}")
+    return found
+
+
+def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
+    (h,) = states
+    return [layer.act(0, R.add(gates, _recurrent(layer, h)))]
+
+
+def _recurrent(layer: Layer, h: Expr) -> Expr:
+    made = R.matmul(h, layer.recurrence)
+    return made if layer.bias is None else R.add(made, layer.bias)
+
+
+def _lstm_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
+    h, c = states
+    node = layer.node
+    total = node.emit(R.add(gates, _recurrent(layer, h)))
+
+    def peeped(gate: int, hole: int, state: Expr) -> Expr:
+        x = layer.gate(total, gate)
+        if layer.peepholes is None:
+            return x
+        return R.add(x, R.multiply(layer.gate(layer.peepholes, hole), state))
+
+    update = layer.act(0, peeped(0, 0, c))
+    forget = layer.act(0, peeped(2, 2, c))
+    if node.flag("input_forget"):
+        forget = R.subtract(like(node, 1.0), update)
+    fresh = layer.act(1, layer.gate(total, 3))
+    cell = node.emit(R.add(R.multiply(forget, c), R.multiply(update, fresh)))
+    out = layer.act(0, peeped(1, 1, cell))
+    return [R.multiply(out, layer.activations[2](cell)), cell]
+
+
+def _gru_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
+    (h,) = states
+    node = layer.node
+    rows = node.emit(_recurrent(layer, h))
+    update = node.emit(layer.act(0, R.add(layer.gate(gates, 0), layer.gate(rows, 0))))
+    reset = layer.act(0, R.add(layer.gate(gates, 1), layer.gate(rows, 1)))
+    own = layer.gate(gates, 2)
+    if node.flag("linear_before_reset"):
+        fresh = R.add(own, R.multiply(reset, layer.gate(rows, 2)))
+    else:
+        last = layer.gate(layer.recurrence, 2)
+        fresh = R.add(own, R.matmul(R.multiply(reset, h), last))
+        if layer.bias is not None:
+            fresh = R.add(fresh, layer.gate(layer.bias, 2))
+    fresh = layer.act(1, fresh)
+    kept = R.multiply(update, h)
+    return [R.add(R.multiply(R.subtract(like(node, 1.0), update), fresh), kept)]
+
+
+@attrs.frozen
+class Kind:
+    """A kind of recurrent layer."""
+
+    gates: int
+    states: int
+    activations: tuple[str, ...]
+    cell: Cell
+
+
+KINDS = {
+    "GRU": Kind(3, 1, ("Sigmoid", "Tanh"), _gru_cell),
+    "LSTM": Kind(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm_cell),
+    "RNN": Kind(1, 1, ("Tanh",), _rnn_cell),
+}
+
+
+@onnx_op("GRU", "LSTM", "RNN")
+def recurrent(node: Node) -> list[Any]:
+    kind = KINDS[node.op_type]
+    by_batch = node.flag("layout")
+    x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if by_batch else node[0]
+    direction = node.attr("direction")
+    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
+    if ways is None:
+        node.fail(f"there is no direction {direction!r}")
+    made = [_directed(node, kind, x, k, back) for k, back in enumerate(ways)]
+    whole = R.stack(Tuple(tuple([m[-1] for m in made])), axis=1)
+    last = [R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*made, strict=True))[:-1]]
+    if by_batch:
+        whole = R.permute_dims(whole, [2, 0, 1, 3])
+        last = [R.permute_dims(v, [1, 0, 2]) for v in last]
+    return [whole, *last]
+
+
+def _directed(node: Node, kind: Kind, x: Expr, k: int, back: bool) -> list[Expr]:
+    """The last states of one direction, then all hidden states along the first axis."""
+    steps, batch, _ = _dims(node, x)
+    hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
+    layer, weights, bias = _layer(node, kind, hidden, k)
+    lengths = node.get(4)
+    if back:
+        x = _reversed(x, lengths)
+    gates = R.matmul(x, weights)
+    gates = node.emit(gates if bias is None else R.add(gates, bias))
+    states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
+
+    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
+        now = node.emit(R.take(gates, step, axis=0))
+        after = [node.emit(s) for s in kind.cell(layer, now, inner)]
+        shown = after[0]
+        if lengths is not None:
+            runs = R.less(step, R.astype(lengths, "int64"))
+            runs = node.emit(shaped(runs, (batch, 1)))
+            shown = node.emit(R.where(runs, shown, like(node, 0.0)))
+            after = [
+                node.emit(R.where(runs, new, old)) for new, old in zip(after, inner, strict=True)
+            ]
+        return [constant(True, "bool"), *after, shown]
+
+    made = Loop(node, tuple(states), body).run(size_number(steps), ABSENT, steps)
+    *last, whole = made
+    return [*last, _reversed(whole, lengths) if back else whole]
+
+
+def _reversed(x: Expr, lengths: Expr | None) -> Expr:
+    """The steps in reverse, each sequence of a batch up to its own length."""
+    if lengths is None:
+        return R.flip(x, axis=0)
+    return R.reverse_sequence(x, R.astype(lengths, "int64"), seq_axis=0, batch_axis=1)
+
+
+def _dims(node: Node, x: Expr) -> tuple[Dim, ...]:
+    sizes = node.tensor_info(x).dims
+    if not isinstance(sizes, tuple) or len(sizes) != 3:
+        node.fail("the input must have three axes")
+    return sizes
+
+
+def _row(node: Node, x: Expr, k: int) -> Expr:
+    """One direction of a weight, worked out now if it is a constant."""
+    return R.take(x, constant(k), axis=0)
+
+
+def _settled(node: Node, x: Expr) -> Expr:
+    found = node.importer.worked_out(x)
+    return found if isinstance(found, Constant) else node.emit(found)
+
+
+def _layer(node: Node, kind: Kind, hidden: int, k: int) -> tuple[Layer, Expr, Expr | None]:
+    """The weights of one direction: of the recurrence, and of the input with its bias."""
+    weights = _settled(node, R.permute_dims(_row(node, node[1], k), [1, 0]))
+    recurrence = _settled(node, R.permute_dims(_row(node, node[2], k), [1, 0]))
+    bias = inner = None
+    if node.has(3):
+        width = kind.gates * hidden
+        both = _row(node, node[3], k)
+        bias = _settled(node, R.strided_slice(both, [0], (0,), (width,)))
+        inner = _settled(node, R.strided_slice(both, [0], (width,), (2 * width,)))
+    holes = _settled(node, _row(node, node[7], k)) if node.has(7) else None
+    names = node.attr("activations", None) or kind.activations * 2
+    per = len(kind.activations)
+    alphas, betas = list(node.attr("activation_alpha", ())), list(node.attr("activation_beta", ()))
+    chosen = []
+    for place in range(k * per, (k + 1) * per):
+        name = names[place % len(names)]
+        alpha = alphas[place] if place < len(alphas) else None
+        beta = betas[place] if place < len(betas) else None
+        chosen.append(_activation(node, name, alpha, beta))
+    return Layer(node, hidden, recurrence, inner, holes, tuple(chosen)), weights, bias
+
+
+def _start(node: Node, place: int, k: int, batch: Dim, hidden: int) -> Expr:
+    """A state before the first step."""
+    if not node.has(place):
+        return R.full(ShapeExpr((batch, hidden)), number(0, node.dtype()))
+    axis = 1 if node.flag("layout") else 0
+    return node.emit(R.take(node[place], constant(k), axis=axis))

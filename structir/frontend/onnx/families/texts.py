@@ -1,0 +1,60 @@
+"""Ops on texts: functions from outside, as StructIR itself computes with numbers only."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.registry import onnx_op
+from structir.ir.expr import Expr, PrimValue, StringImm
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.script import R
+
+
+def called(name: str, *args: Expr, info: StructInfo) -> Expr:
+    """A function on texts."""
+    return R.call_pure_packed(f"text.{name}", *args, sinfo_args=info)
+
+
+@onnx_op("StringConcat")
+def concat(node: Node) -> Expr:
+    rank = max(node.rank(0), node.rank(1))
+    return called("joined", node[0], node[1], info=TensorStructInfo(None, None, rank))
+
+
+@onnx_op("StringSplit")
+def split(node: Node) -> list[Any]:
+    rank = node.rank()
+    infos = TensorStructInfo(None, None, rank + 1), TensorStructInfo(node.dims(), "int64")
+    most = node.attr("maxsplit", None)
+    made = node.emit(
+        called(
+            "split",
+            node[0],
+            StringImm(node.attr("delimiter", None) or ""),
+            PrimValue(-1 if most is None else int(most)),
+            info=TupleStructInfo(infos),
+        )
+    )
+    return [made[0], made[1]]
+
+
+@onnx_op("RegexFullMatch")
+def regex_full_match(node: Node) -> Expr:
+    pattern = node.attr("pattern", "")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        node.fail(f"the pattern cannot be read: {error}")
+    info = TensorStructInfo(node.dims(), "bool")
+    return called("matches", node[0], StringImm(pattern), info=info)
+
+
+@onnx_op("StringNormalizer")
+def string_normalizer(node: Node) -> Expr:
+    stops = "\0".join(node.attr("stopwords", None) or ())
+    sensitive = PrimValue(int(node.flag("is_case_sensitive")))
+    case = StringImm(node.attr("case_change_action", "NONE"))
+    info = TensorStructInfo(None, None, node.rank())
+    return called("normalised", node[0], case, sensitive, StringImm(stops), info=info)

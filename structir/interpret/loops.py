@@ -1,0 +1,47 @@
+"""Loops as a function from outside: a body that is a function, called as long as it says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.errors import ShapeMismatchError
+from structir.interpret.extern import register_extern
+
+Array = np.ndarray[Any, Any]
+
+
+def iterate(
+    body: Any, trips: Any, condition: Any, carried: tuple[Any, ...], empty: tuple[Array, ...]
+) -> tuple[Any, ...]:
+    """`body(i, condition, *carried)` gives the next condition, the next carried values, and one
+    element for each of the outputs that grow.
+
+    It is called `trips` times (without end for the empty tuple), or until the condition is false.
+    The result are the carried values at the end, then the outputs, their elements side by side;
+    those of no step at all are `empty`.
+    """
+    limit = None if isinstance(trips, tuple) else int(trips)
+    going = np.asarray(True) if isinstance(condition, tuple) else condition
+    grown: list[list[Array]] = [[] for _ in empty]
+    step = 0
+    while bool(going) and (limit is None or step < limit):
+        going, *rest = body(np.asarray(step, np.int64), np.asarray(going), *carried)
+        carried = tuple(rest[: len(carried)])
+        for elements, element in zip(grown, rest[len(carried) :], strict=True):
+            elements.append(element)
+        step += 1
+    return (*carried, *[_stacked(e, none) for e, none in zip(grown, empty, strict=True)])
+
+
+def _stacked(elements: list[Array], none: Array) -> Array:
+    if not elements:
+        return none
+    if any(e.shape != elements[0].shape for e in elements):
+        shapes = sorted({e.shape for e in elements})
+        raise ShapeMismatchError(f"a loop's output has elements of several shapes: {shapes}")
+    return np.stack(elements)
+
+
+register_extern("loop.iterate", iterate)
