@@ -31,7 +31,12 @@ from structir.backend.cpu.intrinsics import (
     wide_vectors,
 )
 from structir.backend.cpu.objects import Loaded, built, code_of_library
-from structir.backend.cpu.products import multiply_packed, multiply_tiled, pack_panels
+from structir.backend.cpu.products import (
+    multiply_packed,
+    multiply_tiled,
+    multiply_windows,
+    pack_panels,
+)
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 
@@ -65,6 +70,7 @@ NAMES: dict[str, Any] = {
     "multiply_matrices": multiply_matrices,
     "multiply_tiled": multiply_tiled,
     "multiply_packed": multiply_packed,
+    "multiply_windows": multiply_windows,
     "pack_panels": pack_panels,
     "inf": np.inf,
     "nan": np.nan,

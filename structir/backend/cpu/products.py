@@ -32,14 +32,14 @@ FEW_ROWS = 16  # up to so many rows a panel is not worth copying
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
 
 
-def _tiles_text(shapes: tuple[TileShape, ...]) -> str:
+def _tiles_text(shapes: tuple[TileShape, ...], name: str, windows: bool = False) -> str:
     """The innermost parts, for every size of a tile, as LLVM's text."""
     module = ir.Module(f"tiles_{shapes[0].dtype}")
     module.triple = llvm.get_process_triple()
-    tiles = {(s.columns, r): TileFunction(module, s, r) for s in shapes for r in s.rows}
+    tiles = {(s.columns, r): TileFunction(module, s, r, windows) for s in shapes for r in s.rows}
     for tile in tiles.values():
         tile.write()
-    PanelFunction(module, {key: tile.function for key, tile in tiles.items()}).write()
+    PanelFunction(module, {key: tile.function for key, tile in tiles.items()}, name).write()
     return str(module)
 
 
@@ -212,11 +212,25 @@ def has_own_products(dtype: str) -> bool:
     if not shapes:
         return False
     panel = f"structir_panel_{dtype}"
-    tiles = built(f"tiles {shapes}", lambda: assembled(_tiles_text(shapes), [panel]))
+    tiles = built(f"tiles {shapes}", lambda: assembled(_tiles_text(shapes, panel), [panel]))
     llvm.add_symbol(panel, tiles.addresses[0])
     for name, build in PARTS.items():
         made = built(f"{name} {shapes}", partial(build, shapes))
         llvm.add_symbol(f"structir_{name}_{dtype}", made.addresses[0])
+    return True
+
+
+@cache
+def has_window_products(dtype: str) -> bool:
+    """The same for products whose right operand is read at offsets."""
+    if not has_own_products(dtype):
+        return False
+    shapes, panel = tile_shapes(dtype), f"structir_windows_panel_{dtype}"
+    text = partial(_tiles_text, shapes, panel, windows=True)
+    tiles = built(f"windows tiles {shapes}", lambda: assembled(text(), [panel]))
+    llvm.add_symbol(panel, tiles.addresses[0])
+    made = built(f"windows product {shapes}", partial(_build_windows_product, shapes))
+    llvm.add_symbol(f"structir_windows_product_{dtype}", made.addresses[0])
     return True
 
 
@@ -242,5 +256,7 @@ def _library(name: str) -> Any:
 multiply_tiled = _library("product")
 # (a, panels, c, m, n, k, a_row, a_column, c_row)
 multiply_packed = _library("packed_product")
+# (a, b, c, m, n, k, a_row, c_row, table)
+multiply_windows = _library("windows_product")
 # (panels, b, k, n, b_row, b_column)
 pack_panels = _library("packing")

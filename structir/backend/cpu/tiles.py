@@ -55,16 +55,20 @@ class TileFunction:
 
     tile(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate) makes `rows` lines of
     c, `columns` of the tile wide, from the sum over `terms`; with `accumulate`, on top of c. The
-    lines of b are read in full.
+    lines of b are read in full. With `windows`, b_row is a table of where each line starts, and
+    lines are read no further than the columns.
     """
 
-    def __init__(self, module: ir.Module, shape: TileShape, rows: int) -> None:
-        self.module, self.shape, self.rows = module, shape, rows
+    def __init__(
+        self, module: ir.Module, shape: TileShape, rows: int, windows: bool = False
+    ) -> None:
+        self.module, self.shape, self.rows, self.windows = module, shape, rows, windows
         self.real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
         pointer = self.real.as_pointer()
-        kinds = [pointer, WORD, WORD, pointer, WORD, pointer, WORD, WORD, WORD, WORD]
+        steps = WORD.as_pointer() if windows else WORD
+        kinds = [pointer, WORD, WORD, pointer, steps, pointer, WORD, WORD, WORD, WORD]
         kind = ir.FunctionType(ir.VoidType(), kinds)
         self.function = ir.Function(module, kind, tile_name(shape, rows))
         a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate = self.function.args
@@ -103,8 +107,9 @@ class TileFunction:
         self, term: Any, lines: list[Any], totals: list[list[Any]], body: Any
     ) -> None:
         builder = self.builder
-        line = builder.gep(self.b, [builder.mul(term, self.b_row)])
-        right = [self._load(line, v) for v in range(self.shape.vectors)]
+        line = builder.gep(self.b, [self._start_of(term)])
+        load = self._load_inside if self.windows else self._load
+        right = [load(line, v) for v in range(self.shape.vectors)]
         step = builder.mul(term, self.a_column)
         shape = ir.FunctionType(self.vector, [self.vector] * 3)
         fma = declared(self.module, shape, f"llvm.fma.{self._suffix()}")
@@ -120,6 +125,25 @@ class TileFunction:
         place = self.builder.gep(line, [_word(vector * self.shape.lanes)])
         place = self.builder.bitcast(place, self.vector.as_pointer())
         return self.builder.load(place, align=4)
+
+    def _start_of(self, term: Any) -> Any:
+        """Where the line of b for a term starts."""
+        if self.windows:
+            return self.builder.load(self.builder.gep(self.b_row, [term]))
+        return self.builder.mul(term, self.b_row)
+
+    def _load_inside(self, line: Any, vector: int) -> Any:
+        """A register of a line that may end at the last column."""
+        place = self.builder.gep(line, [_word(vector * self.shape.lanes)])
+        place = self.builder.bitcast(place, self.vector.as_pointer())
+        zero = ir.Constant(self.vector, [0.0] * self.shape.lanes)
+        alignment = ir.Constant(INDEX, 4)
+        return self.builder.call(self._masked_load(), [place, alignment, self.masks[vector], zero])
+
+    def _masked_load(self) -> Any:
+        pointer = self.vector.as_pointer()
+        kind = ir.FunctionType(self.vector, [pointer, INDEX, self.mask, self.vector])
+        return declared(self.module, kind, f"llvm.masked.load.{self._suffix()}.p0")
 
     def _everywhere(self, value: Any) -> Any:
         kind = ir.VectorType(value.type, self.shape.lanes)
@@ -158,9 +182,7 @@ class TileFunction:
 
     def _held(self, zero: ir.Constant) -> list[list[Any]]:
         """What c holds."""
-        pointer, alignment = self.vector.as_pointer(), ir.Constant(INDEX, 4)
-        kind = ir.FunctionType(self.vector, [pointer, INDEX, self.mask, self.vector])
-        load = declared(self.module, kind, f"llvm.masked.load.{self._suffix()}.p0")
+        alignment, load = ir.Constant(INDEX, 4), self._masked_load()
         return [
             [
                 self.builder.call(load, [self._place(r, v), alignment, self.masks[v], zero])
@@ -186,11 +208,12 @@ class PanelFunction:
     the tiles of the panel's width.
     """
 
-    def __init__(self, module: ir.Module, tiles: dict[tuple[int, int], ir.Function]) -> None:
-        self.tiles = tiles
+    def __init__(
+        self, module: ir.Module, tiles: dict[tuple[int, int], ir.Function], name: str
+    ) -> None:
+        self.tiles, self.name = tiles, name
         kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD]
         kind = ir.FunctionType(ir.VoidType(), kinds)
-        self.name = f"structir_panel_{_dtype_of(kinds[0].pointee)}"
         self.function = ir.Function(module, kind, self.name)
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
@@ -225,10 +248,6 @@ class PanelFunction:
             builder.store(builder.add(row, _word(height)), place)
             builder.branch(head)
             builder.position_at_end(after)
-
-
-def _dtype_of(element: Any) -> str:
-    return "float32" if isinstance(element, ir.FloatType) else "float64"
 
 
 def _word(value: int) -> ir.Constant:

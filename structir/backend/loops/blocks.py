@@ -7,7 +7,10 @@ for each point of the batch axes.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
+
+import attrs
 
 from structir.backend.cpu.panels import lanes_of, padded_columns
 from structir.backend.cpu.products import WIDEST_PANEL
@@ -20,12 +23,13 @@ from structir.backend.loops.packing import packed_constant
 from structir.backend.loops.rows import RowSchedule, extents_of
 from structir.backend.loops.segments import Segments
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indented
+from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indented, loops
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Dim, Sym, exact_quotient
 
 ROWS = 64  # of a block, where the right operands lie in panels
 MORE_ROWS = 256  # where they are put there for each block
+FEWER_ROWS = 16  # where a row is a whole image
 
 
 def block_kernel(group: Group) -> KernelText:
@@ -47,11 +51,12 @@ class BlockSchedule:
         start = dims.as_sym(dims.sym("i0"))
         assert start is not None
         self.start = start
+        self.tables: dict[Stage, str] = {}
         self.packed = {s: packed_constant(s, c) for s, c in self.products.items()}
         self._split_rows()
         self.segments = Segments(group, self.products)
         self.writer = Writer((*self.axes, start), (*group.rows, start))
-        self.height = MORE_ROWS if self._packs_each_block() else ROWS
+        self.height = self._height()
         self._name_axes()
         self._place_blocks()
 
@@ -71,8 +76,10 @@ class BlockSchedule:
         found = [address_of(r.buffer, r.entries, self.axes) for r in reads]
         return found + [address_of(s.out, s.write, self.axes) for s in self.group.stages]
 
-    def _packs_each_block(self) -> bool:
-        return any(self._is_plain(stage) for stage in self.products)
+    def _height(self) -> int:
+        if any(c.windows for c in self.products.values()):
+            return FEWER_ROWS
+        return MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
 
     def _is_plain(self, stage: Stage) -> bool:
         """Whether the right operand is a run-time value that is the same for all rows."""
@@ -92,10 +99,18 @@ class BlockSchedule:
             if stage.out in self.group.kept:
                 continue
             inner = [k for k, e in enumerate(stage.write) if self._is_inner(e)]
-            shape = (self.height, *[stage.out.shape[k] for k in inner])
+            shape = (self.height, *self._line(stage, [stage.out.shape[k] for k in inner]))
             place = Buffer(shape, computed_in(stage.out.dtype), "scratch")
             self.writer.scratch.append(place)
             self.writer.moved[stage.out] = BlockPlace(place, row, tuple(inner))
+
+    def _line(self, stage: Stage, sizes: list[Dim]) -> list[Dim]:
+        """The shape of a row of a block: as wide as the columns lie, gaps included."""
+        found = self.products.get(stage)
+        if found is None or not found.windows:
+            return sizes
+        steps = found.column_steps
+        return [sizes[0], *[exact_quotient(a, b) or 0 for a, b in pairwise(steps)]]
 
     def _is_inner(self, entry: object) -> bool:
         symbol = dims.as_sym(entry)  # type: ignore[arg-type]
@@ -137,6 +152,8 @@ class BlockSchedule:
     def _panels(self, stage: Stage) -> list[str]:
         """A right operand that depends on the batch, put in panels."""
         found = self.products[stage]
+        if found.windows:
+            return self._offsets(stage, found)
         if self.packed[stage] is not None or self._is_plain(stage):
             return []
         size = padded_columns(self.extent(found.n), lanes_of(stage.out.dtype))
@@ -150,8 +167,37 @@ class BlockSchedule:
         args = [self.writer.pointer(panels), place, *map(self.writer.size, sizes)]
         return [f"pack_panels(({', '.join(args)}))"]
 
+    def _offsets(self, stage: Stage, found: Contraction) -> list[str]:
+        """Where each term's line of the right operand starts, in a table."""
+        table = Buffer((self.extent(found.k),), "int64", "scratch")
+        self.writer.scratch.append(table)
+        self.tables[stage] = self.writer.pointer(table)
+        names = [f"u{i}" for i in range(len(found.k))]
+        self.writer.names.update(zip(found.k, names, strict=True))
+        offset = found.right_address.rest
+        for axis in found.k:
+            offset = offset + axis_dim(axis) * found.right_address.coefficient(axis)
+        lines = [f"{self.tables[stage]}[at] = {self.writer.index_text(offset)}", "at += 1"]
+        sizes = [self.writer.size(self.extents[a]) for a in found.k]
+        return ["at = 0", *loops(names, sizes, lines)]
+
+    def _windows_call(self, stage: Stage, found: Contraction) -> str:
+        size = self.writer.size
+        left, a_row, _ = self._operand(stage, found)
+        out, c_row = self._result(stage, found)
+        plain = attrs.evolve(found.right_address, rest=0)
+        right = self._place(self.writer.pointer(found.right.buffer), plain, False)
+        width: Dim = 1
+        for axis, step in zip(found.n, found.column_steps, strict=True):
+            width = width + (self.extents[axis] - 1) * step
+        sizes = ["i1 - i0", size(width), size(self.extent(found.k))]
+        args = [left, right, out, *sizes, a_row, c_row, self.tables[stage]]
+        return f"multiply_windows(({', '.join(args)}))"
+
     def _call(self, stage: Stage) -> str:
         found, size = self.products[stage], self.writer.size
+        if found.windows:
+            return self._windows_call(stage, found)
         left, a_row, a_column = self._operand(stage, found)
         out, c_row = self._result(stage, found)
         sizes = ["i1 - i0", size(self.extent(found.n)), size(self.extent(found.k))]

@@ -64,9 +64,16 @@ class Table:
     def map_into(self, buffer: Buffer) -> Stage | None:
         """The one stage that makes a buffer, if it is a map that writes each element in place."""
         writers = self.writers.get(buffer, [])
-        if len(writers) != 1 or buffer.base is not None:
+        if len(writers) != 1 or buffer.base is not None or self._gathers(writers[0]):
             return None
         return writers[0] if writers[0].direct and not writers[0].reduce else None
+
+    def _gathers(self, stage: Stage) -> bool:
+        """Whether a stage closes the gaps that a product at offsets leaves: it stays with it."""
+        if not isinstance(stage.body, Load):
+            return False
+        found = [contraction_of(m) for m in self.writers.get(stage.body.buffer, [])]
+        return any(c is not None and c.windows for c in found)
 
     def is_epilogue(self, stage: Stage) -> bool:
         """Whether a map works on the result of a reduction at its own point: it belongs there."""
@@ -122,7 +129,8 @@ def _writing_as(maker: Stage, mover: Stage, read: Load) -> Stage | None:
         return None
     write = tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in mover.write])
     made = attrs.evolve(maker, out=mover.out, write=write)
-    return made if contraction_of(made) is not None else None
+    found = contraction_of(made)
+    return made if found is not None and not found.windows else None
 
 
 def _composed_stage(stage: Stage, table: Table) -> Stage:

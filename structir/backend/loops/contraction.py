@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from structir.backend.cpu.products import has_own_products
+from structir.backend.cpu.products import has_own_products, has_window_products
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.expression import Apply, Load, loads_of
 from structir.backend.loops.stage import Stage
-from structir.ir.dims import Sym
+from structir.ir.dims import Dim, Sym, exact_quotient
 
 BLAS_DTYPES = frozenset({"float32", "float64"})
 
@@ -18,8 +18,9 @@ class Contraction:
     """out[batch, m, n] = sum over k of left[batch, m, k] * right[batch, k, n].
 
     Each of `m`, `n`, `k` is a group of axes that all three accesses walk as one; the last axis of
-    the
-    group stands for it. A vector on the left has no `m`.
+    the group stands for it. A vector on the left has no `m`. With `windows`, only the left operand
+    walks the terms as one; the right one has each at an offset of its own, and its columns with
+    gaps.
     """
 
     batch: tuple[Sym, ...]
@@ -31,25 +32,35 @@ class Contraction:
     left_address: Address
     right_address: Address
     out_address: Address
+    windows: bool = False
+
+    @property
+    def column_steps(self) -> list[Dim]:
+        """How far apart neighbours along each column axis are in the right operand."""
+        return [self.right_address.coefficient(axis) for axis in self.n]
 
 
 def contraction_of(stage: Stage) -> Contraction | None:
-    """The matrix product that a stage is, if it is one that BLAS can take."""
-    loads = _factors(stage)
+    """The matrix product that a stage is, if it is one that BLAS or the library can take."""
+    loads = factors_of(stage) if stage.simple else None
     if loads is None:
         return None
     axes = stage.axes
     addresses = [address_of(load.buffer, load.entries, axes) for load in loads]
     out = address_of(stage.out, stage.write, axes)
-    if any(a.data or a.pinned(axes) for a in addresses) or out.pinned(axes):
+    if any(a.data for a in addresses) or out.pinned(axes):
         return None
-    found = _split(stage, loads[0], loads[1], addresses[0], addresses[1], out)
-    return found or _split(stage, loads[1], loads[0], addresses[1], addresses[0], out)
+    for way in (_split, _split_windows):
+        found = way(stage, loads[0], loads[1], addresses[0], addresses[1], out)
+        found = found or way(stage, loads[1], loads[0], addresses[1], addresses[0], out)
+        if found is not None:
+            return found
+    return None
 
 
-def _factors(stage: Stage) -> tuple[Load, Load] | None:
+def factors_of(stage: Stage) -> tuple[Load, Load] | None:
     body = stage.body
-    if stage.monoid != "sum" or not stage.reduce or not stage.simple:
+    if stage.monoid != "sum" or not stage.reduce:
         return None
     if not (isinstance(body, Apply) and body.fn == "mul" and len(loads_of(body)) == 2):
         return None
@@ -64,6 +75,8 @@ def _split(
     stage: Stage, left: Load, right: Load, a: Address, b: Address, out: Address
 ) -> Contraction | None:
     """The groups of axes, with `n` the axis along which the result is contiguous."""
+    if a.pinned(stage.axes) or b.pinned(stage.axes):
+        return None
     in_left, in_right = a.coefficients.keys(), b.coefficients.keys()
     if any(axis not in in_left or axis not in in_right for axis in stage.reduce):
         return None
@@ -84,6 +97,45 @@ def _split(
     used = {*m, *n, *k}
     batch = tuple(x for x in stage.parallel if x not in used)
     return Contraction(batch, m, n, k, left, right, a, b, out)
+
+
+def _split_windows(
+    stage: Stage, left: Load, right: Load, a: Address, b: Address, out: Address
+) -> Contraction | None:
+    """A product whose right operand is read at offsets: its lines overlap, its columns may have
+    gaps between."""
+    if a.pinned(stage.axes) or b.pinned(stage.parallel):
+        return None
+    terms = joined_axes(stage.reduce, stage.extents, (a,))
+    moving = b.coefficients.keys() | b.pinned(stage.reduce)
+    if len(terms) != 1 or a.coefficient(terms[0][-1]) != 1 or not moving & set(stage.reduce):
+        return None
+    only_left = [x for x in stage.parallel if a.coefficient(x) != 0 and b.coefficient(x) == 0]
+    only_right = {x for x in stage.parallel if b.coefficient(x) != 0 and a.coefficient(x) == 0}
+    columns = _last_columns(stage, only_right, b, out)
+    rows = joined_axes(only_left, stage.extents, (a, out))
+    if not rows or not columns or not has_window_products(stage.out.dtype):
+        return None
+    used = {*rows[-1], *columns, *terms[0]}
+    batch = tuple(x for x in stage.parallel if x not in used)
+    return Contraction(batch, rows[-1], columns, terms[0], left, right, a, b, out, windows=True)
+
+
+def _last_columns(stage: Stage, among: set[Sym], b: Address, out: Address) -> tuple[Sym, ...]:
+    """The last columns of the result, as far as the right operand has them in the same order, each
+    a whole number of times as far apart as the next."""
+    found: list[Sym] = []
+    step: Dim = 1
+    for axis in reversed(stage.parallel):
+        inner = b.coefficient(found[0]) if found else b.coefficient(axis)
+        whole = exact_quotient(b.coefficient(axis), inner) is not None
+        if axis not in among or out.coefficient(axis) != step or not whole:
+            break
+        if not found and inner != 1:
+            break
+        found.insert(0, axis)
+        step = step * stage.extents[axis]
+    return tuple(found)
 
 
 def _unit(address: Address, first: tuple[Sym, ...], second: tuple[Sym, ...]) -> bool:

@@ -17,7 +17,7 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 
 MOST_BUFFERS = 20
-ALONE = frozenset({"nest", "routine"})  # kinds that are joined with nothing
+ALONE = frozenset({"nest", "padding", "routine"})  # kinds that are joined with nothing
 MOST_STAGES = 48
 
 
@@ -27,8 +27,8 @@ class Group:
 
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
     stays), "matrix" (a matrix product), "blocks" (matrix products with maps and reductions along
-    their rows), "routine" (a text of its own) or "nest" (one stage of any other form). `kept` are
-    the buffers that are read elsewhere.
+    their rows), "routine" (a text of its own), "padding" (a copy with a border) or "nest" (one
+    stage of any other form). `kept` are the buffers that are read elsewhere.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class Fusion:
         if stage.routine is not None:
             return "routine"
         if not stage.simple:
-            return "nest"
+            return "nest" if stage.otherwise is None else "padding"
         return "matrix" if stage in self.products else "loop"
 
     def makers(self, stage: Stage) -> list[tuple[Load, Stage]]:

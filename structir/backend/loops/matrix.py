@@ -9,6 +9,7 @@ from structir.backend.loops.access import Address, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.group import Group
+from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.packing import packed_constant
 from structir.backend.loops.writer import KernelText, Writer, indented
 from structir.ir.dims import Dim, Sym
@@ -20,6 +21,8 @@ def matrix_kernel(group: Group) -> KernelText:
     found = contraction_of(stage)
     if found is None:
         raise TypeError(f"{stage} is no matrix product")
+    if found.windows:
+        return nest_kernel(group)
     writer = Writer(stage.axes)
     extents = stage.extents
 

@@ -24,7 +24,7 @@ def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
     """The right operand of a product in panels, if it is one constant for all of the batch."""
     buffer = found.right.buffer.root
     address = found.right_address
-    if buffer.origin != "constant" or not has_own_products(stage.out.dtype):
+    if buffer.origin != "constant" or found.windows or not has_own_products(stage.out.dtype):
         return None
     if set(address.coefficients) - {*found.n, *found.k}:
         return None

@@ -12,8 +12,10 @@ from structir.backend.loops.compose import composed
 from structir.backend.loops.group import Decision, Group, grouped
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
+from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.stage import LoopProgram
+from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.writer import KernelText
 
 
@@ -42,6 +44,7 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "matrix": matrix_kernel,
     "nest": nest_kernel,
     "routine": routine_kernel,
+    "padding": padding_kernel,
 }
 
 
@@ -57,7 +60,7 @@ class Scheduled:
 
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program."""
-    program = composed(program)
+    program = composed(plain_windows(composed(program)))
     groups, decisions = grouped(program)
     texts = [SCHEDULES[g.kind](g) for g in groups]
     kernels = tuple([text for text in texts if text is not None])

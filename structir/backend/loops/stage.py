@@ -65,7 +65,8 @@ class Stage:
     Points
     that fail a guard, or where `exists` is false, are absent. `unique` says that no two points
     write one element; otherwise what
-    meets is combined by the monoid, or the last one stays.
+    meets is combined by the monoid, or the last one stays. `otherwise` is a constant that stands
+    where a guard fails.
     """
 
     out: Buffer
@@ -81,6 +82,7 @@ class Stage:
     running: Running | None = None
     origin: str = ""
     routine: Routine | None = None
+    otherwise: Expression | None = None
 
     def __repr__(self) -> str:
         return f"{self.out} <- {self.monoid or ''}{list(self.reduce) or ''} {self.body}"

@@ -1,0 +1,106 @@
+"""The schedule of a copy with a border: along the last axis the part that exists, and what stands
+for the rest around it."""
+
+from __future__ import annotations
+
+from structir.backend.cpu.scalars import store_text
+from structir.backend.loops.expression import Number
+from structir.backend.loops.group import Group
+from structir.backend.loops.simplify import simplified
+from structir.backend.loops.stage import Guard, Stage
+from structir.backend.loops.writer import KernelText, Scope, Writer, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+
+def padding_kernel(group: Group) -> KernelText:
+    """The text of one copy with a border."""
+    return PaddingSchedule(group.stages[0]).text()
+
+
+class PaddingSchedule:
+    """A copy on its way to text."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.writer = Writer(stage.axes)
+        self.names = [f"i{k}" for k in range(len(stage.parallel))]
+        self.writer.names.update(zip(stage.parallel, self.names, strict=True))
+        self.last: Sym | None = stage.parallel[-1] if stage.parallel else None
+
+    def text(self) -> KernelText:
+        """The kernel's text; the first axis is the range."""
+        stage, origins = self.stage, (self.stage.origin,) if self.stage.origin else ()
+        lines = self._line()
+        outer = list(zip(self.names, stage.parallel, strict=True))[:-1]
+        for name, axis in reversed(outer[1:]):
+            lines = self._loop(name, "0", self.writer.size(stage.extents[axis]), lines)
+        if not outer:
+            lines = self._loop("step", "lo", "hi", lines)
+            return self.writer.finish(lines, 1, origins)
+        lines = self._loop(outer[0][0], "lo", "hi", lines)
+        return self.writer.finish(lines, stage.extents[outer[0][1]], origins)
+
+    def _loop(self, name: str, low: str, high: str, lines: list[str]) -> list[str]:
+        return [f"for {name} in range({low}, {high}):", *indented(lines)]
+
+    def _line(self) -> list[str]:
+        """One line along the last axis."""
+        stage = self.stage
+        extent = self.writer.size(stage.extents[self.last]) if self.last is not None else "1"
+        bounds = [g for g in stage.guards if self.last in dims.syms(g.value)]
+        tests = [g for g in stage.guards if g not in bounds]
+        inside = self._copied(extent, bounds)
+        if not tests:
+            return inside
+        condition = " and ".join(f"{self.writer.index_text(g.value)} >= 0" for g in tests)
+        outside = self._filled("0", extent)
+        return [f"if {condition}:", *indented(inside), "else:", *indented(outside)]
+
+    def _copied(self, extent: str, bounds: list[Guard]) -> list[str]:
+        if not bounds:
+            return self._values("0", extent)
+        lows, highs = ["0"], [extent]
+        for guard in bounds:
+            low, text = self._cut(guard)
+            (lows if low else highs).append(text)
+        lines = [f"low = min(max({', '.join(lows)}), {extent})" if lows[1:] else "low = 0"]
+        lines.append(
+            f"high = max(low, min({', '.join(highs)}))" if highs[1:] else f"high = {extent}"
+        )
+        lines += self._filled("0", "low")
+        return [*lines, *self._values("low", "high"), *self._filled("high", extent)]
+
+    def _cut(self, guard: Guard) -> tuple[bool, str]:
+        """A guard as a bound along the last axis: whether it is a lower one, and its text."""
+        assert self.last is not None
+        found = dims.linear(guard.value, self.last)
+        assert found is not None and isinstance(found[0], int)
+        step, rest = found[0], found[1]
+        if step > 0:
+            return True, self.writer.index_text(dims.ceildiv(-rest, step))
+        end: Dim = dims.floordiv(rest, -step) + 1
+        return False, self.writer.index_text(end)
+
+    def _scopes(self) -> list[Scope]:
+        inner = frozenset(self.stage.parallel)
+        outer = inner - {self.last} if self.last is not None else inner
+        return [Scope(outer), Scope(inner)]
+
+    def _values(self, low: str, high: str) -> list[str]:
+        scopes = self._scopes()
+        value = self.writer.value(simplified(self.stage.body), scopes)
+        self.writer.store(self.stage.out, self.stage.write, value, scopes)
+        return self._along(low, high, scopes)
+
+    def _filled(self, low: str, high: str) -> list[str]:
+        scopes, otherwise = self._scopes(), self.stage.otherwise
+        assert isinstance(otherwise, Number)
+        value = store_text(self.stage.out.dtype, self.writer.value(otherwise, scopes))
+        place = self.writer.place(self.stage.out, self.stage.write, scopes)
+        scopes[-1].lines.append(f"{place} = {value}")
+        return self._along(low, high, scopes)
+
+    def _along(self, low: str, high: str, scopes: list[Scope]) -> list[str]:
+        name = self.names[-1] if self.names else "point"
+        return [*scopes[0].lines, *self._loop(name, low, high, scopes[-1].lines)]

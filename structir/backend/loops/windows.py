@@ -1,0 +1,368 @@
+"""Stages that read through moving windows, made plain: the operand is copied once, with its border
+filled and its steps taken apart, so that every read is at `axis + offset` and none is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import attrs
+
+from structir.backend.loops.access import split
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import contraction_of, factors_of
+from structir.backend.loops.expression import (
+    Entry,
+    Expression,
+    Load,
+    apply,
+    axis_dim,
+    computed_in,
+    load,
+    loads_of,
+    number,
+    position,
+    rebuilt,
+    substituted,
+)
+from structir.backend.loops.from_point import cast
+from structir.backend.loops.stage import Guard, LoopProgram, Stage
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.projections.monoid import MONOIDS
+
+MOST_TERMS = 32  # of a window that is written out, so that its results become one vector
+WRITTEN_OUT = {"sum": "add", "max": "max", "min": "min"}
+
+
+def plain_windows(program: LoopProgram) -> LoopProgram:
+    """The program with its windows made plain, where their stages have a better schedule then."""
+    stages = [made for stage in program.stages for made in _plain(stage)]
+    return attrs.evolve(program, stages=tuple(stages))
+
+
+def _plain(stage: Stage) -> list[Stage]:
+    if not _is_candidate(stage):
+        return [stage]
+    return _as_product(stage) or _as_mean(stage) or _as_map(stage) or [stage]
+
+
+def _is_candidate(stage: Stage) -> bool:
+    plain = stage.unique and stage.exists is None and stage.running is None
+    plain = plain and stage.routine is None
+    plain = plain and not any(isinstance(e, Expression) for e in stage.write)
+    return bool(stage.reduce) and plain and not stage.pinned
+
+
+@attrs.frozen
+class Window:
+    """An index `step * axis + sum(apart * tap) + start` into an axis of some size."""
+
+    axis: Sym | None
+    step: int
+    taps: tuple[tuple[Sym, int], ...]
+    start: Dim
+    size: Dim
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is more than an axis."""
+        return bool(self.taps) or self.step > 1
+
+
+def _window(entry: Entry, size: Dim, stage: Stage) -> Window | None:
+    """How an index moves, if it does with whole positive steps along at most one parallel axis."""
+    if isinstance(entry, Expression):
+        return None
+    found, rest = split(entry, stage.axes)
+    if dims.syms(rest) & set(stage.axes) or not all(isinstance(c, int) for c in found.values()):
+        return None
+    steps = {a: c for a, c in found.items() if isinstance(c, int) and c > 0}
+    outer = [a for a in steps if a in stage.parallel]
+    if len(steps) < len(found) or len(outer) > 1:
+        return None
+    axis = outer[0] if outer else None
+    taps = tuple([(a, c) for a, c in steps.items() if a is not axis])
+    return Window(axis, steps[axis] if axis is not None else 1, taps, rest, size)
+
+
+class Plainer:
+    """One read of a stage, on its way to a plain read of a copy."""
+
+    def __init__(self, stage: Stage, read: Load, columns: Sequence[Sym], filled: float) -> None:
+        self.stage, self.read, self.filled = stage, read, filled
+        self.windows: dict[int, Window] = {}
+        self.fits = True
+        guards = {g.value for g in stage.guards}
+        for k, (entry, size) in enumerate(zip(read.entries, read.buffer.shape, strict=True)):
+            own = set() if isinstance(entry, Expression) else {entry, size - 1 - entry}
+            found = _window(entry, size, stage)
+            moves = found is not None and found.axis in columns and found.moves
+            if own & guards or moves:
+                self.fits = self.fits and found is not None
+                if found is not None:
+                    self.windows[k] = found
+            guards -= own
+        self.fits = self.fits and not guards and bool(self.windows)
+
+    def needed(self) -> bool:
+        """Whether the operand cannot be read as it is."""
+        last = len(self.read.entries) - 1
+        steps = any(w.step > 1 for w in self.windows.values())
+        return bool(self.stage.guards) or steps or last not in self.windows
+
+    def copied(self) -> tuple[Stage, Load]:
+        """The stage that makes the copy, and the read of it that stands for the old one. The axes
+        that do not move come first, then the places within a step, then those that move."""
+        copy = Copy(self.read.buffer)
+        old: dict[int, Dim] = {}
+        for k, size in enumerate(self.read.buffer.shape):
+            if k not in self.windows:
+                old[k] = copy.axis(size, self.read.entries[k])
+        within = {k: self._within(w, copy) for k, w in self.windows.items()}
+        for k, window in self.windows.items():
+            place = axis_dim(window.axis) if window.axis is not None else 0
+            reach = self._reach(window)
+            length = self._extent(window) + dims.floordiv(self._farthest(window), window.step)
+            own = copy.axis(length, place + dims.floordiv(reach, window.step))
+            old[k] = own * window.step + within[k] + window.start
+            copy.guards += [Guard(old[k]), Guard(window.size - 1 - old[k])]
+        return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
+
+    def _within(self, window: Window, copy: Copy) -> Dim:
+        """The axis of places within a step, as many as are read."""
+        count = dims.dim_min(window.step, self._farthest(window) + 1)
+        return (
+            copy.axis(count, dims.floormod(self._reach(window), window.step)) if count != 1 else 0
+        )
+
+    def _extent(self, window: Window) -> Dim:
+        return self.stage.extents[window.axis] if window.axis is not None else 1
+
+    def _reach(self, window: Window) -> Dim:
+        reach: Dim = 0
+        for tap, apart in window.taps:
+            reach = reach + axis_dim(tap) * apart
+        return reach
+
+    def _farthest(self, window: Window) -> Dim:
+        reach: Dim = 0
+        for tap, apart in window.taps:
+            reach = reach + (self.stage.extents[tap] - 1) * apart
+        return reach
+
+
+class Copy:
+    """A copy in the making: its axes in order, and how it is read."""
+
+    def __init__(self, source: Buffer) -> None:
+        self.source = source
+        self.shape: list[Dim] = []
+        self.entries: list[Entry] = []
+        self.write: list[Dim] = []
+        self.extents: dict[Sym, Dim] = {}
+        self.guards: list[Guard] = []
+
+    def axis(self, size: Dim, read_at: Entry) -> Dim:
+        """One axis more, as an index; one of size 1 is always at 0."""
+        self.shape.append(size)
+        self.entries.append(0 if size == 1 and not isinstance(read_at, Expression) else read_at)
+        found: Dim = 0
+        if size != 1:
+            found = dims.sym("x")
+            symbol = dims.as_sym(found)
+            assert symbol is not None
+            self.extents[symbol] = size
+        self.write.append(found)
+        return found
+
+    def stage(self, at: list[Dim], filled: float, origin: str) -> tuple[Stage, Load]:
+        """The stage, and the read of the copy."""
+        out = Buffer(tuple(self.shape), self.source.dtype)
+        guards = tuple([g for g in self.guards if not self._holds(g.value)])
+        made = Stage(
+            out,
+            tuple(self.extents),
+            (),
+            self.extents,
+            load(self.source, tuple(at)),
+            tuple(self.write),
+            guards=guards,
+            otherwise=number(filled, computed_in(out.dtype)) if guards else None,
+            origin=origin,
+        )
+        return made, load(out, tuple(self.entries))
+
+    def _holds(self, value: Dim) -> bool:
+        """Whether a guard holds wherever the axes are."""
+        least = value
+        for axis, extent in self.extents.items():
+            found = dims.linear(least, axis)
+            if found is None or not isinstance(found[0], int):
+                return False
+            least = found[1] + (found[0] * (extent - 1) if found[0] < 0 else 0)
+        return dims.at_least(least, 0) is True
+
+
+def _as_product(stage: Stage) -> list[Stage] | None:
+    """A sum of products of weights and moving reads, as one with a plain right operand."""
+    if stage.monoid != "sum" or (found := factors_of(stage)) is None:
+        return None
+    for left, right in (found, found[::-1]):
+        weights = {a for e in left.entries for a in _axes_in(e, stage)}
+        columns = [a for a in stage.parallel if a not in weights]
+        plainer = Plainer(stage, right, _moving(right, columns), 0.0)
+        if not plainer.fits:
+            continue
+        made = _product(stage, left, right, plainer)
+        if made is not None:
+            return made
+    return None
+
+
+def _moving(read: Load, columns: list[Sym]) -> list[Sym]:
+    """The columns along which a read moves: not those that stand alone beside no tap."""
+    reduced = [e for e in read.entries if not isinstance(e, Expression)]
+    return [a for a in columns if any(a in dims.syms(e) and e != axis_dim(a) for e in reduced)]
+
+
+def _axes_in(entry: Entry, stage: Stage) -> set[Sym]:
+    return set() if isinstance(entry, Expression) else set(dims.syms(entry)) & set(stage.axes)
+
+
+def _product(stage: Stage, left: Load, right: Load, plainer: Plainer) -> list[Stage] | None:
+    before = list[Stage]()
+    if plainer.needed():
+        copy, right = plainer.copied()
+        before.append(copy)
+    moving = [w.axis for _, w in sorted(plainer.windows.items()) if w.axis is not None]
+    order = (*[a for a in stage.parallel if a not in moving], *moving)
+    out = Buffer(tuple([stage.extents[a] for a in order]), stage.out.dtype)
+    at = tuple([axis_dim(a) for a in order])
+    body = apply("mul", (left, right), stage.body.dtype)
+    made = attrs.evolve(
+        stage, out=out, parallel=order, body=body, write=at, guards=(), extents=stage.extents
+    )
+    if contraction_of(made) is None:
+        gathered, left = _gathered(stage, left)
+        before.append(gathered)
+        made = attrs.evolve(made, body=apply("mul", (left, right), stage.body.dtype))
+    if contraction_of(made) is None:
+        return None
+    extents = {a: stage.extents[a] for a in order}
+    moved = Stage(stage.out, order, (), extents, load(out, at), stage.write, origin=stage.origin)
+    return [*before, made, moved]
+
+
+def _gathered(stage: Stage, left: Load) -> tuple[Stage, Load]:
+    """The weights in the order in which they are added up."""
+    used = {a for e in left.entries for a in _axes_in(e, stage)}
+    axes = [a for a in stage.axes if a in used]
+    fresh = {a: dims.sym(a.name) for a in axes}
+    extents = {s: stage.extents[a] for a, d in fresh.items() if (s := dims.as_sym(d)) is not None}
+    body = substituted(left, fresh)
+    assert body is not None
+    out = Buffer(tuple(extents.values()), left.buffer.dtype)
+    made = Stage(out, tuple(extents), (), extents, body, tuple(fresh.values()), origin=stage.origin)
+    return made, load(out, tuple([axis_dim(a) for a in axes]))
+
+
+def _as_map(stage: Stage) -> list[Stage] | None:
+    """A reduction over few terms with a vector of results, written out term by term."""
+    if stage.monoid not in WRITTEN_OUT or not _few(stage) or not stage.parallel:
+        return None
+    before, body = list[Stage](), stage.body
+    moved = [r for r in loads_of(body) if _overlaps(r, stage)]
+    if len(moved) != 1 or (stage.guards and len(loads_of(body)) > 2):
+        return None
+    identity = 0.0 if stage.monoid == "sum" else MONOIDS[stage.monoid].identity(body.dtype)
+    if stage.guards and stage.monoid != "sum" and body is not moved[0]:
+        return None
+    if stage.guards and stage.monoid == "sum" and not _vanishes(body, moved[0]):
+        return None
+    plainer = Plainer(stage, moved[0], list(stage.parallel), identity)
+    if not plainer.fits:
+        return None
+    if plainer.needed():
+        copy, read = plainer.copied()
+        before.append(copy)
+        body = rebuilt(body, lambda n: read if n is moved[0] else n)
+    return [*before, _written_out(stage, body)]
+
+
+def _overlaps(read: Load, stage: Stage) -> bool:
+    """Whether some index moves along a parallel and a reduced axis at once."""
+    parallel, reduced = set(stage.parallel), set(stage.reduce)
+    axes = [_axes_in(e, stage) for e in read.entries]
+    return any(a & parallel and a & reduced for a in axes)
+
+
+def _vanishes(body: Expression, read: Load) -> bool:
+    """Whether the term is 0 where the read is: it is the read, or a product with it."""
+    factors = getattr(body, "args", ()) if getattr(body, "fn", "") == "mul" else ()
+    return body is read or read in factors
+
+
+def _few(stage: Stage) -> bool:
+    count = prod(stage.extents[a] for a in stage.reduce)
+    return isinstance(count, int) and 1 <= count <= MOST_TERMS
+
+
+def _written_out(stage: Stage, body: Expression) -> Stage:
+    terms = [
+        term
+        for at in _points([(a, stage.extents[a]) for a in stage.reduce])
+        if (term := substituted(body, at)) is not None
+    ]
+    total = terms[0]
+    for term in terms[1:]:
+        total = apply(WRITTEN_OUT[stage.monoid or ""], (total, term), body.dtype)
+    extents = {a: stage.extents[a] for a in stage.parallel}
+    return attrs.evolve(stage, reduce=(), extents=extents, body=total, monoid=None, guards=())
+
+
+def _points(axes: list[tuple[Sym, Dim]]) -> Iterator[dict[Sym, Dim]]:
+    if not axes:
+        yield {}
+        return
+    axis, extent = axes[0]
+    for k in range(extent if isinstance(extent, int) else 0):
+        for rest in _points(axes[1:]):
+            yield {axis: k, **rest}
+
+
+def _as_mean(stage: Stage) -> list[Stage] | None:
+    """The average over the terms that exist: their sum, over their count."""
+    if stage.monoid != "mean" or not isinstance(stage.body, Load) or not _few(stage):
+        return None
+    dtype = computed_in(stage.out.dtype)
+    if stage.body.dtype != dtype or "float" not in dtype:
+        return None
+    plainer = Plainer(stage, stage.body, list(stage.parallel), 0.0)
+    if not plainer.fits or any(len(w.taps) != 1 or w.taps[0][1] != 1 for w in _tapped(plainer)):
+        return None
+    count: Dim = 1
+    for window in plainer.windows.values():
+        count = count * _count(window, stage)
+    added = Buffer(stage.out.shape, dtype)
+    made = _as_map(attrs.evolve(stage, out=added, monoid="sum"))
+    if made is None:
+        return None
+    extents = {a: stage.extents[a] for a in stage.parallel}
+    terms = cast(position(count, "int64"), dtype)
+    body = apply("div", (load(added, stage.write), terms), dtype)
+    over = Stage(stage.out, stage.parallel, (), extents, body, stage.write, origin=stage.origin)
+    return [*made, over]
+
+
+def _tapped(plainer: Plainer) -> list[Window]:
+    return [w for w in plainer.windows.values() if w.taps]
+
+
+def _count(window: Window, stage: Stage) -> Dim:
+    """How many terms of a window exist along its axis."""
+    place = axis_dim(window.axis) if window.axis is not None else 0
+    first = place * window.step + window.start
+    length = stage.extents[window.taps[0][0]] if window.taps else 1
+    return dims.dim_min(window.size, first + length) - dims.dim_max(0, first)

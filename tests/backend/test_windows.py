@@ -1,0 +1,114 @@
+"""Convolutions and pools made plain: copies with borders, products at offsets, windows as maps."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.cpu.products import has_own_products
+from tests.backend.agreement import assert_agree
+
+
+def floats(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def check(call, params, shapes, kernels=None):
+    """A call agrees with the interpreter at several sizes, compiled once."""
+    head = ", ".join(f'{name}: R.Tensor({info}, "float32")' for name, info in params.items())
+    module = structir.parse(f"@R.function\ndef main({head}):\n    return {call}\n")
+    executable = structir.compile(module)
+    for own in shapes:
+        given = [floats(*s, seed=k) for k, s in enumerate(own)]
+        wanted = structir.interpret(module, "main", *given)
+        assert_agree(wanted, executable["main"](*given), str(own))
+    assert executable.compile_count == 1
+    if kernels is not None and has_own_products("float32"):
+        assert executable.kernel_count == kernels
+    return executable
+
+
+IMAGES = {"x": '("n", 4, "height", "width")'}
+FORMS = [
+    ("padding=1", (6, 4, 3, 3)),
+    ("", (5, 4, 3, 2)),
+    ("strides=2, padding=1", (6, 4, 3, 3)),
+    ("strides=(2, 3), padding=(0, 1, 2, 1)", (17, 4, 3, 4)),
+    ("dilation=2, padding=2", (6, 4, 3, 3)),
+    ("strides=2, dilation=3, padding=3", (6, 4, 3, 2)),
+    ("padding=1, groups=2", (6, 2, 3, 3)),
+    ("padding=1, groups=4", (4, 1, 3, 3)),
+    ("padding=1, groups=4, strides=2", (8, 1, 3, 3)),
+    ("strides=2", (7, 4, 1, 1)),
+    ("", (7, 4, 1, 1)),
+    ("padding=3", (1, 4, 7, 7)),
+]
+
+
+@pytest.mark.parametrize(("attributes", "weight"), FORMS)
+def test_convolutions_of_images(attributes, weight):
+    call = f"R.nn.conv2d(x, w, {attributes})"
+    params = {**IMAGES, "w": str(weight)}
+    shapes = [[(n, 4, h, w), weight] for n, h, w in ((2, 9, 11), (1, 20, 70), (0, 8, 8))]
+    check(call, params, shapes)
+
+
+def test_bias_and_activation_stay_with_the_convolution():
+    params = {**IMAGES, "w": "(20, 4, 3, 3)", "b": "(20, 1, 1)"}
+    shapes = [[(n, 4, h, h), (20, 4, 3, 3), (20, 1, 1)] for n, h in ((1, 6), (2, 30))]
+    check("R.nn.relu(R.nn.conv2d(x, w, padding=1) + b)", params, shapes, kernels=2)
+
+
+def test_a_residual_is_added_on_the_block():
+    params = {**IMAGES, "w": "(4, 4, 3, 3)"}
+    shapes = [[(n, 4, h, h), (4, 4, 3, 3)] for n, h in ((1, 6), (2, 30))]
+    check("x + R.nn.conv2d(x, w, padding=1)", params, shapes, kernels=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "x", "w"),
+    [
+        ("R.nn.conv1d(x, w, padding=2, strides=2)", (2, 3, 17), (5, 3, 4)),
+        ("R.nn.conv1d(x, w, dilation=2)", (2, 3, 17), (5, 3, 4)),
+        ("R.nn.conv3d(x, w, padding=1)", (1, 3, 5, 6, 7), (4, 3, 3, 3, 3)),
+        ("R.nn.conv3d(x, w, strides=2, padding=1)", (2, 2, 5, 6, 7), (3, 2, 3, 2, 3)),
+        (
+            'R.nn.conv2d(x, w, padding=1, data_layout="NHWC", kernel_layout="HWIO")',
+            (2, 7, 8, 3),
+            (3, 3, 3, 5),
+        ),
+        ('R.nn.conv2d(x, w, strides=2, data_layout="NHWC")', (2, 7, 8, 3), (5, 3, 3, 3)),
+        ('R.nn.conv2d(x, w, padding=1, kernel_layout="HWIO")', (1, 3, 6, 6), (3, 3, 3, 5)),
+    ],
+)
+def test_other_ranks_and_layouts(call, x, w):
+    check(call, {"x": str(x), "w": str(w)}, [[x, w]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "R.nn.max_pool2d(x, pool_size=3, strides=2, padding=1)",
+        "R.nn.max_pool2d(x, pool_size=2, strides=2)",
+        "R.nn.max_pool2d(x, pool_size=(3, 2), dilation=2, ceil_mode=True)",
+        "R.nn.max_pool2d(x, pool_size=7, padding=3)",
+        "R.nn.avg_pool2d(x, pool_size=3, strides=2, padding=1)",
+        "R.nn.avg_pool2d(x, pool_size=3, padding=1, count_include_pad=True)",
+        "R.nn.avg_pool2d(x, pool_size=2, strides=2)",
+        "R.nn.avg_pool2d(x, pool_size=3, strides=2, padding=1, ceil_mode=True)",
+        "R.nn.relu(R.nn.max_pool2d(R.exp(x), pool_size=3, padding=1))",
+    ],
+)
+def test_pools(call):
+    check(call, IMAGES, [[(n, 4, h, w)] for n, h, w in ((2, 9, 11), (1, 20, 37), (0, 8, 8))])
+
+
+def test_a_border_is_what_a_maximum_ignores():
+    x = -np.ones((1, 4, 5, 5), "float32")
+    x[0, 0, 0, 0] = np.nan
+    params = '(1, 4, 5, 5), "float32"'
+    module = structir.parse(
+        f"@R.function\ndef main(x: R.Tensor({params})):\n"
+        "    return R.nn.max_pool2d(x, pool_size=3, padding=1)\n"
+    )
+    found = structir.compile(module)["main"](x)
+    assert np.isnan(found[0, 0, :2, :2]).all() and (found[0, 1:] == -1).all()
