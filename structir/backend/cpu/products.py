@@ -184,6 +184,48 @@ def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
     return c_function(types.void(*[pointer] * 3, *[types.int64] * 6), product)
 
 
+def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
+    """The product whose right operand has the line of each term at an offset from a table."""
+    element = DTYPES[shapes[0].dtype]
+    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
+    offsets: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+    zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
+    from_here: Any = offset_by
+    registers_for = vectorisable(panel_registers)
+    pass_panel = _extern(f"structir_windows_panel_{shapes[0].dtype}")
+
+    def product(
+        a: Number,
+        b: Number,
+        c: Number,
+        m: Number,
+        n: Number,
+        k: Number,
+        a_row: Number,
+        c_row: Number,
+        table: Number,
+    ) -> None:
+        if k == 0:
+            for i in range(m):
+                for j in range(n):
+                    c[i * c_row + j] = zero
+        blocks = (k + TERM_BLOCK - 1) // TERM_BLOCK
+        block = (k + blocks - 1) // max(blocks, 1)
+        for k0 in range(0, k, block):
+            terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
+            left, starts = from_here(a, k0), from_here(table, k0)
+            j0 = 0
+            while j0 < n:
+                registers = registers_for(n - j0, lanes, most)
+                width = registers * lanes
+                lines, out = from_here(b, j0), from_here(c, j0)
+                right = (lines, starts, out, c_row, terms, min(width, n - j0), adds)
+                pass_panel((left, a_row, 1, *right, registers, m))
+                j0 += width
+
+    return c_function(types.void(*[pointer] * 3, *[types.int64] * 5, offsets), product)
+
+
 def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     """A right operand into panels."""
     element = DTYPES[shapes[0].dtype]
