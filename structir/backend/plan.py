@@ -17,7 +17,7 @@ from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
 from structir.backend.sizes import evaluator, symbols_of
-from structir.errors import StructIRError
+from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
@@ -43,7 +43,7 @@ class Plan:
         self.scheduled: Scheduled = scheduled(program)
         self.program = self.scheduled.program
         self.texts = self.scheduled.kernels
-        self.kernels: list[Kernel] = [kernel(t.text) for t in self.texts]
+        self.kernels: list[Kernel] = [kernel(t.text, t.function) for t in self.texts]
         touched = {b.root for t in self.texts for b in t.pointers}
         constants = {b for b in touched if b.origin == "constant"}
         outside = {b.root for b in (*program.inputs, *program.outputs)} | constants
@@ -131,7 +131,8 @@ class Workspace:
         place = self.running[row]
         text = self.plan.texts[place]
         if not text.sites:
-            return StructIRError(f"kernel {place} of the plan failed")
+            what = ", ".join(text.origins) or f"kernel {place}"
+            return ShapeMismatchError(f"at run time: {what} refused its operands")
         report = self.starts[place] + len(text.pointers) + len(text.sizes)
         site, index, size = [int(word) for word in self.arguments[report : report + REPORT]]
         error: StructIRError = text.sites[site - 1].error(index, size)

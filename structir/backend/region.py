@@ -15,6 +15,7 @@ from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.from_spec import loose_sizes, stages_of
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
+from structir.backend.loops.whole_axes import whole_axis_stages
 from structir.errors import DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
@@ -223,7 +224,8 @@ class RegionLowering:
 
     def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = here.op.definition  # type: ignore[attr-defined]
-        if not definition.pure or "reference" in definition.hooks:
+        function = definition.hooks.get("kernel.cpu")
+        if not definition.pure or ("reference" in definition.hooks and function is None):
             raise NoKernelError("an effect, or a value that the line does not say")
         spec = definition.index_spec(here)
         if spec is None:
@@ -232,7 +234,11 @@ class RegionLowering:
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not store")
         origin = f"{self.whole}: {definition.name}" if self.whole else _origin(here)
-        results, stages = stages_of(spec, operands, origin)
+        if function is None:
+            results, stages = stages_of(spec, operands, origin)
+        else:
+            numbers = definition.resolve(here).attributes
+            results, stages = whole_axis_stages(function, spec, operands, numbers, origin)
         self._note_assumptions(definition, here)
         for size, extent, operand in loose_sizes(spec):
             self.checks[SizeCheck(size, extent, True, f"{definition.name}: {operand}")] = None

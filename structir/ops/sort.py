@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Literal
 
+from structir.errors import ShapeMismatchError
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axes, Axis, DType
@@ -33,10 +34,48 @@ def ordered(x: Array, descending: bool) -> Array:
     return length - 1 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)
 
 
+def merged_order(row: Array, descending: bool) -> Array:
+    """The positions of a row's elements in order, by merging runs; equal ones keep theirs, and NaN
+    counts as the greatest."""
+    count = row.shape[0]
+    order, other = np.empty(count, np.int64), np.empty(count, np.int64)
+    for k in range(count):
+        order[k] = k
+    width = 1
+    while width < count:
+        for start in range(0, count, 2 * width):
+            middle, end = min(start + width, count), min(start + 2 * width, count)
+            left, right = start, middle
+            for place in range(start, end):
+                first = right >= end
+                if left < middle and not first:
+                    a, b = row[order[left]], row[order[right]]
+                    if descending:
+                        first = not (a < b or (b != b and a == a))
+                    else:
+                        first = not (b < a or (a != a and b == b))
+                if first:
+                    other[place] = order[left]
+                    left += 1
+                else:
+                    other[place] = order[right]
+                    right += 1
+        order, other = other, order
+        width *= 2
+    return order
+
+
 @op("x[*p, [i], *t] -> y[*p, [i], *t]", at={"i": "axis"})
 def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
     """The elements in order along an axis."""
     return np.take_along_axis(x, ordered(x, descending), -1)
+
+
+@sort.kernel("cpu")
+def _(x: Array, y: Array, descending: bool) -> None:
+    order = merged_order(x, descending)
+    for k in range(len(order)):
+        y[k] = x[order[k]]
 
 
 @sort.gradient
@@ -52,6 +91,13 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
 def argsort(x: Array, axis: Axis = -1, descending: bool = False, dtype: DType = "int32") -> Array:
     """The positions of the elements in order along an axis; equal ones keep theirs."""
     return ordered(x, descending).astype(dtype)
+
+
+@argsort.kernel("cpu")
+def _(x: Array, y: Array, descending: bool) -> None:
+    order = merged_order(x, descending)
+    for k in range(len(order)):
+        y[k] = order[k]
 
 
 def chosen(given: Given) -> Written:
@@ -84,6 +130,17 @@ def topk(
     order = ordered(x, largest)[..., : k if k > 0 else None]
     values, positions = np.take_along_axis(x, order, -1), order.astype(dtype)
     return {"both": (values, positions), "values": values, "indices": positions}[ret_type]
+
+
+@topk.kernel("cpu")
+def _(x: Array, values: Array | None, positions: Array | None, largest: bool) -> None:
+    order = merged_order(x, largest)
+    if values is not None:
+        for k in range(values.shape[0]):
+            values[k] = x[order[k]]
+    if positions is not None:
+        for k in range(positions.shape[0]):
+            positions[k] = order[k]
 
 
 @topk.gradient
@@ -137,6 +194,21 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
     return (value, position.astype("int64")) if single else value
 
 
+@median.kernel("cpu")
+def _(x: Array, value: Array, position: Array | None) -> None:
+    if x.size == 0:
+        raise ValueError("no element is the middle one of none")
+    row = np.empty(x.size, x.dtype)
+    for k, element in enumerate(x.flat):
+        row[k] = element
+    place = merged_order(row, False)[(len(row) - 1) // 2]
+    for at in np.ndindex(value.shape):
+        value[at] = row[place]
+    if position is not None:
+        for at in np.ndindex(position.shape):
+            position[at] = place
+
+
 @median.gradient
 def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     """The elements that equal the median share what comes back to it."""
@@ -155,18 +227,41 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
 
 def bucketed(given: Given) -> Written:
     """All edges reach each result."""
-    dtype = "int32" if given["out_int32"] else "int64"
-    return Written(f"x[*s] @ T1, boundaries[[m]] @ T2 -> y[*s] @ {dtype}")
+    dtype, rank = "int32" if given["out_int32"] else "int64", given.rank("x")
+    own = ["*s"] if rank is None else [f"[{i}]" for i in letters(rank)]
+    reads = f"{written('x', own)} @ T1, boundaries[[m]] @ T2"
+    return Written(f"{reads} -> {written('y', own)} @ {dtype}")
 
 
 @op(bucketed)
 def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool = False) -> Array:
     """Between which of the sorted boundaries each element lies: how many are less."""
+    if np.any(boundaries[1:] < boundaries[:-1]):
+        raise ShapeMismatchError("bucketize: the boundaries are not in order")
     found = np.searchsorted(boundaries, x, "right" if right else "left")
     return found.astype("int32" if out_int32 else "int64")
 
 
-@op("prob[r, [v]] @ F, uniform_sample[n, 1] @ F2, sample_indices[n, 1] @ I -> out[n, 1] @ dtype")
+@bucketize.kernel("cpu")
+def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
+    for k in range(1, boundaries.shape[0]):
+        if boundaries[k] < boundaries[k - 1]:
+            raise ValueError("the boundaries are not in order")
+    elements = np.asarray(x)
+    for at in np.ndindex(elements.shape):
+        element, low, high = elements[at], 0, boundaries.shape[0]
+        while low < high:
+            middle = (low + high) // 2
+            edge = boundaries[middle]
+            less = edge < element or (element != element and edge == edge)
+            if less or (right and (edge == element or element != element)):
+                low = middle + 1
+            else:
+                high = middle
+        y[at] = low
+
+
+@op("prob[[r], [v]] @ F, uniform_sample[n, 1] @ F2, sample_indices[n, 1] @ I -> out[n, 1] @ dtype")
 def multinomial_from_uniform(
     prob: Array, uniform_sample: Array, sample_indices: Array, dtype: DType = "int64"
 ) -> Array:
@@ -176,9 +271,27 @@ def multinomial_from_uniform(
 
 @multinomial_from_uniform.reference
 def _(prob: Array, uniform: Array, rows: Array, dtype: str = "int64") -> Array:
+    if np.any((rows < 0) | (rows >= len(prob))):
+        raise IndexError("there is no such row")
     edges = np.cumsum(prob.astype("float64"), axis=-1)[rows[:, 0]]
     found = np.sum(edges < uniform * edges[:, -1:], axis=-1, keepdims=True)
     return np.minimum(found, prob.shape[-1] - 1).astype(dtype)
+
+
+@multinomial_from_uniform.kernel("cpu")
+def _(prob: Array, uniform_sample: float, sample_indices: int, out: Array) -> None:
+    if not 0 <= sample_indices < prob.shape[0]:
+        raise IndexError("there is no such row")
+    row = prob[sample_indices]
+    total = 0.0
+    for weight in row:
+        total += np.float64(weight)
+    threshold, edge, found = uniform_sample * total, 0.0, 0
+    for weight in row:
+        edge += np.float64(weight)
+        if edge < threshold:
+            found += 1
+    out[0] = min(found, row.shape[0] - 1)
 
 
 sort.example(f32[3, 7], descending=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import attrs
+import numba
 import numpy as np
 from numba import njit, types
 
 from structir.backend.cache import digest
 from structir.backend.cpu.blas import multiply_matrices, register_blas
+from structir.backend.cpu.functions import compiled_function, ready_for_arrays
 from structir.backend.cpu.intrinsics import (
     POINTERS,
     add_to,
@@ -69,6 +72,7 @@ NAMES: dict[str, Any] = {
     "wide_vectors": wide_vectors,
     "multiply_matrices": multiply_matrices,
     "multiply_tiled": multiply_tiled,
+    "array_at": numba.carray,  # type: ignore[attr-defined]
     "multiply_packed": multiply_packed,
     "multiply_windows": multiply_windows,
     "pack_panels": pack_panels,
@@ -94,14 +98,17 @@ _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()
 
 
-def _built(text: str) -> Loaded:
+def _built(text: str, routine: Callable[..., Any] | None) -> Loaded:
     """The text compiled by numba; its symbol is as unique as the text."""
     start = time.perf_counter()
     names = {**NAMES, **helpers(), **routine_helpers()}
+    if routine is not None:
+        names["routine"] = compiled_function(routine)
     exec(compile(text, "<kernel>", "exec"), names)
     names["kernel"].__qualname__ = f"kernel_{digest(text)}"
     fastmath: Any = False if text.startswith(EXACT) else CONTRACTED
-    function = njit(SIGNATURE, fastmath=fastmath, **OPTIONS)(names["kernel"])
+    options = {**OPTIONS, "_nrt": routine is not None}  # only such functions make arrays
+    function = njit(SIGNATURE, fastmath=fastmath, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
     library, symbol = compiled[0].library, compiled[0].fndesc.llvm_func_name
     address = library.get_pointer_to_function(symbol)
@@ -109,15 +116,17 @@ def _built(text: str) -> Loaded:
     return Loaded(code, (address,), function, from_disk=False)
 
 
-def kernel(text: str) -> Kernel:
+def kernel(text: str, routine: Callable[..., Any] | None = None) -> Kernel:
     """The kernel `kernel(a, lo, hi)` of this text: addresses and sizes in `a`, a half-open
-    range."""
+    range. Where the text calls `routine`, it is this function, whose source the text holds."""
     with _lock:
         found = _kernels.get(text)
         if found is None:
             start = time.perf_counter()
             register_blas()
-            loaded = built(text, lambda: _built(text))
+            if routine is not None:
+                ready_for_arrays()
+            loaded = built(text, lambda: _built(text, routine))
             seconds = time.perf_counter() - start
             found = _kernels[text] = Kernel(text, loaded.addresses[0], seconds, loaded)
         return found

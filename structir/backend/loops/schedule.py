@@ -29,11 +29,12 @@ def routine_kernel(group: Group) -> KernelText | None:
         routine.text,
         routine.buffers,
         routine.sizes,
-        1,
+        routine.range,
         routine.scratch,
         (stage.origin,),
         sites=routine.sites,
         names=routine.names,
+        function=routine.function,
     )
 
 

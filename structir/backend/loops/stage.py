@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +55,8 @@ class Routine:
     sites: tuple[Any, ...]
     names: tuple[str, ...] = ()
     runs: bool = True
+    range: Dim = 1
+    function: Callable[..., Any] | None = None  # what the text calls by the name `routine`
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)

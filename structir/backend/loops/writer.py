@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -50,6 +50,7 @@ class KernelText:
     origins: tuple[str, ...] = ()
     sites: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
+    function: Callable[..., Any] | None = None  # what the text calls by the name `routine`
 
 
 @attrs.frozen

@@ -1,0 +1,71 @@
+"""Functions of plain Python over arrays, compiled together with the functions that they call."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from functools import cache
+from textwrap import dedent
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys  # type: ignore[attr-defined]
+
+from structir.lazy import lazy_module
+
+LAZY = type(lazy_module("numpy"))
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_lock = threading.RLock()
+
+
+def compiled_function(function: Callable[..., Any]) -> Any:
+    """A function as kernels can call it: compiled once for each combination of dtypes and ranks.
+
+    What it calls by a global name is compiled as well; `np` is NumPy, however it was imported.
+    """
+    with _lock:
+        return _compiled(function)
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Any:
+    assert isinstance(function, FunctionType)
+    known = function.__globals__
+    names = {name: _value(known[name]) for name in _names(function.__code__) if name in known}
+    plain = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    return njit(**OPTIONS)(plain)
+
+
+def routine_source(function: Callable[..., Any]) -> str:
+    """The source of a function and of those that it calls, which tells it from every other one."""
+    return "\n".join([dedent(inspect.getsource(f)) for f in _called(function)])
+
+
+def _called(function: Any) -> list[Any]:
+    found = [function]
+    for caller in found:
+        known = caller.__globals__
+        values = [known.get(name) for name in sorted(_names(caller.__code__))]
+        found += [v for v in values if isinstance(v, FunctionType) and v not in found]
+    return found
+
+
+@cache
+def ready_for_arrays() -> None:
+    """Let loaded code make arrays: the names of what it calls for memory are known from here on."""
+    rtsys.initialize(cpu_target.target_context)
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, FunctionType):
+        return _compiled(value)
+    return np if isinstance(value, LAZY) else value

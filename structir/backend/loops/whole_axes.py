@@ -1,0 +1,217 @@
+"""Ops that see whole axes: a function of plain Python over arrays, called at each point."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import attrs
+
+from structir.backend.cpu.functions import routine_source
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import axis_dim, computed_in, load
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.stage import Routine, Stage, routine_stages
+from structir.backend.loops.writer import indented, loops
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly, Sym
+from structir.projections.spec import Clause, Entry, IndexSpec
+
+HELD = (bool, int, float, type(None))  # kinds of numbers that a kernel's text can hold
+
+
+@attrs.frozen
+class Place:
+    """What a routine sees of a buffer at one point: along each axis an index, or all (None)."""
+
+    buffer: Buffer
+    at: tuple[Dim | None, ...]
+
+
+@attrs.frozen(eq=False)
+class PointCalls:
+    """A function called once at each point of some axes.
+
+    An argument is a place in a buffer, or a number: an operand comes as an array over the axes that
+    it is seen whole along, or as a scalar if there are none; a result as an array to be filled, of
+    one element if there are none.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]  # a Place, a Dim, a number, or a tuple of these
+    extents: Mapping[Sym, Dim]  # of the axes
+    results: frozenset[Buffer]
+
+
+@attrs.frozen
+class Named:
+    """What a routine's parameters may be named after: operands, results, other numbers."""
+
+    operands: Mapping[str, Place | None]
+    results: Mapping[str, Place]
+    numbers: Mapping[str, Any]
+
+    def argument(self, name: str) -> Any:
+        """What a parameter of this name gets."""
+        if name in self.operands:
+            return self.operands[name]
+        return self.results[name] if name in self.results else _number(self.numbers.get(name))
+
+
+def _number(value: Any) -> Any:
+    parts = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(part, (*HELD, Poly)) for part in parts):
+        raise NoKernelError(f"a kernel cannot be told {value!r}")
+    return value
+
+
+def whole_axis_stages(
+    function: Callable[..., Any],
+    spec: IndexSpec,
+    operands: Sequence[Buffer],
+    numbers: Mapping[str, Any],
+    origin: str,
+) -> tuple[list[Buffer], list[Stage]]:
+    """The results of a spec whose values a function makes, and the stages that make them.
+
+    Where elements are stored otherwise than they are computed with, the function gets copies."""
+    if len(spec.clauses) != 1 or spec.clauses[0].reduce or spec.clauses[0].conditions:
+        raise NoKernelError("the line does not say at which points a routine is called")
+    (clause,) = spec.clauses
+    results = [Buffer(r.dims, _known(r.dtype)) for r in spec.results]
+    seen = {b: _computed(b) for b in (*operands, *results)}
+    before = [_copy(b, seen[b]) for b in dict.fromkeys(operands) if seen[b] is not b]
+    after = [_copy(seen[b], b) for b in results if seen[b] is not b]
+    reads = {r.name: _place(seen[operands[r.operand]], r.entries, clause) for r in clause.reads}
+    writes = {
+        spec.results[w.result].name: _place(seen[results[w.result]], w.entries, clause)
+        for w in clause.writes
+    }
+    named = Named(reads, writes, numbers)
+    parameters = inspect.signature(function).parameters
+    arguments = tuple([named.argument(name) for name in parameters])
+    calls = PointCalls(
+        function,
+        arguments,
+        {x: spec.extents[x] for x in clause.parallel},
+        frozenset([place.buffer for place in writes.values()]),
+    )
+    outs = [seen[b] for b in results]
+    made = routine_stages(
+        [place.buffer for place in reads.values()], outs, PointText(calls).routine(), origin
+    )
+    return results, [*before, *made, *after]
+
+
+def _known(dtype: str | None) -> str:
+    if dtype is None:
+        raise NoKernelError("the dtype is only known at run time")
+    return dtype
+
+
+def _computed(buffer: Buffer) -> Buffer:
+    """The buffer, or one of the dtype that its elements are computed in."""
+    dtype = computed_in(buffer.dtype)
+    return buffer if dtype == buffer.dtype else Buffer(buffer.shape, dtype)
+
+
+def _copy(source: Buffer, target: Buffer) -> Stage:
+    axes = [dims.as_sym(dims.sym(f"x{i}")) for i in range(len(source.shape))]
+    known = [a for a in axes if a is not None]
+    at = tuple([axis_dim(a) for a in known])
+    extents = dict(zip(known, source.shape, strict=True))
+    return Stage(target, tuple(known), (), extents, load(source, at), at)
+
+
+def _place(buffer: Buffer, entries: Iterable[Entry], clause: Clause) -> Place:
+    found: list[Dim | None] = []
+    for entry in entries:
+        if entry.data is not None or not entry.inside:
+            raise NoKernelError("an index is read from data, or may leave its axis")
+        letter = dims.as_sym(entry.dim)
+        whole = letter in clause.whole
+        if not whole and dims.syms(entry.dim) & frozenset(clause.whole):
+            raise NoKernelError("an axis is seen whole in part")
+        found.append(None if whole else entry.dim)
+    return Place(buffer, tuple(found))
+
+
+class PointText:
+    """The text of such calls in the making."""
+
+    def __init__(self, calls: PointCalls) -> None:
+        self.calls = calls
+        self.axes = {axis: f"i{k}" for k, axis in enumerate(calls.extents)}
+        self.pointers: dict[Buffer, str] = {}
+        self.sizes: dict[Dim, str] = {}
+        self.arrays: dict[tuple[Buffer, bool], str] = {}
+
+    def routine(self) -> Routine:
+        """The whole text, with the function under the name by which it is called."""
+        call = f"routine({', '.join([self._argument(a) for a in self.calls.arguments])})"
+        body = [*self._position(), call]
+        lines = [*self._arrays(), *loops(["point"], ["lo, hi"], body)]
+        head = [
+            f"{n} = {b.dtype}_pointer(a[{k}])" for k, (b, n) in enumerate(self.pointers.items())
+        ]
+        first = len(self.pointers)
+        head += [f"{n} = a[{k}]" for k, n in enumerate(self.sizes.values(), first)]
+        source = routine_source(self.calls.function).split("\n")
+        text = ["def kernel(a, lo, hi):", *indented([*head, *lines])]
+        return Routine(
+            "\n".join([*text, *[f"# {line}".rstrip() for line in source]]),
+            tuple(self.pointers),
+            (),
+            tuple(self.sizes),
+            (),
+            range=prod(self.calls.extents.values()),
+            function=self.calls.function,
+        )
+
+    def _argument(self, argument: Any) -> str:
+        if isinstance(argument, Place):
+            return self._seen(argument)
+        if isinstance(argument, tuple):
+            return f"({''.join([f'{self._argument(part)}, ' for part in argument])})"
+        if isinstance(argument, Poly):
+            return self._size(argument)
+        return repr(argument) if not isinstance(argument, float) else f"float64({argument!r})"
+
+    def _seen(self, place: Place) -> str:
+        filled = place.buffer in self.calls.results
+        scalar = filled and all(at is not None for at in place.at)
+        at = [":" if i is None else self._index(i) for i in place.at] + [":"] * scalar
+        key = place.buffer, scalar
+        name = self.arrays.setdefault(key, f"x{len(self.arrays)}")
+        return f"{name}[{', '.join(at) or '0'}]"
+
+    def _arrays(self) -> list[str]:
+        """An axis of size 1 for what has none: operands, and results at one point."""
+        lines = []
+        for (buffer, scalar), name in self.arrays.items():
+            sizes = [*[self._size(d) for d in buffer.shape], *["1"] * (scalar or not buffer.shape)]
+            pointer = self.pointers.setdefault(buffer.root, f"p{len(self.pointers)}")
+            lines.append(f"{name} = array_at({pointer}, ({', '.join(sizes)},))")
+        return lines
+
+    def _position(self) -> list[str]:
+        """The point's number, taken apart into the positions along the axes."""
+        lines, rest = [], "point"
+        for axis, name in list(self.axes.items())[::-1]:
+            lines.append(f"{name} = {rest} % {self._size(self.calls.extents[axis])}")
+            lines.append(f"{name}_rest = {rest} // {self._size(self.calls.extents[axis])}")
+            rest = f"{name}_rest"
+        return lines
+
+    def _size(self, size: Dim) -> str:
+        if isinstance(size, int):
+            return str(size)
+        return self.sizes.setdefault(size, f"n{len(self.sizes)}")
+
+    def _index(self, index: Dim) -> str:
+        def name_of(symbol: Sym) -> str:
+            return self.axes.get(symbol) or self._size(axis_dim(symbol))
+
+        return f"({dims.python_text(index, name_of)})"

@@ -1,0 +1,55 @@
+"""Ops that see whole axes have kernels: called at each point, of any dtype, for all sizes."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import ShapeMismatchError
+from tests.backend.agreement import assert_agree
+
+ORDERED = """
+@R.function
+def main(x: R.Tensor(("n", "m", 3), "{dtype}"), edges: R.Tensor(("k",), "{dtype}")):
+    with R.dataflow():
+        s = R.sort(R.add(x, x), axis=1, descending=True)
+        p = R.argsort(s, axis=0)
+        t = R.topk(x, k=2, axis=2)
+        m = R.median(x, axis=[0, 2])
+        w = R.median(x, axis=-1, keepdims=True)
+        b = R.bucketize(s, edges, right=True)
+        result = (s, p, t, m, w, b)
+        R.output(result)
+    return result
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint64"])
+def test_whole_axes_are_seen_in_the_midst_of_a_region(dtype):
+    module = structir.parse(ORDERED.format(dtype=dtype))
+    executable = structir.compile(module)
+    assert "main" in executable.direct  # one region: nothing is left to the host
+    count = executable.kernel_count
+    rng = np.random.default_rng(3)
+    for shape in [(4, 5, 3), (1, 1, 3), (2, 33, 3)]:
+        x = rng.integers(0, 7, shape).astype(dtype)
+        edges = np.array([1, 4, 4, 6], dtype)
+        wanted = structir.interpret(module, "main", x, edges)
+        assert_agree(wanted, executable["main"](x[..., ::-1][..., ::-1], edges))
+    assert executable.kernel_count == count
+
+
+def test_nan_is_the_greatest():
+    module = structir.parse(ORDERED.format(dtype="float32"))
+    x = np.array([[[1, np.nan, 0], [np.nan, 2, 2], [0, 1, np.nan]]], "float32")
+    edges = np.array([0.5, 2.0, np.nan], "float32")
+    wanted = structir.interpret(module, "main", x, edges)
+    assert_agree(wanted, structir.compile(module)["main"](x, edges))
+
+
+def test_what_a_routine_refuses_is_a_diagnostic():
+    module = structir.parse(ORDERED.format(dtype="float32"))
+    x, edges = np.zeros((2, 2, 3), "float32"), np.array([1, 0], "float32")
+    with pytest.raises(ShapeMismatchError, match=r"R\.bucketize at .* refused"):
+        structir.compile(module)["main"](x, edges)
+    with pytest.raises(ShapeMismatchError, match="not in order"):
+        structir.interpret(module, "main", x, edges)
