@@ -31,6 +31,7 @@ from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     OBJECT,
+    KernelStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -42,6 +43,7 @@ from structir.solver.arithmetic import fresh
 from structir.solver.axes_of import as_axes, as_row
 from structir.solver.facts import constraints_of
 from structir.solver.generalise import generalised
+from structir.solver.kernels import kernel_scheme
 from structir.solver.rank_ways import greatest_rank, rank_options, ways
 from structir.solver.reasons import Conflict, Origin
 from structir.solver.scheme import Scheme
@@ -158,6 +160,10 @@ class Hearing:
                 return self._op_call(var, value, origin)
             case Call(op=GlobalVar(name)) if name in self.functions:
                 return self._function_call(var, value, self.functions[name], origin)
+            case Call(op=GlobalVar(struct_info=KernelStructInfo() as kernel)):
+                tree = self._function_call(var, value, kernel_scheme(kernel), origin)
+                self._annotate(tree, value.struct_info or OBJECT, origin)  # as it is stated
+                return tree
             case Var() | Tuple() | TupleGetItem() | Constant():
                 return self._tree(value)
             case If():
