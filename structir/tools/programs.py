@@ -13,6 +13,7 @@ from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.printer.reader import parse
+from structir.tools.models import imported, is_model
 
 archive = lazy_module("structir.printer.archive")
 
@@ -43,6 +44,8 @@ def _read(file: Path, strict: bool) -> IRModule:
     if file.suffix == ".sir":
         loaded: IRModule = archive.load(file)
         return loaded
+    if is_model(file):
+        return imported(file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 import structir
 from structir.ir import structural_equal
 from structir.tools import cli, commands
+from tests.frontend.models import made, node, value
 
 GOOD = """
 from structir.script import I, R, T
@@ -70,10 +72,10 @@ def test_the_help_of_a_command_teaches_by_examples(command: str) -> None:
 
 
 def test_a_file_in_the_folder_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = 'def import_(word: str) -> None:\n    """Say it again."""\n    print(word * 2)\n'
-    (tmp_path / "import_.py").write_text(command)
+    command = 'def lambda_(word: str) -> None:\n    """Say it again."""\n    print(word * 2)\n'
+    (tmp_path / "lambda_.py").write_text(command)
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
-    assert structir_("import", "ab").output == "abab\n"
+    assert structir_("lambda", "ab").output == "abab\n"
 
 
 def test_the_version() -> None:
@@ -326,3 +328,34 @@ def test_compile_shows_kernels(good: Path) -> None:
     assert "# other" in result.stdout
     assert "exp" in result.stdout
     assert "compiled for cpu" in result.stderr
+
+
+# ---- models of other systems
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    nodes = [node("MatMul", "x w", "h"), node("Relu", "h", "y")]
+    onnx.save(made(nodes, [value("x", ["batch", 3])], ["y"], {"w": np.ones((3, 2), "f4")}), path)
+    return path
+
+
+def test_import_writes_a_program_that_runs(model: Path, tmp_path: Path) -> None:
+    result = structir_("import", model, "-o", tmp_path / "model.sir")
+    assert result.exit_code == 0
+    shown = structir_("run", tmp_path / "model.sir", "--random", "batch=4")
+    assert "(4, 2)" in shown.stdout
+    assert structir_("run", model, "--random", "batch=4").stdout == shown.stdout
+
+
+def test_import_shows_the_text(model: Path) -> None:
+    assert 'R.Tensor(("batch", 3)' in structir_("import", model).stdout
+
+
+def test_import_of_what_is_no_model(model: Path, good: Path) -> None:
+    assert structir_("import", good).exit_code == 2
+    model.write_bytes(model.read_bytes()[:40])
+    result = structir_("import", model)
+    assert result.exit_code == 1
+    assert "error" in result.stderr

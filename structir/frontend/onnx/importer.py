@@ -199,7 +199,7 @@ class Importer:
             return value
         if self.builder.scopes[-1].in_dataflow and name in node.names.results:
             expr = self.builder.emit_output(expr, name)
-        elif not isinstance(expr, Var):
+        elif not isinstance(expr, Var) or expr.name != name:
             expr = self.builder.emit(expr, name)
         return self.measured(attrs.evolve(value, expr=expr), name, node.place)
 

@@ -24,5 +24,6 @@ def line_of(node: NodeProto) -> str:
     domain = f"{node.domain}::" if node.domain not in ("", "ai.onnx") else ""
     name = f"  # {node.name}" if node.name else ""
     line = f"{outputs} = {domain}{node.op_type}({', '.join(i or '_' for i in node.input)}){name}"
-    line = "".join(c if c.isprintable() else "?" for c in line)
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else "?" for c in line)
     return line if len(line) <= LONGEST else line[: LONGEST - 4] + " ..."

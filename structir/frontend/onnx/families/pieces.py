@@ -16,6 +16,8 @@ from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple
 from structir.script import R
 
+TO_THE_END = 10**9  # exporters write an end beyond any axis; none of them is as long
+
 
 @onnx_op("Concat")
 def concat(node: Node) -> Expr:
@@ -84,7 +86,9 @@ def _cut(node: Node, axes: list[int], starts: Any, ends: Any, steps: list[int]) 
         return node[0]
     sizes = node.dims()
     kept = [
-        not (s == 1 and _is(b, 0) and ((isinstance(e, int) and e >= 2**31 - 1) or _is(e, sizes[p])))
+        not (
+            s == 1 and _is(b, 0) and ((isinstance(e, int) and e >= TO_THE_END) or _is(e, sizes[p]))
+        )
         for p, b, e, s in zip(places, starts, ends, steps, strict=True)
     ]
     chosen = [k for k, keep in enumerate(kept) if keep]
@@ -97,6 +101,10 @@ def _cut(node: Node, axes: list[int], starts: Any, ends: Any, steps: list[int]) 
         ShapeExpr(tuple([ends[k] for k in chosen])),
         [steps[k] for k in chosen],
     )
+
+
+def _reaches(end: Dim, size: Dim) -> bool:
+    return _is(end, size) or (isinstance(end, int) and end >= TO_THE_END)
 
 
 def _is(a: Dim, b: Dim) -> bool:

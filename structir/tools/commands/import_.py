@@ -1,0 +1,56 @@
+"""`structir import`: a model of another system as a program, its weights beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from structir.ir.expr import Function
+from structir.lazy import lazy_module
+from structir.tools.models import SUFFIXES, imported, is_model
+from structir.tools.terminal import console, diagnostics, show_program
+
+archive = lazy_module("structir.printer.archive")
+
+
+def import_(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", exists=True, dir_okay=False, help="An .onnx file.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.sir",
+            help="Write the program and its weights there instead of showing its text.",
+        ),
+    ] = None,
+) -> None:
+    """Bring a model in. Its named sizes are symbolic dims, its values keep their names.
+
+    What cannot be imported is told all at once, by name and count.
+
+    [bold]Examples[/bold]
+
+        structir import model.onnx
+
+        structir import model.onnx -o model.sir
+    """
+    if not is_model(model):
+        raise typer.BadParameter(f"{model.name} must end in {' or '.join(sorted(SUFFIXES))}")
+    with diagnostics():
+        module = imported(model)
+        text = module.script() if output is None else ""
+    if output is None:
+        show_program(text)
+        return
+    try:
+        archive.save(module, output)
+    except OSError as error:
+        raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    count = sum(len(f.bindings()) for f in functions)
+    console(stderr=True).print(f"{model.name}: {count} bindings, written to {output}")
