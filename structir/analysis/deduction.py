@@ -64,9 +64,9 @@ def deduce(value: Expr) -> StructInfo:
 def _call(call: Call) -> StructInfo:
     if isinstance(call.op, Op):
         return call.op.definition.deduce(call)
-    if isinstance(call.op, ExternFunc):
-        return stated_result(call.sinfo_args)
     info = call.op.struct_info
+    if isinstance(call.op, ExternFunc) and getattr(info, "derive_func", None) is None:
+        return stated_result(call.sinfo_args)
     if not isinstance(info, FuncStructInfo):
         if info is None or isinstance(info, ObjectStructInfo):
             return OBJECT

@@ -21,6 +21,10 @@ def register_extern(name: str, function: Callable[..., Any]) -> Callable[..., An
 
 def find_extern(name: str) -> Callable[..., Any]:
     """The function registered under a name."""
+    if not name:
+        raise StructIRError(
+            'R.sig states sizes alone: R.sig("...", function="name") says what runs'
+        )
     found = _functions.get(name)
     if found is None:
         raise StructIRError(

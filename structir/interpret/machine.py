@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
+import numpy as np
 
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
@@ -39,6 +40,9 @@ from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from structir.lazy import lazy_module
+
+signed = lazy_module("structir.solver.signed")
 
 
 @attrs.define(eq=False)
@@ -250,6 +254,8 @@ def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
     if not callable(callee):
         raise StructIRError(f"{described(callee)} is called as a function")
     value = callee(*args)
+    if "signature" in call.attrs:
+        _check_signature(call, args, value)
     if call.sinfo_args:
         infos = call.sinfo_args
         info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
@@ -292,6 +298,18 @@ def _applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
     except DiagnosticError as error:
         where = f" at {call.span}" if call.span is not None else ""
         raise ShapeMismatchError(f"at run time{where}: {error}") from error
+
+
+def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:
+    """The result of an opaque call must have the sizes that its signature states."""
+    stated = call.attrs["signature"]
+    results = value if isinstance(value, tuple) else (value,)
+    arrays = [np.asarray(v) for v in (*args, *results)]
+    shapes = [array.shape for array in arrays]
+    wrong = signed.broken(stated, shapes[: len(args)], shapes[len(args) :])
+    if wrong is not None:
+        where = f" at {call.span}" if call.span is not None else ""
+        raise ShapeMismatchError(f"{_callee_name(call.op)}{where}: not {stated!r}: {wrong}")
 
 
 def _callee_name(callee: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 from operator import mul
 
@@ -14,12 +15,16 @@ from structir.ops.layout import permute_dims
 from structir.ops.letters import written
 from structir.projections.point import Point
 
+WORD = re.compile(r"[A-Za-z_]\w*")
+
 
 def multiplied(given: Given) -> str:
     """`lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`; an operand of rank 1 is just `k`."""
     left, right = given.rank("lhs"), given.rank("rhs")
     if 0 in (left, right):
         given.reject("a scalar has no axis to multiply along", "use R.multiply")
+    if left is None and right == 2:  # whatever rank the left operand has
+        return "lhs[*s, k], rhs[k, j] -> out[*s, j] @ out_dtype or T"
     if left is None or right is None:
         return "lhs[*s], rhs[*t] -> out[*u] @ out_dtype or T"
     lhs = ["~b", "i", "k"] if left > 1 else ["k"]
@@ -52,7 +57,12 @@ def outer(x: Point, y: Point) -> Point:
 
 
 def contracted(given: Given) -> str:
-    """The subscripts as accesses: `...` is a row that broadcasts."""
+    """The subscripts as accesses: `...` is a row that broadcasts.
+
+    Subscripts with rows name axes by words: `*s m k; *s k n -> *s m n`.
+    """
+    if set(given["subscripts"]) & set(";*~"):
+        return _by_words(given)
     inputs, arrow, output = given["subscripts"].replace(" ", "").partition("->")
     terms = inputs.split(",")
     operands = given.info("operands")
@@ -72,6 +82,43 @@ def contracted(given: Given) -> str:
     return f"{', '.join(reads)} -> {written('out', out)}"
 
 
+def _by_words(given: Given) -> str:
+    inputs, arrow, output = given["subscripts"].partition("->")
+    terms = inputs.split(";")
+    if not arrow:
+        given.reject(f"subscripts with rows need an arrow: {given['subscripts']}")
+    if len(terms) != len(given.info("operands")):
+        count = len(given.info("operands"))
+        given.reject(f"the subscripts name {len(terms)} operands, but {count} are given")
+    known = {word for term in terms for word in WORD.findall(term)}
+    if not known >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
+        given.reject(f"the result has axes that no operand has: {given['subscripts']}")
+    reads = [
+        written(
+            f"operands_{k}",
+            [_read(given, word, f"fixed{k}_{n}") for n, word in enumerate(term.split())],
+        )
+        for k, term in enumerate(terms)
+    ]
+    return f"{', '.join(reads)} -> {written('out', output.split())}"
+
+
+def _is_axis(word: str) -> bool:
+    return word.lstrip("*~").isidentifier()
+
+
+def _read(given: Given, word: str, letter: str) -> str:
+    """An axis of an operand: a row or a letter, a multiple of one (every so many), or a number."""
+    if _is_axis(word):
+        return word
+    if word.isdecimal():
+        return f"{letter} : {word}"
+    factor, times, name = word.partition("*")
+    if not times or not factor.isdecimal() or not name.isidentifier():
+        given.reject(f"not an axis of an operand: {word}")
+    return f"{word} : {word}"
+
+
 def _symbols(term: str) -> str:
     return term.replace("...", ".")
 
@@ -86,4 +133,5 @@ def einsum(operands: Operands, subscripts: str) -> Point:
 matmul.example(f32[2, 3, 4], f32[4, 5])
 linear.example(f32[2, 3], f32[4, 3], f32[4])
 einsum.example([f32[2, 3], f32[3, 4]], "ij,jk->ik")
+einsum.example([f32[5, 2, 3], f32[5, 3, 4]], "*s m k; *s k n -> *s m n")
 outer.example(f32[2], f32[3])

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
-from structir.ir.expr import NO_ATTRS, Call, Expr
+from structir.ir.expr import NO_ATTRS, Call, Expr, Tuple
 from structir.ir.node import replace
 from structir.ir.op import Op, register_op
 from structir.ir.struct_info import OBJECT, StructInfo
@@ -56,7 +56,8 @@ class OpaqueDefinition:
         except TypeError as error:
             raise StructInfoError(Diagnostic(str(error), span, self.name)) from None
         values = bound.arguments
-        operands = tuple([values.pop(name) for name in self.argument_names if name in values])
+        given = [values.pop(name) for name in self.argument_names if name in values]
+        operands = tuple([Tuple(tuple(v)) if isinstance(v, tuple | list) else v for v in given])
         for operand in operands:
             if not isinstance(operand, Expr):
                 message = f"an operand is a value of the program, not {operand!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import mul
+from operator import add, mul
 from typing import Any
 
 import attrs
@@ -32,6 +32,7 @@ from structir.solver.constraints import (
     Prod,
     RowJoin,
     RowLe,
+    Sum,
     Window,
 )
 from structir.solver.scheme import Scheme
@@ -203,6 +204,11 @@ class _Writer:
             self.loose_sizes.setdefault(name, []).append(axis)
             return axis
         size = self._size(entry.size)
+        if result and entry.join:  # laid one after the other, some perhaps ragged
+            parts = tuple([self._letter(name) for name in entry.join])
+            if size == reduce(add, parts):
+                size = fresh()
+                self.constraints.append(Sum(size, parts))
         if entry.index == Number(0) and not result and isinstance(entry.size, Extent):
             self.constraints.append(DimEq(size, 1))  # read at 0 only
         return size

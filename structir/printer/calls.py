@@ -27,6 +27,7 @@ from structir.printer import constants
 from structir.printer.context import Context
 from structir.printer.forms import info_of, is_info, read_form
 from structir.printer.kernels import read_kernel_call
+from structir.printer.signatures import is_signed, signed_call
 from structir.printer.sizes import SIZE_FUNCTIONS, is_number
 from structir.printer.syntax import (
     CALL_KERNEL,
@@ -57,6 +58,8 @@ def _call(context: Context, node: ast.Call) -> Any:
                 return _call_of_language(context, node, rest)
             if head == "T":
                 return _size_function(context, node, rest)
+    elif is_signed(node):
+        return signed_call(context, node)
     elif type(func) is ast.Name and func.id == "float":
         return _python_float(context, node)
     return _call_of_function(context, node)

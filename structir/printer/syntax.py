@@ -207,6 +207,7 @@ DATAFLOW = "dataflow"
 OUTPUT = "output"
 FUNC_ATTR = "func_attr"
 REQUIRE = "require"
+SIG = "sig"
 CONST = "const"
 TUPLE = "tuple"
 CALL_PACKED = "call_packed"
@@ -229,6 +230,7 @@ FORM_WORDS = frozenset(
         OUTPUT,
         FUNC_ATTR,
         REQUIRE,
+        SIG,
         CONST,
         TUPLE,
         CALL_PACKED,

@@ -34,6 +34,7 @@ from structir.printer.syntax import (
     CALL_PURE_PACKED,
     FORM_OF_NODE,
     OUT_SINFO,
+    SIG,
     Form,
     info_form_of,
 )
@@ -170,6 +171,11 @@ class Writer:
         if type(callee) is Op:
             return self.op_call(callee, call)
         arguments = [self.expr(arg) for arg in call.args]
+        if type(callee) is ExternFunc and call.attrs:
+            options = {"signature": "", "function": callee.global_symbol, **call.attrs}
+            stated = [f"{k}={literal(v)}" for k, v in options.items() if v and k != "signature"]
+            head = ", ".join([literal(options["signature"]), *stated])
+            return f"R.{SIG}({head})({', '.join(arguments)})"
         if type(callee) is ExternFunc:
             word = CALL_PURE_PACKED if is_pure_call(call) else CALL_PACKED
             arguments.insert(0, literal(callee.global_symbol))

@@ -16,6 +16,7 @@ from structir.printer.calls import packed_call
 from structir.printer.constants import inline_constant
 from structir.printer.kernels import kernel_call
 from structir.printer.reader import parse_struct_info
+from structir.printer.signatures import made as signed_call
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, Form, info_form
 from structir.script.source import function_of, is_member
 
@@ -135,6 +136,12 @@ class Language(Namespace):
     def const(self, value: Any, dtype: str | None = None) -> Constant:
         """A tensor known at compile time."""
         return inline_constant(value, dtype)
+
+    def sig(self, signature: str, function: str = "", dtype: str = "") -> Callable[..., Call]:
+        """An opaque call whose sizes are stated: `R.sig("*s a b; *s b c -> *s a c")(x, y)`."""
+        given = {"signature": signature, "function": function, "dtype": dtype}
+        options = {name: value for name, value in given.items() if value}
+        return lambda *args: signed_call(options, args, None)
 
     def row(self, name: str) -> RowVar:
         """A new row variable, for signatures: `s = R.row("s")`, then `R.Tensor((*s, n))`."""

@@ -7,8 +7,9 @@ from typing import Any
 from structir.ir.axes import AnySize, Axes, Labelled, Ragged, size_in
 from structir.ir.polynomial import Poly
 from structir.solver.arithmetic import fresh
+from structir.solver.constraints import Constraint, DimEq, Label
 from structir.solver.solver import Solver, Value
-from structir.solver.terms import RAGGED_SYMS, Row, ragged, symbol_of
+from structir.solver.terms import RAGGED, RAGGED_SYMS, Element, Row, RowVar, ragged, symbol_of
 
 
 def as_row(axes: Axes) -> Row:
@@ -19,10 +20,24 @@ def as_row(axes: Axes) -> Row:
 def _element(size: Any) -> Any:
     match size:
         case Ragged(name):
-            return ragged(name)
+            return ragged(name) if name else RAGGED
         case AnySize():
             return fresh()
     return size
+
+
+def labelled_row(axes: Axes) -> tuple[Row, list[Constraint]]:
+    """The same where labels count: each axis has a variable of its own, which carries its label."""
+    row: list[Element] = []
+    further: list[Constraint] = []
+    for axis, element in zip(axes, as_row(axes), strict=True):
+        own = element if type(element) is RowVar else fresh()
+        row.append(own)
+        if own is not element:
+            further.append(DimEq(own, element))  # type: ignore[arg-type]
+        if type(axis) is Labelled:
+            further.append(Label(own, axis.label))  # type: ignore[arg-type]
+    return tuple(row), further
 
 
 def as_axes(solver: Solver, value: Value) -> Axes:

@@ -14,6 +14,7 @@ from structir.solver.solver import Applied, Shaped, Solver, Statement, Value, re
 GIVEN = ("parameter", "fact")  # taken as they are; ops and annotations are what may be wrong
 TRIALS = 64
 SECONDS = 0.2
+SMALL = 256  # statements, of which every beginning may be tried
 
 
 @attrs.frozen
@@ -53,11 +54,14 @@ def explain(
 ) -> Explanation:
     """The explanation of the conflict that a solver ran into."""
     shrinking = _Shrinking(solver, trials, monotonic() + seconds)
-    found = set(origins(conflict.reason))
     given = [s for s in solver.statements if s.origin.kind in GIVEN]
-    suspects = [s for s in solver.statements if s.origin in found and s.origin.kind not in GIVEN]
+    said = [s for s in solver.statements if s.origin.kind not in GIVEN]
+    if len(said) <= SMALL:  # what was found at the end may have been so for long
+        said, conflict = shrinking.earliest(given, said, conflict)
+    found = set(origins(conflict.reason))
+    suspects = [s for s in said if s.origin in found]
     if shrinking.conflict(given, suspects) is None:  # the reason rests on more than it tells
-        suspects = [s for s in solver.statements if s.origin.kind not in GIVEN]
+        suspects = said
     minimal = shrinking.shrink(given, suspects)
     last = shrinking.conflict(given, minimal) or conflict
     rests_on = set(origins(last.reason))
@@ -93,6 +97,20 @@ class _Shrinking:
         except Conflict as conflict:
             return conflict
         return None
+
+    def earliest(
+        self, given: Sequence[Statement], said: list[Statement], conflict: Conflict
+    ) -> tuple[list[Statement], Conflict]:
+        """The shortest beginning of a program that conflicts, and its conflict."""
+        holds, fails = -1, len(said)  # so many statements
+        while fails - holds > 1:
+            middle = (holds + fails) // 2
+            found = self.conflict(given, said[:middle])
+            if found is None:
+                holds = middle
+            else:
+                fails, conflict = middle, found
+        return said[:fails], conflict
 
     def shrink(self, given: Sequence[Statement], suspects: list[Statement]) -> list[Statement]:
         """Suspects none of which can be dropped: halves are tried first, then single ones."""

@@ -14,10 +14,12 @@ from typing import Any, TypeAlias
 from structir.analysis.axes import tensor
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
+from structir.ir.axes import Labelled
 from structir.ir.expr import (
     Call,
     Constant,
     Expr,
+    ExternFunc,
     Function,
     GlobalVar,
     If,
@@ -40,13 +42,14 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
-from structir.solver.axes_of import as_axes, as_row
+from structir.solver.axes_of import as_axes, as_row, labelled_row
 from structir.solver.facts import constraints_of
-from structir.solver.generalise import generalised
+from structir.solver.generalise import generalised, looped
 from structir.solver.kernels import kernel_scheme
 from structir.solver.rank_ways import greatest_rank, rank_options, ways
 from structir.solver.reasons import Conflict, Origin
 from structir.solver.scheme import Scheme
+from structir.solver.signature import read_signature
 from structir.solver.solver import OneOf, Solver, Value
 from structir.solver.terms import Element, Row, RowVar, row_vars, variables
 
@@ -66,6 +69,7 @@ class Hearing:
         self.infos: dict[Var, StructInfo] = {}  # what is known inside branches when they end
         self.results: Tree = None
         self.params: list[Value] = []
+        self.labelled = False  # whether some axis has a label
         self.waiting: list[_Use] = []
         self.order = 0
 
@@ -73,6 +77,10 @@ class Hearing:
 
     def hear(self, function: Function) -> None:
         """Everything that a function says."""
+        infos = [param.struct_info for param in function.params]
+        infos += [b.var.struct_info for b in function.bindings()]
+        axes = [axis for info in infos for part in tensors(info) for axis in part.axes or ()]
+        self.labelled = any(type(axis) is Labelled for axis in axes)
         for param in function.params:
             origin = self._origin(param.name, "parameter", f"parameter `{param.name}`", param.span)
             self._prefer(param.struct_info)
@@ -134,9 +142,9 @@ class Hearing:
         return self._origin(label, kind, text, span or var.span)
 
     def hear_call(self, call: Call) -> Tree:
-        """One call of an op alone."""
+        """One call alone."""
         var = Var("result", call.struct_info or OBJECT)
-        return self._op_call(var, call, self._of_binding(var, "op", call.span))
+        return self._value(var, call, call.span)
 
     # Values
 
@@ -158,10 +166,12 @@ class Hearing:
         match value:
             case Call(op=Op()):
                 return self._op_call(var, value, origin)
+            case Call(op=ExternFunc(), attrs={"signature": str(signature)}):
+                return self._applied(var, value, value.args, read_signature(signature), origin)
             case Call(op=GlobalVar(name)) if name in self.functions:
-                return self._function_call(var, value, self.functions[name], origin)
+                return self._applied(var, value, value.args, self.functions[name], origin)
             case Call(op=GlobalVar(struct_info=KernelStructInfo() as kernel)):
-                tree = self._function_call(var, value, kernel_scheme(kernel), origin)
+                tree = self._applied(var, value, value.args, kernel_scheme(kernel), origin)
                 self._annotate(tree, value.struct_info or OBJECT, origin)  # as it is stated
                 return tree
             case Var() | Tuple() | TupleGetItem() | Constant():
@@ -175,7 +185,7 @@ class Hearing:
         match info:
             case TensorStructInfo():
                 value = Value(name)
-                self.solver.shaped(value, self.row_of(info), origin)
+                self._shaped(value, info, origin)
                 return value
             case PrimStructInfo():
                 value = Value(name)
@@ -190,7 +200,18 @@ class Hearing:
         self._prefer(info)
         for leaf, part in pairs(tree, info):
             if part.dims is not None or part.ndim is not None or part.axes is not None:
-                self.solver.shaped(leaf, self.row_of(part), origin)
+                self._shaped(leaf, part, origin)
+
+    def _shaped(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
+        """A value has the axes of this struct info."""
+        axes = info.axes or info.dims
+        if not self.labelled or type(axes) is not tuple:
+            self.solver.shaped(value, self.row_of(info), origin)
+            return
+        row, further = labelled_row(axes)
+        for constraint in further:
+            self.solver.add(constraint, origin)
+        self.solver.shaped(value, row, origin)
 
     def row_of(self, info: TensorStructInfo) -> Row:
         """The row of a tensor of which this is known."""
@@ -220,6 +241,10 @@ class Hearing:
     # Calls
 
     def _op_call(self, var: Var, call: Call, origin: Origin) -> Tree:
+        loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
+        if loop is not None:
+            body, states = loop(call)
+            return self._loop(var, call, body, states, origin)
         results = values_of(var.name, call.struct_info)
         use = _Use(call, [self._tree(arg) for arg in call.args], list(leaves(results)), origin)
         if not self._use(use):
@@ -309,8 +334,18 @@ class Hearing:
             return info
         return refined(self.solver, info, tree)
 
-    def _function_call(self, var: Var, call: Call, scheme: Scheme, origin: Origin) -> Tree:
-        operands = [v for arg in call.args for v in leaves(self._tree(arg))]
+    def _loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
+        """A loop over a function of the module, of which so many parameters are states."""
+        cell = self.functions.get(body.name) if isinstance(body, GlobalVar) else None
+        if cell is None or min(len(cell.operands), len(cell.results)) <= states:
+            return self._stated(var.name, call.struct_info, origin)
+        return self._applied(var, call, call.args[1:], looped(cell, states), origin)
+
+    def _applied(
+        self, var: Var, call: Call, args: Sequence[Expr], scheme: Scheme, origin: Origin
+    ) -> Tree:
+        """A call that is all said by a scheme."""
+        operands = [v for arg in args for v in leaves(self._tree(arg))]
         results = values_of(var.name, call.struct_info)
         made = list(leaves(results))
         if len(operands) != len(scheme.operands) or len(made) != len(scheme.results):

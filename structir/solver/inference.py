@@ -39,7 +39,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.solver import closing
-from structir.solver.explanation import explain
+from structir.solver.explanation import Explanation, explain
 from structir.solver.facts import may_be_empty
 from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
 from structir.solver.reasons import Conflict
@@ -103,8 +103,15 @@ def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
         try:
             return _heard(function, schemes, 0)  # sizes may be 0 after all
         except _Impossible:
-            report = explain(first.hearing.solver, first.conflict)
-            raise StructInfoError(report.diagnostic()) from None
+            raise Impossible(explain(first.hearing.solver, first.conflict)) from None
+
+
+class Impossible(StructInfoError):
+    """No run of a function can be clean; `explanation` tells which statements see to that."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        super().__init__(explanation.diagnostic())
+        self.explanation = explanation
 
 
 @attrs.frozen(eq=False)

@@ -7,12 +7,13 @@ from typing import Any
 
 import attrs
 
-from structir.errors import Diagnostic, StructInfoError, StructIRError
+from structir.errors import Diagnostic, StructIRError
 from structir.ir import dims
 from structir.ir.module import IRModule
 from structir.solver.constraints import Constraint
+from structir.solver.explanation import Explanation
 from structir.solver.hearing import Hearing, leaves
-from structir.solver.inference import heard_functions
+from structir.solver.inference import Impossible, heard_functions
 from structir.solver.reasons import Origin
 from structir.solver.solver import Value
 from structir.solver.terms import Element, RowVar
@@ -24,6 +25,7 @@ class Report:
 
     functions: Mapping[str, Hearing]
     conflicts: tuple[Diagnostic, ...] = ()
+    explanations: tuple[Explanation, ...] = ()  # the same by their statements
 
     def shape(self, function: str, name: str) -> tuple[Element, ...]:
         """The sizes of a variable, and row variables where the rank is not known."""
@@ -106,5 +108,5 @@ def explain(module: IRModule, *, close: bool = False) -> Report:
     """
     try:
         return Report(heard_functions(module, close=close))
-    except StructInfoError as error:
-        return Report({}, tuple(error.diagnostics))
+    except Impossible as error:
+        return Report({}, tuple(error.diagnostics), (error.explanation,))
