@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
+from math import prod
 from operator import mul
+from typing import Any
 
 from structir.ir.dims import Dim, equal, exact_quotient, floordiv, floormod, text
+from structir.ir.dtype import numpy_dtype
+from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
 from structir.ops.examples import f32
@@ -16,6 +20,8 @@ from structir.ops.letters import letters, where, written
 from structir.ops.sizes import UNKNOWN
 from structir.projections.point import Point
 
+np = lazy_module("numpy")
+Array = Any
 Dims = tuple[Dim, ...]
 
 
@@ -173,16 +179,16 @@ def reshape(x: Point, shape: SizeOrSizes) -> Point:
 def viewed(given: Given) -> Written:
     """A reshape; with another dtype or an offset only the result's shape is known."""
     if given["shape"] is None:
-        return Written("x[*s] -> y[*s] @ dtype or T")
+        return Written("x[*s] -> y[*s] @ dtype or T", sizes=given["dtype"] is not None)
     if isinstance(given["shape"], UnknownShape):
-        return Written("x[*s] -> y[*shape] @ dtype or T")
+        return Written("x[*s] -> y[*shape] @ dtype or T", sizes=True)
     if (
         given["dtype"] is None
         and given["relative_byte_offset"] is None
         and given.dims("x") is not None
     ):
         return reshaped(given)
-    return Written("x[*s] -> y[*shape] @ dtype or T")
+    return Written("x[*s] -> y[*shape] @ dtype or T", sizes=True)
 
 
 @op(viewed, name="memory.view", reads_sizes=True)
@@ -196,6 +202,28 @@ def view(
     return x
 
 
+@view.reference
+def _(
+    x: Array,
+    shape: Any = None,
+    dtype: str | None = None,
+    relative_byte_offset: int | None = None,
+) -> Array:
+    start = relative_byte_offset or 0
+    if dtype is None and relative_byte_offset is None and shape is not None:
+        return x.reshape([x.shape[k] if n == 0 else n for k, n in enumerate(shape)])
+    kind = x.dtype if dtype is None else numpy_dtype(dtype)
+    sizes = x.shape if shape is None else shape
+    memory = np.frombuffer(np.ascontiguousarray(x).tobytes(), "uint8")
+    count = prod(sizes) if -1 not in sizes else (memory.size - start) // kind.itemsize
+    end = start + count * kind.itemsize
+    if end > memory.size:
+        raise ValueError(f"{end} bytes are looked at, but there are {memory.size}")
+    return memory[start:end].view(kind).reshape(sizes)
+
+
 reshape.example(f32[6, 4], (2, -1))
 reshape.example(f32[6, 4], (8, 3))
 view.example(f32[2, 6], (3, 4))
+view.example(f32[2, 6], dtype="int32")
+view.example(f32[2, 6], (2, 3), "int32", 16)
