@@ -26,6 +26,7 @@ from structir.ir.expr import Call, Expr, Tuple, TupleGetItem
 from structir.ir.op import Op, find_op, register_op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
+from structir.ops.signature import NOT_GIVEN
 from structir.projections.spec import Clause, IndexSpec
 
 adjoints = lazy_module("structir.projections.adjoint")
@@ -75,7 +76,9 @@ class AdjointDefinition:
         if isinstance(value, Expr):
             return value
         if isinstance(value, tuple | list):
-            return Tuple(tuple([self._argument(v, span) for v in value]))
+            return (
+                NOT_GIVEN if not value else Tuple(tuple([self._argument(v, span) for v in value]))
+            )
         message = f"an argument is a value of the program, not {value!r}"
         raise StructInfoError(Diagnostic(message, span, self.name))
 

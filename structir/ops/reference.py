@@ -32,6 +32,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.ops import infer
+from structir.ops.signature import NOT_GIVEN
 from structir.projections.run import run
 from structir.projections.spec import IndexSpec
 from structir.projections.whole import run_whole
@@ -92,6 +93,8 @@ def _argument(signed: Any) -> Expr:
             return Var("value", TensorStructInfo(shape, dtype))
         case ("shape", sizes):
             return ShapeExpr(sizes)
+        case ("tuple", ()):
+            return NOT_GIVEN
         case ("tuple", fields):
             return Tuple(tuple([_argument(field) for field in fields]))
         case ("number", _, value, None):
