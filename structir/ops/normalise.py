@@ -147,9 +147,10 @@ def group_norm(
     place = channel_axis % rank
     split = (*sizes[:place], num_groups, sizes[place] // num_groups, *sizes[place + 1 :])
     inner = tuple([k + 1 if k > place else k for k in [a % rank for a in axes]])
-    standard = reshape(
-        _standardised(reshape(data, split), (place + 1, *inner), epsilon), tuple(sizes)
-    )
+    standard = data  # where a size is 0, which a reshape would take for another
+    if 0 not in sizes:
+        parted = _standardised(reshape(data, split), (place + 1, *inner), epsilon)
+        standard = reshape(parted, tuple(sizes))
     weight, shift = (_aligned(part, data, place) for part in (gamma, beta))
     return _weighted(standard, weight if scale else None, shift if center else None)
 
