@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
 import numpy as np
 
-from structir.backend.cpu.intrinsics import STORED_AS
-from structir.backend.cpu.runner import address_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Expression, Position, walk
+from structir.backend.native_call import NativeCall, native_call
 from structir.backend.plan import BoundPlan, BoundPlans, Plan
 from structir.backend.region import Region, SizeCheck, buffers_of
 from structir.backend.sizes import symbols_of
 from structir.errors import ShapeMismatchError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import EXTENDED
+from structir.ir.dtype import numpy_dtype
 
 Array = Any
 
@@ -43,11 +43,11 @@ class CompiledRegion:
         self.inputs = region.program.inputs
         self._plans: dict[bool, Plan] = {}
         self._bound = BoundPlans()
-        self._addresses = [_address_function(b) for b in self.inputs]
+        self.forms = _forms(self.inputs)
         given = {dims.as_sym(d) for b in self.inputs for d in b.shape}
         self.free_symbols = [s for s in _symbols_of(region) if s not in given]
         self._doubtful = _maybe_negative(region)
-        self._result_addresses: dict[Plan, list[Any]] = {}
+        self._native: NativeCall | None = None
         self._lock = threading.Lock()
 
     def plan(self, under_assumptions: bool) -> Plan:
@@ -57,8 +57,7 @@ class CompiledRegion:
                 assumed = self.assumed.region if self.assumed else self.region
                 region = assumed if under_assumptions else self.region
                 results = [b for o in region.outputs for b in buffers_of(o)]
-                self._plans[under_assumptions] = made = Plan(region.program, results)
-                self._result_addresses[made] = [_address_function(b) for b in made.owned]
+                self._plans[under_assumptions] = Plan(region.program, results)
             return self._plans[under_assumptions]
 
     def prepare(self) -> Plan:
@@ -88,19 +87,23 @@ class CompiledRegion:
     def run(self, bound: BoundPlan, arrays: Sequence[Array], out: Any = None) -> list[Array]:
         """The results at sizes that are bound; inputs that are not dense are copied."""
         space = bound.workspace()
-        table, copies = space.addresses, []
-        for k, (array, address) in enumerate(zip(arrays, self._addresses, strict=True)):
-            try:
-                table[k] = address(array)
-            except TypeError:
-                copies.append(_dense(array))
-                table[k] = address(copies[-1])
+        given = [_dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
         owned = [np.empty(s, d) for s, d in bound.owned_forms] if out is None else out
-        places = enumerate(self._result_addresses[bound.plan], len(arrays))
-        for array, (k, address) in zip(owned, places, strict=True):
-            table[k] = address(array)
+        space.outside[:-1] = [a.ctypes.data for a in (*given, *owned)]
         bound.run(space)
-        return owned if bound.plan.results == bound.plan.owned else _results(bound, arrays, owned)
+        return owned if bound.is_plain else _results(bound, arrays, owned)
+
+    @cached_property
+    def entry(self) -> Callable[..., Any]:
+        """The region as a function from arrays to the tuple of its results' arrays."""
+        return self.native("region", False, lambda *arrays: tuple(self(arrays)))
+
+    def native(self, name: str, single: bool, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of arrays that runs at once where sizes are bound, and else asks another."""
+        outputs = [b for o in self.region.outputs for b in buffers_of(o)]
+        if not self.free_symbols:
+            self._native = native_call(name, self.forms, _forms(outputs), single, otherwise)
+        return self._native.function if self._native else otherwise
 
     # the first call with new sizes
 
@@ -115,8 +118,11 @@ class CompiledRegion:
                     f"the size {dims.text(size)} would be {dims.evaluate(size, known)}"
                 )
         plan = self.plan(self._assumptions_hold(known))
-        found = plan.bound([known[s] for s in plan.symbols])
+        found = plan.bound(known)
         self._bound.put(key, found)
+        if self._native is not None:
+            plain = [b for b in self._bound.latest() if b.is_plain]
+            self._native.set_spaces([b.space_of_calls for b in plain])
         return found
 
     def _assumptions_hold(self, known: Mapping[Sym, int]) -> bool:
@@ -160,19 +166,19 @@ def _mismatch(buffer: Buffer, expected: str, found: str) -> ShapeMismatchError:
     return ShapeMismatchError(f"{buffer}: expected {expected}, found {found}")
 
 
-def _address_function(buffer: Buffer) -> Any:
-    stored = buffer.dtype
-    if stored in EXTENDED:  # numba knows no such elements: seen as the words that hold them
-        words = address_of(STORED_AS[stored], len(buffer.shape))
-        return lambda array: words(array.view(STORED_AS[stored]))
-    if stored == "float16":
-        words = address_of("uint16", len(buffer.shape))
-        return lambda array: words(array.view("uint16"))
-    return address_of(stored, len(buffer.shape))
+def _forms(buffers: Sequence[Buffer]) -> list[tuple[Any, int]]:
+    """The dtype and the rank of each buffer's array."""
+    return [(numpy_dtype(b.dtype), len(b.shape)) for b in buffers]
 
 
-def _dense(array: Array) -> Array:
-    return np.array(array, order="C", copy=True, ndmin=array.ndim)
+def _dense(array: Array, dtype: Any) -> Array:
+    """An array as kernels read it; a copy where it is not."""
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned and array.dtype is dtype:
+        return array
+    if array.dtype.name != dtype.name:
+        raise TypeError(f"expected dtype {dtype}, found {array.dtype}")
+    return np.array(array, dtype, order="C", copy=True, ndmin=array.ndim)
 
 
 def _results(bound: BoundPlan, arrays: Sequence[Array], owned: Sequence[Array]) -> list[Array]:

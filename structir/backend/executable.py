@@ -21,7 +21,7 @@ from structir.backend.program import (
 )
 from structir.backend.source import source_of
 from structir.errors import ShapeMismatchError, StructIRError
-from structir.interpret.boundary import as_value, match
+from structir.interpret.boundary import as_value, described, match
 from structir.interpret.kernels import KernelValue
 from structir.interpret.machine import Frame, Machine, frame_of
 from structir.interpret.scope import Closure, Scope
@@ -51,7 +51,9 @@ class CompiledMachine(Machine):
         """The value of an expression; a region runs as one."""
         if type(expr) is RegionCall:
             arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
-            return arranged(expr.results, expr.region(arrays, scope.sizes))
+            region = expr.region
+            called = region(arrays, scope.sizes) if region.free_symbols else region.entry(*arrays)
+            return arranged(expr.results, called)
         return super().evaluate(expr, scope)
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
@@ -78,31 +80,24 @@ class CompiledMachine(Machine):
 
     def global_function(self, name: str) -> Any:
         """A function of the module: called without a frame where it is one region."""
-        return self.direct.get(name) or super().global_function(name)
+        found = self.direct.get(name)
+        return found.entry if found else super().global_function(name)
 
 
 class CompiledFunction:
-    """A function that is one region: a few checks, then its kernels."""
+    """A function that is one region: `entry` runs its kernels where the sizes are known; all other
+    calls come here."""
 
     def __init__(self, name: str, function: Function, whole: WholeRegion) -> None:
         self.name, self.function = name, function
         self.region: CompiledRegion = whole.region
         self._single = isinstance(whole.result, Buffer)
         self._shape = numbered(whole.result)
+        flat = self._single or self._shape == tuple(range(len(self._shape)))
+        here: Callable[..., Value] = self.__call__
+        self.entry = self.region.native(name, self._single, here) if flat else here
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None) -> Value:
-        try:
-            bound = self.region.bound(tuple([a.shape for a in args]))
-            if bound is not None:
-                given = out if out is None else self._given(bound, out, closely=False)
-                results = self.region.run(bound, args, given)
-                return results[0] if self._single else arranged(self._shape, results)
-        except (AttributeError, TypeError, ValueError):
-            pass  # no arrays, of another dtype, or too few: the slow way says what is wrong
-        return self._first(args, out)
-
-    def _first(self, args: tuple[Value, ...], out: Sequence[Value] | None) -> Value:
-        """The call with all checks of the function's boundary."""
         params = self.function.params
         if len(args) != len(params):
             raise StructIRError(
@@ -119,33 +114,49 @@ class CompiledFunction:
         )
         key = tuple([a.shape for a in given])
         bound = self.region.bound(key) or self.region.bind(key, given, scope.sizes)
-        results = self.region.run(bound, given, self._given(bound, out))
+        results = self._results(bound, given, out)
         value = results[0] if self._single else arranged(self._shape, results)
         match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
         return value
 
-    def _given(
-        self, bound: BoundPlan, out: Sequence[Value] | None, closely: bool = True
-    ) -> list[Value] | None:
-        """The caller's arrays for the results, checked; None where they are to be made.
-
-        Their addresses are refused where the dtype or the layout is wrong: who takes these next
-        need not look `closely`.
-        """
+    def _results(
+        self, bound: BoundPlan, given: Sequence[Value], out: Sequence[Value] | None
+    ) -> list[Value]:
+        """The results, in the caller's arrays if there are any. What shares memory with anything
+        else is filled last."""
         if out is None:
-            return None
-        given = [out] if isinstance(out, np.ndarray) else list(out)
-        if bound.plan.results != bound.plan.owned or len(given) != len(bound.owned_forms):
+            return self.region.run(bound, given)
+        asked = self._checked(bound, [out] if isinstance(out, np.ndarray) else list(out))
+        filled = []
+        for k, array in enumerate(asked):
+            others = [*given, *asked[:k], *asked[k + 1 :]]
+            shared = any(np.may_share_memory(array, other) for other in others)
+            filled.append(np.empty_like(array) if shared else array)
+        self.region.run(bound, given, filled)
+        for array, made in zip(asked, filled, strict=True):
+            if made is not array:
+                array[...] = made
+        return asked
+
+    def _checked(self, bound: BoundPlan, given: list[Value]) -> list[Value]:
+        """The caller's arrays for the results, if they can take them."""
+        if not bound.is_plain or len(given) != len(bound.owned_forms):
             raise ShapeMismatchError(f"{self.name}: out= needs one array for each result")
         for array, (shape, dtype) in zip(given, bound.owned_forms, strict=True):
-            fits = array.shape == shape
-            if closely:
-                fits = fits and array.dtype == dtype and array.flags.c_contiguous
-            if not fits:
-                found = f"{array.dtype} {array.shape}"
-                wanted = f"a dense {dtype} array of shape {shape}"
-                raise ShapeMismatchError(f"{self.name}: out: expected {wanted}, found {found}")
+            wanted = f"a dense {dtype} array of shape {shape}"
+            if not isinstance(array, np.ndarray):
+                raise self._unfit(wanted, described(array))
+            flags = array.flags
+            dense = flags.c_contiguous and flags.aligned
+            if array.shape != shape or array.dtype != dtype or not dense:
+                found = f"{array.dtype} {array.shape}" + ("" if dense else ", not dense")
+                raise self._unfit(wanted, found)
+            if not flags.writeable:
+                raise self._unfit(wanted, "one that is read-only")
         return given
+
+    def _unfit(self, wanted: str, found: str) -> ShapeMismatchError:
+        return ShapeMismatchError(f"{self.name}: out: expected {wanted}, found {found}")
 
 
 class Executable:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
+from itertools import chain
+from math import prod
 from typing import Any
 
 import attrs
 import numpy as np
 
 from structir.backend.cpu.kernels import Kernel, kernel
-from structir.backend.cpu.runner import run_program
+from structir.backend.cpu.layouts import SPACE
+from structir.backend.cpu.runner import run_address
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
 from structir.backend.sizes import evaluator, symbols_of
 from structir.errors import ShapeMismatchError, StructIRError
+from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
 REPORT = 3  # words in which a kernel says at which site it failed, on which index and size
 KEPT_SHAPES = 64  # plans bound to sizes that are remembered; their arenas dominate
+LONG_WORK = 1 << 14  # elements touched, from which a call lets other Python threads go on
 
 
 @attrs.frozen(eq=False)
@@ -79,9 +86,9 @@ class Plan:
             [take(len(b.shape)) for b in self._shaped()],
         )
 
-    def bound(self, sizes: Sequence[int]) -> BoundPlan:
+    def bound(self, sizes: Mapping[Sym, int]) -> BoundPlan:
         """The plan at given sizes."""
-        return BoundPlan(self, self.numbers(sizes))
+        return BoundPlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes)
 
 
 class Workspace:
@@ -114,9 +121,27 @@ class Workspace:
             (plan.kernels[k].address, block + 8 * starts[k], 0, numbers.ranges[k])
             for k in self.running
         ]
-        self.program = np.array(rows, np.int64).reshape(-1)
-        self.patches = np.array(patches, np.int64)
-        self.addresses = np.zeros(max(len(external), 1), np.int64)
+        program = np.array([*chain(*rows), 0], np.int64)
+        places_to_patch = np.array([*patches, 0], np.int64)
+        self.outside = np.zeros(len(external) + 1, np.int64)
+        self._held = (program, places_to_patch, *bound.tables)
+        self.words = np.zeros(len(SPACE), np.int64)
+        dims, input_bytes, result_dims, result_bytes = (t.ctypes.data for t in bound.tables)
+        facts = {
+            SPACE.long: bound.elements_touched > LONG_WORK,
+            SPACE.dims: dims,
+            SPACE.input_bytes: input_bytes,
+            SPACE.result_dims: result_dims,
+            SPACE.result_bytes: result_bytes,
+            SPACE.rows: program.ctypes.data,
+            SPACE.row_count: len(rows),
+            SPACE.patches: places_to_patch.ctypes.data,
+            SPACE.patch_count: len(patches) // 2,
+            SPACE.arguments: block,
+            SPACE.outside: self.outside.ctypes.data,
+        }
+        for place, value in facts.items():
+            self.words[place] = value
 
     @staticmethod
     def _address(
@@ -142,8 +167,8 @@ class Workspace:
 class BoundPlan:
     """A plan at given sizes. Calls that overlap in time get workspaces of their own."""
 
-    def __init__(self, plan: Plan, numbers: Numbers) -> None:
-        self.plan, self.numbers = plan, numbers
+    def __init__(self, plan: Plan, numbers: Numbers, sizes: Mapping[Sym, int]) -> None:
+        self.plan, self.numbers, self.sizes = plan, numbers, sizes
         self.external = {b: i for i, b in enumerate(plan.program.inputs)}
         count = len(self.external)
         self.external |= {b: count + i for i, b in enumerate(plan.owned)}
@@ -152,6 +177,36 @@ class BoundPlan:
         self.owned_forms = list(zip(numbers.shapes[:owned], dtypes, strict=True))
         self.output_shapes = numbers.shapes[owned:]
         self.free: list[Workspace] = []
+        self.tables = self._tables()
+        self.elements_touched = self._elements_touched()
+
+    def _tables(self) -> list[Any]:
+        """The sizes of inputs and results, and the bytes that each of them takes."""
+        inputs = [(self._shape(b), numpy_dtype(b.dtype)) for b in self.plan.program.inputs]
+        found = []
+        for forms in (inputs, self.owned_forms):
+            found.append([size for shape, _ in forms for size in shape])
+            found.append([prod(shape) * dtype.itemsize for shape, dtype in forms])
+        return [np.array([*values, 0], np.int64) for values in found]
+
+    def _shape(self, buffer: Buffer) -> tuple[int, ...]:
+        return tuple([dims.evaluate(d, self.sizes) for d in buffer.shape])
+
+    def _elements_touched(self) -> int:
+        inputs = [prod(self._shape(b)) for b in self.plan.program.inputs]
+        results = [prod(shape) for shape, _ in self.owned_forms]
+        constants = [b.size for b in self.plan.constants.values()]
+        return sum([*inputs, *results, *constants, *self.numbers.elements])
+
+    @cached_property
+    def space_of_calls(self) -> Workspace:
+        """The workspace that native calls use, one at a time."""
+        return Workspace(self)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the results are just the buffers that are filled."""
+        return self.plan.results == self.plan.owned
 
     def workspace(self) -> Workspace:
         """A workspace that no other call uses; `run` gives it back."""
@@ -162,11 +217,17 @@ class BoundPlan:
 
     def run(self, space: Workspace) -> None:
         """Run on the addresses in the workspace: those of the inputs, then of the owned results."""
-        failed = run_program(space.program, space.arguments, space.patches, space.addresses)
+        failed = run_space()(space.words.ctypes.data)
         error = space.failure(failed - 1) if failed else None
         self.free.append(space)
         if error is not None:
             raise error
+
+
+@cache
+def run_space() -> Callable[[int], int]:
+    """The runner; other Python threads go on while it works."""
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(run_address())
 
 
 class BoundPlans:
@@ -186,6 +247,11 @@ class BoundPlans:
             self._found[key] = plan
             while len(self._found) > KEPT_SHAPES:
                 self._found.popitem(last=False)
+
+    def latest(self) -> list[BoundPlan]:
+        """All that are remembered, the latest first."""
+        with self._lock:
+            return list(reversed(self._found.values()))
 
     def __len__(self) -> int:
         return len(self._found)

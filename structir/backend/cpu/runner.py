@@ -1,19 +1,41 @@
-"""The plan runner: all kernels of a plan in one compiled call, and the addresses that go in."""
+"""The plan runner: all kernels of a plan in one compiled call; and calls from Python into it.
+
+`enter` is a function as CPython calls them. It reads arrays where NumPy keeps their facts, and
+leaves all that is not plain to the Python function that it stands before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numba
-import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-WORDS = types.Array(types.int64, 1, "C")
+from structir.backend.cpu.c_functions import c_function
+from structir.backend.cpu.intrinsics import POINTERS, offset_by
+from structir.backend.cpu.layouts import (
+    ARRAY_DATA,
+    ARRAY_DIMS,
+    ARRAY_DTYPE,
+    ARRAY_FLAGS,
+    ARRAY_RANK,
+    DENSE,
+    OBJECT_TYPE,
+    ROW,
+    SPACE,
+    TABLE,
+    TUPLE_ITEMS,
+    TUPLE_SIZE,
+    WRITEABLE,
+)
+from structir.backend.cpu.objects import built
+from structir.backend.math.options import vectorisable
+
+Word = Any  # a 64-bit integer: a number, or the address of something
+WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+LOW_HALF = 0xFFFFFFFF
 
 
 @intrinsic
@@ -35,39 +57,227 @@ def _call_kernel(typing_context: Any, code: Any, arguments: Any, low: Any, high:
     return types.int64(types.int64, types.int64, types.int64, types.int64), generate
 
 
+@intrinsic
+def _call_c(typing_context: Any, code: Any, args: Any) -> Any:
+    """Call a C function at an address: words in a tuple, a word back."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        fields = [builder.extract_value(values[1], i) for i in range(len(args.types))]
+        shape = ir.FunctionType(word, [word] * len(fields))
+        return builder.call(builder.inttoptr(values[0], shape.as_pointer()), fields)
+
+    return types.int64(types.int64, args), generate
+
+
 call_kernel: Any = _call_kernel  # the decorator hides the first parameter from its callers
+call_c: Any = _call_c
+words_at: Any = POINTERS["int64"]
+further: Any = offset_by
 
 
-@njit(types.int64(WORDS, WORDS, WORDS, WORDS), **OPTIONS)
-def run_program(program: Any, arguments: Any, patches: Any, addresses: Any) -> Any:
-    """Write the outside addresses into the argument block, then call the kernels in order.
-
-    `program` holds rows of (code, arguments, low, high), `patches` pairs of (place in the block,
-    which address). The result is 0, or 1 + the row at which a kernel failed.
-    """
-    for i in range(patches.size // 2):
-        arguments[patches[2 * i]] = addresses[patches[2 * i + 1]]
-    for i in range(program.size // 4):
-        row = 4 * i
-        status = call_kernel(program[row], program[row + 1], program[row + 2], program[row + 3])
-        if status != 0:
+@vectorisable
+def run_rows(rows: Word, count: Word) -> Word:
+    """Call the kernels of a program in order; 0, or 1 + the row at which one failed."""
+    for i in range(count):
+        row = further(rows, i * len(ROW))
+        if call_kernel(row[ROW.code], row[ROW.table], row[ROW.low], row[ROW.high]) != 0:
             return i + 1
     return 0
 
 
-def _data_address(array: Any) -> Any:
-    return array.ctypes.data
+@vectorisable
+def patch(space: Word) -> None:
+    """Write the outside addresses of a space into its argument block."""
+    arguments, patches = words_at(space[SPACE.arguments]), words_at(space[SPACE.patches])
+    outside = words_at(space[SPACE.outside])
+    for i in range(space[SPACE.patch_count]):
+        arguments[patches[2 * i]] = outside[patches[2 * i + 1]]
+
+
+def run_space(space: Word) -> Word:
+    """Run the program of a space on the addresses that it holds."""
+    patch(space)
+    return run_rows(words_at(space[SPACE.rows]), space[SPACE.row_count])
+
+
+run_here: Any = vectorisable(run_space)
+
+
+@vectorisable
+def is_dense(value: Word, table: Word, dtype: Word, rank: Word, flags: Word) -> Word:
+    """Whether an object is an array of this dtype and rank whose flags are all set."""
+    if value[OBJECT_TYPE] != table[TABLE.array_type] or value[ARRAY_DTYPE] != dtype:
+        return False
+    if (value[ARRAY_RANK] & LOW_HALF) != rank:
+        return False
+    return (value[ARRAY_FLAGS] & flags) == flags
+
+
+@vectorisable
+def same_dims(value: Word, dims: Word, rank: Word) -> Word:
+    """Whether an array has these sizes."""
+    found = words_at(value[ARRAY_DIMS])
+    for axis in range(rank):  # noqa: SIM110 (compiled: no generators)
+        if found[axis] != dims[axis]:
+            return False
+    return True
+
+
+@vectorisable
+def fits_space(args: Word, table: Word, space: Word) -> Word:
+    """Whether the arguments have the sizes that a space was made for."""
+    forms, dims = words_at(table[TABLE.forms]), words_at(space[SPACE.dims])
+    place = 0
+    for k in range(table[TABLE.inputs]):
+        rank = forms[2 * k + 1]
+        if not same_dims(words_at(args[k]), further(dims, place), rank):
+            return False
+        place += rank
+    return True
+
+
+@vectorisable
+def found_space(args: Word, table: Word) -> Word:
+    """The address of the space for the sizes of the arguments, moved to the front; else 0."""
+    before, at = 0, table[TABLE.first_space]
+    while at != 0:
+        space = words_at(at)
+        if fits_space(args, table, space):
+            if before != 0:
+                words_at(before)[SPACE.next] = space[SPACE.next]
+                space[SPACE.next] = table[TABLE.first_space]
+                table[TABLE.first_space] = at
+            return at
+        before, at = at, space[SPACE.next]
+    return 0
+
+
+@vectorisable
+def overlaps(args: Word, table: Word, out: Word, size: Word, space: Word) -> Word:
+    """Whether the memory of a result meets that of an argument."""
+    low = out[ARRAY_DATA]
+    sizes = words_at(space[SPACE.input_bytes])
+    for k in range(table[TABLE.inputs]):
+        start = words_at(args[k])[ARRAY_DATA]
+        if start < low + size and low < start + sizes[k]:
+            return True
+    return False
+
+
+@vectorisable
+def run_released(space: Word, table: Word) -> Word:
+    """Run a space; long work lets other Python threads go on."""
+    space[SPACE.busy] = 1
+    if space[SPACE.long] != 0:
+        state = call_c(table[TABLE.save_thread], ())
+        status = run_here(space)
+        call_c(table[TABLE.restore_thread], (state,))
+    else:
+        status = run_here(space)
+    space[SPACE.busy] = 0
+    return status
+
+
+@vectorisable
+def given_result(args: Word, table: Word, space: Word, out: Word) -> Word:
+    """Whether an array may take the one result as it is."""
+    inputs = table[TABLE.inputs]
+    forms = further(words_at(table[TABLE.forms]), 2 * inputs)
+    value, rank = words_at(out), forms[1]
+    if not is_dense(value, table, forms[0], rank, DENSE | WRITEABLE):
+        return False
+    if not same_dims(value, words_at(space[SPACE.result_dims]), rank):
+        return False
+    return not overlaps(args, table, value, words_at(space[SPACE.result_bytes])[0], space)
+
+
+@vectorisable
+def made_results(table: Word, space: Word) -> Word:
+    """New arrays for the results, their addresses noted; one array, or a tuple; 0 is an error."""
+    inputs, count = table[TABLE.inputs], table[TABLE.results]
+    forms = further(words_at(table[TABLE.forms]), 2 * inputs)
+    outside, dims = words_at(space[SPACE.outside]), space[SPACE.result_dims]
+    together = 0
+    if table[TABLE.single] == 0:
+        together = call_c(table[TABLE.new_tuple], (count,))
+        if together == 0:
+            return 0
+    for k in range(count):
+        dtype, rank = forms[2 * k], forms[2 * k + 1]
+        call_c(table[TABLE.keep], (dtype,))
+        array = call_c(table[TABLE.new_array], (rank, dims, dtype, 0))
+        if array == 0:
+            if together != 0:
+                call_c(table[TABLE.drop], (together,))
+            return 0
+        outside[inputs + k] = words_at(array)[ARRAY_DATA]
+        dims += 8 * rank
+        if table[TABLE.single] != 0:
+            together = array
+        else:
+            call_c(table[TABLE.set_item], (together, k, array))
+    return together
+
+
+@vectorisable
+def plain_space(args: Word, table: Word) -> Word:
+    """The free space for these arguments, their addresses noted; 0 where anything is unusual."""
+    forms = words_at(table[TABLE.forms])
+    for k in range(table[TABLE.inputs]):
+        if not is_dense(words_at(args[k]), table, forms[2 * k], forms[2 * k + 1], DENSE):
+            return 0
+    at = found_space(args, table)
+    if at == 0 or words_at(at)[SPACE.busy] != 0:
+        return 0
+    outside = words_at(words_at(at)[SPACE.outside])
+    for k in range(table[TABLE.inputs]):
+        outside[k] = words_at(args[k])[ARRAY_DATA]
+    return at
+
+
+@vectorisable
+def named_out(table: Word, count: Word, names: Word) -> Word:
+    """Whether `out` is the one argument that is passed by name, and one array can be it."""
+    if words_at(names)[TUPLE_SIZE] != 1 or table[TABLE.single] == 0:
+        return False
+    return words_at(names)[TUPLE_ITEMS] == table[TABLE.out_name]
+
+
+def enter(me: Word, args: Word, count: Word, names: Word) -> Word:
+    """A call from Python: `me` is the array of the table, `names` a tuple of names or 0."""
+    table = words_at(words_at(me)[ARRAY_DATA])
+    space = 0
+    if count == table[TABLE.inputs] and (names == 0 or named_out(table, count, names)):
+        space = plain_space(words_at(args), table)
+    if space != 0:
+        values, at = words_at(args), words_at(space)
+        result = 0
+        if names == 0:
+            result = made_results(table, at)
+            if result == 0:
+                return 0
+        elif given_result(values, table, at, values[count]):
+            result = values[count]
+            call_c(table[TABLE.keep], (result,))
+            words_at(at[SPACE.outside])[count] = words_at(result)[ARRAY_DATA]
+        if result != 0:
+            if run_released(at, table) == 0:
+                return result
+            call_c(table[TABLE.drop], (result,))
+    return call_c(table[TABLE.call], (table[TABLE.otherwise], args, count, names))
 
 
 @cache
-def address_of(dtype: str, rank: int) -> Callable[[Any], int]:
-    """A function from a C-contiguous array of this dtype and rank to its address.
+def entry_address() -> int:
+    """Where `enter` is."""
+    word = types.int64
+    signature = word(word, word, word, word)
+    return built("enter", lambda: c_function(signature, enter)).addresses[0]
 
-    It raises TypeError for everything else: the check of an argument comes with the address.
-    """
-    element = numba.from_dtype(np.dtype(dtype))
-    forms = [types.Array(element, rank, "C", readonly=readonly) for readonly in (False, True)]
-    function: Callable[[Any], int] = njit([types.int64(form) for form in forms], **OPTIONS)(
-        _data_address
-    )
-    return function
+
+@cache
+def run_address() -> int:
+    """Where `run_space` is."""
+    signature = types.int64(WORDS)
+    return built("run_space", lambda: c_function(signature, run_space)).addresses[0]

@@ -1,0 +1,121 @@
+"""Calls from Python that run compiled code at once, without any Python, where all is as before."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from structir.backend.cpu.layouts import (
+    SPACE,
+    TABLE,
+    address_of_function,
+    layouts_hold,
+    new_array_address,
+)
+from structir.backend.cpu.runner import entry_address
+
+FAST_CALL_WITH_NAMES = 0x82  # METH_FASTCALL | METH_KEYWORDS
+OUT = sys.intern("out")
+FUNCTIONS = {
+    TABLE.call: "PyObject_Vectorcall",
+    TABLE.new_tuple: "PyTuple_New",
+    TABLE.set_item: "PyTuple_SetItem",
+    TABLE.keep: "Py_IncRef",
+    TABLE.drop: "Py_DecRef",
+    TABLE.save_thread: "PyEval_SaveThread",
+    TABLE.restore_thread: "PyEval_RestoreThread",
+}
+
+
+class CallTable(np.ndarray[Any, Any]):
+    """The table of a function, as the object that its calls are bound to; it holds what the table
+    points to."""
+
+    held: tuple[Any, ...]
+
+
+class MethodDefinition(ctypes.Structure):
+    """How CPython is told of a function."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("code", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class NativeCall:
+    """A function that knows its latest sizes, and asks `otherwise` for all else."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[tuple[Any, int]],
+        results: Sequence[tuple[Any, int]],
+        single: bool,
+        otherwise: Callable[..., Any],
+    ) -> None:
+        forms = [int(f) for dtype, rank in (*inputs, *results) for f in (id(dtype), rank)]
+        self._forms = np.array([*forms, 0], np.int64)
+        self.table = np.zeros(len(TABLE), np.int64).view(CallTable)
+        facts = {
+            TABLE.inputs: len(inputs),
+            TABLE.results: len(results),
+            TABLE.single: int(single),
+            TABLE.forms: self._forms.ctypes.data,
+            TABLE.array_type: id(np.ndarray),
+            TABLE.out_name: id(OUT),
+            TABLE.otherwise: id(otherwise),
+            TABLE.new_array: new_array_address(),
+            **{place: address_of_function(name) for place, name in FUNCTIONS.items()},
+        }
+        for place, value in facts.items():
+            self.table[place] = value
+        doc = f"{name}(*arrays, out=None)"
+        definition = MethodDefinition(
+            name.encode(), entry_address(), FAST_CALL_WITH_NAMES, doc.encode()
+        )
+        self.table.held = (self._forms, definition, otherwise, inputs, results)
+        new = ctypes.pythonapi.PyCFunction_NewEx
+        new.restype, new.argtypes = (
+            ctypes.py_object,
+            [
+                ctypes.POINTER(MethodDefinition),
+                ctypes.py_object,
+                ctypes.c_void_p,
+            ],
+        )
+        self.function: Callable[..., Any] = new(ctypes.byref(definition), self.table, None)
+        self._spaces: list[Any] = []
+        self._retired: list[Any] = []
+        self._lock = threading.Lock()
+
+    def set_spaces(self, spaces: Sequence[Any]) -> None:
+        """The spaces to look through, the latest first. Those that are still in use are kept."""
+        with self._lock:
+            self.table[TABLE.first_space] = 0  # calls that come meanwhile find none, and move none
+            gone = [s for s in self._spaces if s not in spaces]
+            self._retired = [s for s in (*self._retired, *gone) if s.words[SPACE.busy]]
+            first = 0
+            for space in reversed(spaces):
+                space.words[SPACE.next] = first
+                first = space.words.ctypes.data
+            self._spaces = list(spaces)
+            self.table[TABLE.first_space] = first
+
+
+def native_call(
+    name: str,
+    inputs: Sequence[tuple[Any, int]],
+    results: Sequence[tuple[Any, int]],
+    single: bool,
+    otherwise: Callable[..., Any],
+) -> NativeCall | None:
+    """A native function before a Python one; None where objects do not lie as it must know."""
+    return NativeCall(name, inputs, results, single, otherwise) if layouts_hold() else None

@@ -1,0 +1,196 @@
+"""Calls that go straight to compiled code: the same answers, and every unusual call noticed."""
+
+import gc
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.cpu.layouts import layouts_hold
+from structir.backend.plan import KEPT_SHAPES
+from structir.errors import ShapeMismatchError, StructIRError
+from structir.script import I, R
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")):
+        return R.exp(x) * y
+
+    @R.function
+    def two(x: R.Tensor(("n",), "float32")):
+        return (R.exp(x), R.sum(x, axis=0))
+
+    @R.function
+    def none() -> R.Tensor((3,), "float32"):
+        return R.zeros(R.shape([3]), "float32")
+
+
+@pytest.fixture(scope="module")
+def executable():
+    return structir.compile(Module)
+
+
+@pytest.fixture(scope="module")
+def main(executable):
+    return executable["main"]
+
+
+def floats(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def check(function, x, y, **given):
+    result = function(x, y, **given)
+    np.testing.assert_allclose(result, np.exp(x) * y, rtol=1e-5)
+    return result
+
+
+def test_it_is_native_here(main):
+    assert layouts_hold() == (type(main).__name__ == "builtin_function_or_method")
+    assert main.__name__ in ("main", "__call__")
+
+
+def test_sizes_known_and_new_in_any_order(main):
+    rng = np.random.default_rng(3)
+    for n, m in rng.integers(0, 5, (60, 2)):
+        check(main, floats(n, m), floats(n, m, seed=1))
+
+
+def test_more_sizes_than_are_remembered(main):
+    for _ in range(2):
+        for n in range(KEPT_SHAPES + 10):
+            check(main, floats(n, 3), floats(n, 3, seed=1))
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        lambda x: x[::-1].copy()[::-1],
+        lambda x: x.T.copy().T,
+        lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
+        lambda x: x.astype(">f4"),
+        lambda x: x.view(type("Mine", (np.ndarray,), {})),
+        lambda x: x.tolist(),
+    ],
+    ids=["backwards", "columns", "unaligned", "swapped", "subclass", "list"],
+)
+def test_unusual_arrays_give_the_same(main, unusual):
+    x, y = floats(4, 6), floats(4, 6, seed=1)
+    check(main, x, y)
+    wanted = np.exp(x) * y
+    np.testing.assert_allclose(main(unusual(x), y), wanted, rtol=1e-5)
+    np.testing.assert_allclose(main(x, unusual(y)), wanted, rtol=1e-5)
+
+
+def test_wrong_calls_are_told_after_right_ones(main):
+    x = floats(4, 6)
+    check(main, x, x)
+    with pytest.raises(ShapeMismatchError, match="expected dtype float32, found float64"):
+        main(x, x.astype(np.float64))
+    with pytest.raises(ShapeMismatchError, match="parameter y: axis 1"):
+        main(x, floats(4, 5))
+    with pytest.raises(StructIRError, match="takes 2 arguments, but 1 are given"):
+        main(x)
+    with pytest.raises(TypeError):
+        main(x, y=x)
+    with pytest.raises(ShapeMismatchError, match="a tensor"):
+        main(x, None)
+
+
+def test_out_is_returned_and_filled(main):
+    x, y = floats(4, 6), floats(4, 6, seed=1)
+    for _ in range(2):  # the first call binds the sizes, the second is native
+        out = np.zeros((4, 6), np.float32)
+        assert check(main, x, y, out=out) is out
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros((4, 5), np.float32),
+        np.zeros((4, 6), np.float64),
+        np.zeros((6, 4), np.float32).T,
+        np.frombuffer(bytes(96), np.float32).reshape(4, 6),
+        [[1.0]],
+    ],
+    ids=["shape", "dtype", "strides", "read-only", "list"],
+)
+def test_an_unfit_out_is_refused(main, out):
+    x = floats(4, 6)
+    check(main, x, x)
+    with pytest.raises(ShapeMismatchError, match="main: out"):
+        main(x, x, out=out)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 5, 24])
+def test_out_may_overlap_an_input(main, shift):
+    memory = floats(60)
+    x, out = memory[12:36].reshape(4, 6), memory[12 + shift : 36 + shift].reshape(4, 6)
+    y = floats(4, 6, seed=1)
+    check(main, x, y)
+    wanted = np.exp(x) * y
+    assert main(x, y, out=out) is out
+    np.testing.assert_allclose(out, wanted, rtol=1e-5)
+
+
+def test_two_results(executable):
+    for n in (3, 3, 7):
+        x = floats(n)
+        first, second = executable["two"](x)
+        np.testing.assert_allclose(first, np.exp(x), rtol=1e-5)
+        np.testing.assert_allclose(second, x.sum(), rtol=1e-4)
+
+
+def test_results_overlapping_each_other_are_filled_one_after_another(executable):
+    x, memory = floats(5), np.zeros(6, np.float32)
+    _, second = executable["two"](x, out=(memory[:5], memory[4:5].reshape(())))
+    np.testing.assert_allclose(memory[:4], np.exp(x)[:4], rtol=1e-5)
+    np.testing.assert_allclose(second, x.sum(), rtol=1e-4)
+
+
+def test_no_arguments(executable):
+    for _ in range(2):
+        np.testing.assert_array_equal(executable["none"](), np.zeros(3))
+
+
+def test_references_are_kept_in_balance(main):
+    x = floats(3, 4)
+    y, out = x.copy(), np.empty_like(x)
+    main(x, y)
+    before = [sys.getrefcount(v) for v in (x, y, out, x.dtype)]
+    for _ in range(100):
+        main(x, y)
+        main(x, y, out=out)
+    after = [sys.getrefcount(v) for v in (x, y, out, x.dtype)]
+    assert [a - b for a, b in zip(after, before, strict=True)] == [0, 0, 0, 0]
+
+
+def test_an_executable_that_nobody_has_goes_away():
+    executable = structir.compile(Module)
+    executable["main"](floats(2, 2), floats(2, 2))
+    gone = weakref.ref(executable.direct["main"])
+    del executable
+    gc.collect()
+    assert gone() is None
+
+
+def test_many_threads_with_large_and_small_arrays(main):
+    wrong = []
+
+    def work(seed):
+        for n in (3, 300, 5, 200, 3, 400) * 5:
+            x, y = floats(n, 100, seed=seed), floats(n, 100, seed=seed + 1)
+            if not np.allclose(main(x, y), np.exp(x) * y, rtol=1e-4):
+                wrong.append((seed, n))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
