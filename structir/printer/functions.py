@@ -18,6 +18,7 @@ from structir.printer.context import Context
 from structir.printer.forms import info_of, static_of
 from structir.printer.syntax import FUNC_ATTR, FUNCTION, PRIVATE, SYMBOL_DTYPES
 from structir.printer.values import path_of, unsupported
+from structir.solver.policies import LEARN, POLICIES
 
 ReadBody = Callable[[Context, list[ast.stmt]], Expr]
 IGNORED_OPTIONS = frozenset({"check_well_formed"})
@@ -83,6 +84,8 @@ def read_signature(context: Context, node: ast.FunctionDef) -> Signature:
     attributes = _attributes(context, node)
     if options.get(PRIVATE):
         attributes[PRIVATE] = True
+    if LEARN in options:
+        attributes[LEARN] = options[LEARN]
     ret = None if ret == OBJECT else ret
     return Signature(node.name, params, ret, options.get("pure", True), attributes, node)
 
@@ -100,10 +103,13 @@ def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
         raise context.error(node, "a function stands under @R.function, and nothing else")
     options: dict[str, Any] = {}
     for keyword in getattr(decorator, "keywords", ()):
-        if keyword.arg not in ("pure", PRIVATE, *IGNORED_OPTIONS):
+        if keyword.arg not in ("pure", PRIVATE, LEARN, *IGNORED_OPTIONS):
             raise context.error(keyword, f"R.function has no option {keyword.arg}")
         value = options[keyword.arg] = static_of(context, keyword.value)
-        if type(value) is not bool:
+        if keyword.arg == LEARN:
+            if value not in POLICIES:
+                raise context.error(keyword, f"{LEARN} is one of {', '.join(POLICIES)}")
+        elif type(value) is not bool:
             raise context.error(keyword, f"{keyword.arg} is True or False")
     return options
 

@@ -41,6 +41,7 @@ from structir.printer.syntax import (
     REQUIRE,
 )
 from structir.printer.writer import Writer, literal
+from structir.solver.policies import LEARN, POLICIES
 
 INDENT = "    "
 Steps = Iterator[Any]  # each step is a part to be written before the rest goes on
@@ -145,6 +146,8 @@ class ProgramWriter(Writer):
         if attributes.get(PRIVATE) is True:
             del attributes[PRIVATE]
             options.append(f"{PRIVATE}=True")
+        if attributes.get(LEARN) in POLICIES:
+            options.append(f"{LEARN}={literal(attributes.pop(LEARN))}")
         return f"({', '.join(options)})" if options else ""
 
     def _signature(self, function: Function) -> str:

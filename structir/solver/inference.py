@@ -42,27 +42,28 @@ from structir.solver import closing
 from structir.solver.explanation import Explanation, explain
 from structir.solver.facts import may_be_empty
 from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
+from structir.solver.policies import POLICIES, policy_of
 from structir.solver.reasons import Conflict
 from structir.solver.scheme import Scheme
 from structir.solver.terms import RowVar, row_vars, sizes, symbol_of, variables
 
-POLICIES = ("guard", "refine", "strict")
 
-
-def infer(module: IRModule, *, learn: str = "guard", close: bool = False) -> IRModule:
+def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
     """The module with every StructInfo completed from annotations, operands and results.
 
     `learn` says what a proof about a named size does to a signature: `guard` keeps the signature
-    and checks the fact on entry, `refine` rewrites the signature, `strict` refuses. `close` gives
+    and checks the fact on entry, `refine` rewrites the signature, `strict` refuses. Without it each
+    function's own `R.function(learn=...)` holds; else a private one is refined, others guarded.
+    `close` gives
     parameters of which too little is known the least shape that their uses allow: a choice.
     """
-    if learn not in POLICIES:
+    if learn is not None and learn not in POLICIES:
         raise ValueError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
     heard = heard_functions(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
     for name, hearing in heard.items():
-        rewriter = Rewriter(hearing, globals_, learn)
+        rewriter = Rewriter(hearing, globals_, learn or policy_of(module[name]))
         made = rewriter.function(module[name])
         functions[name] = made
         globals_[name] = made.struct_info

@@ -377,3 +377,35 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor(("*s",), "float32"), y: R.Tensor((
     assert found["x"] == 'R.Tensor(("*s",), dtype="float32")'
     assert found["result"] == 'R.Tensor((2, 3), dtype="float32")'
     assert "x_checked" not in found
+
+
+class TestPolicies:
+    TEXT = """
+@R.function{}
+def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
+    return R.ewise_fma(x, y, y)
+"""
+
+    def test_a_guarded_signature_stays(self) -> None:
+        found = known(self.TEXT.format('(learn="guard")'))
+        assert found["x"] == 'R.Tensor((n,), dtype="float32")'
+        assert found["x_checked"] == 'R.Tensor((3,), dtype="float32")'
+
+    @pytest.mark.parametrize("options", ['(learn="refine")', "(private=True)"])
+    def test_a_refined_signature_says_what_is_known(self, options: str) -> None:
+        found = known(self.TEXT.format(options))
+        assert found["x"] == 'R.Tensor((3,), dtype="float32")'
+        assert "x_checked" not in found
+
+    def test_a_strict_signature_is_right_or_an_error(self) -> None:
+        module = structir.parse(self.TEXT.format('(learn="strict")'))
+        with pytest.raises(DiagnosticError, match="the body narrows `x`"):
+            structir.infer(module)
+
+    def test_what_a_call_of_infer_says_comes_first(self) -> None:
+        found = known(self.TEXT.format('(learn="strict")'), learn="refine")
+        assert found["x"] == 'R.Tensor((3,), dtype="float32")'
+
+    def test_no_other_policy(self) -> None:
+        with pytest.raises(DiagnosticError, match="learn is one of"):
+            structir.parse(self.TEXT.format('(learn="guess")'))
