@@ -343,7 +343,8 @@ class Rewriter:
         size = size_in(found)
         if type(size) is not int:
             written = size_in(said)
-            known = self._expressed(size, new) if type(written) is AnySize else None
+            open_ = type(written) is AnySize or (self.learn == "refine" and type(size) is Poly)
+            known = self._expressed(size, new) if open_ else None
             kept = substitute(written, self.names) if type(written) is Poly else written
             size = kept if known is None else known
         label = getattr(found, "label", getattr(said, "label", None))
