@@ -166,7 +166,8 @@ class Letters:
 
     def _mixed_radix(self, steps: Mapping[Sym, Dim]) -> bool:
         """Whether each step passes over all that smaller steps reach: `(a*|b| + b)*|c| + c`."""
-        left = {s: step if dims.at_least(step, 0) else -step for s, step in steps.items()}
+        moving = [(s, step) for s, step in steps.items() if self.extent(s) != 1]
+        left = {s: step if dims.at_least(step, 0) else -step for s, step in moving}
         reach: Dim = 0
         while left:
             wide = [s for s, step in left.items() if dims.at_least(step, reach + 1)]

@@ -121,11 +121,13 @@ class Plainer:
             if k not in self.windows:
                 old[k] = copy.axis(size, self.read.entries[k])
         within = {k: self._within(w, copy) for k, w in self.windows.items()}
+        *lines, last = self.windows
+        shared = self._shared_border(self.windows[last]) if lines else 0
         for k, window in self.windows.items():
             place = axis_dim(window.axis) if window.axis is not None else 0
-            reach = self._reach(window)
-            length = self._extent(window) + dims.floordiv(self._farthest(window), window.step)
-            own = copy.axis(length, place + dims.floordiv(reach, window.step))
+            length = self._length(window) - (shared if k == last else 0)
+            length = length + 1 if shared and lines and k == lines[-1] else length
+            own = copy.axis(length, place + dims.floordiv(self._reach(window), window.step))
             old[k] = own * window.step + within[k] + window.start
             copy.guards += [Guard(old[k]), Guard(window.size - 1 - old[k])]
         return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
@@ -136,6 +138,17 @@ class Plainer:
         return (
             copy.axis(count, dims.floormod(self._reach(window), window.step)) if count != 1 else 0
         )
+
+    def _length(self, window: Window) -> Dim:
+        return self._extent(window) + dims.floordiv(self._farthest(window), window.step)
+
+    def _shared_border(self, window: Window) -> int:
+        """How much of a line's border after it can be the next line's border before it. Reads go
+        that far past the end of their line; one line more stands behind the last."""
+        before, after = -window.start, self._length(window) + window.start - window.size
+        if window.step > 1 or not isinstance(before, int) or not isinstance(after, int):
+            return 0
+        return max(min(before, after), 0)
 
     def _extent(self, window: Window) -> Dim:
         return self.stage.extents[window.axis] if window.axis is not None else 1
