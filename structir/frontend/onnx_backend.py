@@ -46,7 +46,8 @@ class Prepared(BackendRep):
         program = self._program_for(given)
         made = program(*[v for name, v in given.items() if name not in self.special])
         outputs = len(self.model.graph.output)
-        return tuple(made) if outputs > 1 else (made,)
+        results = made if outputs > 1 else (made,)
+        return tuple([list(r) if isinstance(r, tuple) else r for r in results])
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):

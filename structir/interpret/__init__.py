@@ -7,12 +7,21 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from structir.interpret import lists, loops, texts
+from structir.interpret import draws, lists, loops, pictures, texts
 from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.machine import Machine
 from structir.ir.module import IRModule
 
-__all__ = ["find_extern", "interpret", "lists", "loops", "register_extern", "texts"]
+__all__ = [
+    "draws",
+    "find_extern",
+    "interpret",
+    "lists",
+    "loops",
+    "pictures",
+    "register_extern",
+    "texts",
+]
 
 
 def interpret(mod: IRModule, name: str, *args: Any) -> Any:

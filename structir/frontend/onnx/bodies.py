@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onnx import FunctionProto, NodeProto
+from onnx import AttributeProto, FunctionProto, NodeProto
 
 from structir.frontend.onnx.node import Node, schema_of
 from structir.frontend.onnx.types import type_of_info
@@ -23,6 +23,14 @@ def body_of(node: Node, functions: Mapping[tuple[str, str], FunctionProto]) -> F
     if body is None:
         node.fail("ONNX says this op by no other ops for these operands")
     return body
+
+
+def arguments_of(node: Node, body: FunctionProto) -> dict[str, AttributeProto]:
+    """What a body's attributes refer to: the node's, or else the defaults of the op."""
+    schema = schema_of(node.domain, node.op_type, node.version)
+    declared = schema.attributes.items() if schema is not None else ()
+    defaults = {k: a.default_value for k, a in declared if a.default_value.name}
+    return defaults | {a.name: a for a in body.attribute_proto} | node.attributes
 
 
 def _plain_body(schema: Any) -> FunctionProto | None:

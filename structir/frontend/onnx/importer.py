@@ -13,7 +13,7 @@ from onnx import FunctionProto, GraphProto, NodeProto
 from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
-from structir.frontend.onnx.bodies import body_of
+from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.builder import NodeBuilder
 from structir.frontend.onnx.listing import listed
 from structir.frontend.onnx.names import Names, lookup
@@ -166,14 +166,13 @@ class Importer:
             node.fail(f"functions are nested more than {DEEPEST} deep; does one call itself?")
         body = body_of(node, self.functions)
         values = dict(zip(body.input, node.values, strict=False))
-        arguments = {a.name: a for a in body.attribute_proto} | dict(node.attributes)
         names = Names(
             {k: v for k, v in values.items() if v is not None},
             {DEFAULT: onnx_opset_version()}
             | dict(node.names.opsets)
             | {plain_domain(o.domain): o.version for o in body.opset_import},
             f"{node.names.where}: {node.op_type}",
-            arguments,
+            arguments_of(node, body),
             depth=node.names.depth + 1,
         )
         self.nodes(body.node, names)

@@ -97,12 +97,16 @@ def mod(node: Node) -> Expr:
 
 @onnx_op("BitShift")
 def bit_shift(node: Node) -> Expr:
-    shift = R.left_shift if node.attr("direction") == "LEFT" else R.right_shift
-    bits = like(node, np.dtype(node.dtype()).itemsize * 8, 1)
-    beyond = R.greater_equal(node[1], bits)
-    return R.where(
-        beyond, like(node, 0), shift(node[0], R.where(beyond, like(node, 0, 1), node[1]))
-    )
+    x, y = node[0], node[1]
+    signed = node.dtype().startswith("int")
+    left = node.attr("direction") == "LEFT"
+    last = like(node, np.dtype(node.dtype()).itemsize * 8 - 1, 1)
+    beyond = R.greater(y, last)
+    if signed:
+        beyond = R.logical_or(beyond, R.less(y, like(node, 0, 1)))
+    shift = R.left_shift if left else R.right_shift
+    whole = shift(x, R.where(beyond, last, y))  # all bits but the sign
+    return whole if signed and not left else R.where(beyond, like(node, 0), whole)
 
 
 def _folded(op: Any) -> Callable[[Node], Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import direct, onnx_op
 from structir.frontend.onnx.scalars import like, scalar
-from structir.ir.expr import Expr
+from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
 
 direct(
@@ -74,8 +74,10 @@ def leaky_relu(node: Node) -> Expr:
 
 @onnx_op("PRelu")
 def p_relu(node: Node) -> Expr:
-    x = node[0]
-    return R.where(R.less(x, like(node, 0)), R.multiply(x, node[1]), x)
+    x, slope = node[0], node[1]
+    if node.version < 7 and node.rank(1) == 1 and node.rank() > 2:  # one number for each channel
+        slope = R.reshape(slope, ShapeExpr((*node.dims(1), *[1] * (node.rank() - 2))))
+    return R.where(R.less(x, like(node, 0)), R.multiply(x, slope), x)
 
 
 @onnx_op("Elu")

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.padding import padded
 from structir.frontend.onnx.registry import carries, onnx_op
-from structir.frontend.onnx.scalars import constant, size_number
+from structir.frontend.onnx.scalars import constant, like, size_number
 from structir.frontend.onnx.values import Elements, Value
+from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
@@ -115,3 +117,55 @@ def reverse_sequence(node: Node) -> Expr:
         seq_axis=node.attr("time_axis"),
         batch_axis=node.attr("batch_axis"),
     )
+
+
+@onnx_op("TensorScatter")
+def tensor_scatter(node: Node) -> Expr:
+    """Updates written behind what each item of a batch holds already; around the end if asked."""
+    axis = node.axis("axis", -2)
+    sizes, added = node.dims(), node.dims(1)
+    batch, rank = sizes[0], len(sizes)
+    start = node.get(2) or R.full(ShapeExpr((batch,)), constant(0))
+    places = R.arange(R.prim_value(0), R.prim_value(added[axis]), R.prim_value(1), dtype="int64")
+    first = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
+    along = R.reshape(places, ShapeExpr((added[axis], *[1] * (rank - 1 - axis))))
+    at = R.add(first, along)
+    if node.attr("mode") == "circular":
+        at = R.mod(at, size_number(sizes[axis]))
+    spread = R.broadcast_to(at, ShapeExpr(added))
+    return R.scatter_elements(node[0], spread, node[1], axis=axis)
+
+
+@onnx_op("Col2Im")
+def col_to_im(node: Node) -> Expr:
+    """Blocks of columns added up where they stand in the image."""
+    image, block = node.ints(1), node.ints(2)
+    count = len(image)
+    strides = node.attr("strides", None) or (1,) * count
+    dilations = node.attr("dilations", None) or (1,) * count
+    pads = node.attr("pads", None) or (0,) * (2 * count)
+    sizes = node.dims()
+    wide = [n + pads[k] + pads[k + count] for k, n in enumerate(image)]
+    moves = [
+        (w - (b - 1) * d - 1) // s + 1
+        for w, b, d, s in zip(wide, block, dilations, strides, strict=True)
+    ]
+    flat = np.zeros((*block, *moves), np.int64)
+    for k in range(count):
+        shape = [1] * (2 * count)
+        inner, outer = shape.copy(), shape.copy()
+        inner[k], outer[count + k] = block[k], moves[k]
+        at = np.arange(block[k]).reshape(inner) * dilations[k]
+        flat = flat * wide[k] + at + np.arange(moves[k]).reshape(outer) * strides[k]
+    batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
+    if channels is None:
+        node.fail("the columns do not hold whole blocks")
+    many = int(flat.size)
+    columns = R.reshape(node[0], ShapeExpr((batch, channels, many)))
+    total = int(np.prod(wide))
+    zeros = R.full(ShapeExpr((batch, channels, total)), like(node, 0))
+    places = R.broadcast_to(constant(flat.reshape(1, 1, many)), ShapeExpr((batch, channels, many)))
+    made = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
+    made = R.reshape(made, ShapeExpr((batch, channels, *wide)))
+    before = [0, 0, *[-p for p in pads[:count]]]
+    return padded(node, made, before, [0, 0, *[-p for p in pads[count:]]], "constant")

@@ -196,7 +196,8 @@ def space_to_depth(node: Node) -> Expr:
     b = node.attr("blocksize")
     rows, columns = dims.floordiv(h, b), dims.floordiv(w, b)
     parted = shaped(node[0], (n, c, rows, b, columns, b))
-    turned = R.permute_dims(parted, [0, 3, 5, 1, 2, 4])
+    by_column = node.attr("mode", "DCR") == "CRD"
+    turned = R.permute_dims(parted, [0, 1, 3, 5, 2, 4] if by_column else [0, 3, 5, 1, 2, 4])
     return shaped(turned, (n, c * b * b, rows, columns))
 
 

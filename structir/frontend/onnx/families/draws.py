@@ -1,0 +1,54 @@
+"""Random numbers and images out of files: functions from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.registry import onnx_op
+from structir.ir.expr import Expr, PrimValue, ShapeExpr, StringImm
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+
+def drawn(node: Node, name: str, sizes: Any, first: float, second: float, dtype: str) -> Expr:
+    """Random numbers of a shape; without a seed the name of the output is one."""
+    seed = node.attr("seed", None)
+    if seed is None:
+        seed = sum(map(ord, node.outputs[0])) / 7
+    shape = ShapeExpr(tuple(sizes))
+    info = TensorStructInfo(tuple(sizes), "float64")
+    numbers = [PrimValue(float(v)) for v in (first, second, seed)]
+    made = R.call_pure_packed(f"draw.{name}", shape, *numbers, sinfo_args=info)
+    return made if dtype == "float64" else R.astype(made, dtype)
+
+
+@onnx_op("RandomUniform")
+def random_uniform(node: Node) -> Expr:
+    dtype = node.dtype_attr("dtype", "float32") or "float32"
+    return drawn(node, "uniform", node.attr("shape"), node.attr("low"), node.attr("high"), dtype)
+
+
+@onnx_op("RandomUniformLike")
+def random_uniform_like(node: Node) -> Expr:
+    dtype = node.dtype_attr("dtype", node.dtype()) or "float32"
+    return drawn(node, "uniform", node.dims(), node.attr("low"), node.attr("high"), dtype)
+
+
+@onnx_op("RandomNormal")
+def random_normal(node: Node) -> Expr:
+    dtype = node.dtype_attr("dtype", "float32") or "float32"
+    return drawn(node, "normal", node.attr("shape"), node.attr("mean"), node.attr("scale"), dtype)
+
+
+@onnx_op("RandomNormalLike")
+def random_normal_like(node: Node) -> Expr:
+    dtype = node.dtype_attr("dtype", node.dtype()) or "float32"
+    return drawn(node, "normal", node.dims(), node.attr("mean"), node.attr("scale"), dtype)
+
+
+@onnx_op("ImageDecoder")
+def image_decoder(node: Node) -> Expr:
+    info = TensorStructInfo(None, "uint8", 3)
+    pixels = StringImm(node.attr("pixel_format"))
+    return R.call_pure_packed("picture.decoded", node[0], pixels, sinfo_args=info)

@@ -1,0 +1,25 @@
+"""Random numbers for running programs: functions from outside, the same again for the same seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.interpret.extern import register_extern
+
+Array = np.ndarray[Any, Any]
+
+
+def uniform(shape: tuple[int, ...], low: float, high: float, seed: float) -> Array:
+    """Numbers between two bounds, all equally likely."""
+    return np.random.default_rng(int(abs(seed) * 1000)).uniform(low, high, shape)
+
+
+def normal(shape: tuple[int, ...], mean: float, scale: float, seed: float) -> Array:
+    """Numbers of a normal distribution."""
+    return np.random.default_rng(int(abs(seed) * 1000)).normal(mean, scale, shape)
+
+
+for _function in (uniform, normal):
+    register_extern(f"draw.{_function.__name__}", _function)

@@ -1,0 +1,33 @@
+"""Images out of the bytes of a file, by Pillow where it is installed."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from structir.errors import MissingExtraError, ShapeMismatchError
+from structir.interpret.extern import register_extern
+from structir.lazy import lazy_module
+
+pillow = lazy_module("PIL.Image")
+Array = np.ndarray[Any, Any]
+
+
+def decoded(data: Array, pixels: str) -> Array:
+    """The pixels of an image file: height, width, channels."""
+    try:
+        image = pillow.open(io.BytesIO(data.tobytes()))
+        image = image.convert("L" if pixels == "Grayscale" else "RGB")
+    except ModuleNotFoundError:
+        raise MissingExtraError("images need Pillow: pip install pillow") from None
+    except (OSError, ValueError) as error:
+        raise ShapeMismatchError(f"the image cannot be read: {error}") from error
+    made = np.asarray(image)
+    if pixels == "Grayscale":
+        return np.ascontiguousarray(made[..., None])
+    return np.ascontiguousarray(made[..., ::-1] if pixels == "BGR" else made)
+
+
+register_extern("picture.decoded", decoded)
