@@ -11,6 +11,7 @@ import attrs
 
 from structir.ir.expr import Call, Constant, DataflowVar, Var
 from structir.ir.op import Op
+from structir.ops.attributes import SIZE
 from structir.ops.examples import drawn, made
 from structir.ops.given import Given, Written
 from structir.ops.signature import REQUIRED, Signature, signature_of
@@ -87,6 +88,11 @@ class Declared:
     def of_sizes(self) -> tuple[bool, ...]:
         """For each argument of a call, whether it is made of sizes, not an operand."""
         return tuple([p.kind is not None for p in self.signature.arguments])
+
+    @cached_property
+    def lengths(self) -> tuple[bool, ...]:
+        """For each argument of a call, whether it is a size."""
+        return tuple([p.kind is SIZE for p in self.signature.arguments])
 
     @cached_property
     def leading(self) -> int:

@@ -211,7 +211,8 @@ def _(
 ) -> Array:
     start = relative_byte_offset or 0
     if dtype is None and relative_byte_offset is None and shape is not None:
-        return x.reshape([x.shape[k] if n == 0 else n for k, n in enumerate(shape)])
+        copied = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(shape)]
+        return x.reshape(shape if x.size == 0 and -1 not in shape and prod(copied) else copied)
     kind = x.dtype if dtype is None else numpy_dtype(dtype)
     sizes = x.shape if shape is None else shape
     memory = np.frombuffer(np.ascontiguousarray(x).tobytes(), "uint8")

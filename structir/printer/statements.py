@@ -18,6 +18,7 @@ from structir.printer.calls import match_cast
 from structir.printer.context import WRONG, Context, Silent
 from structir.printer.forms import info_of
 from structir.printer.functions import is_declaration, local_function
+from structir.printer.measured import with_named_lengths
 from structir.printer.pieces import Run
 from structir.printer.requirements import require
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
@@ -118,6 +119,7 @@ def bind(
         var = match_cast(context, value, name, target, annotation)
     else:
         made = context.expr(value_of(context, value), value)
+        made = with_named_lengths(context, made) if annotation is None else made
         var = bound(context, made, name, target, annotation)
     context.define(name, var)
     return var

@@ -6,7 +6,13 @@ import pytest
 
 import structir
 from structir.analysis import binding_struct_infos
-from structir.errors import DiagnosticError, DiagnosticWarning, ParseError, StructInfoError
+from structir.errors import (
+    DiagnosticError,
+    DiagnosticWarning,
+    ParseError,
+    ShapeMismatchError,
+    StructInfoError,
+)
 from structir.ir import Call, DataflowBlock, DataflowVar, IRModule, MatchCast, Var
 
 HEAD = '@R.function\ndef main(c: R.Tensor((), "bool"), x: R.Tensor(("n", 4), "float32")):\n'
@@ -343,3 +349,31 @@ def test_a_cast_inside_an_expression() -> None:
         "m = T.int64()", "y = R.exp(R.match_cast(x, R.Tensor((m, 4), 'float32')))", "return y"
     )
     assert infos(module)["y"] == 'R.Tensor((m, 4), dtype="float32")'
+
+
+def test_a_scalar_that_is_a_length_gets_a_name() -> None:
+    text = """
+@R.function
+def main(x: R.Prim("int64")):
+    y = R.eye(x)
+    z = R.eye(3, k=x)
+    return y
+"""
+    module = structir.parse(text)
+    function = module["main"]
+    assert str(binding_struct_infos(function)["y"]) == 'R.Tensor((x, x), dtype="float32")'
+    assert str(function.ret_struct_info) == 'R.Tensor(dtype="float32", ndim=2)'
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    assert structir.interpret(module, "main", 2).tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(ShapeMismatchError):
+        structir.interpret(module, "main", -2)
+
+
+def test_a_text_that_states_the_result_keeps_its_scalar() -> None:
+    text = """
+@R.function
+def main(x: R.Prim("int64")):
+    y: R.Tensor(dtype="float32", ndim=2) = R.eye(x)
+    return y
+"""
+    assert "match_cast" not in structir.parse(text).script()
