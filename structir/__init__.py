@@ -14,7 +14,7 @@ _HOMES = {
     "interpret": "structir.interpret:",
     "compile": "structir.backend.compile",
     "save": "structir.printer.archive",
-    "load": "structir.printer.archive",
+    "load": "structir.backend.archive",
     "infer": "structir.solver.inference",
     "solver": "structir.solver:",
     "ir": "structir.ir:",

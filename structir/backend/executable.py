@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.backend import archive
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.kernel_calls import KernelRunner
 from structir.backend.loops.buffer import Buffer
@@ -198,6 +199,10 @@ class Executable:
         """The plans of a function, or of all of them."""
         names = self._regions if name is None else [name]
         return [p for n in names for r in self._regions[n] for p in r.plans()]
+
+    def save(self, path: archive.Path) -> None:
+        """Write the program and its machine code; `structir.load` gives the executable back."""
+        archive.save(self, path)
 
     @property
     def kernel_count(self) -> int:

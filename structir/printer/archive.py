@@ -28,23 +28,38 @@ Path = str | os.PathLike[str]
 
 def save(module: IRModule, path: Path) -> None:
     """Write a module, its text and its constants, into one file."""
+    write(*contents(module), path)
+
+
+def contents(module: IRModule) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a module's file holds: arrays by name, and facts as text."""
     held = [node.data for node in walk(module) if isinstance(node, Constant)]
     arrays = {reference_name(data): _stored(data) for data in held if not is_inline(data)}
-    safetensors_numpy.save_file(arrays, os.fspath(path), metadata={TEXT: text_of(module)})
+    return arrays, {TEXT: text_of(module)}
+
+
+def write(arrays: dict[str, Any], facts: dict[str, str], path: Path) -> None:
+    """Write arrays and facts into one file."""
+    safetensors_numpy.save_file(arrays, os.fspath(path), metadata=facts)
 
 
 def load(path: Path) -> IRModule:
     """The module that `save` wrote."""
+    return read(path)[0]
+
+
+def read(path: Path) -> tuple[IRModule, dict[str, Any], dict[str, str]]:
+    """The module in a file, all of the file's arrays, and its facts."""
     name = os.fspath(path)
     try:
         with safetensors.safe_open(name, framework="np") as file:
-            text = (file.metadata() or {}).get(TEXT)
-            constants = {key: _restored(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
+            facts = file.metadata() or {}
+            arrays = {key: _restored(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError:
-        text = None
-    if text is None:
+        facts, arrays = {}, {}
+    if TEXT not in facts:
         raise ParseError(Diagnostic(f"{name} holds no module", hint="structir.save writes one"))
-    return parse(text, name, constants=constants)
+    return parse(facts[TEXT], name, constants=arrays), arrays, facts
 
 
 def _stored(data: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,8 @@ import llvmlite.binding as llvm
 
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
+
+KERNEL_HEAD = "def kernel("  # in the texts of kernels; those of the library are names
 
 
 @attrs.frozen(eq=False)
@@ -41,10 +43,10 @@ def key_of(text: str) -> str:
 
 
 def from_disk(text: str) -> Loaded | None:
-    """The machine code for a text, if the cache has it and all that it needs is here."""
+    """The machine code for a text, if a file or the cache has it and all that it needs is here."""
     store = disk.store()
     key = key_of(text)
-    entry = None if store is None else store.read(key)
+    entry = _offered.get(key) or (None if store is None else store.read(key))
     if entry is None or entry.facts.get("kind") != "object":
         return None
     return loaded(_code_of(entry))
@@ -91,10 +93,24 @@ def built(text: str, build: Callable[[], Loaded]) -> Loaded:
     if found is None:
         found = build()
         to_disk(text, found.code)
+    _codes[text] = found.code
     return found
 
 
+def offer(key: str, entry: disk.Entry) -> None:
+    """Have an entry used when its key is asked for, before the cache is."""
+    _offered[key] = entry
+
+
+def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
+    """The machine code of these kernels, and of all that is not made for any one program."""
+    wanted = set(kernels)
+    return [(t, c) for t, c in _codes.items() if t in wanted or KERNEL_HEAD not in t]
+
+
 _lock = threading.RLock()
+_codes: dict[str, MachineCode] = {}  # of this process, by text
+_offered: dict[str, disk.Entry] = {}  # of files that were loaded, by key
 _in_shared: set[str] = set()
 _kept: list[Any] = []
 

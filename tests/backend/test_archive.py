@@ -1,0 +1,97 @@
+"""Executables in files: loaded without compiling, never believed when damaged or foreign."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend import archive
+from structir.backend.executable import Executable
+from structir.errors import DiagnosticWarning, ParseError
+from structir.ir.module import IRModule
+
+WEIGHTS = np.random.default_rng(0).standard_normal((6, 4), np.float32)
+
+
+def model():
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 6), "float32")):
+    return R.nn.softmax(R.matmul(x, metadata["weights"]))
+"""
+    return structir.parse(text, constants={"weights": WEIGHTS})
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.sir"
+    structir.compile(model()).save(path)
+    return path
+
+
+def check(executable):
+    x = np.random.default_rng(1).standard_normal((5, 6), np.float32)
+    e = np.exp(x @ WEIGHTS)
+    np.testing.assert_allclose(executable["main"](x), e / e.sum(-1, keepdims=True), rtol=1e-4)
+
+
+def test_it_comes_back_and_computes_the_same(saved):
+    loaded = structir.load(saved)
+    assert isinstance(loaded, Executable)
+    assert structir.structural_equal(loaded.module, model())
+    check(loaded)
+
+
+def test_a_module_in_a_file_is_no_executable(tmp_path):
+    structir.save(model(), tmp_path / "module.sir")
+    assert isinstance(structir.load(tmp_path / "module.sir"), IRModule)
+
+
+PROGRAM = """
+import sys, numpy as np, structir
+from structir.backend.cpu.kernels import _kernels
+exe = structir.load(sys.argv[1])
+exe["main"](np.ones((3, 6), np.float32))
+print(sum(not k.loaded.from_disk for k in _kernels.values()), len(_kernels))
+"""
+
+
+def test_another_process_loads_it_without_compiling(saved):
+    environment = {**os.environ, "STRUCTIR_CACHE": "off"}
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(saved)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    compiled, kernels = map(int, done.stdout.splitlines()[0].split())
+    assert compiled == 0 and kernels >= 1
+
+
+def test_machine_code_of_another_processor_is_not_used(saved, monkeypatch):
+    monkeypatch.setattr(archive.identity, "machine_identity", lambda: "another")
+    with pytest.warns(DiagnosticWarning, match="compiled for another processor or by other"):
+        loaded = structir.load(saved)
+    monkeypatch.undo()
+    check(loaded)
+
+
+def test_damaged_machine_code_is_not_used(saved):
+    whole = saved.read_bytes()
+    place = whole.index(b"structir-cache") + 200
+    saved.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.warns(DiagnosticWarning, match="is damaged: compiling again"):
+        check(structir.load(saved))
+
+
+def test_a_file_that_is_cut_off_is_refused(saved):
+    saved.write_bytes(saved.read_bytes()[:-50])
+    with pytest.raises(ParseError, match="holds no module"):
+        structir.load(saved)
+
+
+def test_a_loaded_one_can_be_saved_again(saved, tmp_path):
+    structir.load(saved).save(tmp_path / "again.sir")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(structir.load(tmp_path / "again.sir"))
