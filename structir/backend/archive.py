@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from structir.errors import Diagnostic, warn
 from structir.lazy import lazy_module
 from structir.printer.archive import contents, read, write
-
-if TYPE_CHECKING:
-    from structir.backend.executable import Executable
-    from structir.ir.module import IRModule
 
 np = lazy_module("numpy")
 executables = lazy_module("structir.backend.executable")
@@ -26,6 +22,7 @@ disk = lazy_module("structir.backend.cache")
 MACHINE, KERNELS = "structir.machine", "structir.kernels"
 PREFIX = "machine code "
 Path = str | os.PathLike[str]
+Executable = Any  # the class is in a file that needs this one
 
 
 def save(executable: Executable, path: Path) -> None:
@@ -42,7 +39,7 @@ def save(executable: Executable, path: Path) -> None:
     write(arrays, facts, path)
 
 
-def load(path: Path) -> IRModule | Executable:
+def load(path: Path) -> Any:
     """What `structir.save` or `Executable.save` wrote: a module, or an executable.
 
     Machine code that was made for another processor or by other versions is not used: the program
@@ -55,8 +52,7 @@ def load(path: Path) -> IRModule | Executable:
         _warn(f"{os.fspath(path)} was compiled for another processor or by other versions")
     elif not _offered(others, json.loads(facts[KERNELS])):
         _warn(f"machine code in {os.fspath(path)} is damaged")
-    made: Executable = executables.Executable(module)
-    return made
+    return executables.Executable(module)
 
 
 def _offered(arrays: dict[str, Any], keys: list[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.errors import ShapeMismatchError
 from structir.interpret.rows import Equation, bound_rows
 from structir.interpret.rows import mismatch as _mismatch
 from structir.interpret.scope import Scope, Value
@@ -193,15 +194,29 @@ def _worked_out(dim: Dim, sizes: Mapping[Sym, int]) -> str:
     return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({given})"
 
 
+def _shared(value: Value) -> Value:
+    """An array over the memory of another library's tensor, or of a buffer; others as they are."""
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, ValueError) as error:
+            kind = type(value).__name__
+            raise ShapeMismatchError(f"a {kind} whose memory cannot be shared: {error}") from error
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        return value
+
+
 def as_value(info: StructInfo, value: Value) -> Value:
-    """An argument as a run-time value: numbers and lists become tensors where a tensor is
-    stated."""
+    """An argument as a run-time value: where a tensor is stated, numbers and lists
+    become one, and so do tensors of others by DLPack and buffers, without a copy."""
     if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
         if isinstance(value, np.generic):
             return np.asarray(value)
         if isinstance(value, bool | int | float | list):
             return np.asarray(value, info.dtype)
-        return value
+        return _shared(value)
     if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
         fields = (*info.fields, *([None] * (len(value) - len(info.fields))))
         pairs = zip(value, fields, strict=False)

@@ -1,0 +1,74 @@
+"""Arguments from elsewhere: DLPack and buffers are read where they lie."""
+
+import array
+from functools import partial
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import ShapeMismatchError
+from structir.script import I, R
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return R.exp(x)
+
+    @R.function
+    def same(x: R.Tensor(("n",), "float32")):
+        return x
+
+
+class Foreign:
+    """A tensor of another library, which gives its memory by DLPack and says how often."""
+
+    def __init__(self, data):
+        self.data, self.asked = data, 0
+
+    def __dlpack__(self, **options):
+        self.asked += 1
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.data.__dlpack_device__()
+
+
+class Unwilling(Foreign):
+    def __dlpack__(self, **options):
+        raise BufferError("it lies on another device")
+
+
+@pytest.fixture(scope="module", params=["compiled", "interpreted"])
+def functions(request):
+    if request.param == "compiled":
+        return structir.compile(Module)
+    return {n: partial(structir.interpret, Module, n) for n in ("main", "same")}
+
+
+DATA = np.linspace(-1, 1, 7, dtype=np.float32)
+
+
+@pytest.mark.parametrize("make", [Foreign, memoryview, lambda x: array.array("f", x)])
+def test_they_are_read(functions, make):
+    for _ in range(2):
+        np.testing.assert_allclose(functions["main"](make(DATA)), np.exp(DATA), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [Foreign, memoryview])
+def test_nothing_is_copied(functions, make):
+    assert np.shares_memory(functions["same"](make(DATA)), DATA)
+
+
+def test_a_tensor_that_is_not_given_is_told(functions):
+    with pytest.raises(
+        ShapeMismatchError, match="Unwilling whose memory cannot be shared: it lies"
+    ):
+        functions["main"](Unwilling(DATA))
+
+
+def test_other_dtypes_are_told(functions):
+    with pytest.raises(ShapeMismatchError, match="expected dtype float32, found uint8"):
+        functions["main"](b"1234")
