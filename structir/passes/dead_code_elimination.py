@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from structir.analysis.private import PRIVATE
 from structir.analysis.purity import is_pure_value
-from structir.analysis.variables import variables_in
+from structir.analysis.variables import variables_in, walk
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -11,24 +12,52 @@ from structir.ir.expr import (
     Constant,
     Expr,
     Function,
+    GlobalVar,
     If,
     MatchCast,
     SeqExpr,
     Var,
 )
-from structir.ir.node import replace
+from structir.ir.module import IRModule
+from structir.ir.node import Node, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
-from structir.passes.base import function_pass
+from structir.passes.base import module_pass
 
 
-@function_pass(aliases=("dce",))
-def dead_code_elimination(function: Function) -> Function:
-    """Drop pure bindings that nothing reads, walking from the result back.
+@module_pass(aliases=("dce",))
+def dead_code_elimination(module: IRModule, *, entries: str = "") -> IRModule:
+    """Drop pure bindings that nothing reads, walking from the result back, and unused functions.
 
     A variable that a live StructInfo mentions is read. A match_cast stays: it checks, and binds
-    dims.
+    dims. A private function that no other one mentions goes; with `entries`, so does every function
+    that these do not reach.
     """
+    functions = {
+        name: _without_dead(function) if isinstance(function, Function) else function
+        for name, function in module.functions.items()
+    }
+    kept = _reached(functions, entries.replace(",", " ").split())
+    if len(kept) == len(functions) and all(map(_same, kept.values(), module.functions.values())):
+        return module
+    return module.with_functions(kept)
+
+
+def _reached(functions: dict[str, Node], entries: list[str]) -> dict[str, Node]:
+    """The functions that the entries call, directly or not."""
+    todo = entries or [n for n, f in functions.items() if not getattr(f, "attrs", {}).get(PRIVATE)]
+    if len(todo) == len(functions):
+        return functions
+    found = set[str]()
+    while todo:
+        name = todo.pop()
+        if name in functions and name not in found:
+            found.add(name)
+            todo += [item.name for item in walk(functions[name]) if isinstance(item, GlobalVar)]
+    return {name: function for name, function in functions.items() if name in found}
+
+
+def _without_dead(function: Function) -> Function:
     uses = _Uses()
     uses.of(function.ret_struct_info)
     body = uses.without_dead(function.body)

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.analysis.private import PRIVATE
 from structir.analysis.well_formed import breaches
 from structir.errors import Diagnostic, PassError, StructIRError
 from structir.interpret import interpret
@@ -46,9 +47,8 @@ class SameResults(Instrument):
         if not step.changed or not step.applied.comparable or step.after is None:
             return
         for name, function in step.before.functions.items():
-            if isinstance(function, Function) and isinstance(
-                step.after.functions.get(name), Function
-            ):
+            there = isinstance(step.after.functions.get(name), Function)
+            if there and isinstance(function, Function) and not function.attrs.get(PRIVATE):
                 self._function(step, name, function)
 
     def _function(self, step: Step, name: str, function: Function) -> None:

@@ -1,0 +1,127 @@
+"""Closures made functions of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from structir.analysis.private import PRIVATE
+from structir.analysis.substitution import Substitution
+from structir.analysis.variables import free_vars, symbols_bound_in, symbols_in
+from structir.ir.bodies import bindings_of, with_bindings
+from structir.ir.dims import Sym, as_dim
+from structir.ir.expr import (
+    Binding,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    ShapeExpr,
+    Var,
+    VarBinding,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import Node, replace
+from structir.ir.struct_info import FuncStructInfo, ShapeStructInfo
+from structir.passes.base import module_pass
+
+
+@module_pass
+def lambda_lift(module: IRModule) -> IRModule:
+    """Move functions inside functions to the module; what they read from around them becomes
+    parameters.
+
+    A closure that is handed on as a value, and reads something from around it, stays where it is.
+    """
+    functions: dict[str, Node] = dict(module.functions)
+    todo = list(functions)
+    while todo:  # what was lifted may hold functions again
+        name = todo.pop(0)
+        function, known = functions[name], len(functions)
+        if isinstance(function, Function):
+            functions[name] = _lifted(function, name, functions)
+            todo += list(functions)[known:] if functions[name] is not function else []
+            todo += [name] if functions[name] is not function else []
+    same = all(functions[name] is value for name, value in module.functions.items())
+    return module if same else module.with_functions(functions)
+
+
+def _lifted(function: Function, name: str, functions: dict[str, Node]) -> Function:
+    handed_on = _handed_on(function)
+    extra: dict[Var, tuple[GlobalVar, tuple[Expr, ...]]] = {}
+
+    def out(binding: Binding) -> Iterable[Binding]:
+        value = binding.value
+        if isinstance(value, Call) and value.op in extra:
+            callee, more = extra[value.op]
+            return (replace(binding, value=replace(value, op=callee, args=(*value.args, *more))),)
+        if not isinstance(value, Function):
+            return (binding,)
+        captured = [var for var in free_vars(value) if var is not binding.var]
+        dims = _open_dims(value, captured)
+        recursive = binding.var in free_vars(value)
+        if recursive or ((captured or dims) and binding.var in handed_on):
+            return (binding,)
+        own = _fresh(f"{name}_{binding.var.name}", functions)
+        sizes = [ShapeExpr(tuple([as_dim(sym) for sym in dims]))] if dims else []
+        made = _with_params(value, captured, sizes)
+        functions[own] = made
+        info: FuncStructInfo = made.struct_info
+        there = GlobalVar(own, info)
+        if not captured and not dims:
+            return (VarBinding(binding.var, there, binding.span),)
+        extra[binding.var] = there, (*captured, *sizes)
+        return ()
+
+    return with_bindings(function, out)
+
+
+def _open_dims(function: Function, captured: list[Var]) -> list[Sym]:
+    """The dims that nothing would bind if what is captured were parameters."""
+    whole = replace(function, params=(*function.params, *captured))
+    bound = symbols_bound_in(whole)
+    return [sym for sym in symbols_in(whole) if sym not in bound]
+
+
+def _handed_on(function: Function) -> set[Var]:
+    """The closures that stand anywhere but as the callee of a call."""
+    found: set[Var] = set(_read_by_results(function))
+    closures = {b.var for b in bindings_of(function) if isinstance(b.value, Function)}
+    for binding in bindings_of(function):
+        value = binding.value
+        if isinstance(value, Call):
+            found |= {v for a in value.args for v in free_vars(a)} if value.args else set()
+        elif not isinstance(value, Function):
+            found |= set(free_vars(value))
+    return found & closures
+
+
+def _read_by_results(function: Function) -> list[Var]:
+    """What the results of a function and of everything inside it read."""
+    results = [function.body.body]
+    for binding in bindings_of(function):
+        value = binding.value
+        for part in ("body", "true_branch", "false_branch"):
+            inner = getattr(value, part, None)
+            if inner is not None:
+                results.append(inner.body)
+    return [var for result in results for var in free_vars(result)]
+
+
+def _with_params(function: Function, captured: list[Var], sizes: list[ShapeExpr]) -> Function:
+    """The function with more parameters, for what it reads, and for the dims that nothing binds."""
+    params = {var: Var(var.name, var.struct_info, var.span) for var in captured}
+    shapes = [Var("sizes", ShapeStructInfo(shape.dims)) for shape in sizes]
+    inside = Substitution(params).function(function)
+    whole = replace(
+        inside,
+        params=(*inside.params, *params.values(), *shapes),
+        attrs={**function.attrs, PRIVATE: True},
+    )
+    return Substitution(fresh=True).function(whole)
+
+
+def _fresh(name: str, functions: dict[str, Node]) -> str:
+    own, count = name, 1
+    while own in functions:
+        own, count = f"{name}_{count}", count + 1
+    return own

@@ -1,0 +1,42 @@
+"""Composite ops exchanged for the trees of calls that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.errors import StructIRError
+from structir.ir.bodies import with_bindings
+from structir.ir.expr import Binding, Call, Function, VarBinding
+from structir.ir.module import IRModule
+from structir.ir.node import replace
+from structir.ir.op import Op
+from structir.passes.normalise import normalise
+
+TRAINING = "training"  # the attribute of an op that learns and infers in different ways
+
+
+def decomposed(module: IRModule, names: frozenset[str], training: bool) -> IRModule:
+    """The module without the composite ops of these names, or that have a mode of training."""
+    made = dict(module.functions)
+    for name, function in module.functions.items():
+        if isinstance(function, Function):
+            made[name] = with_bindings(function, lambda b: [_apart(b, names, training)])
+    same = all(made[name] is function for name, function in module.functions.items())
+    return module if same else normalise.transform(module.with_functions(made))
+
+
+def _apart(binding: Binding, names: frozenset[str], training: bool) -> Binding:
+    call: Any = binding.value
+    if not isinstance(binding, VarBinding) or type(call) is not Call or type(call.op) is not Op:
+        return binding
+    definition: Any = call.op.definition
+    modes = [p for p in definition.signature.attributes if p.name == TRAINING]
+    if (not modes and call.op.name not in names) or (names and call.op.name not in names):
+        return binding
+    if modes and not training:
+        call = replace(call, attrs={**call.attrs, TRAINING: False})
+    try:
+        parts = definition.decompose(call)
+    except StructIRError:
+        return binding
+    return binding if parts is None else VarBinding(binding.var, parts, binding.span)

@@ -1,0 +1,48 @@
+"""Parameters that nothing reads, of functions that only their module calls."""
+
+from __future__ import annotations
+
+from structir.analysis.private import private_functions, with_calls
+from structir.analysis.variables import symbols_bound_in, symbols_in, variables_in
+from structir.ir.expr import Binding, Call, Function, GlobalVar
+from structir.ir.module import IRModule
+from structir.ir.node import replace
+from structir.passes.base import module_pass
+
+
+@module_pass
+def remove_unused_parameters(module: IRModule) -> IRModule:
+    """Drop parameters of private functions that nothing reads, and the arguments for them.
+
+    A parameter that tells the size of a dim, which no other one tells, is read. What a parameter
+    that goes away would have checked is not checked any more.
+    """
+    kept = {name: _read(function) for name, function in private_functions(module).items()}
+    changed = {
+        name: replace(function, params=tuple([function.params[k] for k in kept[name]]))
+        for name, function in private_functions(module).items()
+        if len(kept[name]) < len(function.params)
+    }
+
+    def call(binding: Binding, name: str) -> list[Binding]:
+        value = binding.value
+        assert isinstance(value, Call)
+        callee = GlobalVar(name, changed[name].struct_info)
+        args = tuple([value.args[k] for k in kept[name]])
+        return [replace(binding, value=replace(value, op=callee, args=args))]
+
+    return with_calls(module, changed, call)
+
+
+def _read(function: Function) -> list[int]:
+    """The places of the parameters that must stay."""
+    used = variables_in((function.body, function.ret_struct_info))
+    kept = [k for k, param in enumerate(function.params) if param in used]
+    for k in range(len(function.params)):
+        if k in kept:
+            continue
+        trial = replace(function, params=tuple([function.params[i] for i in kept]))
+        missing = set(symbols_in(trial)) - set(symbols_bound_in(trial))
+        if missing & set(symbols_bound_in(replace(function, params=(function.params[k],)))):
+            kept.append(k)
+    return sorted(kept)

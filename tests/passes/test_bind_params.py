@@ -1,0 +1,51 @@
+"""Weights as constants: sizes that follow from them, arrays that do not fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import StructInfoError, StructIRError
+from structir.ir import structural_equal
+from structir.passes import BindParams
+
+MODULE = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", 2), "float32")):
+    k = T.int64()
+    y = R.matmul(x, w)
+    z = R.zeros((k,), "float32")
+    return (y, z)
+""")
+AFTER = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", 1), "float32")):
+    y = R.matmul(x, R.const([[3.0, 4.0]], "float32"))
+    z = R.zeros((1,), "float32")
+    return (y, z)
+""")
+W = np.array([[3.0, 4.0]], "float32")
+
+
+def test_a_weight_tells_its_sizes(tmp_path: Path) -> None:
+    bound = BindParams(values={"w": W})(MODULE)
+    assert structural_equal(bound, AFTER)
+    np.savez(tmp_path / "weights.npz", w=W)
+    assert structural_equal(BindParams(file=str(tmp_path / "weights.npz"))(MODULE), AFTER)
+    x = np.ones((5, 1), "float32")
+    for a, b in zip(
+        structir.interpret(MODULE, "main", x, W), structir.interpret(bound, "main", x), strict=True
+    ):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("data", [W.astype("float64"), np.ones((1, 3), "float32"), W[0]])
+def test_an_array_that_does_not_fit_is_refused(data: np.ndarray) -> None:
+    with pytest.raises(StructInfoError, match="the array for w does not fit"):
+        BindParams(values={"w": data})(MODULE)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(StructIRError, match="there is no parameter v"):
+        BindParams(values={"v": W})(MODULE)
