@@ -3,9 +3,11 @@ the context that it runs in."""
 
 from __future__ import annotations
 
+import gc
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar, overload
 
 import attrs
@@ -180,7 +182,8 @@ class PassContext:
         self.depth += 1
         start = time.perf_counter() - self.watched
         try:
-            after = applied.transform(module, **applied.options)
+            with collection_paused():
+                after = applied.transform(module, **applied.options)
         finally:
             self.depth -= 1
             self.running.pop()
@@ -217,6 +220,18 @@ class PassContext:
             self.latest = after
         self._meet(after)
         self.done.add(step.applied.name)
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Nodes hold no circles: looking for some while a pass makes many only takes time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 _ACTIVE: list[PassContext] = []

@@ -21,6 +21,7 @@ from structir.ir.expr import (
     VarBinding,
 )
 from structir.ir.node import rebuild, replace
+from structir.ir.op import Op
 from structir.ir.struct_info import ObjectStructInfo, ShapeStructInfo, StructInfo
 from structir.passes.base import function_pass
 
@@ -132,9 +133,11 @@ class _Names:
             return value
         if isinstance(value, Var):
             return self.instead.get(value, value)
-        if type(value) is Call and self.instead.keys().isdisjoint(value.args):
-            nested = any([type(argument) is Tuple for argument in value.args])
-            if not nested and value.op not in self.instead:
+        if type(value) is Call and type(value.op) is Op:
+            for argument in value.args:
+                if argument in self.instead or type(argument) is Tuple:
+                    break
+            else:
                 return value
         if isinstance(value, Call | Tuple | TupleGetItem):
             return rebuild(value, self.expr)

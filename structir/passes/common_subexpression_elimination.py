@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Hashable, MutableMapping
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from structir.analysis.purity import is_pure_value
@@ -16,7 +15,6 @@ from structir.ir.expr import (
     DataflowVar,
     Expr,
     Function,
-    GlobalVar,
     If,
     MatchCast,
     PrimValue,
@@ -28,10 +26,31 @@ from structir.ir.expr import (
     VarBinding,
 )
 from structir.ir.node import rebuild, replace
+from structir.ir.op import Op
 from structir.ir.struct_info import ObjectStructInfo, ShapeStructInfo
 from structir.passes.base import function_pass
 
-Known = MutableMapping[Hashable, Var]
+
+class Known:
+    """The values met so far, by key: those of this scope, and those of the scopes around it."""
+
+    __slots__ = ("outer", "own")
+
+    def __init__(self, outer: tuple[dict[Hashable, Var], ...] = ()) -> None:
+        self.own: dict[Hashable, Var] = {}
+        self.outer = outer
+
+    def nested(self) -> Known:
+        """The scope of a branch, a block or a function in this one."""
+        return Known((self.own, *self.outer))
+
+    def first(self, key: Hashable, var: Var) -> Var:
+        """The variable that has this value already; else this one, which has it from now on."""
+        for values in self.outer:
+            found = values.get(key)
+            if found is not None:
+                return found
+        return self.own.setdefault(key, var)
 
 
 @function_pass(aliases=("cse",))
@@ -41,7 +60,7 @@ def common_subexpression_elimination(function: Function) -> Function:
     A value known before an `if` or a nested function is known inside; what is bound in a branch or
     in a dataflow block is known only there. Two values are one only if they have one StructInfo.
     """
-    body = _Sharing().sequence(function.body, {})
+    body = _Sharing().sequence(function.body, Known())
     return function if body is function.body else replace(function, body=body)
 
 
@@ -58,45 +77,53 @@ class _Sharing:
         return seq if same and body is seq.body else replace(seq, blocks=blocks, body=body)
 
     def block(self, block: BindingBlock, known: Known) -> BindingBlock:
-        inner = _nested(known) if isinstance(block, DataflowBlock) else known
+        inner = known.nested() if isinstance(block, DataflowBlock) else known
         bindings = [new for b in block.bindings if (new := self.binding(b, inner)) is not None]
         if inner is not known:
-            seen = {key: var for key, var in _own(inner).items() if type(var) is Var}
-            known.update(seen)
+            known.own |= {key: var for key, var in inner.own.items() if type(var) is Var}
         same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
         return block if same else replace(block, bindings=tuple(bindings))
 
     def binding(self, binding: Binding, known: Known) -> Binding | None:
         """The binding over shared variables; None where an earlier variable takes its place."""
         value = self.value(binding.value, known)
-        if isinstance(binding, MatchCast):
-            return binding if value is binding.value else replace(binding, value=value)
-        key = None if _names_a_shape(binding.var) else _key(value)
-        if key is None:
-            return binding if value is binding.value else replace(binding, value=value)
-        first = known.setdefault((key, binding.var.struct_info), binding.var)
-        if first is binding.var:
-            return binding if value is binding.value else replace(binding, value=value)
-        if isinstance(first, DataflowVar) and not isinstance(binding.var, DataflowVar):
-            return VarBinding(binding.var, first, binding.span)
-        self.instead[binding.var] = first
-        return None
+        var = binding.var
+        if not isinstance(binding, MatchCast) and not _names_a_shape(var):
+            key = _KEYS.get(type(value), _no_key)(value)
+            if key is not None:
+                first = known.first((key, var.struct_info), var)
+                if first is not var:
+                    if type(first) is DataflowVar and type(var) is not DataflowVar:
+                        return VarBinding(var, first, binding.span)
+                    self.instead[var] = first
+                    return None
+        return binding if value is binding.value else replace(binding, value=value)
 
     def value(self, value: Expr, known: Known) -> Expr:
-        match value:
-            case Function():
-                body = self.sequence(value.body, _nested(known))
-                return value if body is value.body else replace(value, body=body)
-            case If():
-                sides = value.true_branch, value.false_branch
-                new = [self.sequence(side, _nested(known)) for side in sides]
-                cond = self.expr(value.cond)
-                if cond is value.cond and new[0] is sides[0] and new[1] is sides[1]:
-                    return value
-                return replace(value, cond=cond, true_branch=new[0], false_branch=new[1])
-            case _:
-                shared: Expr = self.expr(value)
-                return shared
+        if type(value) is Function:
+            body = self.sequence(value.body, known.nested())
+            return value if body is value.body else replace(value, body=body)
+        if type(value) is If:
+            sides = value.true_branch, value.false_branch
+            new = [self.sequence(side, known.nested()) for side in sides]
+            cond = self.expr(value.cond)
+            if cond is value.cond and new[0] is sides[0] and new[1] is sides[1]:
+                return value
+            return replace(value, cond=cond, true_branch=new[0], false_branch=new[1])
+        shared: Expr = self.expr(value)
+        return shared
+
+    def call(self, call: Call) -> Call:
+        op, instead = call.op, self.instead
+        if type(op) is not Op:
+            op = instead.get(op, op)  # type: ignore[call-overload]
+        args = [
+            self.expr(a) if type(a) is Tuple else instead.get(a, a)  # type: ignore[call-overload]
+            for a in call.args
+        ]
+        if op is call.op and all(map(_is, args, call.args)):
+            return call
+        return Call(op, tuple(args), call.attrs, call.sinfo_args, call.struct_info, call.span)
 
     def expr(self, value: Any) -> Any:
         """An expression of atoms over shared variables."""
@@ -104,17 +131,11 @@ class _Sharing:
             return value
         if isinstance(value, Var):
             return self.instead.get(value, value)
-        if isinstance(value, Call | Tuple | TupleGetItem):
+        if type(value) is Call:
+            return self.call(value)
+        if isinstance(value, Tuple | TupleGetItem):
             return rebuild(value, self.expr)
         return value
-
-
-def _nested(known: Known) -> Known:
-    return ChainMap({}, *(known.maps if isinstance(known, ChainMap) else (known,)))
-
-
-def _own(known: Known) -> Known:
-    return known.maps[0] if isinstance(known, ChainMap) else known
 
 
 def _is(a: object, b: object) -> bool:
@@ -124,40 +145,55 @@ def _is(a: object, b: object) -> bool:
 def _names_a_shape(var: Var) -> bool:
     """Whether StructInfos may speak of a variable: then it keeps a binding of its own."""
     info = var.struct_info
-    return isinstance(info, ObjectStructInfo) or (
-        isinstance(info, ShapeStructInfo) and info.dims is None
-    )
+    if type(info) is ShapeStructInfo:
+        return info.dims is None
+    return type(info) is ObjectStructInfo
 
 
-def _key(value: Expr) -> Hashable | None:
-    """What tells equal values from others; None for a value that is not shared."""
-    match value:
-        case Call() if is_pure_value(value):
-            keys = tuple([_atom(argument) for argument in value.args])
-            attributes = tuple(sorted(value.attrs.items()))
-            return Call, _atom(value.op), keys, attributes, value.sinfo_args
-        case TupleGetItem():
-            return TupleGetItem, _atom(value.tuple_value), value.index
-        case Tuple() | ShapeExpr() | PrimValue() | Constant():
-            return _atom(value)
-        case _:
-            return None
+# What tells equal values from others; None for a value that is not shared.
 
 
-def _atom(value: Expr) -> Hashable:
-    match value:
-        case Tuple():
-            return Tuple, tuple([_atom(field) for field in value.fields])
-        case ShapeExpr():
-            return ShapeExpr, value.dims
-        case PrimValue():
-            return PrimValue, type(value.value), value.value
-        case GlobalVar():
-            return GlobalVar, value.name
-        case Constant() if value.data.size <= _SMALL:
-            return Constant, value.data.dtype.name, value.data.shape, value.data.tobytes()
-        case _:
-            return value
+def _no_key(value: Any) -> None:
+    return None
 
 
-_SMALL = 64  # elements; larger constants are one only if they are the same object
+def _call_key(call: Any) -> Hashable | None:
+    op = call.op
+    if not (op.definition.pure if type(op) is Op else is_pure_value(call)):
+        return None
+    args = call.args
+    for argument in args:
+        if type(argument) not in VARIABLES:
+            args = tuple([_atom(argument) for argument in args])
+            break
+    attributes = tuple(sorted(call.attrs.items())) if call.attrs else ()
+    return op, args, attributes, call.sinfo_args
+
+
+def _field_key(item: Any) -> Hashable:
+    return TupleGetItem, item.tuple_value, item.index
+
+
+def _atom(value: Any) -> Hashable:
+    kind = type(value)
+    if kind is Tuple:
+        return Tuple, tuple([_atom(field) for field in value.fields])
+    if kind is ShapeExpr:
+        return ShapeExpr, value.dims
+    if kind is PrimValue:
+        return PrimValue, type(value.value), value.value
+    if kind is Constant and value.data.size <= SMALL:
+        return Constant, value.struct_info, value.data.tobytes()
+    return value  # type: ignore[no-any-return]
+
+
+SMALL = 64  # elements; larger constants are one only if they are the same object
+VARIABLES = frozenset({Var, DataflowVar})
+_KEYS: dict[type, Callable[[Any], Hashable | None]] = {
+    Call: _call_key,
+    TupleGetItem: _field_key,
+    Tuple: _atom,
+    ShapeExpr: _atom,
+    PrimValue: _atom,
+    Constant: _atom,
+}

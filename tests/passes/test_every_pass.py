@@ -40,7 +40,9 @@ def with_private_helpers(module: IRModule) -> IRModule:
     """The module with all functions but main marked private: passes may change how they are
     called."""
     functions = {
-        name: function if name == "main" else replace(function, attrs={PRIVATE: True})
+        name: replace(function, attrs={PRIVATE: True})
+        if isinstance(function, Function) and name != "main"
+        else function
         for name, function in module.functions.items()
     }
     return module.with_functions(functions)
