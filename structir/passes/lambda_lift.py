@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from structir.analysis.private import PRIVATE
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import free_vars, symbols_bound_in, symbols_in
+from structir.analysis.variables import free_vars, symbols_in
+from structir.ir.binding_dims import bound_dims
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import (
@@ -15,6 +16,7 @@ from structir.ir.expr import (
     Expr,
     Function,
     GlobalVar,
+    MatchCast,
     ShapeExpr,
     Var,
     VarBinding,
@@ -57,7 +59,7 @@ def _lifted(function: Function, name: str, functions: dict[str, Node]) -> Functi
         if not isinstance(value, Function):
             return (binding,)
         captured = [var for var in free_vars(value) if var is not binding.var]
-        dims = _open_dims(value, captured)
+        dims = _open_dims(function, value, captured)
         recursive = binding.var in free_vars(value)
         if recursive or ((captured or dims) and binding.var in handed_on):
             return (binding,)
@@ -75,11 +77,16 @@ def _lifted(function: Function, name: str, functions: dict[str, Node]) -> Functi
     return with_bindings(function, out)
 
 
-def _open_dims(function: Function, captured: list[Var]) -> list[Sym]:
-    """The dims that nothing would bind if what is captured were parameters."""
-    whole = replace(function, params=(*function.params, *captured))
-    bound = symbols_bound_in(whole)
-    return [sym for sym in symbols_in(whole) if sym not in bound]
+def _open_dims(outer: Function, closure: Function, captured: list[Var]) -> list[Sym]:
+    """The dims of the function around it that nothing would tell if what is captured were
+    parameters."""
+    inside = {*bindings_of(closure)}
+    casts = [b for b in bindings_of(outer) if isinstance(b, MatchCast) and b not in inside]
+    infos = [p.struct_info for p in outer.params] + [cast.struct_info for cast in casts]
+    around = bound_dims(infos)
+    told = bound_dims([param.struct_info for param in (*closure.params, *captured)])
+    used = symbols_in((closure, tuple(captured)))
+    return [sym for sym in used if sym in around and sym not in told]
 
 
 def _handed_on(function: Function) -> set[Var]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from structir.analysis.private import private_functions, with_calls
-from structir.analysis.variables import symbols_bound_in, symbols_in, variables_in
+from structir.analysis.variables import symbols_in, variables_in
+from structir.ir.binding_dims import bound_dims
 from structir.ir.expr import Binding, Call, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.node import replace
@@ -42,7 +43,7 @@ def _read(function: Function) -> list[int]:
         if k in kept:
             continue
         trial = replace(function, params=tuple([function.params[i] for i in kept]))
-        missing = set(symbols_in(trial)) - set(symbols_bound_in(trial))
-        if missing & set(symbols_bound_in(replace(function, params=(function.params[k],)))):
+        told = bound_dims([function.params[i].struct_info for i in kept])
+        if (set(symbols_in(trial)) - told) & bound_dims([function.params[k].struct_info]):
             kept.append(k)
     return sorted(kept)

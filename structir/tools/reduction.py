@@ -1,0 +1,145 @@
+"""Delta debugging: the smallest module found by dropping parts, on which something still fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from structir.analysis.deduction import result_info
+from structir.analysis.variables import variables_in, walk
+from structir.analysis.well_formed import well_formed
+from structir.errors import StructIRError
+from structir.ir.bodies import bindings_of
+from structir.ir.expr import (
+    Binding,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    SeqExpr,
+    Tuple,
+    Var,
+)
+from structir.ir.module import IRModule
+from structir.ir.node import replace
+from structir.ir.struct_info import FuncStructInfo, ObjectStructInfo
+from structir.passes.dead_code_elimination import dead_code_elimination
+
+Fails = Callable[[IRModule], bool]
+Told = Callable[[IRModule, int], None]  # of the smallest module so far, and how many were tried
+
+
+def reduced(module: IRModule, fails: Fails, tell: Told = lambda module, tries: None) -> IRModule:
+    """The module without all functions, bindings, results and parameters that the failure does not
+    need.
+
+    Every candidate is well formed. A value whose binding goes, but that is still read, becomes a
+    parameter.
+    """
+    tries = 0
+    while True:
+        for candidate in _smaller(module):
+            tries += 1
+            if _size(candidate) < _size(module) and well_formed(candidate) and fails(candidate):
+                module = candidate
+                tell(module, tries)
+                break
+            tell(module, tries)
+        else:
+            return module
+
+
+def size_of(module: IRModule) -> int:
+    """How many bindings a module has, nested ones too."""
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    return sum(1 for function in functions for _ in bindings_of(function))
+
+
+def _size(module: IRModule) -> tuple[int, int, int, int]:
+    """What a candidate must make smaller: functions, bindings, results, parameters."""
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    results = sum(len(getattr(f.body.body, "fields", "1")) for f in functions)
+    parameters = sum(len(f.params) for f in functions)
+    return len(module.functions), size_of(module), results, parameters
+
+
+def _smaller(module: IRModule) -> Iterator[IRModule]:
+    """Candidates, large steps first."""
+    yield from _with_fewer_functions(module)
+    cleaned = dead_code_elimination.transform(module)
+    if cleaned is not module:
+        yield cleaned
+    for name, function in module.functions.items():
+        if isinstance(function, Function):
+            for each in _smaller_functions(function):
+                yield module.with_functions({**module.functions, name: each})
+
+
+def _with_fewer_functions(module: IRModule) -> Iterator[IRModule]:
+    called = {item.name for item in walk(module) if isinstance(item, GlobalVar)}
+    for kept in _chunks(list(module.functions)):
+        dropped = set(module.functions) - set(kept)
+        if kept and not dropped & called:
+            yield module.with_functions({name: module.functions[name] for name in kept})
+
+
+def _smaller_functions(function: Function) -> Iterator[Function]:
+    body = function.body.body
+    bindings = function.bindings()
+    if isinstance(body, Tuple) and len(body.fields) > 1:
+        for fields in _chunks(list(body.fields)):
+            yield from _made(function, bindings, fields[0] if len(fields) == 1 else None, fields)
+    for kept in _chunks(bindings):
+        yield from _made(function, kept, body)
+    for binding in bindings[:-1]:
+        if not isinstance(binding.var, DataflowVar):
+            yield from _made(function, bindings, binding.var)
+    used = variables_in((function.body, function.ret_struct_info))
+    params = tuple([param for param in function.params if param in used])
+    if len(params) < len(function.params):
+        yield replace(function, params=params)
+
+
+def _chunks(items: list[Binding] | list[Expr] | list[str]) -> Iterator[list]:  # type: ignore[type-arg]
+    """The items without ever smaller stretches of them, the last ones first."""
+    size = len(items)
+    while size > 1 or (size == 1 and items):
+        size = max(size // 2, 1)
+        for start in range(len(items) - size, -size, -size):
+            rest = items[: max(start, 0)] + items[start + size :]
+            if len(rest) < len(items):
+                yield rest
+        if size == 1:
+            return
+
+
+def _made(
+    function: Function,
+    kept: Iterable[Binding],
+    body: Expr | None,
+    fields: list[Expr] | None = None,
+) -> Iterator[Function]:
+    """The function of fewer bindings; what is read but not bound any more is a parameter."""
+    result = Tuple(tuple(fields or ())) if body is None else body
+    there = set(kept)
+    blocks = []
+    for block in function.body.blocks:
+        inside = tuple([binding for binding in block.bindings if binding in there])
+        if inside:
+            blocks.append(replace(block, bindings=inside))
+    gone = [b.var for b in function.bindings() if b not in there]
+    read = variables_in((tuple(blocks), result))
+    missing = [var for var in gone if var in read]
+    if any(_not_to_be_given(var) for var in missing):
+        return
+    try:
+        params = (*function.params, *missing)
+        info = result_info(result.struct_info, params)
+        seq = SeqExpr(tuple(blocks), result, result.struct_info)
+        yield replace(function, params=params, body=seq, ret_struct_info=info)
+    except StructIRError:
+        return
+
+
+def _not_to_be_given(var: Var) -> bool:
+    """Whether a variable cannot become a parameter."""
+    return isinstance(var.struct_info, FuncStructInfo | ObjectStructInfo) or type(var) is not Var
