@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from structir.analysis.deduction import result_info
+from structir.analysis.substitution import Substitution
 from structir.analysis.variables import variables_in, walk
 from structir.analysis.well_formed import well_formed
 from structir.errors import StructIRError
 from structir.ir.bodies import bindings_of
 from structir.ir.expr import (
     Binding,
+    BindingBlock,
     DataflowVar,
     Expr,
     Function,
     GlobalVar,
+    If,
     SeqExpr,
     Tuple,
     Var,
+    VarBinding,
 )
 from structir.ir.module import IRModule
 from structir.ir.node import replace
@@ -68,10 +73,12 @@ def _smaller(module: IRModule) -> Iterator[IRModule]:
     cleaned = dead_code_elimination.transform(module)
     if cleaned is not module:
         yield cleaned
+    called = {item.name for item in walk(module) if isinstance(item, GlobalVar)}
     for name, function in module.functions.items():
         if isinstance(function, Function):
             for each in _smaller_functions(function):
-                yield module.with_functions({**module.functions, name: each})
+                if name not in called or each.struct_info == function.struct_info:
+                    yield module.with_functions({**module.functions, name: each})
 
 
 def _with_fewer_functions(module: IRModule) -> Iterator[IRModule]:
@@ -90,9 +97,12 @@ def _smaller_functions(function: Function) -> Iterator[Function]:
             yield from _made(function, bindings, fields[0] if len(fields) == 1 else None, fields)
     for kept in _chunks(bindings):
         yield from _made(function, kept, body)
-    for binding in bindings[:-1]:
-        if not isinstance(binding.var, DataflowVar):
-            yield from _made(function, bindings, binding.var)
+    for place, binding in enumerate(bindings[:-1]):
+        yield from _made(function, bindings[: place + 1], binding.var)
+    for binding in bindings:
+        if isinstance(binding.value, If):
+            for side in (binding.value.true_branch, binding.value.false_branch):
+                yield _with_side(function, binding, side)
     used = variables_in((function.body, function.ret_struct_info))
     params = tuple([param for param in function.params if param in used])
     if len(params) < len(function.params):
@@ -132,14 +142,39 @@ def _made(
     if any(_not_to_be_given(var) for var in missing):
         return
     try:
-        params = (*function.params, *missing)
+        local = [var for var in (*missing, result) if isinstance(var, DataflowVar)]
+        given: dict[Var, Expr] = {v: Var(v.name, v.struct_info, v.span) for v in local}
+        result = given.get(result, result)  # type: ignore[call-overload]
+        blocks = [_with_outputs(block, given) for block in blocks]
+        params: Any = (*function.params, *[given.get(var, var) for var in missing])
         info = result_info(result.struct_info, params)
         seq = SeqExpr(tuple(blocks), result, result.struct_info)
+        seq = Substitution(given).sequence(seq)
         yield replace(function, params=params, body=seq, ret_struct_info=info)
     except StructIRError:
         return
 
 
+def _with_outputs(block: BindingBlock, given: dict[Var, Any]) -> BindingBlock:
+    """The block, with some of its local variables seen outside."""
+    bindings = [replace(b, var=given[b.var]) if b.var in given else b for b in block.bindings]
+    return replace(block, bindings=tuple(bindings))
+
+
+def _with_side(function: Function, choice: Binding, side: SeqExpr) -> Function:
+    """The function that always takes one side of a choice."""
+    blocks: list[BindingBlock] = []
+    for block in function.body.blocks:
+        if choice not in block.bindings:
+            blocks.append(block)
+            continue
+        place = block.bindings.index(choice)
+        rest = (VarBinding(choice.var, side.body), *block.bindings[place + 1 :])
+        blocks += [BindingBlock(block.bindings[:place]), *side.blocks, BindingBlock(rest)]
+    kept = tuple([block for block in blocks if block.bindings])
+    return replace(function, body=replace(function.body, blocks=kept))
+
+
 def _not_to_be_given(var: Var) -> bool:
     """Whether a variable cannot become a parameter."""
-    return isinstance(var.struct_info, FuncStructInfo | ObjectStructInfo) or type(var) is not Var
+    return isinstance(var.struct_info, FuncStructInfo | ObjectStructInfo)
