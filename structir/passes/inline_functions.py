@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from structir.analysis.deduction import disjoint
+from structir.analysis.deduction import deduce, disjoint
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
+from structir.errors import DiagnosticError
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.dims import Dim, Sym, as_sym
 from structir.ir.expr import (
@@ -101,9 +102,21 @@ def _inlined(
             return (binding,)
         if local and not all(map(_may_be_local, bindings)):
             return (binding,)
-        return _body_at(binding, call, callee, DataflowVar if local else Var)
+        made = _body_at(binding, call, callee, DataflowVar if local else Var)
+        return made if _may_hold(made) else (binding,)
 
     return with_bindings(function, in_place)
+
+
+def _may_hold(bindings: list[Binding]) -> bool:
+    """Whether no call is provably wrong: one of the function for these sizes fails when it runs."""
+    try:
+        for binding in bindings:
+            if isinstance(binding.value, Call):
+                deduce(binding.value)
+    except DiagnosticError:
+        return False
+    return True
 
 
 def _may_be_local(binding: Binding) -> bool:
