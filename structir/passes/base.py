@@ -101,7 +101,7 @@ def over_module(transform: Callable[..., Function]) -> Callable[..., IRModule]:
             return module
         return module.with_functions(functions)
 
-    transformed.__doc__ = transform.__doc__
+    transformed.__doc__, transformed.__module__ = transform.__doc__, transform.__module__
     transformed.__signature__ = inspect.signature(transform)  # type: ignore[attr-defined]
     return transformed
 

@@ -110,12 +110,19 @@ def _inlined(
 
 def _may_hold(bindings: list[Binding]) -> bool:
     """Whether no call is provably wrong: one of the function for these sizes fails when it runs."""
-    try:
-        for binding in bindings:
-            if isinstance(binding.value, Call):
-                deduce(binding.value)
-    except DiagnosticError:
-        return False
+    todo = [binding.value for binding in bindings]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, If):
+            inner = (*value.true_branch.bindings(), *value.false_branch.bindings())
+            todo += [binding.value for binding in inner]
+        elif isinstance(value, Function):
+            todo += [binding.value for binding in value.bindings()]
+        elif isinstance(value, Call):
+            try:
+                deduce(value)
+            except DiagnosticError:
+                return False
     return True
 
 

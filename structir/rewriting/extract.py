@@ -50,14 +50,17 @@ class _Extraction:
     def __init__(self, functions: dict[str, Any], rule: Rule, function: Function) -> None:
         self.functions = functions
         self.rule = rule
+        self.made = 0
         self.function = function
         self.graph = Graph(function)
+        self.places: dict[Var, int] = {}  # in the order of the text
         self.instead: dict[Var, Call] = {}
         self.inner: set[Var] = set()
 
     def run(self) -> Function:
         for block in self.function.body.blocks:
             for binding in block.bindings:
+                self.places[binding.var] = len(self.places)
                 self.graph.values[binding.var] = binding.value
                 self.graph.local.add(binding.var)
             for binding in reversed(block.bindings):  # the largest match has the latest result
@@ -86,7 +89,7 @@ class _Extraction:
         inner = list(dict.fromkeys(var for var in found if var is not binding.var))[::-1]
         if any(self.graph.uses(var) != 1 or var in self.inner for var in inner):
             return
-        order = [var for var in self.graph.values if var in set(inner)]
+        order = sorted(inner, key=self.places.__getitem__)
         made = self.outlined(binding, order)
         if made is None:
             return
@@ -136,7 +139,6 @@ class _Extraction:
         return fresh, operands
 
     def fresh(self) -> str:
-        name, count = self.rule.name, 1
-        while name in self.functions:
-            name, count = f"{self.rule.name}_{count}", count + 1
-        return name
+        name = self.rule.name if not self.made else f"{self.rule.name}_{self.made}"
+        self.made += 1
+        return self.fresh() if name in self.functions else name

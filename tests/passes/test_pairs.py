@@ -38,7 +38,8 @@ def test_a_pair(name: str, applied: str, before: str, after: str) -> None:
 def test_every_pass_has_a_pair() -> None:
     elsewhere = {"bind_params", "dead_code_elimination", "topological_sort"}
     tested = {name.partition("{")[0] for case in CASES for name in case.values[1].split(",")}
-    assert {each.name for each in all_passes()} - tested - elsewhere == set()
+    ours = [each for each in all_passes() if each.transform.__module__.startswith("structir.")]
+    assert {each.name for each in ours} - tested - elsewhere == set()
 
 
 def test_a_case_is_no_accident() -> None:

@@ -42,7 +42,7 @@ def _alone(rule: Rule) -> Pass:
     def run(module: IRModule, *, rounds: int = ROUNDS) -> IRModule:
         return run_rules(module, [rule], rounds)
 
-    run.__doc__ = rule.doc
+    run.__doc__, run.__module__ = rule.doc, rule.generator.__module__
     return Pass(rule.name, run, tolerance=rule.tolerance)
 
 
