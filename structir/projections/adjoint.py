@@ -8,6 +8,8 @@ the operand lacks is reduced, and points that read one element meet there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import mul
 
 import attrs
 
@@ -35,7 +37,7 @@ from structir.projections.spec import (
     ResultInfo,
     Write,
 )
-from structir.projections.values import ZERO, derivative
+from structir.projections.values import ONE, ZERO, derivative
 
 NO_SLOPE = frozenset({"any", "all", "argmax", "argmin"})
 
@@ -146,10 +148,12 @@ def _clause(
     """The clause that adds one contribution up at the operand's own entries."""
     clause, write, read = contribution.clause, contribution.write, contribution.read
     assert write.value is not None
-    value = derivative(write.value, read.name) * Operand(gradient_name(write.result)) * factor
-    letters = {s for e in read.entries for s in _letters_of(e.letters, clause, e.data)}
+    slope = derivative(write.value, read.name)
+    value = _product([slope, Operand(gradient_name(write.result)), factor])
     order = (*clause.parallel, *clause.reduce)
-    parallel = tuple([s for s in order if s in letters])
+    places = [_letters_of(e.letters, clause, e.data) for e in read.entries]
+    letters = {s for own in places for s in own}
+    parallel = tuple(dict.fromkeys([s for own in places for s in order if s in own]))
     unique = alone and injective(read.entries, parallel, spec.extents) is True
     back = Write(0, read.entries, value, unique)
     base = len(spec.operands)
@@ -163,6 +167,11 @@ def _clause(
     reads = _kept(clause.reads, wanted, write, read)
     rest = tuple([s for s in order if s not in letters])
     return Clause(parallel, rest, (), (*reads, *back_reads), (back,), clause.conditions, "sum")
+
+
+def _product(factors: list[Point]) -> Point:
+    """The product of the factors that are not 1: a product of two reads stays one."""
+    return reduce(mul, [f for f in factors if f != ONE] or [ONE])
 
 
 def _letters_of(symbols: frozenset[Sym], clause: Clause, data: Point | None) -> set[Sym]:

@@ -7,7 +7,10 @@ import pytest
 
 import structir
 from structir.errors import DiagnosticError
+from structir.ir.dims import as_sym
 from structir.ops.gradient import gradients
+from structir.projections.adjoint import adjoint
+from structir.projections.spec import product_of_reads
 from tests.ops.calls import called
 
 RNG = np.random.default_rng(4)
@@ -305,3 +308,14 @@ def test_an_adjoint_as_text():
 def test_an_adjoint_of_no_call_is_refused(text, message):
     with pytest.raises(DiagnosticError, match=message):
         structir.parse(PROGRAM.format(text))
+
+
+def test_the_gradients_of_a_product_are_products():
+    """Nothing stands beside the two factors, so that backends see matrix products."""
+    call, _ = called("matmul", reals(2, 3), reals(3, 4))
+    spec = call.op.definition.index_spec(call)
+    for operand, other in ((0, "rhs"), (1, "lhs")):
+        (clause,) = adjoint(spec, operand).spec.clauses
+        (write,) = clause.writes
+        assert product_of_reads(write.value) == (other, "gradient 0")
+        assert clause.parallel == tuple(as_sym(entry.index) for entry in write.entries)
