@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from structir.analysis.lattice import erase
+from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute, sym
+from structir.ir.dims import Poly, as_dim, substitute, sym
 from structir.ir.expr import (
     Binding,
     Constant,
@@ -35,11 +36,11 @@ class Substitution:
     def __init__(
         self,
         variables: Mapping[Var, Expr] | None = None,
-        dims: Mapping[Sym, Dim] | None = None,
+        dims: Mapping[Any, Any] | None = None,  # row variables by axes, too
         fresh: bool = False,
     ) -> None:
         self.variables: dict[Var, Any] = dict(variables or {})
-        self.dims: dict[Sym, Dim] = dict(dims or {})
+        self.dims: dict[Any, Any] = dict(dims or {})
         self.fresh = fresh
         self.infos: dict[StructInfo, StructInfo] = {}
 
@@ -120,7 +121,8 @@ class Substitution:
         """Where all is to be new, the dims that these infos bind are too."""
         if self.fresh:
             for each in standing_alone(infos):
-                self.dims.setdefault(each, as_dim(sym(each.name)))
+                row = type(each) is RowVar
+                self.dims.setdefault(each, RowVar(each.name) if row else as_dim(sym(each.name)))
             self.infos.clear()
 
     def function(self, function: Function) -> Function:

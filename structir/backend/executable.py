@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ import numpy as np
 
 from structir.backend import archive
 from structir.backend.compiled_region import CompiledRegion
+from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.kernel_calls import KernelRunner
 from structir.backend.loops.buffer import Buffer
 from structir.backend.plan import BoundPlan, Plan
@@ -161,7 +163,10 @@ class CompiledFunction:
 
 
 class Executable:
-    """A compiled module. `exe["main"](*arrays)` runs a function; sizes are free at every call."""
+    """A compiled module. `exe["main"](*arrays)` runs a function; sizes are free at every call.
+
+    A function with row variables is compiled once more for each rank that it is called with.
+    """
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
@@ -174,6 +179,18 @@ class Executable:
                 functions[name] = self._compiled(name, function)
         self._machine = CompiledMachine(module.with_functions(functions), self.direct)
         self.compile_count = 1
+        self._every_rank = {
+            name: EveryRank(
+                name, function, self._machine.global_function(name), partial(self._again, name)
+            )
+            for name, function in module.functions.items()
+            if isinstance(function, Function) and rows_of(function)
+        }
+
+    def _again(self, name: str, function: Function) -> Executable:
+        """The module with another form of one function."""
+        self.compile_count += 1
+        return Executable(self.module.with_functions({**self.module.functions, name: function}))
 
     def _compiled(self, name: str, function: Function) -> Function:
         program = HostProgram(self._kernels)
@@ -189,7 +206,9 @@ class Executable:
 
     def __getitem__(self, name: str) -> Callable[..., Value]:
         """A function of the module, to be called with arrays."""
-        found: Callable[..., Value] = self._machine.global_function(name)
+        found: Callable[..., Value] = self._every_rank.get(name) or self._machine.global_function(
+            name
+        )
         return found
 
     def __iter__(self) -> Any:
@@ -198,7 +217,12 @@ class Executable:
     def plans(self, name: str | None = None) -> list[Plan]:
         """The plans of a function, or of all of them."""
         names = self._regions if name is None else [name]
-        return [p for n in names for r in self._regions[n] for p in r.plans()]
+        plans = [p for n in names for r in self._regions[n] for p in r.plans()]
+        for each in names:
+            if each in self._every_rank:
+                forms = self._every_rank[each].forms.values()
+                plans += [p for form in forms if form is not None for p in form.plans(each)]
+        return plans
 
     def save(self, path: archive.Path) -> None:
         """Write the program and its machine code; `structir.load` gives the executable back."""
@@ -213,7 +237,10 @@ class Executable:
         """The generated kernels of a function as readable Python, with what each computes."""
         if name not in self._regions:
             raise StructIRError(f"the module has no function {name!r}")
-        return source_of(self.plans(name)) or f"# {name} has no kernels: it runs on the host\n"
+        none = "it runs on the host"
+        if name in self._every_rank:
+            none = "it is compiled for each number of axes when it is called"
+        return source_of(self.plans(name)) or f"# {name} has no kernels: {none}\n"
 
     def __repr__(self) -> str:
         names = ", ".join(self._regions) or "none"

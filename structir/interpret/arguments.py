@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from structir.errors import StructIRError
+from structir.ir.axes import AnySize, Ragged, RowVar, size_in
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Dim, Sym, as_sym, evaluate, syms
 from structir.ir.dtype import is_float, numpy_dtype
@@ -76,12 +77,17 @@ class _Arguments:
         self.numbers = np.random.default_rng(seed)
         self.given = given
         self.sizes: dict[Sym, int] = {}
+        self.rows: dict[RowVar, tuple[int, ...]] = {}
         self.shapes: dict[Var, tuple[int, ...]] = {}
 
     def bind(self, infos: list[StructInfo]) -> None:
         """Give every symbolic dim of the parameters a size; now and then all get the same one."""
         shared = self.rng.choice(self.among) if self.rng.random() < 0.3 else None
         for sym in standing_alone(infos):
+            if type(sym) is RowVar:
+                count = self.rng.randint(0, 2)
+                self.rows[sym] = tuple([self.rng.choice(self.among) for _ in range(count)])
+                continue
             drawn = self.rng.choice(self.among) if shared is None else shared
             self.sizes[sym] = self.given.get(sym.name, drawn)
         unknown = self.given.keys() - {sym.name for sym in self.sizes}
@@ -110,11 +116,22 @@ class _Arguments:
 
     def shape(self, info: Any, param: Var) -> tuple[int, ...]:
         """The sizes of a tensor or of a shape; what is not known is drawn."""
+        axes = getattr(info, "axes", None)
+        if axes is not None:
+            return tuple([size for axis in axes for size in self.axis(size_in(axis), param)])
         if isinstance(info.dims, tuple):
             return tuple([self.size(dim, param) for dim in info.dims])
         ndim = self.rng.randint(0, 3) if info.ndim is None else info.ndim
         drawn = tuple([self.rng.choice(self.among) for _ in range(ndim)])
         return self.shapes.setdefault(info.dims, drawn) if isinstance(info.dims, Var) else drawn
+
+    def axis(self, axis: Any, param: Var) -> tuple[int, ...]:
+        """The sizes of what stands for an axis or for several."""
+        if type(axis) is RowVar:
+            return self.rows[axis]
+        if type(axis) is Ragged:
+            raise StructIRError(f"parameter {param.name} has a ragged axis: no array has one")
+        return (self.rng.choice(self.among) if type(axis) is AnySize else self.size(axis, param),)
 
     def tensor(self, info: TensorStructInfo, param: Var) -> Any:
         """An array."""

@@ -25,7 +25,8 @@ def bind_symbolic_vars(
 def with_sizes(function: Function, sizes: Mapping[str, int] | str) -> Function:
     """A function for fixed sizes of some of its dims, its variables those of a copy."""
     wanted = read_sizes(sizes) if isinstance(sizes, str) else sizes
-    dims = {sym.name: sym for sym in standing_alone([p.struct_info for p in function.params])}
+    bound = standing_alone([p.struct_info for p in function.params])
+    dims = {sym.name: sym for sym in bound if type(sym) is Sym}
     if unknown := sorted(wanted.keys() - dims.keys()):
         has = ", ".join(dims) or "none"
         raise StructIRError(f"no parameter has a dim {', '.join(unknown)}; there are: {has}")

@@ -9,6 +9,6 @@ from structir.solver.inference import infer as completed
 
 # what it learns it may check on entry, and a program that cannot hold it refuses
 @module_pass(comparable=False)
-def infer(module: IRModule, *, learn: str = "guard", close: bool = False) -> IRModule:
+def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
     """Complete every StructInfo from annotations, operands and results, in both directions."""
     return completed(module, learn=learn, close=close)

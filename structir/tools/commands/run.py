@@ -16,6 +16,7 @@ from rich.table import Table
 from structir.interpret import interpret
 from structir.interpret.arguments import random_arguments
 from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import Sym
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
@@ -99,7 +100,9 @@ def _arguments(
     given = _arrays(inputs) if inputs is not None else {}
     params = [param.struct_info for param in function.params]
     _refuse_unknown("parameter", given, {param.name for param in function.params})
-    _refuse_unknown("symbolic dim", sizes, {sym.name for sym in standing_alone(params)})
+    _refuse_unknown(
+        "symbolic dim", sizes, {s.name for s in standing_alone(params) if type(s) is Sym}
+    )
     return random_arguments(function, seed, sizes, given, among=(2, 3, 4, 5))
 
 

@@ -1,0 +1,111 @@
+"""Functions with row variables: compiled anew for each number of axes that they are called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.analysis.deduction import deduce
+from structir.analysis.lattice import PASS, base_check
+from structir.analysis.substitution import Substitution
+from structir.errors import DiagnosticError
+from structir.interpret.boundary import as_value, match
+from structir.interpret.scope import Scope
+from structir.ir.axes import RowVar
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import sym
+from structir.ir.expr import Binding, Call, Function, Var, VarBinding
+from structir.ir.node import replace
+from structir.ir.struct_info import StructInfo
+
+Value = Any
+Counts = tuple[int, ...]  # of the axes of each row
+
+
+def rows_of(function: Function) -> list[RowVar]:
+    """The row variables that the parameters of a function bind."""
+    bound = standing_alone([param.struct_info for param in function.params])
+    return [row for row in bound if type(row) is RowVar]
+
+
+class OfRank(Substitution):
+    """Puts axes in place of rows, and deduces again what follows from known ranks."""
+
+    def __init__(self, rows: dict[RowVar, int]) -> None:
+        axes = {r: tuple([sym(f"{r.name}{k}") for k in range(n)]) for r, n in rows.items()}
+        super().__init__(dims=axes)
+
+    def binding(self, binding: Binding) -> Binding:
+        """A binding, its value deduced from its new operands."""
+        if not isinstance(binding, VarBinding) or type(binding.value) is not Call:
+            return super().binding(binding)
+        value = self.part(binding.value)
+        found = deduce(value)
+        info = self._sharper(self.info(binding.var.struct_info), found)
+        var = binding.var
+        if info != var.struct_info:
+            var = self.variables[binding.var] = type(var)(var.name, info, var.span)
+            self.infos.clear()
+        return VarBinding(var, replace(value, struct_info=found), binding.span)
+
+    def _sharper(self, stated: StructInfo, found: StructInfo) -> StructInfo:
+        return found if base_check(stated, found) is PASS else stated
+
+
+class EveryRank:
+    """A function that runs at every rank: for each there is one compiled form."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Function,
+        general: Callable[..., Value],
+        compiled: Callable[[Function], Any],
+    ) -> None:
+        self.name, self.function = name, function
+        self.general = general  # runs at any rank, op by op
+        self.compiled = compiled  # makes an executable of a function
+        self.rows = rows_of(function)
+        self.forms: dict[Counts, Any] = {}  # executables; None where there can be none
+        self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
+
+    def __call__(self, *args: Value) -> Value:
+        counts = self._counts_of(args)
+        if counts is None:
+            return self.general(*args)
+        if counts not in self.forms:
+            self.forms[counts] = self._form(counts)
+        form = self.forms[counts]
+        return self.general(*args) if form is None else form[self.name](*args)
+
+    def _counts_of(self, args: tuple[Value, ...]) -> Counts | None:
+        """How many axes each row has; None where the arguments do not fit or do not tell."""
+        params = self.function.params
+        if len(args) != len(params):
+            return None
+        key = tuple([getattr(arg, "ndim", None) for arg in args])
+        known = self._counts.get(key)
+        if known is None:
+            scope = Scope({}, {})
+            both = zip(params, args, strict=True)
+            match(
+                [(p.struct_info, as_value(p.struct_info, a), self._where(p)) for p, a in both],
+                scope,
+            )
+            if any(row not in scope.sizes for row in self.rows):
+                return None
+            known = tuple([len(scope.sizes[row]) for row in self.rows])
+            if None not in key:
+                self._counts[key] = known
+        return known
+
+    def _where(self, param: Var) -> str:
+        return f"{self.name}: parameter {param.name}"
+
+    def _form(self, counts: Counts) -> Any:
+        """The executable for these ranks; None where the program cannot hold at them."""
+        try:
+            function = OfRank(dict(zip(self.rows, counts, strict=True))).function(self.function)
+        except DiagnosticError:
+            return None  # what is wrong is said by the op that meets it
+        return self.compiled(function)
