@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.backend.cpu.intrinsics import EIGHTHS
 from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import position
@@ -44,7 +45,7 @@ from structir.ir.struct_info import (
 )
 
 Lowered = Any  # a Buffer, or a tuple of lowered values
-UNSUPPORTED = EXTENDED - {"bfloat16"}
+UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
 
 
 @attrs.frozen
@@ -225,11 +226,13 @@ class RegionLowering:
     def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = here.op.definition  # type: ignore[attr-defined]
         function = definition.hooks.get("kernel.cpu")
-        if not definition.pure or ("reference" in definition.hooks and function is None):
-            raise NoKernelError("an effect, or a value that the line does not say")
-        spec = definition.index_spec(here)
+        spec = definition.index_spec(here) if definition.pure else None
         if spec is None:
-            raise NoKernelError("the op has no loop form")
+            raise NoKernelError("an effect, or the op has no loop form")
+        if "reference" in definition.hooks and function is None:
+            sure = spec.computes and not definition.assumptions(here)
+            if not sure:
+                raise NoKernelError("a value that the line does not say, or not for all sizes")
         operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
         if not all(supported(r.dtype) for r in spec.results):
             raise NoKernelError("a dtype that kernels do not store")

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from structir.ir.expr import Call
+from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
 from structir.ops.attributes import Axis, Ints, Layout
+from structir.ops.broadcast import divide, multiply, not_equal, where
+from structir.ops.create import full_like, zeros_like
 from structir.ops.define import op
+from structir.ops.elementwise import astype, negative
 from structir.ops.examples import f32, i64
 from structir.ops.given import Given, Written
+from structir.ops.indexing import take
+from structir.ops.layout import expand_dims
 from structir.ops.letters import per_axis, written
 from structir.ops.loss import likelihood
 from structir.ops.pool import windows_of
+from structir.ops.reduce import sum_
+from structir.ops.scatter import scatter_elements
 from structir.projections.point import Point
 
 np = lazy_module("numpy")
@@ -107,26 +114,86 @@ def _(call: Call) -> bool:
     return call.attrs.get("reduction") in ("none", "sum")
 
 
-@nll_loss_backward.reference
+@nll_loss_backward.decompose
 def _(
-    output_grad: Array,
-    predictions: Array,
-    targets: Array,
-    weights: Array | None = None,
+    output_grad: Expr,
+    predictions: Expr,
+    targets: Expr,
+    weights: Expr | None = None,
     reduction: str = "mean",
     ignore_index: int = -100,
-) -> Array:
-    axis = 0 if predictions.ndim == 1 else 1
-    kept = targets != ignore_index
-    classes = np.where(kept, targets, 0)
-    weight = kept.astype(predictions.dtype)
+) -> Expr:
+    axis = 0 if predictions.struct_info.ndim == 1 else 1
+    kept = not_equal(targets, full_like(targets, ignore_index))
+    classes = where(kept, targets, zeros_like(targets))
+    weight = astype(kept, predictions.struct_info.dtype)
     if weights is not None:
-        weight = weight * weights[classes]
-    scale = -output_grad * weight / (weight.sum() if reduction == "mean" else 1)
-    made = np.zeros_like(predictions)
-    places, scale = np.expand_dims(classes, axis), np.expand_dims(scale, axis)
-    np.put_along_axis(made, places, scale.astype(made.dtype), axis)
-    return made
+        weight = multiply(weight, take(weights, classes, axis=0))
+    scale = negative(multiply(output_grad, weight))
+    if reduction == "mean":
+        scale = divide(scale, sum_(weight))
+    places, shares = expand_dims(classes, axis), expand_dims(scale, axis)
+    return scatter_elements(zeros_like(predictions), places, shares, axis)
+
+
+@max_pool2d_backward.kernel("cpu")
+def _(
+    output_grad: Array,
+    data: Array,
+    dx: Array,
+    pool_size: tuple[int, ...],
+    s: tuple[int, ...],
+    d: tuple[int, ...],
+    lo: tuple[int, ...],
+) -> None:
+    if data.size == 0:
+        return
+    made = np.zeros(data.shape, np.float64)
+    for i in range(output_grad.shape[0]):
+        for j in range(output_grad.shape[1]):
+            hits, most = 0, data[0, 0]
+            for sharing in range(2):
+                for p in range(pool_size[0]):
+                    row = i * s[0] - lo[0] + p * d[0]
+                    for q in range(pool_size[1]):
+                        column = j * s[1] - lo[1] + q * d[1]
+                        if 0 <= row < data.shape[0] and 0 <= column < data.shape[1]:
+                            value = data[row, column]
+                            if sharing and value == most:
+                                made[row, column] += output_grad[i, j] / hits
+                            elif not sharing and (hits == 0 or value > most or value != value):
+                                hits, most = 1, value
+                            elif not sharing and value == most:
+                                hits += 1
+    dx[:] = made
+
+
+@avg_pool2d_backward.kernel("cpu")
+def _(
+    output_grad: Array,
+    data: Array,
+    dx: Array,
+    pool_size: tuple[int, ...],
+    s: tuple[int, ...],
+    d: tuple[int, ...],
+    lo: tuple[int, ...],
+    count_include_pad: bool,
+) -> None:
+    made = np.zeros(data.shape, np.float64)
+    for i in range(output_grad.shape[0]):
+        for j in range(output_grad.shape[1]):
+            inside = 0
+            for sharing in range(2):
+                whole = pool_size[0] * pool_size[1] if count_include_pad else inside
+                for p in range(pool_size[0]):
+                    row = i * s[0] - lo[0] + p * d[0]
+                    for q in range(pool_size[1]):
+                        column = j * s[1] - lo[1] + q * d[1]
+                        if 0 <= row < data.shape[0] and 0 <= column < data.shape[1]:
+                            inside += 1
+                            if sharing:
+                                made[row, column] += output_grad[i, j] / whole
+    dx[:] = made
 
 
 def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, int]:
@@ -169,8 +236,8 @@ def _(output_grad: Array, data: Array, **numbers: Any) -> Array:
     rows, columns, inside, _ = _windows(data, numbers)
     clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
     seen = np.where(inside, data[(slice(None), slice(None), *clipped)], -np.inf)
-    hit = seen == seen.max(axis=(4, 5), keepdims=True)
-    share = hit / hit.sum(axis=(4, 5), keepdims=True)
+    hit = inside & (seen == seen.max(axis=(4, 5), keepdims=True))
+    share = hit / np.maximum(hit.sum(axis=(4, 5), keepdims=True), 1)
     return _spread(output_grad, share, rows, columns, data)
 
 

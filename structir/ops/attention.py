@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from structir.ir.dims import Dim
@@ -13,7 +14,8 @@ from structir.ops.contract import matmul
 from structir.ops.create import ones_like, tril, triu, zeros_like
 from structir.ops.define import op
 from structir.ops.elementwise import astype, rsqrt
-from structir.ops.examples import f32
+from structir.ops.examples import Values, f32, i32
+from structir.ops.given import Given, Written
 from structir.ops.layout import permute_dims
 from structir.ops.normalise import softmax
 
@@ -72,12 +74,18 @@ def _masked(scores: Expr, causal_mask: str, window_size: int | None) -> Expr:
     return where(greater_equal(seen, ones_like(scores)), scores, zeros_like(scores) + FAR_BELOW)
 
 
-@op(
-    "queries[b, s, h, d], keys[b, u, h, d], values[b, u, h, e], seqstart_q[q] @ int32,"
-    " max_seqlen_q[] @ int32, seqstart_k[r] @ int32 or 0, max_seqlen_k[] @ int32 or 0"
-    " -> y[b, s, h, e]",
-    name="nn.attention_var_len",
-)
+def packed(given: Given) -> Written:
+    """Each head sees the queries, keys and values of all sequences."""
+    line = (
+        "queries[b, [s], h, [d]], keys[b, [u], h, [d]], values[b, [u], h, [e]],"
+        " seqstart_q[[q]] @ int32, max_seqlen_q[] @ int32, seqstart_k[[r]] @ int32 or 0,"
+        " max_seqlen_k[] @ int32 or 0 -> y[b, [s], h, [e]]"
+    )
+    mask = given["causal_mask"]
+    return Written(line, "", "", {"causal": mask is not None, "last": mask == "BottomRight"})
+
+
+@op(packed, name="nn.attention_var_len")
 def attention_var_len(
     queries: Expr,
     keys: Expr,
@@ -111,6 +119,9 @@ def _(
     key_starts = starts if key_starts is None else key_starts
     if len(starts) != len(key_starts):
         raise ValueError("seqstart_q and seqstart_k begin another number of sequences")
+    for places, part in ((starts, queries), (key_starts, keys)):
+        if np.any(np.diff(places) < 0) or np.any((places < 0) | (places > part.shape[1])):
+            raise IndexError("a sequence is not inside")
     made = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
     scale = max(queries.shape[3], 1) ** -0.5 if scale is None else scale
     for k in range(len(starts) - 1):
@@ -122,6 +133,53 @@ def _(
         weights = powers / powers.sum(-1, keepdims=True)
         made[:, own] = np.einsum("bhsu,buhe->bshe", weights, values[:, other])
     return made
+
+
+@attention_var_len.kernel("cpu")
+def _(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    seqstart_q: Array,
+    seqstart_k: Array | None,
+    y: Array,
+    scale: float | None,
+    causal: bool,
+    last: bool,
+    window_size: int | None,
+) -> None:
+    factor = 1.0 / math.sqrt(max(queries.shape[1], 1)) if scale is None else scale
+    total = np.empty(y.shape[1], np.float64)
+    y[:] = 0
+    for k in range(seqstart_q.shape[0] - 1):
+        first, end = seqstart_q[k], seqstart_q[k + 1]
+        starts = seqstart_q if seqstart_k is None else seqstart_k
+        start, stop = starts[k], starts[k + 1]
+        if not (0 <= first <= end <= queries.shape[0] and 0 <= start <= stop <= keys.shape[0]):
+            raise IndexError("a sequence is not inside")
+        offset = (stop - start) - (end - first) if last else 0
+        for i in range(end - first):
+            low = 0 if window_size is None or not causal else max(i + offset - window_size + 1, 0)
+            high = min(i + offset + 1, stop - start) if causal else stop - start
+            most, weights = FAR_BELOW, 0.0
+            total[:] = 0
+            none = low >= high  # a query that sees nothing sees all alike
+            for j in range(0 if none else low, stop - start if none else high):
+                score = 0.0
+                for n in range(queries.shape[1]):
+                    score += queries[first + i, n] * keys[start + j, n]
+                score = FAR_BELOW if none else score * factor
+                if score > most:
+                    fading = math.exp(most - score)
+                    weights *= fading
+                    total *= fading
+                    most = score
+                weight = math.exp(score - most)
+                weights += weight
+                for n in range(y.shape[1]):
+                    total[n] += weight * values[start + j, n]
+            for n in range(y.shape[1] if weights > 0 else 0):
+                y[first + i, n] = total[n] / weights
 
 
 def _hidden(queries: int, keys: int, causal_mask: str | None, window_size: int | None) -> Array:
@@ -140,4 +198,11 @@ attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6])
 attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6], f32[2, 1, 3, 5], scale=0.5)
 attention.example(
     f32[1, 3, 2, 4], f32[1, 5, 2, 4], f32[1, 5, 2, 4], causal_mask="BottomRight", window_size=2
+)
+attention_var_len.example(
+    *[f32[1, 5, 2, 4]] * 3,
+    Values("int32", (0, 2, 5)),
+    i32[()],
+    causal_mask="TopLeft",
+    window_size=2,
 )

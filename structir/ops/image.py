@@ -209,13 +209,33 @@ def affine(given: Given) -> Written:
     new = target(given, "size", 2)
     if new is None:
         return Written("data[n, 2, 3] -> out[n, 2, _, _]", "", "", {"new": None})
-    return Written("data[n, 2, 3] -> out[n, 2, h, w]", "h == new[0], w == new[1]", "", {"new": new})
+    line = "data[n, [p], [q]] -> out[n, [t], [h], [w]]"
+    checks = where(["p == 2", "q == 3", "t == 2", "h == new[0]", "w == new[1]"])
+    return Written(line, checks, "", {"new": new})
 
 
 @op(affine, name="image.affine_grid")
 def affine_grid(data: Array, size: SizeOrSizes, align_corners: bool = True) -> Array:
     """For each place of an image, between -1 and 1, where an affine map takes it."""
     return data
+
+
+@affine_grid.kernel("cpu")
+def _(data: Array, out: Array, align_corners: bool) -> None:
+    _, height, width = out.shape
+    for i in range(height):
+        y = centred(i, height, align_corners)
+        for j in range(width):
+            x = centred(j, width, align_corners)
+            for k in range(2):
+                out[k, i, j] = data[k, 0] * x + data[k, 1] * y + data[k, 2]
+
+
+def centred(k: int, count: int, align_corners: bool) -> float:
+    """The place of one of so many elements between -1 and 1."""
+    if align_corners:
+        return 2.0 * k / (count - 1) - 1.0 if count > 1 else -1.0
+    return (2.0 * k + 1.0) / count - 1.0
 
 
 @affine_grid.reference

@@ -74,7 +74,7 @@ def divided(given: Given) -> Written:
         line = f"{written('x', [*own[:axis], read, *own[axis + 1 :]])} -> {', '.join(outs)}"
         return Written(line, where(checks), "", attributes)
     read = written("x", [*own[:axis], "n", *own[axis + 1 :]])
-    return Written(f"{read} -> {', '.join(outs)}", where(checks), "", attributes)
+    return Written(f"{read} -> {', '.join(outs)}", where(checks), "", attributes, sizes=True)
 
 
 def _parts(cuts: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:

@@ -20,7 +20,7 @@ from structir.ops.define import op
 from structir.ops.examples import Values, f32
 from structir.ops.given import Given, UnknownShape, Written, known_dims
 from structir.ops.layout import flatten
-from structir.ops.letters import written
+from structir.ops.letters import letters, written
 from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
 
@@ -28,7 +28,14 @@ np = lazy_module("numpy")
 Array = Any
 
 
-@op("x[*s] -> out[] @ int64")
+def counted(given: Given) -> str:
+    """The number of elements is told by the axes alone."""
+    rank = given.rank("x")
+    own = ["*s"] if rank is None else [f"[{i}]" for i in letters(rank)]
+    return f"{written('x', own)} -> out[] @ int64"
+
+
+@op(counted)
 def size(x: Array) -> Array:
     """How many elements a tensor has."""
     return x
@@ -37,6 +44,11 @@ def size(x: Array) -> Array:
 @size.reference
 def _(x: Array) -> Array:
     return np.array(x.size, "int64")
+
+
+@size.kernel("cpu")
+def _(x: Array, out: Array) -> None:
+    out[0] = np.asarray(x).size
 
 
 @op("x[*s] -> out[*s]")
@@ -145,3 +157,4 @@ shape_to_tensor.example((2, 3))
 dynamic_strided_slice.example(
     f32[7, 4], Values("int64", (0, 1)), Values("int64", (7, -1)), Values("int64", (2, 1))
 )
+size.example(f32[2, 3])

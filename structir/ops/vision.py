@@ -24,11 +24,12 @@ REGIONS = Values("float32", ((0, 0.5, 0.5, 4.5, 3.5), (0, 1, 2, 2, 5)))
 def regions(given: Given) -> Written:
     """Five numbers for each region: which image, and its two corners."""
     check_rank(given, "data", given["layout"])
-    read = laid_out(given, given["layout"], {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
-    made = laid_out(given, given["layout"], {"N": "r", "C": "c", "H": "a", "W": "b"})
+    read = laid_out(given, given["layout"], {"N": "[n]", "C": "c", "H": "[h]", "W": "[w]"})
+    made = laid_out(given, given["layout"], {"N": "r", "C": "c", "H": "[a]", "W": "[b]"})
     size = each(given, "pooled_size", 2)
-    line = f"{written('data', read)}, rois[r, 5] -> {written('out', made)}"
-    return Written(line, "a == pooled_size[0], b == pooled_size[1]", "", {"pooled_size": size})
+    line = f"{written('data', read)}, rois[r, [q]] -> {written('out', made)}"
+    numbers = {"pooled_size": size, "mean": given.attributes.get("mode") == "avg"}
+    return Written(line, "q == 5, a == pooled_size[0], b == pooled_size[1]", "", numbers)
 
 
 @op(regions, name="vision.roi_align")
@@ -93,6 +94,59 @@ def _between(image: Array, rows: Array, columns: Array) -> Array:
     return made * (inside[0][:, None] & inside[1])
 
 
+@roi_align.kernel("cpu")
+def _(
+    data: Array,
+    rois: Array,
+    out: Array,
+    spatial_scale: float,
+    sample_ratio: int,
+    aligned: bool,
+    mean: bool,
+) -> None:
+    image = data[image_of(rois[0], data.shape[0])]
+    shift, least = (0.5, -np.inf) if aligned else (0.0, 1.0)
+    top, left = rois[2] * spatial_scale - shift, rois[1] * spatial_scale - shift
+    height = max(rois[4] * spatial_scale - shift - top, least) / out.shape[0]
+    width = max(rois[3] * spatial_scale - shift - left, least) / out.shape[1]
+    rows = sample_ratio if sample_ratio > 0 else max(math.ceil(height), 1)
+    columns = sample_ratio if sample_ratio > 0 else max(math.ceil(width), 1)
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            total, most = 0.0, -np.inf
+            for p in range(rows):
+                for q in range(columns):
+                    value = between(
+                        image,
+                        top + height * (i + (p + 0.5) / rows),
+                        left + width * (j + (q + 0.5) / columns),
+                    )
+                    total, most = total + value, max(most, value)
+            out[i, j] = total / (rows * columns) if mean else most
+
+
+def image_of(number: float, count: int) -> int:
+    """The image that a region is in."""
+    if not -count <= number < count:
+        raise IndexError("a region is in no image")
+    return int(number)
+
+
+def between(image: Array, row: float, column: float) -> float:
+    """An image between its elements; 0 more than one element outside."""
+    height, width = image.shape
+    if row < -1 or row > height or column < -1 or column > width:
+        return 0.0
+    row, column = min(max(row, 0.0), height - 1.0), min(max(column, 0.0), width - 1.0)
+    top, left = int(row), int(column)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    down, along = row - top, column - left
+    above = image[top, left] * (1 - along) + image[top, right] * along
+    below = image[bottom, left] * (1 - along) + image[bottom, right] * along
+    value: float = above * (1 - down) + below * down
+    return value
+
+
 @op(regions, name="vision.roi_pool")
 def roi_pool(
     data: Array,
@@ -141,6 +195,32 @@ def _cells(first: int, last: int, count: int, length: int) -> list[tuple[int, in
     return [(min(max(a, 0), length), min(max(b, 0), length)) for a, b in bounds]
 
 
+@roi_pool.kernel("cpu")
+def _(data: Array, rois: Array, out: Array, spatial_scale: float) -> None:
+    image = data[image_of(rois[0], data.shape[0])]
+    left, top = rounded(rois[1] * spatial_scale), rounded(rois[2] * spatial_scale)
+    right, bottom = rounded(rois[3] * spatial_scale), rounded(rois[4] * spatial_scale)
+    for i in range(out.shape[0]):
+        first, last = cell(i, top, bottom, out.shape[0], image.shape[0])
+        for j in range(out.shape[1]):
+            start, end = cell(j, left, right, out.shape[1], image.shape[1])
+            out[i, j] = 0
+            if first < last and start < end:
+                out[i, j] = image[first:last, start:end].max()
+
+
+def rounded(place: float) -> int:
+    """The element that a place is nearest to."""
+    return math.floor(place + 0.5)
+
+
+def cell(k: int, first: int, last: int, count: int, length: int) -> tuple[int, int]:
+    """Where one of the cells along an axis begins and ends, inside the image."""
+    size = max(last - first + 1, 1) / count
+    start, end = math.floor(k * size) + first, math.ceil((k + 1) * size) + first
+    return min(max(start, 0), length), min(max(end, 0), length)
+
+
 @op(
     "data[b, [n], [k]] -> count[b] @ int32, boxes[b, [n], k], positions[b, [n]] @ int32",
     name="vision.get_valid_counts",
@@ -164,6 +244,28 @@ def _(data: Array, score_threshold: float = 0.0, id_index: int = 0, score_index:
         counts[k] = len(found)
         boxes[k, : len(found)], positions[k, : len(found)] = rows[found], found
     return counts, boxes, positions
+
+
+@get_valid_counts.kernel("cpu")
+def _(
+    data: Array,
+    count: Array,
+    boxes: Array,
+    positions: Array,
+    score_threshold: float,
+    id_index: int,
+    score_index: int,
+) -> None:
+    boxes[:] = -1
+    positions[:] = -1
+    found = 0
+    for k in range(data.shape[0]):
+        known = id_index < 0 or data[k, id_index] >= 0
+        if data[k, score_index] > score_threshold and known:
+            boxes[found] = data[k]
+            positions[found] = k
+            found += 1
+    count[0] = found
 
 
 def suppressed(given: Given) -> Written:

@@ -11,7 +11,9 @@ from numba.extending import intrinsic
 
 from structir.backend.math.bits import declared
 
+EIGHTHS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
+STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")
 
 
 def _pointer(element: Any) -> Any:
@@ -43,6 +45,7 @@ POINTERS = {
         "uint16",
         "uint8",
         "bool",
+        *EIGHTHS,
     ]
 }
 

@@ -16,6 +16,7 @@ from structir.backend.cache import digest
 from structir.backend.cpu.blas import multiply_matrices, register_blas
 from structir.backend.cpu.functions import compiled_function, ready_for_arrays
 from structir.backend.cpu.intrinsics import (
+    EIGHTHS,
     POINTERS,
     add_to,
     brain_bits,
@@ -79,7 +80,11 @@ NAMES: dict[str, Any] = {
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},
-    **{dtype: getattr(np, dtype) for dtype in POINTERS if dtype not in ("bool", "bfloat16")},
+    **{
+        dtype: getattr(np, dtype)
+        for dtype in POINTERS
+        if dtype not in ("bool", "bfloat16", *EIGHTHS)
+    },
 }
 
 

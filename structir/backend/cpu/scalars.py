@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from structir.backend.cpu.eighths import eighth_helpers
+from structir.backend.cpu.intrinsics import EIGHTHS
 from structir.backend.math import error_function, exponential, logarithm, trigonometric
 from structir.backend.math.options import Number, vectorisable
 from structir.ir.dtype import INTS, is_float
@@ -121,6 +123,7 @@ def helpers() -> dict[str, Any]:
     return {
         **{f"{name}_float32": function for name, function in SINGLE.items()},
         **doubles,
+        **eighth_helpers(),
         "sigmoid_float64": sigmoid_double,
         "sign_of": sign_of,
         "whole_power": whole_power,
@@ -161,6 +164,7 @@ FLOATS = {
     "isfinite": "abs({0}) < inf",
     "round_to_float16": "half_value(half_bits({0}))",
     "round_to_bfloat16": "brain_value(brain_bits({0}))",
+    **{f"round_to_{eighth}": f"{eighth}_value({eighth}_code({{0}}))" for eighth in EIGHTHS},
     **{name: f"{name}_{{dtype}}({{0}})" for name in SINGLE},
     "pow": "pow_{dtype}({0}, {1})",
     "atan2": "atan2_{dtype}({0}, {1})",
@@ -261,12 +265,14 @@ def number_text(value: float | int | bool, dtype: str) -> str:
 def load_text(stored: str, place: str) -> str:
     """An element read from memory, as kernels compute with it."""
     reads = {"bool": "{} != 0", "float16": "half_value({})", "bfloat16": "brain_value({})"}
+    reads |= {eighth: f"{eighth}_value({{}})" for eighth in EIGHTHS}
     return reads.get(stored, "{}").format(place)
 
 
 def store_text(stored: str, value: str) -> str:
     """What is written to memory for a value."""
     writes = {"bool": "uint8({})", "float16": "half_bits({})", "bfloat16": "brain_bits({})"}
+    writes |= {eighth: f"{eighth}_code({{}})" for eighth in EIGHTHS}
     return writes.get(stored, "{}").format(value)
 
 

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import attrs
 
+from structir.backend.cpu.intrinsics import EIGHTHS
 from structir.backend.loops.buffer import Buffer
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -92,7 +93,9 @@ def _once(key: tuple[Any, ...], make: Callable[[], E]) -> E:
     return found  # type: ignore[return-value]
 
 
-COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}  # the others in their own dtype
+COMPUTED_IN = dict.fromkeys(
+    ("float16", "bfloat16", *EIGHTHS), "float32"
+)  # the others in their own dtype
 
 
 def computed_in(dtype: str) -> str:

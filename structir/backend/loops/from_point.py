@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from structir.backend.cpu.intrinsics import EIGHTHS
 from structir.backend.cpu.scalars import is_written
 from structir.backend.loops.expression import (
     Expression,
@@ -22,7 +23,11 @@ from structir.ir.dtype import EXTENDED, is_float
 from structir.projections.point import FUNCTIONS, Apply, Extent, Index, Literal, Operand, Point
 from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promoted
 
-ROUNDED = ("float16", "bfloat16")  # dtypes whose casts round although they are computed wider
+ROUNDED = (
+    "float16",
+    "bfloat16",
+    *EIGHTHS,
+)  # dtypes whose casts round although they are computed wider
 
 
 class NoKernelError(StructIRError):
