@@ -38,8 +38,8 @@ class CompiledRegion:
     Where the equations of `assumed` hold, that form of the region runs instead.
     """
 
-    def __init__(self, region: Region, assumed: Assumed | None = None) -> None:
-        self.region, self.assumed = region, assumed
+    def __init__(self, region: Region, assumed: Assumed | None = None, threads: int = 1) -> None:
+        self.region, self.assumed, self.threads = region, assumed, threads
         self.inputs = region.program.inputs
         self._plans: dict[bool, Plan] = {}
         self._bound = BoundPlans()
@@ -118,7 +118,7 @@ class CompiledRegion:
                     f"the size {dims.text(size)} would be {dims.evaluate(size, known)}"
                 )
         plan = self.plan(self._assumptions_hold(known))
-        found = plan.bound(known)
+        found = plan.bound(known, self.threads)
         self._bound.put(key, found)
         if self._native is not None:
             plain = [b for b in self._bound.latest() if b.is_plain]

@@ -23,6 +23,7 @@ from structir.backend.program import (
     numbered,
 )
 from structir.backend.source import source_of
+from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.kernels import KernelValue
@@ -168,8 +169,9 @@ class Executable:
     A function with row variables is compiled once more for each rank that it is called with.
     """
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, num_threads: int | None = None) -> None:
         self.module = module
+        self.num_threads = thread_count(num_threads)
         self.direct: dict[str, CompiledFunction] = {}
         self._regions: dict[str, list[CompiledRegion]] = {}
         functions: dict[str, Any] = dict(module.functions)
@@ -193,7 +195,7 @@ class Executable:
         return Executable(self.module.with_functions({**self.module.functions, name: function}))
 
     def _compiled(self, name: str, function: Function) -> Function:
-        program = HostProgram(self._kernels)
+        program = HostProgram(self._kernels, self.num_threads)
         whole = program.whole(function)
         if whole is not None:
             self.direct[name] = CompiledFunction(name, function, whole)

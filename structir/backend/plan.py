@@ -22,6 +22,7 @@ from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
 from structir.backend.sizes import evaluator, symbols_of
+from structir.backend.threads import team_of
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -29,6 +30,9 @@ from structir.ir.dtype import numpy_dtype
 
 REPORT = 3  # words in which a kernel says at which site it failed, on which index and size
 KEPT_SHAPES = 64  # plans bound to sizes that are remembered; their arenas dominate
+SHARED_FROM = 1 << 16  # elements touched, from which threads share a kernel: some 20 us
+CHUNKS_EACH = 4  # for each thread: who is done early takes more
+CHUNK_LINES = 64  # chunks are whole blocks of rows, where the range is long enough
 LONG_WORK = 1 << 14  # elements touched, from which a call lets other Python threads go on
 
 
@@ -86,9 +90,18 @@ class Plan:
             [take(len(b.shape)) for b in self._shaped()],
         )
 
-    def bound(self, sizes: Mapping[Sym, int]) -> BoundPlan:
-        """The plan at given sizes."""
-        return BoundPlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes)
+    def bound(self, sizes: Mapping[Sym, int], threads: int = 1) -> BoundPlan:
+        """The plan at given sizes, for so many threads."""
+        return BoundPlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes, threads)
+
+
+def chunk_of(length: int, touched: int, threads: int) -> int:
+    """How much of a range to claim at once; 0 where it is too little work to share."""
+    if length < 2 or touched < SHARED_FROM:
+        return 0
+    chunk = -(-length // (CHUNKS_EACH * threads))
+    whole = -(-chunk // CHUNK_LINES) * CHUNK_LINES
+    return whole if whole * threads <= length else chunk
 
 
 class Workspace:
@@ -98,12 +111,15 @@ class Workspace:
     def __init__(self, bound: BoundPlan) -> None:
         self.plan = plan = bound.plan
         numbers = bound.numbers
-        offsets, size = laid_out(plan.spans, numbers.elements)
+        threads = bound.threads
+        offsets, size = laid_out(plan.spans, bound.arena_elements)
         self.arena = np.empty(size + ALIGNMENT, np.uint8)
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         places = {s.buffer: base + o for s, o in zip(plan.spans, offsets, strict=True)}
         external = bound.external
+        own_lines = bound.bytes_of_one_thread
         words: list[int] = []
+        moved: list[tuple[int, int]] = []  # places of scratch, and how far apart threads have it
         patches: list[int] = []
         starts: list[int] = []
         for text, own in zip(plan.texts, numbers.sizes, strict=True):
@@ -111,14 +127,18 @@ class Workspace:
             for buffer in text.pointers:
                 if buffer in external:
                     patches += [len(words), external[buffer]]
+                if buffer in own_lines:
+                    moved.append((len(words), own_lines[buffer]))
                 words.append(self._address(buffer, places, plan.constants))
             words += [*own, *[0] * (REPORT if text.sites else 0)]
         self.starts = starts
-        self.arguments = np.array([*words, 0], np.int64)
+        self.arguments = np.array([[*words, 0]] * threads, np.int64)
+        for place, step in moved:
+            self.arguments[:, place] += step * np.arange(threads)
         block = self.arguments.ctypes.data
         self.running = [place for place, span in enumerate(numbers.ranges) if span > 0]
         rows = [
-            (plan.kernels[k].address, block + 8 * starts[k], 0, numbers.ranges[k])
+            (plan.kernels[k].address, block + 8 * starts[k], 0, numbers.ranges[k], bound.chunks[k])
             for k in self.running
         ]
         program = np.array([*chain(*rows), 0], np.int64)
@@ -139,6 +159,9 @@ class Workspace:
             SPACE.patch_count: len(patches) // 2,
             SPACE.arguments: block,
             SPACE.outside: self.outside.ctypes.data,
+            SPACE.team: bound.team.address if bound.team and any(bound.chunks) else 0,
+            SPACE.threads: threads,
+            SPACE.stride: len(words) + 1,
         }
         for place, value in facts.items():
             self.words[place] = value
@@ -159,7 +182,9 @@ class Workspace:
             what = ", ".join(text.origins) or f"kernel {place}"
             return ShapeMismatchError(f"at run time: {what} refused its operands")
         report = self.starts[place] + len(text.pointers) + len(text.sizes)
-        site, index, size = [int(word) for word in self.arguments[report : report + REPORT]]
+        reports = self.arguments[:, report : report + REPORT]
+        site, index, size = next([int(w) for w in words] for words in reports if words[0])
+        reports[:] = 0
         error: StructIRError = text.sites[site - 1].error(index, size)
         return error
 
@@ -167,7 +192,9 @@ class Workspace:
 class BoundPlan:
     """A plan at given sizes. Calls that overlap in time get workspaces of their own."""
 
-    def __init__(self, plan: Plan, numbers: Numbers, sizes: Mapping[Sym, int]) -> None:
+    def __init__(
+        self, plan: Plan, numbers: Numbers, sizes: Mapping[Sym, int], threads: int
+    ) -> None:
         self.plan, self.numbers, self.sizes = plan, numbers, sizes
         self.external = {b: i for i, b in enumerate(plan.program.inputs)}
         count = len(self.external)
@@ -179,6 +206,11 @@ class BoundPlan:
         self.free: list[Workspace] = []
         self.tables = self._tables()
         self.elements_touched = self._elements_touched()
+        self.team = team_of(threads)
+        self.threads = threads if self.team else 1
+        self.chunks = self._chunks()
+        self.bytes_of_one_thread: dict[Buffer, int] = {}
+        self.arena_elements = self._arena_elements()
 
     def _tables(self) -> list[Any]:
         """The sizes of inputs and results, and the bytes that each of them takes."""
@@ -197,6 +229,31 @@ class BoundPlan:
         results = [prod(shape) for shape, _ in self.owned_forms]
         constants = [b.size for b in self.plan.constants.values()]
         return sum([*inputs, *results, *constants, *self.numbers.elements])
+
+    def _chunks(self) -> list[int]:
+        """How much of each kernel's range a thread takes at once."""
+        if self.threads == 1:
+            return [0] * len(self.plan.texts)
+        found = []
+        for text, length in zip(self.plan.texts, self.numbers.ranges, strict=True):
+            buffers = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
+            touched = sum(dims.evaluate(b.elements, self.sizes) for b in buffers)
+            alone = bool(text.names) or text.function is not None  # kernels that users wrote
+            found.append(0 if alone else chunk_of(length, touched, self.threads))
+        return found
+
+    def _arena_elements(self) -> list[int]:
+        """The elements of each buffer in the arena: of scratch, a part for every thread."""
+        scratch = {b for text in self.plan.texts for b in text.scratch}
+        found = []
+        for span, count in zip(self.plan.spans, self.numbers.elements, strict=True):
+            if self.threads > 1 and span.buffer in scratch:
+                line = ALIGNMENT // span.element_bytes
+                count = -(-count // line) * line
+                self.bytes_of_one_thread[span.buffer] = count * span.element_bytes
+                count *= self.threads
+            found.append(count)
+        return found
 
     @cached_property
     def space_of_calls(self) -> Workspace:

@@ -56,8 +56,8 @@ class WholeRegion:
 class HostProgram:
     """The functions of a module, rewritten around compiled regions."""
 
-    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
-        self.kernels = kernels
+    def __init__(self, kernels: Mapping[str, Kernel], threads: int = 1) -> None:
+        self.kernels, self.threads = kernels, threads
         self.regions: list[CompiledRegion] = []
 
     def function(self, function: Function) -> Function:
@@ -157,7 +157,7 @@ class HostProgram:
             for binding in bindings:
                 again.add(binding)
             assumed = Assumed(again.region(results), equal)
-        return CompiledRegion(region, assumed)
+        return CompiledRegion(region, assumed, self.threads)
 
 
 def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:

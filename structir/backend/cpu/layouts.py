@@ -30,6 +30,7 @@ class RowPlaces(NamedTuple):
     table: int = 1
     low: int = 2
     high: int = 3
+    chunk: int = 4  # that a thread claims at once; 0 where one thread runs it
 
 
 class TablePlaces(NamedTuple):
@@ -70,9 +71,35 @@ class SpacePlaces(NamedTuple):
     patch_count: int = 10
     arguments: int = 11
     outside: int = 12
+    team: int = 13  # the address of a team's table, or 0
+    threads: int = 14
+    stride: int = 15  # words from the argument block of one thread to that of the next
 
 
-ROW, TABLE, SPACE = RowPlaces(), TablePlaces(), SpacePlaces()
+class TeamPlaces(NamedTuple):
+    """What the threads of a team share. What several of them write has a cache line of its own."""
+
+    generation: int = 0  # counts the rows that were opened
+    open: int = 8
+    next: int = 16
+    active: int = 24
+    failed: int = 32
+    owner: int = 40
+    sleepers: int = 48
+    row: int = 56
+    stride: int = 57
+    threads: int = 58
+    mutex: int = 59
+    condition: int = 60
+    lock: int = 61
+    unlock: int = 62
+    wait: int = 63
+    broadcast: int = 64
+    give_way: int = 65
+
+
+ROW, TABLE, SPACE, TEAM = RowPlaces(), TablePlaces(), SpacePlaces(), TeamPlaces()
+TEAM_WORDS: Final = 72
 
 
 def address_of_function(name: str) -> int:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
@@ -30,7 +28,9 @@ from structir.backend.cpu.layouts import (
     TUPLE_SIZE,
     WRITEABLE,
 )
+from structir.backend.cpu.native import call_c, call_kernel
 from structir.backend.cpu.objects import built
+from structir.backend.cpu.team import give_back, run_split, take
 from structir.backend.math.options import vectorisable
 
 Word = Any  # a 64-bit integer: a number, or the address of something
@@ -38,67 +38,44 @@ WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 LOW_HALF = 0xFFFFFFFF
 
 
-@intrinsic
-def _call_kernel(typing_context: Any, code: Any, arguments: Any, low: Any, high: Any) -> Any:
-    """Call a kernel at an address, in numba's convention: two result slots first, a status back."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word, pointer = ir.IntType(64), ir.IntType(8).as_pointer()
-        table = word.as_pointer()
-        slots = [pointer.as_pointer(), pointer.as_pointer()]
-        shape = ir.FunctionType(ir.IntType(32), [*slots, table, word, word])
-        function = builder.inttoptr(args[0], shape.as_pointer())
-        with builder.goto_entry_block():
-            result, error = builder.alloca(pointer), builder.alloca(pointer)
-        block = builder.inttoptr(args[1], table)
-        status = builder.call(function, [result, error, block, args[2], args[3]])
-        return builder.sext(status, word)
-
-    return types.int64(types.int64, types.int64, types.int64, types.int64), generate
-
-
-@intrinsic
-def _call_c(typing_context: Any, code: Any, args: Any) -> Any:
-    """Call a C function at an address: words in a tuple, a word back."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        word = ir.IntType(64)
-        fields = [builder.extract_value(values[1], i) for i in range(len(args.types))]
-        shape = ir.FunctionType(word, [word] * len(fields))
-        return builder.call(builder.inttoptr(values[0], shape.as_pointer()), fields)
-
-    return types.int64(types.int64, args), generate
-
-
-call_kernel: Any = _call_kernel  # the decorator hides the first parameter from its callers
-call_c: Any = _call_c
 words_at: Any = POINTERS["int64"]
 further: Any = offset_by
 
 
 @vectorisable
-def run_rows(rows: Word, count: Word) -> Word:
-    """Call the kernels of a program in order; 0, or 1 + the row at which one failed."""
-    for i in range(count):
-        row = further(rows, i * len(ROW))
-        if call_kernel(row[ROW.code], row[ROW.table], row[ROW.low], row[ROW.high]) != 0:
-            return i + 1
-    return 0
+def run_row(space: Word, number: Word, team: Word) -> Word:
+    """Run one kernel of a program, by the team if there is one; not 0 where it failed."""
+    place = space[SPACE.rows] + 8 * len(ROW) * number
+    row = words_at(place)
+    if team != 0 and row[ROW.chunk] > 0:
+        return run_split(words_at(team), place, space[SPACE.stride], space[SPACE.threads])
+    return call_kernel(row[ROW.code], row[ROW.table], row[ROW.low], row[ROW.high])
 
 
 @vectorisable
 def patch(space: Word) -> None:
-    """Write the outside addresses of a space into its argument block."""
-    arguments, patches = words_at(space[SPACE.arguments]), words_at(space[SPACE.patches])
-    outside = words_at(space[SPACE.outside])
-    for i in range(space[SPACE.patch_count]):
-        arguments[patches[2 * i]] = outside[patches[2 * i + 1]]
+    """Write the outside addresses of a space into its argument blocks, one for each thread."""
+    patches, outside = words_at(space[SPACE.patches]), words_at(space[SPACE.outside])
+    for worker in range(space[SPACE.threads]):
+        arguments = words_at(space[SPACE.arguments] + 8 * space[SPACE.stride] * worker)
+        for i in range(space[SPACE.patch_count]):
+            arguments[patches[2 * i]] = outside[patches[2 * i + 1]]
 
 
 def run_space(space: Word) -> Word:
-    """Run the program of a space on the addresses that it holds."""
+    """Run the program of a space on the addresses that it holds, kernel by kernel; 0, or 1 + the
+    row at which one failed."""
     patch(space)
-    return run_rows(words_at(space[SPACE.rows]), space[SPACE.row_count])
+    team, failed = space[SPACE.team], 0
+    if team != 0 and not take(words_at(team)):
+        team = 0
+    for number in range(space[SPACE.row_count]):
+        if run_row(space, number, team) != 0:
+            failed = number + 1
+            break
+    if team != 0:
+        give_back(words_at(team))
+    return failed
 
 
 run_here: Any = vectorisable(run_space)
