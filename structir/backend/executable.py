@@ -14,7 +14,8 @@ from structir.backend.compiled_region import CompiledRegion
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.kernel_calls import KernelRunner
 from structir.backend.loops.buffer import Buffer
-from structir.backend.plan import BoundPlan, Plan
+from structir.backend.plan import BoundPlan, Plan, recording
+from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
     HostProgram,
     RegionCall,
@@ -56,7 +57,8 @@ class CompiledMachine(Machine):
         if type(expr) is RegionCall:
             arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
             region = expr.region
-            called = region(arrays, scope.sizes) if region.free_symbols else region.entry(*arrays)
+            with_sizes = region.free_symbols or recording.get()
+            called = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
             return arranged(expr.results, called)
         return super().evaluate(expr, scope)
 
@@ -85,7 +87,9 @@ class CompiledMachine(Machine):
     def global_function(self, name: str) -> Any:
         """A function of the module: called without a frame where it is one region."""
         found = self.direct.get(name)
-        return found.entry if found else super().global_function(name)
+        if found is None:
+            return super().global_function(name)
+        return found if recording.get() else found.entry
 
 
 class CompiledFunction:
@@ -225,6 +229,10 @@ class Executable:
                 forms = self._every_rank[each].forms.values()
                 plans += [p for form in forms if form is not None for p in form.plans(each)]
         return plans
+
+    def profile(self, *args: Value, name: str = "main", repeat: int = 20) -> Profile:
+        """Where the time of a call goes: print it, or look at its `kernels`."""
+        return profiled(lambda: self[name](*args), repeat)
 
     def save(self, path: archive.Path) -> None:
         """Write the program and its machine code; `structir.load` gives the executable back."""

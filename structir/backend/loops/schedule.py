@@ -57,12 +57,14 @@ class Scheduled:
     groups: tuple[Group, ...]
     kernels: tuple[KernelText, ...]
     decisions: tuple[Decision, ...]
+    made_from: tuple[Group, ...]  # of which group each kernel was made
 
 
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program."""
     program = composed(plain_windows(composed(program)))
     groups, decisions = grouped(program)
-    texts = [SCHEDULES[g.kind](g) for g in groups]
-    kernels = tuple([text for text in texts if text is not None])
-    return Scheduled(program, tuple(groups), kernels, tuple(decisions))
+    texts = [(g, SCHEDULES[g.kind](g)) for g in groups]
+    kernels = tuple([text for _, text in texts if text is not None])
+    made_from = tuple([g for g, text in texts if text is not None])
+    return Scheduled(program, tuple(groups), kernels, tuple(decisions), made_from)

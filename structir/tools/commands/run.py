@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
+from structir.tools.sizes import refuse_unknown, sizes_of
 from structir.tools.terminal import console, diagnostics
 
 backend_room = lazy_module("structir.backend.compile")
@@ -31,17 +32,6 @@ class Backend(StrEnum):
 
     interpret = "interpret"
     cpu = "cpu"
-
-
-def _sizes(text: str) -> dict[str, int]:
-    """`batch=4,seq=16` as a dict."""
-    sizes = {}
-    for part in filter(None, text.split(",")):
-        name, _, number = part.partition("=")
-        if not number.strip().isdecimal():
-            raise typer.BadParameter(f"{part!r} is no size; write them as batch=4,seq=16")
-        sizes[name.strip()] = int(number)
-    return sizes
 
 
 def run(
@@ -79,7 +69,7 @@ def run(
         structir run model.py --inputs batch.npz --repeat 20
     """
     with diagnostics():
-        sizes = _sizes(random)
+        sizes = sizes_of(random)
         module = read_program(file)
         name, entered = entry(module, function)
         arguments = _arguments(entered, sizes, seed, inputs)
@@ -99,8 +89,8 @@ def _arguments(
 ) -> list[Any]:
     given = _arrays(inputs) if inputs is not None else {}
     params = [param.struct_info for param in function.params]
-    _refuse_unknown("parameter", given, {param.name for param in function.params})
-    _refuse_unknown(
+    refuse_unknown("parameter", given, {param.name for param in function.params})
+    refuse_unknown(
         "symbolic dim", sizes, {s.name for s in standing_alone(params) if type(s) is Sym}
     )
     return random_arguments(function, seed, sizes, given, among=(2, 3, 4, 5))
@@ -111,13 +101,6 @@ def _arrays(file: Path) -> dict[str, Any]:
         return dict(np.load(file).items())
     except (OSError, ValueError, AttributeError, BadZipFile):
         raise typer.BadParameter(f"{file} is no file that numpy.savez wrote") from None
-
-
-def _refuse_unknown(what: str, given: Iterable[str], known: set[str]) -> None:
-    unknown = ", ".join(sorted(set(given) - known))
-    if unknown:
-        has = ", ".join(sorted(known)) or "none"
-        raise typer.BadParameter(f"there is no {what} {unknown}; there are: {has}")
 
 
 def _runner(module: IRModule, name: str, backend: Backend) -> Callable[..., Any]:

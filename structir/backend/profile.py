@@ -1,0 +1,146 @@
+"""Where the time of a call goes, kernel by kernel."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from math import prod
+from statistics import median
+from typing import Any
+
+import attrs
+
+from structir.backend.cpu.layouts import ROW, SPACE
+from structir.backend.loops.expression import Apply, walk
+from structir.backend.loops.stage import Stage
+from structir.backend.plan import BoundPlan, Workspace, recording, run_space
+from structir.backend.source import origins
+from structir.ir import dims
+from structir.lazy import lazy_module
+
+rich_table = lazy_module("rich.table")
+rich_console = lazy_module("rich.console")
+
+
+@attrs.frozen
+class KernelTime:
+    """What one kernel took in one call: the median over the calls that were made."""
+
+    origins: tuple[str, ...]  # the ops that it came from, with their places in the program
+    runs: int
+    seconds: float
+    operations: int  # additions, products, functions, as the program writes them
+    bytes: int  # of what it reads and writes, each element once
+
+    @property
+    def gigaflops(self) -> float:
+        """Billions of operations in a second."""
+        return self.operations / max(self.seconds, 1e-12) / 1e9
+
+    @property
+    def gigabytes(self) -> float:
+        """Billions of bytes in a second."""
+        return self.bytes / max(self.seconds, 1e-12) / 1e9
+
+
+@attrs.frozen
+class Profile:
+    """The kernels of a call in the order in which they ran first, and the time of whole calls."""
+
+    kernels: tuple[KernelTime, ...]
+    seconds: float  # of a whole call as it usually is made
+
+    def table(self) -> Any:
+        """The profile as a table for a terminal."""
+        table = rich_table.Table(box=None, header_style="bold")
+        table.add_column("kernel")
+        for name in ("runs", "time", "share", "GFLOP/s", "GB/s"):
+            table.add_column(name, justify="right")
+        inside = sum(k.seconds for k in self.kernels) or 1.0
+        for kernel in self.kernels:
+            share = f"{kernel.seconds / inside:.1%}"
+            rates = f"{kernel.gigaflops:.1f}", f"{kernel.gigabytes:.1f}"
+            place = "\n".join(origins(kernel.origins)).replace("[", r"\[")
+            table.add_row(place, str(kernel.runs), microseconds(kernel.seconds), share, *rates)
+        table.add_row("whole call", "", microseconds(self.seconds), "", "", "", style="bold")
+        return table
+
+    def __str__(self) -> str:
+        out = io.StringIO()
+        rich_console.Console(file=out, width=140).print(self.table())
+        return out.getvalue()
+
+
+def microseconds(seconds: float) -> str:
+    """A time in microseconds."""
+    return f"{seconds * 1e6:,.1f} us"
+
+
+class Recorder:
+    """Runs plans kernel by kernel, and notes how long each takes."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[tuple[BoundPlan, int], list[float]] = {}
+        self.rounds: list[dict[tuple[BoundPlan, int], list[float]]] = []
+
+    def start_round(self) -> None:
+        """What follows is another call of the same."""
+        self.seconds = {}
+        self.rounds.append(self.seconds)
+
+    def run(self, bound: BoundPlan, space: Workspace) -> int:
+        """Run all kernels; 0, or 1 + the row of the one that failed."""
+        run, words = run_space(), space.words.copy()
+        words[SPACE.row_count] = 1
+        for row, place in enumerate(space.running):
+            start = time.perf_counter()
+            failed = run(words.ctypes.data)
+            taken = time.perf_counter() - start
+            if failed:
+                return row + 1
+            self.seconds.setdefault((bound, place), []).append(taken)
+            words[SPACE.rows] += 8 * len(ROW)
+        return 0
+
+    def kernels(self) -> tuple[KernelTime, ...]:
+        """All kernels that ran in the last round."""
+        return tuple([self._kernel(*key) for key in self.seconds])
+
+    def _kernel(self, bound: BoundPlan, place: int) -> KernelTime:
+        rounds = [r[bound, place] for r in self.rounds if (bound, place) in r]
+        text, runs = bound.plan.texts[place], len(rounds[-1])
+        stages = bound.plan.scheduled.made_from[place].stages
+        touched = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
+        return KernelTime(
+            text.origins,
+            runs,
+            median(map(sum, rounds)),
+            runs * sum(_operations(stage, bound) for stage in stages),
+            runs * sum(bound.bytes_of(buffer) for buffer in touched),
+        )
+
+
+def _operations(stage: Stage, bound: BoundPlan) -> int:
+    points = prod(dims.evaluate(stage.extents[axis], bound.sizes) for axis in stage.axes)
+    each = sum(isinstance(node, Apply) for node in walk(stage.body))
+    return points * (each + (stage.monoid is not None))
+
+
+def profiled(call: Callable[[], Any], repeat: int) -> Profile:
+    """A profile of some calls: as they usually are, and kernel by kernel."""
+    call()
+    whole = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call()
+        whole.append(time.perf_counter() - start)
+    recorder = Recorder()
+    token = recording.set(recorder.run)
+    try:
+        for _ in range(repeat):
+            recorder.start_round()
+            call()
+    finally:
+        recording.reset(token)
+    return Profile(recorder.kernels(), median(whole))
