@@ -152,9 +152,23 @@ def _(x: Any, axis: Any = None) -> Any:
     return x.squeeze(axes)
 
 
-@op("x[*p, size(i) - 1 - i : i, *t] -> y[*p, i, *t]", at={"i": "axis"})
-def flip(x: Point, axis: Axis) -> Point:
-    """The elements along an axis in reverse."""
+def flipped(given: Given) -> Written:
+    """Along each of some axes, the elements from the last to the first."""
+    rank = given.rank("x")
+    if rank is not None:
+        axes, own = given.axes("axis", rank), letters(rank)
+    else:
+        found = axes_of_any_rank(given["axis"])
+        if found is None:
+            return Written("x[*s] -> y[*s]", sizes=True)
+        axes, own = found
+    read = [f"size({i}) - 1 - {i} : {i}" if k in axes else i for k, i in enumerate(own)]
+    return Written(f"{written('x', read)} -> {written('y', own)}")
+
+
+@op(flipped)
+def flip(x: Point, axis: Axes) -> Point:
+    """The elements along one or several axes in reverse."""
     return x
 
 
@@ -171,6 +185,7 @@ def broadcast_to(x: Point, shape: Sizes) -> Point:
 
 
 roll.example(f32[5, 3], 2, axis=0)
+flip.example(f32[2, 3, 2], axis=(0, -1))
 pixel_shuffle.example(f32[2, 8, 3, 2], 2)
 permute_dims.example(f32[2, 3, 4], (2, 0, 1))
 expand_dims.example(f32[2, 3], (0, -1))

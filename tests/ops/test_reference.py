@@ -277,6 +277,9 @@ for shape, axis in (((3, 4), 0), ((3, 4), -1), ((0,), 0)):
     case("flip", [x, axis], np.flip(x, axis))
     case("roll", [x, 2, axis], np.roll(x, 2, axis))
     case("roll", [x, -1, axis], np.roll(x, -1, axis))
+for axes in ((0, 2), (-1, 0, 1), (1,)):
+    x = floats(2, 3, 4)
+    case("flip", [x, axes], np.flip(x, axes))
 for shape, target in (((3,), (2, 3)), ((1, 3), (4, 3)), ((), (2,)), ((1,), (0,))):
     x = floats(*shape)
     case("broadcast_to", [x, target], np.broadcast_to(x, target))
