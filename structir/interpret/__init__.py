@@ -7,13 +7,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from structir.interpret import draws, lists, loops, pictures, texts
+from structir.interpret import draws, failures, lists, loops, pictures, texts
 from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.machine import Machine
 from structir.ir.module import IRModule
 
 __all__ = [
     "draws",
+    "failures",
     "find_extern",
     "interpret",
     "lists",

@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 
 import structir
+from structir.errors import ShapeMismatchError
 from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
 from structir.ir import dims
@@ -163,3 +164,33 @@ def test_lists_whose_length_is_known_when_run() -> None:
     model = made(nodes, [value("x", ["n", 2])], ["y", "n"], {"zero": np.int64(0)})
     x = RNG.random((3, 2), "f4")
     agree(model, {"x": x}, [x[[1, 2, 0]], np.int64(3)])
+
+
+def squeezing() -> Any:
+    """A choice whose branches have different ranks, and what follows fits but one of them."""
+    then = graph([node("Squeeze", "x axis", "a")], [], [value("a", None)])
+    other = graph([node("Identity", "x", "b")], [], [value("b", None)])
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s last", "n"),
+        node("Equal", "n one", "c"),
+        node("If", "c", "y", then_branch=then, else_branch=other),
+        node("Transpose", "y", "z", perm=[1, 0]),
+        node("Relu", "z", "out"),
+    ]
+    constants = {"axis": np.array([2]), "last": np.int64(2), "one": np.int64(1)}
+    return made(nodes, [value("x", ["n", 2, "k"])], ["out"], constants)
+
+
+def test_branches_of_different_ranks() -> None:
+    model = squeezing()
+    x = RNG.standard_normal((3, 2, 1)).astype("f4")
+    agree(model, {"x": x}, [np.maximum(x[..., 0].T, 0)])
+    result = from_onnx(model)["main"].ret_struct_info
+    assert [dims.text(d) for d in result.dims] == ["2", "n"]
+
+
+def test_a_branch_that_cannot_be_right_fails_when_it_is_taken() -> None:
+    prepared = Backend.prepare(squeezing())
+    with pytest.raises(ShapeMismatchError, match="axes"):
+        prepared.run([np.ones((3, 2, 4), "f4")])

@@ -15,9 +15,10 @@ from onnx.defs import onnx_opset_version
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.builder import NodeBuilder
+from structir.frontend.onnx.joins import bound, choice_of, common
 from structir.frontend.onnx.listing import listed
 from structir.frontend.onnx.names import Names, lookup
-from structir.frontend.onnx.node import ABSENT, Node
+from structir.frontend.onnx.node import ABSENT, Node, Split
 from structir.frontend.onnx.registry import DEFAULT, find_build, find_carry
 from structir.frontend.onnx.survey import plain_domain
 from structir.frontend.onnx.tensors import array_of, dense
@@ -37,8 +38,18 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 
 MOST_FOLDED = 1 << 16  # elements of a result that is worked out while importing
+MOST_SPLITS = 5  # choices within which a graph goes on: each doubles what follows
 DEEPEST = 100  # functions within functions
 UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+
+
+@attrs.frozen(eq=False)
+class Steps:
+    """The nodes of a graph, their places, and the values that are wanted of them."""
+
+    nodes: Sequence[NodeProto]
+    places: Sequence[Span]
+    wanted: Sequence[str]
 
 
 class Importer:
@@ -63,12 +74,43 @@ class Importer:
         for sparse in graph.sparse_initializer:
             names.values[sparse.values.name] = constant(dense(sparse, self.folder))
 
-    def nodes(self, nodes: Sequence[NodeProto], names: Names) -> None:
-        """Build nodes in order."""
-        places = listed(nodes, names.where)
-        for proto, place in zip(nodes, places, strict=True):
-            self.node(proto, names, place)
+    def outputs(
+        self, nodes: Sequence[NodeProto], names: Names, wanted: Sequence[str]
+    ) -> list[Value]:
+        """Build nodes in order; the values of these names at the end."""
+        return self._going_on(Steps(nodes, listed(nodes, names.where), wanted), 0, names)
+
+    def _going_on(self, steps: Steps, start: int, names: Names) -> list[Value]:
+        for k in range(start, len(steps.nodes)):
+            split = self.node(steps.nodes[k], names, steps.places[k])
             self.progress()
+            if split is not None:
+                return self._in_both(split, steps, k + 1, names)
+        return [lookup(names, name, None) for name in steps.wanted]
+
+    def _in_both(self, split: Split, steps: Steps, start: int, names: Names) -> list[Value]:
+        """What follows a choice, built in each of its branches, where its ranks are known."""
+        node = split.node
+        if names.splits >= MOST_SPLITS:
+            node.fail("the branches have outputs of different ranks, as those of many before it")
+
+        def side(graph: GraphProto) -> Callable[[], list[Expr]]:
+            def build() -> list[Expr]:
+                inner = names.branch()
+                for name, value in zip(node.outputs, node.inside(graph), strict=False):
+                    inner.values[name] = value
+                return [v.expr for v in self._going_on(steps, start, inner)]
+
+            return build
+
+        stem = node.part_name()
+        sides = [side(graph) for graph in split.graphs]
+        choice = choice_of(self, split.condition, sides, stem)
+        joined = [common(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
+        return [
+            Value(bound(self, stem, choice.made[k], info, node.place))
+            for k, info in enumerate(joined)
+        ]
 
     def inner_graph(
         self, graph: GraphProto, names: Names, given: Mapping[str, Value]
@@ -76,11 +118,10 @@ class Importer:
         """The results of a graph within another one, built into the open scope."""
         self.constants(graph, names)
         names.values.update(given)
-        self.nodes(graph.node, names)
-        return [lookup(names, o.name, None) for o in graph.output]
+        return self.outputs(graph.node, names, [o.name for o in graph.output])
 
-    def node(self, proto: NodeProto, names: Names, place: Span) -> None:
-        """Build one node."""
+    def node(self, proto: NodeProto, names: Names, place: Span) -> Split | None:
+        """Build one node. A choice that all that follows hangs on is given back."""
         values = [lookup(names, name, place) if name else None for name in proto.input]
         domain = plain_domain(proto.domain)
         version = names.opsets.get(domain)
@@ -91,7 +132,11 @@ class Importer:
         node = Node(proto, version, values, self, names, place)
         try:
             with self.builder.at(place):
-                self._bind(node, self._results(node))
+                results = self._results(node)
+                if isinstance(results, Split):
+                    return results
+                self._bind(node, results)
+                return None
         except DiagnosticError as error:
             raise placed(error, node) from error
         except UNREADABLE as error:
@@ -100,7 +145,7 @@ class Importer:
                 Diagnostic(f"this node cannot be understood ({detail})", place, node.op_type)
             ) from error
 
-    def _results(self, node: Node) -> Sequence[Value | None]:
+    def _results(self, node: Node) -> Sequence[Value | None] | Split:
         """The values of a node's outputs."""
         sources = frozenset().union(*[v.sources for v in node.values if v is not None])
         carried = self._carried(node)
@@ -114,7 +159,10 @@ class Importer:
             folded = self._folded(node, build)
             if folded is not None:
                 return folded
-        return [as_value(r, sources) for r in listed_results(build(node))]
+        made = build(node)
+        if isinstance(made, Split):
+            return made
+        return [as_value(r, sources) for r in listed_results(made)]
 
     def _carried(self, node: Node) -> Value | None:
         """The result where all operands are known numbers and sizes, and so is it."""
@@ -175,9 +223,8 @@ class Importer:
             arguments_of(node, body),
             depth=node.names.depth + 1,
         )
-        self.nodes(body.node, names)
-        wanted = zip(node.outputs, body.output, strict=False)
-        return [lookup(names, inner, node.place) if outer else None for outer, inner in wanted]
+        made = self.outputs(body.node, names, body.output[: len(node.outputs)])
+        return [v if name else None for name, v in zip(node.outputs, made, strict=False)]
 
     # ---- results
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from structir.errors import Diagnostic, warn
 from structir.frontend.onnx import families
 from structir.frontend.onnx.importer import UNREADABLE, Importer, constant
-from structir.frontend.onnx.names import Names, lookup, types_of
+from structir.frontend.onnx.names import Names, types_of
 from structir.frontend.onnx.registry import find_build
 from structir.frontend.onnx.survey import check_supported, graphs_of, plain_domain
 from structir.frontend.onnx.tensors import wrong
@@ -104,18 +105,16 @@ def _module(
 ) -> IRModule:
     importer.constants(graph, names)
     params = _parameters(importer, graph, names, known)
-    outputs = frozenset(o.name for o in graph.output)
+    wanted = [o.name for o in graph.output]
     flat = all(_is_flat(n, names) for n in graph.node)
     builder = importer.builder
     with builder.function("main", params, attrs=_interface(graph, params)):
-        if flat:
-            with builder.dataflow():
-                scope = attrs.evolve(names, results=outputs)
-                importer.nodes(graph.node, scope)
-                results = [_output(importer, scope, o, True) for o in graph.output]
-        else:
-            importer.nodes(graph.node, names)
-            results = [_output(importer, names, o, False) for o in graph.output]
+        with builder.dataflow() if flat else nullcontext():
+            scope = attrs.evolve(names, results=frozenset(wanted))
+            values = importer.outputs(graph.node, scope, wanted)
+            results = [
+                _output(importer, v.expr, o) for v, o in zip(values, graph.output, strict=True)
+            ]
         if not results:
             raise wrong("the model has no outputs")
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
@@ -156,19 +155,15 @@ def _parameters(
     return params
 
 
-def _output(importer: Importer, names: Names, declared: ValueInfoProto, flat: bool) -> Expr:
+def _output(importer: Importer, value: Expr, declared: ValueInfoProto) -> Expr:
     """A result of the graph; a declaration that cannot be true is told of."""
-    value = lookup(names, declared.name, None).expr
     builder = importer.builder
     info = info_of_type(declared.type, Symbols(), declared.name)
     _distrust(declared.name, info, value.struct_info)
-    if type(value) is not Var:
-        value = (
-            builder.emit_output(value, declared.name)
-            if flat
-            else builder.emit(value, declared.name)
-        )
-    return value
+    if type(value) is Var:
+        return value
+    emit = builder.emit_output if builder.scopes[-1].in_dataflow else builder.emit
+    return emit(value, declared.name)
 
 
 def _distrust(name: str, declared: Any, found: Any) -> None:

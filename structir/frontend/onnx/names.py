@@ -23,6 +23,7 @@ class Names:
     arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
     results: frozenset[str] = frozenset()  # values that are seen after the block
     depth: int = 0
+    splits: int = 0  # choices that this graph goes on in
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # what the graph declares of its values
 
     def inner(self, graph: GraphProto, where: str) -> Names:
@@ -31,6 +32,11 @@ class Names:
         return attrs.evolve(
             self, values=values, where=where, results=frozenset(), types=types_of(graph)
         )
+
+    def branch(self) -> Names:
+        """The names of this graph inside of one branch of a choice that it goes on in."""
+        values = ChainMap({}, *own_maps(self.values))
+        return attrs.evolve(self, values=values, splits=self.splits + 1)
 
     def own(self) -> MutableMapping[str, Value]:
         """The names that this graph itself has brought into scope."""

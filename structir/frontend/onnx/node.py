@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+import attrs
 import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, NodeProto
@@ -268,6 +269,16 @@ class Node:
     def fail(self, message: str, hint: str | None = None) -> NoReturn:
         """Say what is wrong with this node."""
         raise self.wrong(message, hint)
+
+
+@attrs.frozen(eq=False)
+class Split:
+    """A choice between two graphs whose outputs have different ranks: what follows must be built in
+    both branches."""
+
+    node: Node
+    condition: Expr
+    graphs: tuple[GraphProto, GraphProto]
 
 
 def attribute_value(proto: AttributeProto) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.lattice import unify_to_lca
-from structir.frontend.onnx.node import ABSENT, Node
+from structir.frontend.onnx.joins import bound, choice_of, common, differ
+from structir.frontend.onnx.node import ABSENT, Node, Split
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, scalar, size_number
 from structir.frontend.onnx.values import Value
@@ -33,59 +33,29 @@ FLAG = TensorStructInfo((), "bool")
 
 
 @onnx_op("If")
-def choice(node: Node) -> list[Any]:
+def choice(node: Node) -> Any:
     condition = scalar(node, node[0])
     then, other = node.attr("then_branch"), node.attr("else_branch")
     if isinstance(condition, Constant):
         return node.inside(then if condition.data.item() else other)
-    infos: list[list[Any]] = []
-
-    def side(graph: Any) -> Callable[[], Expr]:
-        def build() -> Expr:
-            values = [v.expr for v in node.inside(graph)]
-            infos.append([v.struct_info for v in values])
-            return Tuple(tuple(values))
-
-        return build
-
     if len(then.output) != len(other.output):
         node.fail("the branches have different numbers of outputs")
-    made = node.importer.builder.if_else(condition, side(then), side(other), node.part_name())
-    if not isinstance(made.struct_info, TupleStructInfo):
-        return [node.fail("the branches give nothing")]
-    return [
-        _measured(node, made[k], _common(node, [i[k] for i in infos]))
-        for k in range(len(then.output))
-    ]
+    sides = [lambda g=g: [v.expr for v in node.inside(g)] for g in (then, other)]
+    made = choice_of(node.importer, condition, sides, node.part_name())
+    pairs = list(zip(*made.infos, strict=True))
+    if any(differ(pair) for pair in pairs):
+        # the choice is made again, around all that follows it
+        node.importer.builder.scopes[-1].bindings.pop()
+        return Split(node, condition, (then, other))
+    return [_measured(node, made.made[k], _common(node, pair)) for k, pair in enumerate(pairs)]
 
 
 def _common(node: Node, infos: Sequence[Any]) -> StructInfo:
-    """What holds of a value in all cases, axis by axis; sizes that differ are new variables."""
-    if not all(isinstance(i, TensorStructInfo) for i in infos):
-        return unify_to_lca(infos[0], infos[-1])
-    dtypes, ranks = {i.dtype for i in infos}, {i.ndim for i in infos}
-    dtype = infos[0].dtype if len(dtypes) == 1 else None
-    if len(ranks) > 1 or infos[0].ndim is None:
-        return TensorStructInfo(None, dtype)
-    known = node.importer.builder.scopes[-1].symbols()
-    sizes: list[Dim] = []
-    for axis in range(infos[0].ndim):
-        found = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
-        first = found[0]
-        same = first is not None and all(f is not None and dims.equal(first, f) for f in found)
-        if same and first is not None and dims.syms(first) <= known:
-            sizes.append(first)
-        else:
-            sizes.append(node.importer.symbols.fresh(f"{node.part_name()}_{axis}"))
-    return TensorStructInfo(tuple(sizes), dtype)
+    return common(node.importer, node.part_name(), infos)
 
 
 def _measured(node: Node, value: Expr, info: StructInfo) -> Expr:
-    """A value under what is known of it, checked when the program runs."""
-    if value.struct_info == info or not isinstance(info, TensorStructInfo):
-        return value
-    bound = node.importer.builder.emit(value, node.part_name())
-    return node.importer.builder.match_cast(bound, info, node.part_name(), node.place)
+    return bound(node.importer, node.part_name(), value, info, node.place)
 
 
 # ---- loops

@@ -1,0 +1,114 @@
+"""What holds of a value wherever it comes from: the join of branches and of a loop's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from structir.analysis.lattice import unify_to_lca
+from structir.errors import DiagnosticError, Span
+from structir.frontend.onnx.node import Host, RunTimeValueError
+from structir.frontend.onnx.types import unsized
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, StringImm, Tuple, Var
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.script import R
+
+Infos = list[Any]
+Side = Callable[[], Sequence[Expr]]
+
+
+@attrs.frozen(eq=False)
+class Choice:
+    """A choice that is built, and what holds of its outputs in the two branches."""
+
+    made: Var
+    infos: tuple[Infos, Infos]
+
+
+def choice_of(host: Host, condition: Expr, sides: Sequence[Side], stem: str) -> Choice:
+    """Two branches built. One that can never be right fails when it is taken, not before: models
+    hold such branches for ranks that their inputs do not have."""
+    tried = _Branches(sides)
+    made = host.builder.if_else(condition, tried.build(0), tried.build(1), stem)
+    wrong = [k for k in (0, 1) if tried.errors[k] is not None]
+    if not wrong:
+        return Choice(made, (tried.infos[0], tried.infos[1]))
+    if len(wrong) == 2:
+        raise DiagnosticError([d for e in tried.errors if e is not None for d in e.diagnostics])
+    host.builder.scopes[-1].bindings.pop()
+    (bad,), good = wrong, tried.infos[1 - wrong[0]]
+    message = tried.errors[bad].diagnostics[0].message  # type: ignore[union-attr]
+    failing = _failing(host, message, good)
+    again = [tried.build(k) if k != bad else failing for k in (0, 1)]
+    made = host.builder.if_else(condition, again[0], again[1], stem)
+    return Choice(made, (tried.infos[1 - bad], tried.infos[1 - bad]))
+
+
+def _failing(host: Host, message: str, like: Infos) -> Callable[[], Expr]:
+    info = TupleStructInfo(tuple([unsized(i) for i in like]))
+    call = R.call_pure_packed("fail.because", StringImm(message), sinfo_args=info)
+    return lambda: host.builder.emit(call)
+
+
+class _Branches:
+    """The sides of a choice as they are built: what they give, or why they cannot."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self.sides = sides
+        self.infos: list[Infos] = [[], []]
+        self.errors: list[DiagnosticError | None] = [None, None]
+
+    def build(self, k: int) -> Callable[[], Expr]:
+        """What emits one side."""
+
+        def emit() -> Expr:
+            try:
+                values = self.sides[k]()
+            except RunTimeValueError:
+                raise
+            except DiagnosticError as error:
+                self.errors[k] = error
+                return Tuple(())
+            self.infos[k] = [v.struct_info for v in values]
+            return Tuple(tuple(values))
+
+        return emit
+
+
+def differ(infos: Sequence[Any]) -> bool:
+    """Whether tensors have different ranks, so that what follows cannot treat them alike."""
+    tensors = all(isinstance(i, TensorStructInfo) for i in infos)
+    return tensors and len({i.ndim for i in infos}) > 1
+
+
+def common(host: Host, stem: str, infos: Sequence[Any]) -> StructInfo:
+    """What holds of a value in all cases, axis by axis; sizes that differ are new variables."""
+    if not all(isinstance(i, TensorStructInfo) for i in infos):
+        return unify_to_lca(infos[0], infos[-1])
+    dtype = infos[0].dtype if len({i.dtype for i in infos}) == 1 else None
+    if differ(infos) or infos[0].ndim is None:
+        return TensorStructInfo(None, dtype)
+    known = host.builder.scopes[-1].symbols()
+    sizes: list[Dim] = []
+    for axis in range(infos[0].ndim):
+        found = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
+        first = found[0]
+        same = first is not None and all(f is not None and dims.equal(first, f) for f in found)
+        if same and first is not None and dims.syms(first) <= known:
+            sizes.append(first)
+        else:
+            sizes.append(host.symbols.fresh(f"{stem}_{axis}"))
+    return TensorStructInfo(tuple(sizes), dtype)
+
+
+def bound(host: Host, stem: str, value: Expr, info: StructInfo, place: Span) -> Expr:
+    """A value under what is known of it, checked when the program runs."""
+    if value.struct_info == info or not isinstance(info, TensorStructInfo):
+        return value
+    if info.ndim is None:
+        return value
+    return host.builder.match_cast(host.builder.emit(value, stem), info, stem, place)
