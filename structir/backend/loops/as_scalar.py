@@ -1,0 +1,204 @@
+"""Values and indices of stages as numbers of kernels, what is used twice under a name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+from structir.backend.loops.expression import Apply as Applied
+from structir.backend.loops.expression import (
+    Entry,
+    Expression,
+    Load,
+    Number,
+    Position,
+    Total,
+    parts_of,
+    walk,
+)
+from structir.ir.dims import Dim, Opaque, Poly, Sym
+from structir.ir.dtype import is_float, is_int
+from structir.ir.kernel import Apply, Assign, Literal, Local, Scalar, Size, Statement
+from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
+
+DEEPEST = 6  # operations within one another, before a name is given
+ON_TRUTH = {"add": "or", "mul": "and", "max": "or", "min": "and", "bitnot": "not", "xor": "ne"}
+OF_SIZES = {
+    "floordiv": ("floordiv", "int64"),
+    "floormod": ("mod", "int64"),
+    "min": ("min", "int64"),
+    "max": ("max", "int64"),
+    "lt": ("lt", "bool"),
+    "le": ("le", "bool"),
+    "eq": ("eq", "bool"),
+    "ne": ("ne", "bool"),
+    "select": ("select", "int64"),
+}
+
+
+class NotShown(Exception):
+    """Something that kernels of a program cannot say."""
+
+
+class Scalars:
+    """Writes the values of one kernel; `read` gives the number that stands for a load."""
+
+    def __init__(self, read: Callable[[Load, list[Statement]], Scalar]) -> None:
+        self.read = read
+        self.axes: dict[Sym, Scalar] = {}  # the variables of the loops around
+        self.totals: dict[Any, Scalar] = {}
+        self.symbols: dict[Sym, None] = {}  # of the program, that the kernel mentions
+        self.count = 0
+
+    def local(self, stem: str, dtype: str) -> Local:
+        """A new name."""
+        self.count += 1
+        return Local(f"{stem}{self.count}", dtype)
+
+    # ---- sizes
+
+    def index(self, dim: Dim) -> Scalar:
+        """An integer over loops and sizes."""
+        if not isinstance(dim, Poly):
+            return Literal(int(dim), "int64")
+        found: Scalar | None = None
+        for monomial, factor in dim.terms.items():
+            term = reduce(self._product, [self._atom(atom) for atom in monomial])
+            found = self._added(found, term, factor)
+        assert found is not None
+        return found if dim.constant == 0 else self._added(found, None, dim.constant)
+
+    def _atom(self, atom: Sym | Opaque) -> Scalar:
+        if isinstance(atom, Opaque):
+            if atom.fn not in OF_SIZES:
+                raise NotShown(atom.fn)
+            fn, dtype = OF_SIZES[atom.fn]
+            return Apply(fn, tuple([self.index(arg) for arg in atom.args]), dtype)
+        if atom in self.axes:
+            return self.axes[atom]
+        self.symbols[atom] = None
+        return Size(Poly({(atom,): 1}, 0))
+
+    @staticmethod
+    def _product(left: Scalar, right: Scalar) -> Scalar:
+        return Apply("mul", (left, right), "int64")
+
+    def _added(self, total: Scalar | None, term: Scalar | None, factor: int) -> Scalar:
+        """A total with `factor * term` more, or with the factor alone."""
+        size = abs(factor)
+        if term is None:
+            term = Literal(size, "int64")
+        elif size != 1:
+            term = Apply("mul", (Literal(size, "int64"), term), "int64")
+        if total is None:
+            return term if factor > 0 else Apply("neg", (term,), "int64")
+        return Apply("add" if factor > 0 else "sub", (total, term), "int64")
+
+    def place(self, entry: Entry, steps: list[Statement]) -> Scalar:
+        """An index, which may be read from data."""
+        if isinstance(entry, Expression):
+            return self._as_dtype(self.value(entry, steps), "int64")
+        return self.index(entry)
+
+    # ---- values
+
+    def value(self, root: Expression, steps: list[Statement]) -> Scalar:
+        """The value of an expression; names for its parts are bound in `steps`."""
+        uses = Counter(part for node in walk(root) for part in parts_of(node))
+        made: dict[Expression, tuple[Scalar, int]] = {}
+        todo = [root]
+        while todo:
+            node = todo[-1]
+            waiting = [p for p in parts_of(node) if p not in made]
+            if waiting and not isinstance(node, Load):
+                todo += waiting
+                continue
+            todo.pop()
+            if node not in made:
+                made[node] = self._named(node, uses[node], self._made(node, made, steps), steps)
+        return made[root][0]
+
+    def _made(
+        self,
+        node: Expression,
+        made: Mapping[Expression, tuple[Scalar, int]],
+        steps: list[Statement],
+    ) -> tuple[Scalar, int]:
+        match node:
+            case Number(value, dtype):
+                return literal(value, dtype), 0
+            case Position(dim, dtype):
+                return self._as_dtype(self.index(dim), dtype), 1
+            case Total(buffer):
+                return self.totals[buffer], 0
+            case Load():
+                return self.read(node, steps), 1
+            case Applied(fn, args, dtype):
+                depth = max([made[a][1] for a in args]) + 1
+                return applied(fn, [made[a][0] for a in args], dtype), depth
+        raise NotShown(type(node).__name__)
+
+    def _named(
+        self, node: Expression, uses: int, found: tuple[Scalar, int], steps: list[Statement]
+    ) -> tuple[Scalar, int]:
+        scalar, depth = found
+        plain = isinstance(scalar, Local | Literal | Size)
+        if plain or (depth <= DEEPEST and uses < 2):
+            return found
+        name = self.local("v", scalar.dtype)
+        steps.append(Assign(name, stated(scalar)))
+        return name, 0
+
+    def _as_dtype(self, scalar: Scalar, dtype: str) -> Scalar:
+        return scalar if scalar.dtype == dtype else applied("cast", [scalar], dtype)
+
+
+def literal(value: Any, dtype: str) -> Literal:
+    """A number of a dtype."""
+    if dtype == "bool":
+        return Literal(bool(value), dtype)
+    return Literal(float(value) if is_float(dtype) else int(value), dtype)
+
+
+def stated(scalar: Scalar) -> Scalar:
+    """A number with its dtype written down, where nothing that it meets would tell it."""
+    bare = isinstance(scalar, Literal) and scalar.dtype != "bool"
+    return Apply("cast", (scalar,), scalar.dtype) if bare else scalar
+
+
+def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
+    """A scalar function on numbers, as kernels spell it."""
+    operand = args[-1].dtype
+    if fn == "cast":
+        if dtype not in CONVERSIONS or (is_float(operand) and is_int(dtype)):
+            raise NotShown(dtype)  # of NaN, ops and kernels make different integers
+        return args[0] if operand == dtype else Apply("cast", (stated(args[0]),), dtype)
+    if fn == "select":
+        test, *sides = args
+        if all(isinstance(side, Literal) for side in sides):
+            sides = [stated(sides[0]), sides[1]]
+        return Apply("select", (test, *sides), dtype)
+    if operand == "bool":
+        fn = ON_TRUTH.get(fn, fn)
+    if all(isinstance(arg, Literal) for arg in args):
+        args = [stated(args[0]), *args[1:]]
+    if fn in ("min", "max") and is_float(operand):
+        return _extreme(fn, args, dtype)
+    row = SCALAR_FUNCTIONS.get(fn)
+    if row is None or not row.takes(operand):
+        raise NotShown(f"{fn} of {operand}")
+    return Apply(fn, tuple(args), "bool" if row.test else dtype)
+
+
+def _extreme(fn: str, args: list[Scalar], dtype: str) -> Scalar:
+    """The less or the greater of two floats, NaN if either is: Python's keeps the first one's."""
+    first, second = args
+    if isinstance(first, Literal):
+        first, second = second, first
+    if isinstance(second, Literal) and second.value == second.value:
+        return Apply(fn, (stated(first), second), dtype)
+    chosen = Apply(fn, (stated(first), second), dtype)
+    is_nan = Apply("ne", (second, second), "bool")
+    return Apply("select", (is_nan, second, chosen), dtype)
