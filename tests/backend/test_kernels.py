@@ -169,7 +169,6 @@ def test_kernels_are_parts_of_one_plan() -> None:
     module = structir.parse(PIPELINE)
     executable = structir.compile(module)
     (plan,) = executable.plans("main")
-    assert executable["main"].__class__.__name__ == "CompiledFunction"
     before = kernel_count()
     for rows, columns in [(4, 3), (1, 1), (7, 2), (0, 3), (3, 0)]:
         given = arguments(rows, columns)
