@@ -15,6 +15,7 @@ from structir.ir.expr import (
     DataflowVar,
     Expr,
     Function,
+    GlobalVar,
     If,
     MatchCast,
     PrimValue,
@@ -167,7 +168,7 @@ def _call_key(call: Any) -> Hashable | None:
             args = tuple([_atom(argument) for argument in args])
             break
     attributes = tuple(sorted(call.attrs.items())) if call.attrs else ()
-    return op, args, attributes, call.sinfo_args
+    return op if type(op) is Op else _atom(op), args, attributes, call.sinfo_args
 
 
 def _field_key(item: Any) -> Hashable:
@@ -180,6 +181,8 @@ def _atom(value: Any) -> Hashable:
         return Tuple, tuple([_atom(field) for field in value.fields])
     if kind is ShapeExpr:
         return ShapeExpr, value.dims
+    if kind is GlobalVar:
+        return GlobalVar, value.name
     if kind is PrimValue:
         return PrimValue, type(value.value), value.value
     if kind is Constant and value.data.size <= SMALL:
