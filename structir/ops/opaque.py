@@ -57,7 +57,7 @@ class OpaqueDefinition:
             raise StructInfoError(Diagnostic(str(error), span, self.name)) from None
         values = bound.arguments
         given = [values.pop(name) for name in self.argument_names if name in values]
-        operands = tuple([Tuple(tuple(v)) if isinstance(v, tuple | list) else v for v in given])
+        operands = tuple([_together(value) for value in given])
         for operand in operands:
             if not isinstance(operand, Expr):
                 message = f"an operand is a value of the program, not {operand!r}"
@@ -89,6 +89,12 @@ class OpaqueDefinition:
 
     def decompose(self, call: Call) -> None:
         """There are no parts."""
+
+
+def _together(value: Any) -> Any:
+    """Several values as one tuple."""
+    several = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
+    return Tuple(tuple(value)) if several else value
 
 
 def opaque_op(rule: Rule, name: str | None = None, *, pure: bool = True) -> Callable[..., Op]:

@@ -11,7 +11,7 @@ from structir.analysis.axes import axes_of, tensor
 from structir.analysis.deduction import result_info
 from structir.analysis.variables import walk
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
-from structir.ir.axes import AnySize, Labelled, is_anonymous, rows_in, size_in
+from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
 from structir.ir.expr import (
@@ -329,7 +329,7 @@ class Rewriter:
         if found is None:
             return info
         said = None if isinstance(info.dims, Var) else info.axes or info.dims
-        if said is not None and len(said) == len(found):
+        if said is not None and _same_rows(said, found):
             both = zip(said, found, strict=True)
             return tensor(tuple([self._sharpened(*pair, new) for pair in both]), info.dtype)
         axes = tuple([self._expressed(axis, new) for axis in found])
@@ -362,6 +362,11 @@ class Rewriter:
         if all(symbol in self.defined for symbol in variables(axis)):
             return substitute(axis, self.names)
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
+
+
+def _same_rows(said: Axes, found: Axes) -> bool:
+    """Whether each axis stands for one, and each row for one."""
+    return [type(axis) is RowVar for axis in said] == [type(axis) is RowVar for axis in found]
 
 
 def _bare(info: TensorStructInfo) -> Iterator[Sym]:

@@ -313,6 +313,7 @@ def main(x: R.Tensor((7, 3), "float32"), h: R.Tensor((2,), "float32")):
         ("call", "message"),
         [
             ("R.scan(cell, h, x)", "states and captured values are tuples"),
+            ("R.scan(cell, ('h',), x)", "an operand is a value of the program"),
             ("R.scan(cell, (h,), s)", "no axis to scan"),
             ("R.scan(h, (h,), x)", "a function of the program"),
         ],
@@ -409,3 +410,15 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((3,), "float32")):
     def test_no_other_policy(self) -> None:
         with pytest.raises(DiagnosticError, match="learn is one of"):
             structir.parse(self.TEXT.format('(learn="guess")'))
+
+
+def test_a_row_that_turns_out_to_be_one_axis() -> None:
+    found = known("""
+@R.function
+def main(x: R.Tensor(("*s", 3, 9, 7), "float32"), w: R.Tensor((4, 3, 3, 2), "float32")):
+    y = R.nn.conv2d(x, w)
+    return y
+""")
+    assert found["x"] == 'R.Tensor(("*s", 3, 9, 7), dtype="float32")'
+    assert found["x_checked"] == 'R.Tensor((n, 3, 9, 7), dtype="float32")'
+    assert found["y"] == 'R.Tensor((n, 4, 7, 6), dtype="float32")'
