@@ -35,6 +35,7 @@ from structir.backend.cpu.intrinsics import (
     wide_vectors,
 )
 from structir.backend.cpu.objects import Loaded, built, code_of_library
+from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.products import (
     multiply_packed,
     multiply_tiled,
@@ -113,6 +114,8 @@ def _built(text: str, routine: Callable[..., Any] | None) -> Loaded:
     names["kernel"].__qualname__ = f"kernel_{digest(text)}"
     fastmath: Any = False if text.startswith(EXACT) else CONTRACTED
     options = {**OPTIONS, "_nrt": routine is not None}  # only such functions make arrays
+    if routine is None:
+        options["pipeline_class"] = KernelCompiler
     function = njit(SIGNATURE, fastmath=fastmath, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
     library, symbol = compiled[0].library, compiled[0].fndesc.llvm_func_name

@@ -1,0 +1,44 @@
+"""What numba does to a kernel's text: its passes, less those for what kernels never say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import (
+    AnnotateTypes,
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
+from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
+
+# Kernels have no closures, comprehensions, context managers, lists, or overloads to be inlined, and
+# no branches on constants: what prepares for these is two thirds of numba's own work on them.
+PASSES: tuple[tuple[Any, str], ...] = (
+    (TranslateByteCode, "read the bytecode"),
+    (FixupArgs, "name the arguments"),
+    (IRProcessing, "process the statements"),
+    (ReconstructSSA, "one assignment for each name"),
+    (NopythonTypeInference, "infer types"),
+    (PreLowerStripPhis, "take out phi nodes"),
+    (IRLegalization, "check the statements"),
+    (AnnotateTypes, "note types"),
+    (NativeLowering, "write LLVM's form"),
+    (NoPythonBackend, "make machine code"),
+)
+
+
+class KernelCompiler(CompilerBase):  # type: ignore[misc,unused-ignore]
+    """numba's compiler with the passes that kernels need."""
+
+    def define_pipelines(self) -> list[Any]:
+        """One pipeline."""
+        manager: Any = PassManager("kernel")  # type: ignore[no-untyped-call,unused-ignore]
+        for kind, purpose in PASSES:
+            manager.add_pass(kind, purpose)
+        manager.finalize()
+        return [manager]
