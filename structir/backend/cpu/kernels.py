@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import njit, types
@@ -99,6 +100,10 @@ class Kernel:
     seconds: float
     loaded: Loaded
 
+
+# A row that is written out reads and writes dozens of places; LLVM gives up on vectors at 16 by
+# itself, counting what it would have to check about each before the loop.
+llvm.set_option("structir", "-vectorize-scev-check-threshold=256")
 
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()

@@ -14,6 +14,7 @@ from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.rows import row_kernel
+from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.writer import KernelText
@@ -38,8 +39,13 @@ def routine_kernel(group: Group) -> KernelText | None:
     )
 
 
+def any_row_kernel(group: Group) -> KernelText:
+    """The text of a row group: rows side by side where they are short."""
+    return short_row_kernel(group) if has_short_rows(group) else row_kernel(group)
+
+
 SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
-    "rows": row_kernel,
+    "rows": any_row_kernel,
     "blocks": block_kernel,
     "columns": column_kernel,
     "matrix": matrix_kernel,
