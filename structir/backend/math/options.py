@@ -9,8 +9,9 @@ from numba import njit
 
 Number = Any  # a float32, float64 or integer, as the compiled code sees it
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
+WITHOUT_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody calls them from Python
 
 
 def vectorisable(function: Callable[..., Number]) -> Any:
     """A function for use inside kernels, written without branches that LLVM could not flatten."""
-    return njit(**OPTIONS)(function)
+    return njit(**OPTIONS, **WITHOUT_WRAPPERS)(function)
