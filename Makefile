@@ -24,10 +24,11 @@ format: $(VENV)/installed-lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/installed-demo
+bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/compiler.py $(ARGS)
 	$(BIN)/python benchmarks/deduction.py
 	$(BIN)/python benchmarks/run_time.py
+	$(BIN)/python benchmarks/runtime_costs.py
 
 # One stamp for each extra, renewed when the dependencies in pyproject.toml may have changed.
 $(VENV)/installed-%: pyproject.toml | $(BIN)/python

@@ -1,0 +1,260 @@
+"""Measures what stands around kernels: calls, starts of a process, threads, memory.
+
+    python benchmarks/runtime_costs.py
+
+The figures go to `benchmarks/results/runtime_costs.json`, and into the table of
+`docs/performance.md`. Calls are timed beside NumPy and ONNX Runtime, in turn, on one thread.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "runtime_costs.json"
+PAGE = HERE.parent / "docs" / "performance.md"
+START, END = "<!-- runtime costs: begin -->", "<!-- runtime costs: end -->"
+LIBRARIES = ("OPENBLAS", "MKL", "OMP", "NUMBA", "VECLIB")
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
+if not ONE_THREAD.items() <= os.environ.items():  # libraries read it when they are loaded
+    os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_THREAD)
+
+import numpy as np  # noqa: E402
+import onnxruntime  # noqa: E402
+from onnx import TensorProto, helper  # noqa: E402
+
+import structir  # noqa: E402
+from structir.script import I, R  # noqa: E402
+
+Row = dict[str, Any]
+
+
+@I.ir_module
+class Programs:
+    @R.function
+    def relu(
+        x: R.Tensor(("n",), "float32"),
+        a: R.Tensor(("n",), "float32"),
+        b: R.Tensor(("n",), "float32"),
+    ):
+        return R.nn.relu(x * a + b)
+
+    @R.function
+    def gelu(x: R.Tensor(("n",), "float32")):
+        return R.nn.gelu_tanh(x)
+
+    @R.function
+    def softmax(x: R.Tensor(("n", 384), "float32")):
+        return R.nn.softmax(x)
+
+    @R.function
+    def matmul(x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("k", "m"), "float32")):
+        return R.matmul(x, y)
+
+
+PAIRS = 50  # of a product and a relu: a hundred ops
+
+
+def chain_text() -> str:
+    lines = [f"    t{k} = R.nn.relu(R.matmul(t{k - 1}, w))" for k in range(1, PAIRS + 1)]
+    head = 'def main(t0: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):'
+    return "\n".join(["@R.function", head, *lines, f"    return t{PAIRS}", ""])
+
+
+def floats(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def onnx_session(nodes: list[Any], shapes: dict[str, list[Any]], result: str) -> Any:
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+    output = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "graph", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def relu_peer() -> Callable[..., Any]:
+    nodes = [
+        helper.make_node("Mul", ["x", "a"], ["m"]),
+        helper.make_node("Add", ["m", "b"], ["s"]),
+        helper.make_node("Relu", ["s"], ["y"]),
+    ]
+    session = onnx_session(nodes, dict.fromkeys("xab", ["n"]), "y")
+    return lambda x, a, b: session.run(None, {"x": x, "a": a, "b": b})[0]
+
+
+def chain_peer() -> Callable[..., Any]:
+    nodes = []
+    for k in range(1, PAIRS + 1):
+        nodes.append(helper.make_node("MatMul", [f"t{k - 1}", "w"], [f"m{k}"]))
+        nodes.append(helper.make_node("Relu", [f"m{k}"], [f"t{k}"]))
+    session = onnx_session(nodes, {"t0": ["n", 8], "w": [8, 8]}, f"t{PAIRS}")
+    return lambda t0, w: session.run(None, {"t0": t0, "w": w})[0]
+
+
+def chain_numpy(t: Any, w: Any) -> Any:
+    for _ in range(PAIRS):
+        t = np.maximum(t @ w, np.float32(0))
+    return t
+
+
+def sample(run: Callable[..., Any], args: tuple[Any, ...], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        run(*args)
+    return (time.perf_counter() - start) / calls
+
+
+def medians(sides: list[Callable[..., Any]], args: tuple[Any, ...], rounds: int) -> list[float]:
+    """Seconds of a call for each side; samples in turn."""
+    for run in sides:
+        run(*args)
+    calls = [max(1, int(2e-3 / sample(run, args, 3))) for run in sides]
+    samples = [
+        [sample(r, args, c) for r, c in zip(sides, calls, strict=True)] for _ in range(rounds)
+    ]
+    return [float(m) for m in np.median(samples, axis=0)]
+
+
+def call_rows(rounds: int) -> Iterator[Row]:
+    own = structir.compile(Programs)
+    flat = tuple(floats(1000, seed=s) for s in range(3))
+    sides = [own["relu"], lambda x, a, b: np.maximum(x * a + b, np.float32(0)), relu_peer()]
+    yield call_row("relu(x*a+b), 1,000 elements, one call", medians(sides, flat, rounds))
+    chain = structir.compile(structir.parse(chain_text()))["main"]
+    args = (floats(8, 8), floats(8, 8, seed=1) * np.float32(0.3))
+    np.testing.assert_allclose(chain(*args), chain_numpy(*args), rtol=1e-3, atol=1e-5)
+    row = medians([chain, chain_numpy, chain_peer()], args, rounds)
+    yield call_row("100 ops on 8 x 8, one call", row)
+
+
+def call_row(what: str, seconds: list[float]) -> Row:
+    names = ("structir", "numpy", "onnxruntime")
+    return {"kind": "call", "what": what, **dict(zip(names, seconds, strict=True))}
+
+
+def thread_rows(rounds: int) -> Iterator[Row]:
+    one, two = structir.compile(Programs, num_threads=1), structir.compile(Programs, num_threads=2)
+    big = floats(10**7)
+    cases = {
+        "relu": (big, big, big),
+        "gelu": (big,),
+        "softmax": (big[: 26041 * 384].reshape(-1, 384),),
+        "matmul": (floats(1024, 1024), floats(1024, 1024, seed=1)),
+    }
+    for name, args in cases.items():
+        out = one[name](*args)
+        two[name](*args)
+        sides = [lambda *a, f=e[name], o=out: f(*a, out=o) for e in (one, two)]
+        first, second = medians(sides, args, rounds)
+        what = f"{name}, {args[0].shape}, results reused"
+        yield {"kind": "threads", "what": what, "one": first, "two": second}
+
+
+STARTING = """
+import sys, time
+import numpy, structir, structir.backend.executable
+from minilm_program import minilm_text
+text = minilm_text()
+start = time.perf_counter()
+if sys.argv[1] == "load":
+    executable = structir.load(sys.argv[2])
+else:
+    executable = structir.compile(structir.parse(text, filename="minilm"))
+print(time.perf_counter() - start)
+if sys.argv[1] == "save":
+    executable.save(sys.argv[2])
+"""
+
+
+def start_rows() -> Iterator[Row]:
+    """The MiniLM encoder in a new process, after the imports."""
+    with tempfile.TemporaryDirectory() as folder:
+        saved = str(Path(folder) / "model.sir")
+        cache = {"STRUCTIR_CACHE": str(Path(folder) / "cache")}
+        yield start_row("MiniLM, nothing kept", ["save", saved], cache)
+        yield start_row("MiniLM, kernels kept on disk", ["compile"], cache)
+        off = {"STRUCTIR_CACHE": "off"}
+        yield start_row("MiniLM, from a saved executable", ["load", saved], off)
+
+
+def start_row(what: str, command: list[str], environment: dict[str, str]) -> Row:
+    paths = [str(HERE.parent / "examples"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    given = os.environ | environment | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run(
+        [sys.executable, "-c", STARTING, *command],
+        env=given,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return {"kind": "start", "what": what, "structir": float(done.stdout)}
+
+
+def time_text(seconds: float) -> str:
+    units = ((1e6, "us"), (1e3, "ms"), (1, "s"))
+    factor, unit = next((u for u in units if seconds * u[0] < 999.5), units[-1])
+    return f"{seconds * factor:#.3g}".rstrip(".") + f" {unit}"
+
+
+def page_table(found: Row) -> str:
+    rows = found["rows"]
+    lines = [
+        f"Measured {found['date']} on {found['machine']}, {found['cores']} cores, load "
+        f"{found['load']}; medians of {found['rounds']} samples in turn.",
+        "",
+        "| a call, one thread | StructIR | NumPy | ONNX Runtime |",
+        "|---|---|---|---|",
+    ]
+    sides = ("structir", "numpy", "onnxruntime")
+    for row in (r for r in rows if r["kind"] == "call"):
+        lines.append(f"| {row['what']} | {' | '.join(time_text(row[s]) for s in sides)} |")
+    lines += ["", "| threads | one | two | ratio |", "|---|---|---|---|"]
+    for row in (r for r in rows if r["kind"] == "threads"):
+        times = f"{time_text(row['one'])} | {time_text(row['two'])}"
+        lines.append(f"| {row['what']} | {times} | {row['one'] / row['two']:.2f} |")
+    lines += ["", "| start of a process, after its imports | |", "|---|---|"]
+    for row in (r for r in rows if r["kind"] == "start"):
+        lines.append(f"| {row['what']} | {time_text(row['structir'])} |")
+    return "\n".join(lines)
+
+
+def write_page(found: Row) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(START)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{START}\n\n{page_table(found)}\n\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    rows = [*call_rows(rounds), *thread_rows(rounds), *start_rows()]
+    found = {
+        "date": date.today().isoformat(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "rounds": rounds,
+        "rows": rows,
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_page(found)
+    print(page_table(found))
+
+
+if __name__ == "__main__":
+    main()
