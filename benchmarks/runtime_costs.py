@@ -90,7 +90,7 @@ def relu_peer() -> Callable[..., Any]:
         helper.make_node("Add", ["m", "b"], ["s"]),
         helper.make_node("Relu", ["s"], ["y"]),
     ]
-    session = onnx_session(nodes, dict.fromkeys("xab", ["n"]), "y")
+    session = onnx_session(nodes, {name: ["n"] for name in "xab"}, "y")
     return lambda x, a, b: session.run(None, {"x": x, "a": a, "b": b})[0]
 
 

@@ -10,7 +10,7 @@ from numba import njit
 Number = Any  # a float32, float64 or integer, as the compiled code sees it
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "_nrt": False}
 # Nobody calls them from Python, and a wrapper takes half as long again to compile.
-WITHOUT_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+WITHOUT_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def vectorisable(function: Callable[..., Number]) -> Any:
