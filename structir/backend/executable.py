@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend import archive
+from structir.backend import archive, progress
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.kernel_calls import KernelRunner
@@ -180,9 +180,10 @@ class Executable:
         self._regions: dict[str, list[CompiledRegion]] = {}
         functions: dict[str, Any] = dict(module.functions)
         self._kernels = {n: k for n, k in module.functions.items() if isinstance(k, Kernel)}
-        for name, function in module.functions.items():
-            if isinstance(function, Function):
-                functions[name] = self._compiled(name, function)
+        with progress.shown("compiling"):
+            for name, function in module.functions.items():
+                if isinstance(function, Function):
+                    functions[name] = self._compiled(name, function)
         self._machine = CompiledMachine(module.with_functions(functions), self.direct)
         self.compile_count = 1
         self._every_rank = {

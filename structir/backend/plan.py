@@ -15,12 +15,14 @@ from typing import Any
 import attrs
 import numpy as np
 
+from structir.backend import progress
 from structir.backend.cpu.kernels import Kernel, kernel
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram
+from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, Lifetime, element_bytes, laid_out, lifetimes
 from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of
@@ -30,7 +32,8 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import numpy_dtype
 
 REPORT = 3  # words in which a kernel says at which site it failed, on which index and size
-KEPT_SHAPES = 64  # plans bound to sizes that are remembered; their arenas dominate
+KEPT_SHAPES = 64  # plans bound to sizes that are remembered,
+KEPT_BYTES = 1 << 28  # unless their arenas take more than this
 SHARED_FROM = 1 << 16  # elements touched, from which threads share a kernel: some 20 us
 CHUNKS_EACH = 4  # for each thread: who is done early takes more
 CHUNK_LINES = 64  # chunks are whole blocks of rows, where the range is long enough
@@ -47,6 +50,11 @@ class Numbers:
     shapes: list[tuple[int, ...]]  # of the outputs
 
 
+def _compiled(text: KernelText) -> Kernel:
+    progress.note(next(iter(text.origins), ""))
+    return kernel(text.text, text.function)
+
+
 class Plan:
     """The kernels of one program, compiled, and the tables by which they are called."""
 
@@ -55,7 +63,7 @@ class Plan:
         self.scheduled: Scheduled = scheduled(program)
         self.program = self.scheduled.program
         self.texts = self.scheduled.kernels
-        self.kernels: list[Kernel] = [kernel(t.text, t.function) for t in self.texts]
+        self.kernels: list[Kernel] = [_compiled(t) for t in self.texts]
         touched = {b.root for t in self.texts for b in t.pointers}
         constants = {b for b in touched if b.origin == "constant"}
         outside = {b.root for b in (*program.inputs, *program.outputs)} | constants
@@ -113,7 +121,7 @@ class Workspace:
         self.plan = plan = bound.plan
         numbers = bound.numbers
         threads = bound.threads
-        offsets, size = laid_out(plan.spans, bound.arena_elements)
+        offsets, size = bound.layout
         self.arena = np.empty(size + ALIGNMENT, np.uint8)
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         places = {s.buffer: base + o for s, o in zip(plan.spans, offsets, strict=True)}
@@ -261,6 +269,11 @@ class BoundPlan:
         return found
 
     @cached_property
+    def layout(self) -> tuple[list[int], int]:
+        """Where each buffer lies in the arena, and the size of the arena."""
+        return laid_out(self.plan.spans, self.arena_elements)
+
+    @cached_property
     def space_of_calls(self) -> Workspace:
         """The workspace that native calls use, one at a time."""
         return Workspace(self)
@@ -314,8 +327,12 @@ class BoundPlans:
         """Remember a plan, and let the oldest go."""
         with self._lock:
             self._found[key] = plan
-            while len(self._found) > KEPT_SHAPES:
+            while len(self._found) > 1 and self._are_too_many():
                 self._found.popitem(last=False)
+
+    def _are_too_many(self) -> bool:
+        arenas = sum(bound.layout[1] for bound in self._found.values())
+        return len(self._found) > KEPT_SHAPES or arenas > KEPT_BYTES
 
     def latest(self) -> list[BoundPlan]:
         """All that are remembered, the latest first."""

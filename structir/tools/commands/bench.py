@@ -47,7 +47,6 @@ def bench(
         known = {sym.name for sym in standing_alone([p.struct_info for p in entered.params])}
         refuse_unknown("symbolic dim", sizes, known)
         arguments = random_arguments(entered, seed, sizes, among=(2, 3, 4, 5))
-        with console(stderr=True).status("compiling"):
-            executable = backend.compile(module, num_threads=threads)
+        executable = backend.compile(module, num_threads=threads)
         profile = executable.profile(*arguments, name=name, repeat=repeat)
     console().print(profile.table())

@@ -41,9 +41,8 @@ def compile(  # the command's name
         names = [name for name, value in module.functions.items() if isinstance(value, Function)]
         names = names if function is None else [entry(module, function)[0]]
         start = time.perf_counter()
-        with console(stderr=True).status("compiling"):
-            executable = backend.compile(module, target=target)
-            sources = {name: executable.source(name) for name in names}
+        executable = backend.compile(module, target=target)
+        sources = {name: executable.source(name) for name in names}
         seconds = time.perf_counter() - start
     out = console()
     for name, source in sources.items():

@@ -106,9 +106,8 @@ def _arrays(file: Path) -> dict[str, Any]:
 def _runner(module: IRModule, name: str, backend: Backend) -> Callable[..., Any]:
     if backend is Backend.interpret:
         return lambda *arguments: interpret(module, name, *arguments)
-    with console(stderr=True).status("compiling"):
-        compiled: Callable[..., Any] = backend_room.compile(module, target=backend.value)[name]
-        return compiled
+    compiled: Callable[..., Any] = backend_room.compile(module, target=backend.value)[name]
+    return compiled
 
 
 def _timed(runner: Callable[..., Any], arguments: list[Any], repeat: int) -> tuple[Any, float]:

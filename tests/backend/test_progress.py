@@ -1,0 +1,36 @@
+"""Progress: told on a terminal where it takes long, and nowhere else."""
+
+import io
+
+import pytest
+
+import structir
+from structir.backend import progress
+from structir.script import R
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@R.function
+def main(x: R.Tensor(("n", 3), "float32")):
+    return R.sum(R.permute_dims(R.exp(x), [1, 0]), axis=0)
+
+
+@pytest.mark.parametrize(("patience", "told"), [(-1.0, True), (1e9, False)])
+def test_kernels_are_told_where_it_takes_long(monkeypatch, patience, told):
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setenv("TERM", "xterm")
+    executable = structir.compile(main)
+    assert executable.kernel_count >= 1
+    assert ("compiling: kernel 1" in stream.getvalue()) == told
+
+
+def test_nothing_is_told_elsewhere(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    structir.compile(main)
+    assert capsys.readouterr().err == ""
