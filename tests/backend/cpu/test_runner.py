@@ -29,7 +29,7 @@ def test_kernels_run_in_order_over_their_ranges():
     x, y, z = (np.full(6, v, np.float32) for v in (1, 0, 0))
     arguments = words(0, y.ctypes.data, y.ctypes.data, 0)
     block = arguments.ctypes.data
-    program = words(code, block, 0, 6, code, block + 16, 2, 5)
+    program = words(code, block, 0, 6, 0, code, block + 16, 2, 5, 0)
     patches, outside = words(0, 0, 3, 1), words(x.ctypes.data, z.ctypes.data)
     space = np.zeros(len(SPACE), np.int64)
     for place, value in {
