@@ -39,6 +39,7 @@ def test_kernels_run_in_order_over_their_ranges():
         SPACE.patch_count: 2,
         SPACE.arguments: block,
         SPACE.outside: outside.ctypes.data,
+        SPACE.threads: 1,
     }.items():
         space[place] = value
     assert run_space()(space.ctypes.data) == 0
