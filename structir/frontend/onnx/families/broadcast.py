@@ -166,9 +166,13 @@ def _quotient(a: Any, b: Any, floats: bool) -> Any:
         return found
     if isinstance(a, int) and isinstance(b, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    if dims.at_least(a, 0) is not True or dims.at_least(b, 0) is not True:
+    if dims.at_least(b, 0) is not True:
         raise ValueError("of unknown sign")
-    return dims.floordiv(a, b)
+    if dims.at_least(a, 0) is True:
+        return dims.floordiv(a, b)
+    if dims.at_least(a + b, 1) is not True:
+        raise ValueError("of unknown sign")
+    return dims.dim_max(dims.floordiv(a, b), 0)  # rounded toward zero, from no less than 1 - b
 
 
 def _decided(answer: bool | None) -> bool:
