@@ -99,6 +99,14 @@ def test_attention_in_one_kernel():
     check(params, lines, shapes, kernels=1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_keys_are_turned_over_into_panels(dtype):
+    lines = ["s = R.matmul(q, R.permute_dims(k, axes=[0, 2, 1]))", "y = R.nn.softmax(s)"]
+    params = {"q": '("h", "s", 37)', "k": '("h", "u", 37)'}
+    shapes = [[(h, s, 37), (h, u, 37)] for h, s, u in ((2, 9, 100), (1, 70, 48), (1, 1, 17))]
+    check(params, lines, shapes, 1, dtype)
+
+
 def test_weights_of_attention_are_a_result_too():
     lines = ["s = R.matmul(q, R.permute_dims(k, axes=[0, 2, 1]))", "p = R.nn.softmax(s)"]
     lines += ["y = (R.matmul(p, v), p)"]

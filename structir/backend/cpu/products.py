@@ -20,6 +20,7 @@ from structir.backend.cpu.intrinsics import offset_by
 from structir.backend.cpu.objects import Loaded, built
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.tiles import PanelFunction, TileFunction, TileShape, tile_shapes
+from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.bits import declared
 from structir.backend.math.options import Number, vectorisable
 
@@ -226,6 +227,15 @@ def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
     return c_function(types.void(*[pointer] * 3, *[types.int64] * 5, offsets), product)
 
 
+def _transpose_text(shape: TileShape, name: str) -> str:
+    """The square that turns over in registers, as LLVM's text."""
+    module = ir.Module(name)
+    module.triple = llvm.get_process_triple()
+    element = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
+    write_transpose(module, name, element, shape.lanes)
+    return str(module)
+
+
 def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     """A right operand into panels."""
     element = DTYPES[shapes[0].dtype]
@@ -234,6 +244,8 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     from_here: Any = offset_by
     registers_for = vectorisable(panel_registers)
 
+    turn = _extern(f"structir_transpose_{shapes[0].dtype}")
+
     def packing(
         panels: Number, b: Number, k: Number, n: Number, b_row: Number, b_column: Number
     ) -> None:
@@ -241,7 +253,15 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
         while j0 < n:
             width = registers_for(n - j0, lanes, most) * lanes
             panel, lines = from_here(panels, j0 * k), from_here(b, j0 * b_column)
-            copy_panel(panel, lines, k, min(width, n - j0), width, b_row, b_column, zero)
+            turned = 0
+            if b_row == 1 and b_column != 1 and n - j0 >= width:
+                turned = k // lanes * lanes
+                for t in range(0, turned, lanes):
+                    for j in range(0, width, lanes):
+                        to = from_here(panel, t * width + j)
+                        turn((to, width, from_here(lines, t + j * b_column), b_column))
+            panel, lines = from_here(panel, turned * width), from_here(lines, turned * b_row)
+            copy_panel(panel, lines, k - turned, min(width, n - j0), width, b_row, b_column, zero)
             j0 += width
 
     return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), packing)
@@ -256,6 +276,10 @@ def has_own_products(dtype: str) -> bool:
     panel = f"structir_panel_{dtype}"
     tiles = built(f"tiles {shapes}", lambda: assembled(_tiles_text(shapes, panel), [panel]))
     llvm.add_symbol(panel, tiles.addresses[0])
+    turn = f"structir_transpose_{dtype}"
+    text = partial(_transpose_text, shapes[0], turn)
+    square = built(f"transpose {shapes[0]}", lambda: assembled(text(), [turn]))
+    llvm.add_symbol(turn, square.addresses[0])
     for name, build in PARTS.items():
         made = built(f"{name} {shapes}", partial(build, shapes))
         llvm.add_symbol(f"structir_{name}_{dtype}", made.addresses[0])
