@@ -85,6 +85,7 @@ def _cut(node: Node, axes: list[int], starts: Any, ends: Any, steps: list[int]) 
     if not places:
         return node[0]
     sizes = node.dims()
+    starts = [_first(b, sizes[p], s) for p, b, s in zip(places, starts, steps, strict=True)]
     kept = [
         not (
             s == 1 and _is(b, 0) and ((isinstance(e, int) and e >= TO_THE_END) or _is(e, sizes[p]))
@@ -101,6 +102,13 @@ def _cut(node: Node, axes: list[int], starts: Any, ends: Any, steps: list[int]) 
         ShapeExpr(tuple([ends[k] for k in chosen])),
         [steps[k] for k in chosen],
     )
+
+
+def _first(start: Dim, size: Dim, step: int) -> Dim:
+    """A start before the first element: going down, ONNX begins at it where Python has nothing."""
+    if step < 0 and isinstance(start, int) and start < -1:
+        return dims.dim_max(size + start, 0)
+    return start
 
 
 def _reaches(end: Dim, size: Dim) -> bool:
@@ -147,7 +155,7 @@ def _slice(node: Node, x: Elements, *operands: Any) -> Any:
     cut: list[slice] = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         stop = None if step < 0 and end < -x.shape[axis] else end
-        cut[axis] = slice(start, stop, step)
+        cut[axis] = slice(_first(start, x.shape[axis], step), stop, step)
     return x[tuple(cut)], node.dtype()
 
 
