@@ -24,8 +24,17 @@ from rich.progress import track
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
+PASSES = (
+    "Normalize",
+    "CanonicalizeBindings",
+    "EliminateCommonSubexpr",
+    "DeadCodeElimination",
+    "FoldConstant",
+    "Simplify",
+)
 FIGURES = ("parse", "parse_bare", "print", "build", "struct_equal", "struct_hash")
-SECTIONS = ("parse", "parse_bare", "print", "build", "equal")
+FIGURES += tuple(f"pass:{name}" for name in PASSES)
+SECTIONS = ("parse", "parse_bare", "print", "build", "equal", "passes")
 SECONDS_ALLOWED = 600
 # What a peer has no counterpart for, or takes too long over to be worth the wait.
 NOT_ASKED = {("xdsl", "parse_bare"), ("tvm", "parse_bare")}

@@ -11,13 +11,22 @@ import progen
 import structir
 from structir.ir import BlockBuilder, IRModule, TensorStructInfo, Var
 from structir.ir.dims import sym
+from structir.passes import find_pass
 from structir.script import R
 
 NEURAL = {"relu", "silu", "gelu", "softmax"}
 OPS: dict[str, Callable[..., Any]] = {
     name: getattr(R.nn if name in NEURAL else R, name) for name in progen.OPS
 }
-SECTIONS = ["parse", "parse_bare", "print", "build", "equal"]
+SECTIONS = ["parse", "parse_bare", "print", "build", "equal", "passes"]
+PASSES = {  # by the names of Relax
+    "Normalize": "normalise",
+    "CanonicalizeBindings": "canonicalise_bindings",
+    "EliminateCommonSubexpr": "common_subexpression_elimination",
+    "DeadCodeElimination": "dead_code_elimination",
+    "FoldConstant": "fold_constant",
+    "Simplify": "simplify",
+}
 
 
 def attributes_of(binding: progen.B, dim: Callable[[Any], Any]) -> dict[str, Any]:
@@ -108,12 +117,20 @@ def equal_figures(subject: Subject, budget: float) -> Figures:
     )
 
 
+def pass_figures(subject: Subject, budget: float) -> Figures:
+    module = build(subject.program)
+    for name, own in PASSES.items():
+        applied = find_pass(own)
+        yield f"pass:{name}", common.timeit(lambda applied=applied: applied(module), budget)
+
+
 FIGURES: dict[str, Callable[[Subject, float], Figures]] = {
     "parse": parse_figures,
     "parse_bare": parse_bare_figures,
     "print": print_figures,
     "build": build_figures,
     "equal": equal_figures,
+    "passes": pass_figures,
 }
 
 

@@ -10,7 +10,10 @@ from structir.ops.elementwise import astype
 from structir.ops.layout import broadcast_to, permute_dims
 from structir.ops.reshape import reshape
 from structir.rewriting.conditions import dims_of, dtype_of, rank_of, same_sizes
+from structir.rewriting.roles import plays
 from structir.rewriting.rule import rewrite
+
+plays("convert", astype)
 
 
 @rewrite(group="simplify")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
-from structir.ir.expr import Function
+from structir.ir.expr import Expr, Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.passes.base import Pass, note
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.rewriting.driver import rewritten
+from structir.rewriting.roles import PLAYERS
 from structir.rewriting.rule import RULES, Rule, rules_of
 
 families = lazy_module("structir.ops.rewrites")
@@ -22,6 +23,12 @@ def rule_names() -> list[str]:
     """Every rewrite; those of the ops stand in their families."""
     families.load()
     return list(RULES)
+
+
+def player(role: str) -> Callable[..., Expr]:
+    """The op that plays a part for passes."""
+    families.load()
+    return PLAYERS[role]
 
 
 def group_rules(group: str) -> list[Rule]:

@@ -1,0 +1,70 @@
+"""Contractions on narrow floats, everything else as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from structir.errors import DiagnosticError
+from structir.ir.bodies import with_bindings
+from structir.ir.expr import (
+    Binding,
+    Call,
+    DataflowVar,
+    Expr,
+    Function,
+    MatchCast,
+    Var,
+    VarBinding,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import TensorStructInfo
+from structir.passes.base import function_pass
+from structir.passes.manager.rules import player
+
+WIDE, RESULT = "float32", "out_dtype"
+
+
+# what is too large for the narrow dtype becomes infinite
+@function_pass(comparable=False)
+def to_mixed_precision(function: Function, *, dtype: str = "float16") -> Function:
+    """Give sums of products, such as matrix products, narrow operands; they answer in float32.
+
+    An op takes part whose line adds up a product of operands, and which can be told the dtype of
+    its result.
+    """
+    convert = player("convert")
+
+    def mixed(binding: Binding) -> Iterable[Binding]:
+        call: Any = binding.value
+        if isinstance(binding, MatchCast) or not _adds_products(call):
+            return [binding]
+        made: list[Binding] = []
+        kind = DataflowVar if isinstance(binding.var, DataflowVar) else Var
+        args: dict[str, Any] = {}
+        for name, operand in zip(call.op.definition.argument_names, call.args, strict=False):
+            args[name] = operand
+            if isinstance(operand.struct_info, TensorStructInfo):
+                narrow: Expr = convert(operand, dtype)
+                args[name] = kind(f"{name}_narrow", narrow.struct_info)
+                made.append(VarBinding(args[name], narrow, call.span))
+        try:
+            new = call.op(**args, **{**call.attrs, RESULT: WIDE})
+        except DiagnosticError:
+            return [binding]
+        return [*made, VarBinding(binding.var, new, binding.span)]
+
+    return with_bindings(function, mixed)
+
+
+def _adds_products(call: Any) -> bool:
+    """Whether a call sums a product of float32 operands and may answer in a dtype of its own."""
+    if type(call) is not Call or type(call.op) is not Op:
+        return False
+    definition: Any = call.op.definition
+    named = {parameter.name for parameter in definition.signature.attributes}
+    if definition.reduce != "sum" or RESULT not in named or RESULT in call.attrs:
+        return False
+    infos = [operand.struct_info for operand in call.args]
+    dtypes = {info.dtype for info in infos if isinstance(info, TensorStructInfo)}
+    return dtypes == {WIDE} and len(infos) > 1

@@ -1,0 +1,64 @@
+"""Every pass on the sentence encoder: small batch, weights drawn at random."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import structir
+from minilm_program import WEIGHTS, minilm_text
+from structir.ir import IRModule
+from structir.passes import Pass, PassContext, WellFormed, all_passes, pipeline
+from structir.passes.manager.statistics import figures
+from structir.passes.manager.verifying import same
+
+PASSES = [each for each in all_passes() if each.comparable]
+
+
+@pytest.fixture(scope="module")
+def arguments() -> list[Any]:
+    numbers = np.random.default_rng(0)
+    weights = [
+        numbers.standard_normal(shape, "float32") * np.float32(0.05) for shape in WEIGHTS.values()
+    ]
+    ids = np.array([[101, 1037, 102], [101, 102, 0]])
+    return [ids, (ids != 0).astype("int64"), *weights]
+
+
+@pytest.fixture(scope="module")
+def original() -> IRModule:
+    return structir.parse(minilm_text())
+
+
+@pytest.fixture(scope="module")
+def inlined(original: IRModule) -> IRModule:
+    with PassContext([WellFormed()]):
+        return pipeline("inline_functions,dce{entries=main}")(original)
+
+
+@pytest.fixture(scope="module")
+def expected(original: IRModule, arguments: list[Any]) -> Any:
+    return structir.interpret(original, "main", *arguments)
+
+
+@pytest.mark.parametrize("each", PASSES, ids=lambda each: each.name)
+def test_the_encoder_computes_the_same(
+    each: Pass, original: IRModule, inlined: IRModule, expected: Any, arguments: list[Any]
+) -> None:
+    """Run on the program in one function, and where that stays as it is, on the one in several."""
+    for module in (inlined, original):
+        with PassContext([WellFormed()]):
+            after = each(module)
+        if after is not module:
+            found = structir.interpret(after, "main", *arguments)
+            assert same(expected, found, max(each.tolerance, 1e-3))
+            return
+
+
+def test_a_whole_pipeline(inlined: IRModule, expected: Any, arguments: list[Any]) -> None:
+    text = "canonicalise,cse,simplify,fold,combine_parallel_matmul,rewrite_dataflow_reshape,dce"
+    with PassContext([WellFormed()]):
+        after = pipeline(f"{text},to_dataflow,toposort")(inlined)
+    assert list(after.functions) == ["main"]
+    assert figures(after).calls["matmul"] < figures(inlined).calls["matmul"]
+    assert same(expected, structir.interpret(after, "main", *arguments), 1e-3)
