@@ -109,7 +109,7 @@ class _Names:
         if whole is None or not 0 <= item.index < len(whole.fields):
             return item
         field: Expr = whole.fields[item.index]
-        if isinstance(field, DataflowVar) and not isinstance(item.tuple_value, DataflowVar):
+        if _is_local(field) and type(item.tuple_value) is not DataflowVar:
             return item
         return field
 
@@ -142,6 +142,13 @@ class _Names:
         if isinstance(value, Call | Tuple | TupleGetItem):
             return rebuild(value, self.expr)
         return value
+
+
+def _is_local(value: Expr) -> bool:
+    """Whether a value can be read in its dataflow block alone."""
+    if type(value) is Tuple:
+        return any(map(_is_local, value.fields))
+    return type(value) is DataflowVar
 
 
 def _one(var: Var, value: Any) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from structir.analysis.deduction import deduce, disjoint
-from structir.analysis.lattice import PASS, base_check
+from structir.analysis.deduction import contradicts, deduce, disjoint
+from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError
@@ -109,20 +109,22 @@ def _inlined(
 
 
 def _may_hold(bindings: list[Binding]) -> bool:
-    """Whether no call is provably wrong: one of the function for these sizes fails when it runs."""
-    todo = [binding.value for binding in bindings]
+    """Whether nothing is provably wrong: one of the function for these sizes fails when it runs."""
+    todo = list(bindings)
     while todo:
-        value = todo.pop()
+        binding = todo.pop()
+        value, info = binding.value, binding.var.struct_info
         if isinstance(value, If):
-            inner = (*value.true_branch.bindings(), *value.false_branch.bindings())
-            todo += [binding.value for binding in inner]
+            todo += (*value.true_branch.bindings(), *value.false_branch.bindings())
         elif isinstance(value, Function):
-            todo += [binding.value for binding in value.bindings()]
-        elif isinstance(value, Call):
-            try:
-                deduce(value)
-            except DiagnosticError:
-                return False
+            todo += value.bindings()
+            continue
+        try:
+            known = deduce(value)
+        except DiagnosticError:
+            return False
+        if base_check(info, known) is FAIL_L0 or contradicts(info, known):
+            return False
     return True
 
 

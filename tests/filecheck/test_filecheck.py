@@ -24,7 +24,9 @@ def test_file(file: Path) -> None:
     assert lines, "no RUN line"
     for line in lines:
         command, _, check = line.removeprefix(RUN).partition(" | filecheck %s")
-        words = [word.replace("%s", str(file)) for word in shlex.split(command)]
+        words = [
+            word.replace("%s", str(file)).replace("%S", str(HERE)) for word in shlex.split(command)
+        ]
         expected = int(words.pop(0)) if words[0].isdigit() else 0
         result = CliRunner().invoke(build(), words)
         assert result.exit_code == expected, result.output
