@@ -1,0 +1,61 @@
+"""`structir opt`: passes of a user's own, what is watched, what a trace file holds."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from structir.rewriting.rule import RULES
+from structir.tools.cli import build
+
+NEW_PASS = '''
+from structir.ir import Expr
+from structir.ops.attributes import Ints
+from structir.ops.layout import permute_dims
+from structir.rewriting.rule import rewrite
+
+
+@rewrite
+def two_permutes(x: Expr, p: Ints, q: Ints):
+    """Two permutes in a row become one."""
+    yield permute_dims(permute_dims(x, p), q)
+    yield permute_dims(x, tuple(p[i] for i in q))
+'''
+PROGRAM = """
+@R.function
+def main(x: R.Tensor(("n", "m", 3), "float32")):
+    a = R.permute_dims(x, [1, 2, 0])
+    b = R.permute_dims(a, [1, 2, 0])
+    return R.exp(b)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "two_permutes.py").write_text(NEW_PASS)
+    yield tmp_path
+    RULES.pop("two_permutes", None)
+
+
+def test_a_new_pass_is_one_short_file(files: Path) -> None:
+    assert len(NEW_PASS.strip().splitlines()) <= 15
+    words = ["opt", str(files / "program.py"), "--load", str(files / "two_permutes.py")]
+    trace = files / "run.json"
+    options = ["-p", "two_permutes{rounds=2}", "--verify", "--trace", str(trace)]
+    result = CliRunner().invoke(build(), [*words, *options])
+    assert result.exit_code == 0, result.output
+    assert result.output.count("permute_dims") == 1
+    (record,) = json.loads(trace.read_text())
+    assert record["options"] == {"rounds": "2"}
+    assert record["notes"][0].startswith("main: two_permutes at b")
+    told = CliRunner().invoke(build(), ["opt", "--help"], env={"COLUMNS": "200"})
+    assert "Two permutes in a row become one." in told.output
+
+
+def test_two_passes_and_a_dash(files: Path) -> None:
+    result = CliRunner().invoke(build(), ["opt", "-", "-p", "simplify,dce"], input=PROGRAM)
+    assert result.exit_code == 0, result.output
+    assert "axes=[2, 0, 1]" in result.output
