@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from structir.errors import DiagnosticError
-from structir.frontend.onnx import from_onnx
+from structir.frontend.onnx import from_onnx, importer
 from tests.frontend.models import INT64, made, node, value
 
 
@@ -66,6 +66,23 @@ def test_a_function_that_calls_itself() -> None:
     model = made([call], [value("x", [1])], ["y"], functions=[function])
     model.opset_import.append(helper.make_opsetid("own", 1))
     assert "nested" in message(model)
+
+
+def test_functions_that_unfold_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importer, "MOST_BUILT", 2000)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    functions = []
+    for k in range(40):
+        op, domain = (f"f{k + 1}", "own") if k < 39 else ("Neg", "")
+        body = [
+            helper.make_node(op, ["a"], ["b"], domain=domain),
+            helper.make_node(op, ["b"], ["c"], domain=domain),
+        ]
+        functions.append(helper.make_function("own", f"f{k}", ["a"], ["c"], body, opsets))
+    call = helper.make_node("f0", ["x"], ["y"], domain="own")
+    model = made([call], [value("x", [1])], ["y"], functions=functions)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    assert "unfolds to more than 2000 nodes" in message(model)
 
 
 @pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "a/../../w.bin", ""])

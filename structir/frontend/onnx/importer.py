@@ -39,6 +39,7 @@ from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 
 MOST_FOLDED = 1 << 16  # elements of a result that is worked out while importing
 MOST_SPLITS = 5  # choices within which a graph goes on: each doubles what follows
+MOST_BUILT = 300_000  # nodes; functions within functions can stand for far more than a file holds
 DEEPEST = 100  # functions within functions
 UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
@@ -64,6 +65,7 @@ class Importer:
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
         self.symbols = Symbols()
+        self.built = 0
 
     # ---- graphs
 
@@ -130,6 +132,9 @@ class Importer:
                 Diagnostic(f"the model imports no opset of {domain or 'ai.onnx'!r}", place)
             )
         node = Node(proto, version, values, self, names, place)
+        self.built += 1
+        if self.built > MOST_BUILT:
+            node.fail(f"the model unfolds to more than {MOST_BUILT} nodes")
         try:
             with self.builder.at(place):
                 results = self._results(node)
