@@ -44,6 +44,21 @@ Key = tuple[Expr, tuple[int, ...]]  # an expression, and the way into its tuple
 
 
 @attrs.frozen(eq=False)
+class Origin:
+    """The call that a step was read from, and its loops where it has any."""
+
+    call: Call
+    spec: IndexSpec | None = None
+
+
+@attrs.frozen(eq=False)
+class Choice:
+    """A branch that a step was read from: what decides which of two tensors is handed on."""
+
+    condition: Expr
+
+
+@attrs.frozen(eq=False)
 class Program:
     """A function at concrete sizes, as steps between tensors.
 
@@ -56,6 +71,28 @@ class Program:
     result: Tree
     shapes: Mapping[Hashable, Shape]
     values: Mapping[Var, Tree]  # what each variable of the function is
+    parts: Mapping[Call, Tree]  # the calls that stand inside others, after decomposition
+    sizes: Mapping[Sym, int]
+
+    def tree(self, expr: Expr) -> Tree:
+        """The tensors of an expression that stands in the function, or in parts of its calls."""
+        match expr:
+            case Var():
+                return self.values.get(expr)
+            case Constant():
+                return (expr, ())
+            case Tuple(fields):
+                return tuple([self.tree(field) for field in fields])
+            case TupleGetItem(value, index):
+                inner = self.tree(value)
+                return inner[index] if inner else None
+            case Call():
+                return self.parts.get(expr)
+        return None
+
+    def number(self, dim: Dim) -> int:
+        """A size of the function as a number."""
+        return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
     def needed(self, wanted: Mapping[Hashable, Region]) -> Regions:
         """What regions of some tensors need of every tensor before them."""
@@ -66,17 +103,28 @@ class Program:
         return affected(self.steps, changed)
 
 
-def program_of(function: Function, sizes: Mapping[Sym | str, int] | None = None) -> Program:
+def program_of(
+    function: Function, sizes: Mapping[Sym | str, int] | None = None, *, parts: bool = False
+) -> Program:
     """A function as steps; `sizes` gives its symbolic variables or their names, those of
-    match_casts too."""
+    match_casts too. With `parts` composites are walked through their parts even where their line
+    tells what they read: as steps that can be run."""
     given = dict(sizes or {})
     symbols = symbols_in(function) if given else ()
     asked = [(s, key) for s in symbols for key in (s.name, s) if key in given]
-    reader = Reader({symbol: given[key] for symbol, key in asked})
+    reader = Reader({symbol: given[key] for symbol, key in asked}, parts)
     params = tuple([reader.fresh(p, p.struct_info, ()) for p in function.params])
     reader.values.update(zip(function.params, params, strict=True))
     result = reader.sequence(function.body)
-    return Program(tuple(reader.steps), params, result, reader.shapes, reader.values)
+    return Program(
+        tuple(reader.steps),
+        params,
+        result,
+        reader.shapes,
+        reader.values,
+        reader.parts,
+        reader.sizes,
+    )
 
 
 def leaves(tree: Tree) -> Iterator[Hashable]:
@@ -88,11 +136,21 @@ def leaves(tree: Tree) -> Iterator[Hashable]:
         yield tree
 
 
+def info_of(key: Any) -> TensorStructInfo:
+    """What is known of a tensor of a program."""
+    owner, way = key
+    info = owner.struct_info
+    for index in way:
+        info = info.fields[index]
+    return info  # type: ignore[no-any-return]
+
+
 @attrs.frozen(eq=False)
 class Reader:
     """Reads a function binding by binding."""
 
     sizes: Mapping[Sym, int]
+    decomposes: bool = False
     steps: list[Step] = attrs.Factory(list)
     values: dict[Var, Tree] = attrs.Factory(dict)
     parts: dict[Call, Tree] = attrs.Factory(dict)  # of ops that are walked through their parts
@@ -157,27 +215,30 @@ class Reader:
     def call(self, owner: Expr, call: Call) -> Tree:
         """The steps of a call, the result being a variable's, or the call's own."""
         definition: Any = call.op.definition if isinstance(call.op, Op) else None
-        if definition is not None and not _told(definition, call):
+        told = definition is not None and _told(definition, call)
+        if definition is not None and (self.decomposes or not told):
             parts = definition.decompose(call)
             if parts is not None:
                 return self.tree(parts)
-            definition = None
+            definition = definition if told else None
         spec = None if definition is None else definition.index_spec(call)
         made = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
-        if spec is None or not _symbols(spec) <= self.sizes.keys():
-            self.opaque(made, (args, self.tree(call.op)))
+        apart = spec is None or (self.decomposes and not _runs_in_parts(definition, spec))
+        if apart or not _symbols(spec) <= self.sizes.keys():
+            self.opaque(made, (args, self.tree(call.op)), Origin(call))
             return made
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        self.steps.append(Step(dependence(spec, self.sizes), inputs, tuple(leaves(made))))
+        depending = dependence(spec, self.sizes)
+        self.steps.append(Step(depending, inputs, tuple(leaves(made)), Origin(call, spec)))
         return made
 
-    def opaque(self, made: Tree, read: Any) -> None:
+    def opaque(self, made: Tree, read: Any, origin: Origin | None = None) -> None:
         """A step of which only the tensors are known."""
         inputs = tuple(dict.fromkeys(k for tree in _lists(read) for k in leaves(tree)))
         outputs = tuple(leaves(made))
         shapes = [tuple([self.shapes[key] for key in side]) for side in (inputs, outputs)]
-        self.steps.append(Step(Opaque(shapes[0], shapes[1]), inputs, outputs))
+        self.steps.append(Step(Opaque(shapes[0], shapes[1]), inputs, outputs, origin))
 
     def choice(self, var: Var, value: If) -> Tree:
         """Both branches, then a step that may hand on either; all of it depends on the
@@ -185,7 +246,7 @@ class Reader:
         made = self.fresh(var, var.struct_info, ())
         branches = [list(leaves(self.sequence(b))) for b in (value.true_branch, value.false_branch)]
         for key, *pair in zip(leaves(made), *branches, strict=True):
-            self.steps.append(Step(Same(2), tuple(pair), (key,)))
+            self.steps.append(Step(Same(2), tuple(pair), (key,), Choice(value.cond)))
         self.opaque(made, ([self.tree(value.cond)],))
         return made
 
@@ -194,6 +255,12 @@ def _told(definition: Any, call: Call) -> bool:
     """Whether the line of an op tells all that the results of a call depend on."""
     tells_all = getattr(definition, "hooks", {}).get("region")
     return tells_all is None or tells_all(call)
+
+
+def _runs_in_parts(definition: Any, spec: IndexSpec) -> bool:
+    """Whether a block of the result can be made from blocks of the operands alone: a value from a
+    hook may depend on where it stands, but for the rows beside axes that are taken whole."""
+    return spec.whole or "reference" not in getattr(definition, "hooks", {})
 
 
 def _symbols(spec: IndexSpec) -> frozenset[Sym]:

@@ -4,7 +4,7 @@ affect after them."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -68,6 +68,7 @@ class Step:
     depending: Depending
     inputs: tuple[Hashable, ...]  # the value of each operand
     outputs: tuple[Hashable, ...]  # the value of each result
+    origin: Any = None  # what the step was read from
 
 
 def needed(steps: Sequence[Step], wanted: Mapping[Hashable, Region]) -> Regions:

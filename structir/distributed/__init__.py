@@ -1,0 +1,14 @@
+"""Sharding: a function cut into shards that each receive exactly their slices, here or on Dask."""
+
+from structir.lazy import lazy_names
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "plan": "structir.distributed.planning",
+        "Plan": "structir.distributed.plan",
+        "Shard": "structir.distributed.plan",
+        "shard": "structir.distributed.sharded",
+        "Sharded": "structir.distributed.sharded",
+    },
+)

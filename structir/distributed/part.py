@@ -1,0 +1,336 @@
+"""The function that one shard runs: the steps of a program, each cut to the blocks it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.distributed.lifting import SMALL
+from structir.distributed.local_op import LocalDefinition
+from structir.errors import Diagnostic, StructInfoError
+from structir.ir import dims
+from structir.ir.dims import Poly, Sym
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import (
+    BindingBlock,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.lazy import lazy_module
+from structir.projections.boxes import Bounds, Region
+from structir.projections.local import Names, Range, local_spec, widths
+from structir.projections.program import Choice, Origin, Program, info_of
+from structir.projections.spec import (
+    Clause,
+    Entry,
+    IndexSpec,
+    OperandInfo,
+    Read,
+    ResultInfo,
+    Write,
+)
+from structir.projections.point import Operand
+from structir.projections.walk import Step
+
+np = lazy_module("numpy")
+
+Key = Hashable  # of a tensor of the program
+Cut = Mapping[Step, Mapping[Sym, Range]]  # letters that are reduced, narrowed
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """What one shard runs: a function over blocks, which block of which value each parameter is
+    (None: all of it), and a key that parts which do the same have in common."""
+
+    function: Function
+    inputs: tuple[tuple[Key, Bounds | None], ...]
+    key: Hashable
+
+
+@attrs.frozen(eq=False)
+class Parts:
+    """Makes the parts of one program; what they have in common is worked out once."""
+
+    program: Program
+    names: dict[Step, Names] = attrs.Factory(dict)
+
+    def part(
+        self, regions: Mapping[Key, Region], results: Sequence[Key], cut: Cut | None = None
+    ) -> Part:
+        """The function that makes blocks of some results.
+
+        `regions` is what these blocks need of every value, themselves included.
+        """
+        writer = _Writer(self, regions, cut or {})
+        for number, step in enumerate(self.program.steps):
+            if step.origin is not None and any(regions.get(output) for output in step.outputs):
+                writer.step(number, step)
+        made = [writer.sliced(key, _bounds(regions, key)) for key in results]
+        body: Expr = made[0] if len(made) == 1 else Tuple(tuple(made))
+        sequence = SeqExpr((BindingBlock(tuple(writer.bindings)),), body)
+        params = tuple([param for param, _, _ in writer.params])
+        inputs = tuple([(key, block) for _, key, block in writer.params])
+        return Part(Function(params, sequence, body.struct_info), inputs, tuple(writer.key))
+
+
+def _bounds(regions: Mapping[Key, Region], key: Key) -> Bounds:
+    found = regions[key].bounds
+    assert found is not None
+    return found
+
+
+class _Writer:
+    """Writes one part, step by step."""
+
+    def __init__(self, parts: Parts, regions: Mapping[Key, Region], cut: Cut) -> None:
+        self.parts, self.program, self.regions, self.cut = parts, parts.program, regions, cut
+        self.values: dict[Key, Expr] = {}
+        self.blocks: dict[Key, Bounds] = {}
+        self.params: list[tuple[Var, Key, Bounds | None]] = []
+        self.bindings: list[VarBinding] = []
+        self.key: list[Hashable] = []
+
+    def step(self, number: int, step: Step) -> None:
+        """What a step of the program makes, cut to its blocks."""
+        origin = step.origin
+        if isinstance(origin, Choice):
+            self.choice(number, step, origin)
+        elif origin.spec is not None and not origin.spec.whole:
+            self.loops(number, step, origin.call, origin.spec)
+        else:
+            self.same_op(number, step, origin)
+
+    def loops(self, number: int, step: Step, call: Call, spec: IndexSpec) -> None:
+        """A step that its loops tell: the loops of the blocks."""
+        results = [
+            None if (region := self.regions.get(key)) is None else region.bounds
+            for key in step.outputs
+        ]
+        args, blocks = [], []
+        for key, info in zip(step.inputs, spec.operands, strict=True):
+            value, block = self.operand(key, info, call)
+            args.append(value)
+            blocks.append(block)
+        names = self.parts.names.setdefault(step, {})
+        cut = self.cut.get(step)
+        local = local_spec(spec, self.program.sizes, results, blocks, cut=cut, names=names)
+        self.key.append((number, signature(local)))
+        made = LocalDefinition(call.op.name, local).call(tuple(args), call.span)  # type: ignore[attr-defined]
+        self.bind(made, step.outputs)
+        for key, bounds in zip(step.outputs, results, strict=True):
+            if bounds is not None:
+                self.blocks[key] = bounds
+
+    def operand(self, key: Key, info: OperandInfo, call: Call) -> tuple[Expr, Bounds]:
+        """An operand of a step, and the block that is at hand; a number has no axes."""
+        if key is None:
+            return self.expr(_at(call, info.path)), ((), ())
+        if key not in self.values and not self.regions.get(key):
+            nothing = (0,) * len(self.program.shapes[key])
+            empty = np.zeros(nothing, numpy_dtype(info.dtype))
+            return Constant(empty), (nothing, nothing)
+        return self.value(key), self.blocks[key]
+
+    def same_op(self, number: int, step: Step, origin: Origin) -> None:
+        """A step that takes axes or operands whole: the same call, of what is needed."""
+        wanted = [(k, r) for k, key in enumerate(step.outputs) if (r := self.regions.get(key))]
+        needs: list[Region] = [Region() for _ in step.inputs]
+        for which, region in wanted:
+            more = step.depending.needed(region, which)
+            needs = [a | b for a, b in zip(needs, more, strict=True)]
+        at_hand = {
+            key: self.sliced(key, need.bounds)
+            for key, need in zip(step.inputs, needs, strict=True)
+            if key is not None and need.bounds is not None
+        }
+        call = self.rebuilt(origin.call, at_hand)
+        infos = tensors(call.struct_info)
+        self.key.append((number, tuple([info.dims for info in infos])))
+        self.bind(call, step.outputs)
+        for key, info in zip(step.outputs, infos, strict=True):
+            if self.regions.get(key):
+                self.blocks[key] = self.made_block(key, info, origin.call)
+
+    def made_block(self, key: Key, info: TensorStructInfo, call: Call) -> Bounds:
+        """Where a block stands that a call has made of what was needed for the wanted one."""
+        shape = self.program.shapes[key]
+        low, high = _bounds(self.regions, key)
+        found = []
+        for axis, size in enumerate(shape):
+            have = info.dims[axis] if isinstance(info.dims, tuple) else None
+            fits = have == high[axis] - low[axis]
+            if not fits and have != size:
+                text = f"a block of the result has {have} elements along axis {axis}, not {size}"
+                raise StructInfoError(Diagnostic(text, call.span, getattr(call.op, "name", None)))
+            found.append((low[axis], high[axis]) if fits else (0, size))
+        return tuple([a for a, _ in found]), tuple([b for _, b in found])
+
+    def choice(self, number: int, step: Step, origin: Choice) -> None:
+        """A branch: one of two blocks."""
+        (key,) = step.outputs
+        bounds = _bounds(self.regions, key)
+        first, second = (SeqExpr((), self.sliced(k, bounds)) for k in step.inputs)
+        condition = self.expr(origin.condition)
+        self.bind(If(condition, first, second, first.struct_info), (key,))
+        self.blocks[key] = bounds
+        self.key.append((number, widths(bounds)))
+
+    # Values
+
+    def bind(self, value: Expr, outputs: Sequence[Key]) -> None:
+        """Bind what a step makes, and its fields where it makes several tensors."""
+        var = self.bound(value)
+        infos = var.struct_info
+        if not isinstance(infos, TupleStructInfo):
+            self.values[outputs[0]] = var
+            return
+        ways = list(_ways(infos))
+        for key, way in zip(outputs, ways, strict=True):
+            found: Expr = var
+            for index in way:
+                info = found.struct_info.fields[index]
+                found = self.bound(TupleGetItem(found, index, info))
+            self.values[key] = found
+
+    def bound(self, value: Expr) -> Var:
+        var = Var(f"v{len(self.bindings)}", value.struct_info)
+        self.bindings.append(VarBinding(var, value, value.span))
+        return var
+
+    def value(self, key: Key) -> Expr:
+        """A tensor of the program, or the block of it that is at hand."""
+        if key not in self.values:
+            bounds = _bounds(self.regions, key)
+            info, owner = info_of(key), key[0]  # type: ignore[index]
+            if isinstance(owner, Constant) and owner.data.size <= SMALL:
+                self.blocks[key] = ((0,) * owner.data.ndim, owner.data.shape)
+                self.values[key] = owner
+                return owner
+            self.blocks[key] = bounds
+            self.values[key] = self.param(TensorStructInfo(widths(bounds), info.dtype), key, bounds)
+        return self.values[key]
+
+    def param(self, info: StructInfo, key: Key, bounds: Bounds | None) -> Var:
+        made = Var(f"p{len(self.params)}", info)
+        self.params.append((made, key, bounds))
+        number = len(self.params) if bounds is None else widths(bounds)
+        self.key.append((key if isinstance(key, Var) else id(key), number))
+        return made
+
+    def sliced(self, key: Key, bounds: Bounds) -> Expr:
+        """A block of a tensor, cut out of what is at hand."""
+        value = self.value(key)
+        if self.blocks[key] == bounds:
+            return value
+        shape, dtype = self.program.shapes[key], value.struct_info.dtype
+        spec = local_spec(_copied(shape, dtype), {}, [bounds], [self.blocks[key]])
+        self.key.append(("slice", tuple([e.index for e in spec.clauses[0].reads[0].entries])))
+        return self.bound(LocalDefinition("slice", spec).call((value,), None))
+
+    def expr(self, expr: Expr) -> Expr:
+        """An argument of the program as the part has it."""
+        return self.argument(expr, {})
+
+    def argument(self, expr: Expr, at_hand: Mapping[Key, Expr]) -> Expr:
+        """An argument of a call, its tensors those at hand and its sizes numbers."""
+        match expr:
+            case ShapeExpr(sizes):
+                return ShapeExpr(tuple([self.number(d) for d in sizes]))
+            case PrimValue(Poly() as value):
+                return PrimValue(self.number(value))
+            case Tuple(fields):
+                return Tuple(tuple([self.argument(f, at_hand) for f in fields]))
+        tree = self.program.tree(expr)
+        if tree is not None:
+            return self.of_tree(tree, at_hand)
+        if isinstance(expr, Var):
+            if expr not in self.values:
+                self.values[expr] = self.param(expr.struct_info, expr, None)
+            return self.values[expr]
+        return expr
+
+    def of_tree(self, tree: Any, at_hand: Mapping[Key, Expr]) -> Expr:
+        if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
+            return Tuple(tuple([self.of_tree(t, at_hand) for t in tree]))
+        found = at_hand.get(tree)
+        return self.value(tree) if found is None else found
+
+    def rebuilt(self, call: Call, at_hand: Mapping[Key, Expr]) -> Call:
+        """A call of what is at hand."""
+        args = tuple([self.argument(arg, at_hand) for arg in call.args])
+        attributes = {k: self.numbered(v) for k, v in call.attrs.items()}
+        bare = Call(call.op, args, attributes, call.sinfo_args, call.struct_info, call.span)
+        if not isinstance(call.op, Op):
+            return bare
+        info = call.op.definition.deduce(bare)
+        return Call(call.op, args, attributes, call.sinfo_args, info, call.span)
+
+    def number(self, dim: Any) -> int:
+        return dims.evaluate(dim, dict(self.program.sizes)) if isinstance(dim, Poly) else dim
+
+    def numbered(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple([self.numbered(v) for v in value])
+        return self.number(value)
+
+
+def _at(call: Call, path: tuple[int, ...]) -> Expr:
+    found: Any = call.args[path[0]]
+    for position in path[1:]:
+        found = found.fields[position]
+    return found  # type: ignore[no-any-return]
+
+
+def tensors(info: StructInfo | None) -> list[TensorStructInfo]:
+    """The tensors of a StructInfo, in order."""
+    if isinstance(info, TupleStructInfo):
+        return [tensor for field in info.fields for tensor in tensors(field)]
+    return [info] if isinstance(info, TensorStructInfo) else []
+
+
+def _ways(info: StructInfo, way: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """The way to every tensor of a StructInfo."""
+    if isinstance(info, TupleStructInfo):
+        return [w for k, field in enumerate(info.fields) for w in _ways(field, (*way, k))]
+    return [way] if isinstance(info, TensorStructInfo) else []
+
+
+def _copied(shape: tuple[int, ...], dtype: str) -> IndexSpec:
+    """A tensor as it is."""
+    letters = tuple([Sym(f"i{k}") for k in range(len(shape))])
+    entries = tuple([Entry(dims.as_dim(s), n) for s, n in zip(letters, shape, strict=True)])
+    clause = Clause(
+        letters, (), (), (Read("x", 0, entries),), (Write(0, entries, Operand("x")),)
+    )
+    operand, result = OperandInfo("x", (0,), shape, dtype), ResultInfo("y", shape, dtype)
+    return IndexSpec((operand,), (result,), dict(zip(letters, shape, strict=True)), (clause,))
+
+
+def signature(spec: IndexSpec) -> Hashable:
+    """What two parts of one spec have in common if they do the same."""
+    clauses = tuple([
+        (
+            tuple([(s, spec.extents[s]) for s in (*c.parallel, *c.reduce)]),
+            c.reads,
+            c.writes,
+            c.conditions,
+        )
+        for c in spec.clauses
+    ])
+    sizes = tuple([o.dims for o in spec.operands]) + tuple([r.dims for r in spec.results])
+    return sizes, clauses, spec.base

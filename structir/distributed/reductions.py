@@ -1,0 +1,72 @@
+"""Cutting the reduction that makes a result: shards make parts of it, combined in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import attrs
+
+from structir.errors import Diagnostic, StructInfoError
+from structir.ir.dims import Sym
+from structir.projections.boxes import Bounds, Region, region
+from structir.projections.local import Range, local_spec, widths
+from structir.projections.program import Origin, Program
+from structir.projections.regions import dependence
+from structir.projections.walk import Step, needed
+
+COMBINE = {  # functions of NumPy, by monoid
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+
+
+@attrs.frozen(eq=False)
+class Reduction:
+    """The step that makes a result by combining, and the letter along which it is cut."""
+
+    step: Step
+    letter: Sym
+    extent: int
+    combine: str
+
+    def range(self, piece: int, pieces: int) -> Range:
+        """The positions of one part."""
+        return self.extent * piece // pieces, self.extent * (piece + 1) // pieces
+
+    def needed(
+        self, program: Program, block: Bounds, positions: Range
+    ) -> Mapping[Hashable, Region]:
+        """What a part of a block of the result needs of every value."""
+        spec = self.step.origin.spec
+        shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
+        operands = [((0,) * len(shape), shape) for shape in shapes]
+        part = local_spec(spec, program.sizes, [block], operands, cut={self.letter: positions})
+        inside = dependence(part).needed(region((0,) * len(block[0]), widths(block)))
+        (output,) = self.step.outputs
+        wanted = {key: r for key, r in zip(self.step.inputs, inside, strict=True) if key and r}
+        before = program.steps[: program.steps.index(self.step)]
+        return {**needed(before, wanted), output: region(*block)}
+
+
+def reduction_of(program: Program, key: Hashable) -> Reduction:
+    """The reduction that makes a result, cut along its longest letter; raises StructInfoError where
+    the result is made otherwise."""
+    step = next((s for s in program.steps if key in s.outputs), None)
+    origin = step.origin if step is not None else None
+    clause = None
+    if isinstance(origin, Origin) and origin.spec is not None and not origin.spec.whole:
+        found = [c for c in origin.spec.clauses if c.reduce]
+        clause = found[0] if len(found) == len(origin.spec.clauses) == 1 else None
+    if step is None or clause is None or (clause.monoid or "sum") not in COMBINE:
+        call = origin.call if isinstance(origin, Origin) else None
+        made = "no op" if call is None else f"{getattr(call.op, 'name', call.op)}"
+        text = f"the result is made by {made}, which is no reduction that can be combined of parts"
+        hint = f"these can: {', '.join(COMBINE)}; an average is a sum that is divided after it"
+        raise StructInfoError(Diagnostic(text, None if call is None else call.span, hint=hint))
+    extents = {s: program.number(origin.spec.extents[s]) for s in clause.reduce}
+    letter = max(extents, key=extents.__getitem__)
+    return Reduction(step, letter, extents[letter], COMBINE[clause.monoid or "sum"])

@@ -1,0 +1,136 @@
+"""What a worker does: it reads the program once, makes the part of a shard, compiles parts that do
+the same once, and runs them on the blocks that it was sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from structir.analysis.variables import walk
+from structir.backend.compile import compile as compile_module
+from structir.distributed.part import Part, Parts
+from structir.distributed.planning import Blocks, Planner, planner_of
+from structir.distributed.plan import Piece, Plan, Shard
+from structir.errors import StructIRError
+from structir.ir.expr import Call, Function
+from structir.ir.module import IRModule
+from structir.lazy import lazy_module
+from structir.printer.reader import parse
+
+np = lazy_module("numpy")
+
+FILE = "<program>"  # the name under which a worker reads the text
+Value = Any
+Run = Callable[..., Value]
+
+
+@attrs.frozen
+class Recipe:
+    """All that a worker must know of a plan: text and numbers."""
+
+    text: str
+    name: str
+    sizes: tuple[tuple[str, int], ...]
+    pieces: int
+    places: tuple[tuple[int, str], ...]  # of lines of the text in the user's program
+
+
+@attrs.frozen
+class Task:
+    """One shard, as it is sent."""
+
+    number: int
+    blocks: Blocks
+    piece: Piece
+    names: tuple[str, ...]  # of the values that come with it
+    bytes_in: int
+
+
+def recipe_of(plan: Plan, function: Function, others: Mapping[str, Any]) -> Recipe:
+    """The recipe of a plan; `others` are the functions that the program calls."""
+    text = IRModule({**others, plan.name: function}).script()
+    spoken = parse(text, FILE).functions[plan.name]
+    pairs = zip(_calls(spoken), _calls(function), strict=True)
+    places = {a.span.line: str(b.span) for a, b in pairs if a.span is not None and b.span}
+    sizes = tuple(sorted(plan.sizes.items()))
+    return Recipe(text, plan.name, sizes, plan.pieces, tuple(places.items()))
+
+
+def _calls(function: Any) -> list[Call]:
+    return [part for part in walk(function) if isinstance(part, Call)]
+
+
+def task_of(shard: Shard) -> Task:
+    """What a worker must know of a shard."""
+    names = tuple([name for name, _ in shard.inputs])
+    return Task(shard.number, shard.results, shard.piece, names, shard.bytes_in)
+
+
+@attrs.frozen(eq=False)
+class Workplace:
+    """A program on one worker."""
+
+    module: IRModule
+    planner: Planner
+    parts: Parts
+    compiled: dict[Any, Run] = attrs.Factory(dict)
+
+    def part(self, task: Task) -> Part:
+        """The function that a task runs."""
+        planner = self.planner
+        regions = planner.regions(task.blocks, task.piece)
+        keys = [k for k, b in zip(planner.results, task.blocks, strict=True) if b is not None]
+        reduction = planner.reduction
+        cut = None
+        if reduction is not None:
+            cut = {reduction.step: {reduction.letter: reduction.range(*task.piece)}}
+        return self.parts.part(regions, keys, cut)
+
+    def run(self, task: Task, values: Sequence[Value]) -> tuple[Value, ...]:
+        """The blocks of the results that a task makes."""
+        part = self.part(task)
+        sent = dict(zip(task.names, values, strict=True))
+        names = {key: tensor.name for key, tensor in self.planner.inputs.items()}
+        args = [sent[names[key] if key in names else key.name] for key, _ in part.inputs]  # type: ignore[attr-defined]
+        made = self.executable(part)(*args)
+        return made if isinstance(made, tuple) else (made,)
+
+    def executable(self, part: Part) -> Run:
+        """A part compiled; parts that do the same are one."""
+        if part.key not in self.compiled:
+            module = self.module.with_functions({**self.module.functions, "shard": part.function})
+            self.compiled[part.key] = compile_module(module)["shard"]
+        return self.compiled[part.key]
+
+
+@lru_cache(8)
+def workplace(recipe: Recipe) -> Workplace:
+    """The program of a recipe, read once by each worker."""
+    module = parse(recipe.text, FILE)
+    function = module.functions[recipe.name]
+    assert isinstance(function, Function)
+    planner = planner_of(function, dict(recipe.sizes), recipe.name, recipe.pieces)
+    rest = {name: f for name, f in module.functions.items() if name != recipe.name}
+    return Workplace(IRModule(rest), planner, Parts(planner.program))
+
+
+def run_task(recipe: Recipe, task: Task, *values: Value) -> tuple[Value, ...]:
+    """Run one shard on the blocks that were sent to it, and nothing else."""
+    received = sum(v.nbytes for v in values if hasattr(v, "nbytes"))
+    if received != task.bytes_in:
+        raise StructIRError(f"shard {task.number} received {received} bytes, not {task.bytes_in}")
+    try:
+        return workplace(recipe).run(task, values)
+    except StructIRError as error:
+        places = dict(recipe.places)
+        told = re.sub(
+            re.escape(FILE) + r":(\d+)(:\d+)?",
+            lambda found: places.get(int(found[1]), found[0]),
+            str(error),
+        )
+        blocks = ", ".join([f"{a} to {b}" for a, b in [x for x in task.blocks if x is not None]])
+        raise StructIRError(f"shard {task.number}, which makes {blocks}: {told}") from None
