@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.ir.expr import Binding, BindingBlock, Call, Constant, Function, If, SeqExpr, Tuple, TupleGetItem, Var
+from structir.ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    Function,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from structir.ir.node import rebuild, replace
 
 SMALL = 16  # elements of a constant that every shard keeps, instead of receiving its block

@@ -1,47 +1,52 @@
-"""An op made of loops alone: what a shard runs of an op of the program, on blocks of its tensors."""
+"""An op made of loops alone: what a shard runs of an op of the program, on blocks of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
 
 from structir.errors import Span, StructIRError
-from structir.ir.expr import Call, Expr
+from structir.ir.dims import Dim, Sym, as_dim, syms
+from structir.ir.expr import Call, Expr, ShapeExpr
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.run import run
+from structir.projections.point import Extent, Point, walk
 from structir.projections.spec import IndexSpec
 
 np = lazy_module("numpy")
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False, slots=False)
 class LocalDefinition:
-    """Answers for an op from its loops, which are all there is to it."""
+    """Answers for an op from its loops, which are all there is to it.
+
+    A call has the operands, and after them a shape: the sizes that the loops speak of."""
 
     name: str
     spec: IndexSpec
-    operator: None = None
+    operator: str | None = None
     pure: bool = True
     hooks: Mapping[str, Any] = attrs.Factory(dict)
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """The operands, as the op's line names them."""
-        return tuple([o.name for o in self.spec.operands])
+        """The operands, as the op's line names them, and the sizes."""
+        return (*[o.name for o in self.spec.operands], "sizes")
 
     @property
     def of_sizes(self) -> tuple[bool, ...]:
-        """No operand is made of sizes."""
-        return (False,) * self.leading
+        """Only the last argument is made of sizes."""
+        return (*[False for _ in self.spec.operands], True)
 
     @property
     def leading(self) -> int:
-        """How many operands there are."""
-        return len(self.spec.operands)
+        """How many arguments there are."""
+        return len(self.spec.operands) + 1
 
     def deduce(self, call: Call) -> StructInfo:
         """The blocks that are made."""
@@ -55,8 +60,15 @@ class LocalDefinition:
     def call(self, args: tuple[Expr, ...], span: Span | None) -> Call:
         """The part's own call."""
         op = Op(self.name, self)
-        bare = Call(op, args, {}, (), None, span)
-        return Call(op, args, {}, (), self.deduce(bare), span)
+        given = (*args, ShapeExpr(tuple([as_dim(s) for s in self.symbols])))
+        bare = Call(op, given, {}, (), None, span)
+        return Call(op, given, {}, (), self.deduce(bare), span)
+
+    @cached_property
+    def symbols(self) -> tuple[Sym, ...]:
+        """The sizes that the loops speak of."""
+        found = {s for dim in _dims(self.spec) for s in syms(dim)} - self.spec.extents.keys()
+        return tuple(sorted(found, key=lambda s: s.order))
 
     def decompose(self, call: Call) -> None:
         """It has no parts of its own."""
@@ -71,5 +83,25 @@ class LocalDefinition:
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
         """The blocks in NumPy."""
-        results = run(self.spec, [np.asarray(value) for value in values])
+        *operands, numbers = values
+        sizes = dict(zip(self.symbols, numbers, strict=True))
+        results = run(self.spec, [np.asarray(value) for value in operands], sizes)
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _dims(spec: IndexSpec) -> Iterator[Dim]:
+    """Every size and index of some loops."""
+    yield from spec.extents.values()
+    for tensor in (*spec.operands, *spec.results):
+        yield from tensor.dims
+    for clause in spec.clauses:
+        for condition in clause.conditions:
+            yield from (condition.left, condition.right)
+        points = [w.value for w in clause.writes if w.value is not None]
+        for entry in [e for access in (*clause.reads, *clause.writes) for e in access.entries]:
+            yield entry.size
+            if isinstance(entry.index, Point):
+                points.append(entry.index)
+            else:
+                yield entry.index
+        yield from [n.dim for point in points for n in walk(point) if isinstance(n, Extent)]

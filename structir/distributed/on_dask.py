@@ -83,7 +83,7 @@ def _block(value: Value, bounds: Bounds | None) -> Value:
         return value
     at = slices(bounds)
     if isinstance(value, np.ndarray):
-        return np.ascontiguousarray(value[at])
+        return np.asarray(value[at], order="C")
     return value[at] if dask.is_dask_collection(value) else dask.delayed(_read)(value, at)
 
 
@@ -103,7 +103,9 @@ def _array(number: int, tensor: Tensor, shards: Sequence[Shard], made: Sequence[
     return dask_array.block(_nested(found, starts, ())) if starts else found[()]
 
 
-def _nested(found: dict[tuple[int, ...], Value], starts: list[list[int]], at: tuple[int, ...]) -> Value:
+def _nested(
+    found: dict[tuple[int, ...], Value], starts: list[list[int]], at: tuple[int, ...]
+) -> Value:
     if len(at) == len(starts):
         return found[at]
     return [_nested(found, starts, (*at, start)) for start in starts[len(at)]]

@@ -11,7 +11,7 @@ from structir.distributed.lifting import SMALL
 from structir.distributed.local_op import LocalDefinition
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import dims
-from structir.ir.dims import Poly, Sym
+from structir.ir.dims import Dim, Poly, Sym, as_dim
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import (
     BindingBlock,
@@ -20,19 +20,18 @@ from structir.ir.expr import (
     Expr,
     Function,
     If,
-    PrimValue,
     SeqExpr,
-    ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
     VarBinding,
 )
 from structir.ir.op import Op
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds, Region
-from structir.projections.local import Names, Range, local_spec, widths
+from structir.projections.local import Names, Range, local_spec, made_together, nothing
+from structir.projections.point import Operand
 from structir.projections.program import Choice, Origin, Program, info_of
 from structir.projections.spec import (
     Clause,
@@ -43,7 +42,6 @@ from structir.projections.spec import (
     ResultInfo,
     Write,
 )
-from structir.projections.point import Operand
 from structir.projections.walk import Step
 
 np = lazy_module("numpy")
@@ -55,9 +53,13 @@ Cut = Mapping[Step, Mapping[Sym, Range]]  # letters that are reduced, narrowed
 @attrs.frozen(eq=False)
 class Part:
     """What one shard runs: a function over blocks, which block of which value each parameter is
-    (None: all of it), and a key that parts which do the same have in common."""
+    (None: all of it), and a key that parts which do the same have in common.
+
+    The function's first parameter is a shape: the sizes of the program, and those of what is cut.
+    """
 
     function: Function
+    sizes: tuple[int, ...]
     inputs: tuple[tuple[Key, Bounds | None], ...]
     key: Hashable
 
@@ -68,9 +70,11 @@ class Parts:
 
     program: Program
     names: dict[Step, Names] = attrs.Factory(dict)
+    slices: dict[int, Names] = attrs.Factory(dict)
+    symbols: list[Sym] = attrs.Factory(list)  # sizes of what is cut, in the order of their use
 
     def part(
-        self, regions: Mapping[Key, Region], results: Sequence[Key], cut: Cut | None = None
+        self, regions: Mapping[Key, Region], results: Mapping[Key, Bounds], cut: Cut | None = None
     ) -> Part:
         """The function that makes blocks of some results.
 
@@ -80,12 +84,14 @@ class Parts:
         for number, step in enumerate(self.program.steps):
             if step.origin is not None and any(regions.get(output) for output in step.outputs):
                 writer.step(number, step)
-        made = [writer.sliced(key, _bounds(regions, key)) for key in results]
+        made = [writer.sliced(key, bounds) for key, bounds in results.items()]
         body: Expr = made[0] if len(made) == 1 else Tuple(tuple(made))
         sequence = SeqExpr((BindingBlock(tuple(writer.bindings)),), body)
-        params = tuple([param for param, _, _ in writer.params])
+        sizes = Var("sizes", ShapeStructInfo(tuple([as_dim(s) for s in writer.sizes])))
+        params = (sizes, *[param for param, _, _ in writer.params])
         inputs = tuple([(key, block) for _, key, block in writer.params])
-        return Part(Function(params, sequence, body.struct_info), inputs, tuple(writer.key))
+        function = Function(params, sequence, body.struct_info)
+        return Part(function, tuple(writer.sizes.values()), inputs, tuple(writer.key))
 
 
 def _bounds(regions: Mapping[Key, Region], key: Key) -> Bounds:
@@ -104,6 +110,31 @@ class _Writer:
         self.params: list[tuple[Var, Key, Bounds | None]] = []
         self.bindings: list[VarBinding] = []
         self.key: list[Hashable] = []
+        self.sizes: dict[Sym, int] = dict(parts.program.sizes)
+        self.widths: dict[int, Dim] = {}
+
+    def width(self, size: int) -> Dim:
+        """The size of what is cut, as a symbol: parts that differ in it alone are one."""
+        if size < 2:
+            return size
+        if size not in self.widths:
+            number = len(self.widths)
+            if number == len(self.parts.symbols):
+                self.parts.symbols.append(Sym(f"cut{number}"))
+            self.sizes[self.parts.symbols[number]] = size
+            self.widths[size] = as_dim(self.parts.symbols[number])
+        return self.widths[size]
+
+    def shape(self, key: Key, bounds: Bounds) -> tuple[Dim, ...]:
+        """The sizes of a block of a tensor; those of axes that are not cut are as they were."""
+        sizes, shape = info_of(key).dims, self.program.shapes[key]
+        written = sizes if isinstance(sizes, tuple) else shape
+        return tuple(
+            [
+                dim if (a, b) == (0, size) else self.width(b - a)
+                for dim, size, a, b in zip(written, shape, *bounds, strict=True)
+            ]
+        )
 
     def step(self, number: int, step: Step) -> None:
         """What a step of the program makes, cut to its blocks."""
@@ -117,10 +148,11 @@ class _Writer:
 
     def loops(self, number: int, step: Step, call: Call, spec: IndexSpec) -> None:
         """A step that its loops tell: the loops of the blocks."""
-        results = [
-            None if (region := self.regions.get(key)) is None else region.bounds
-            for key in step.outputs
+        wanted = [
+            region.bounds if (region := self.regions.get(key)) else None for key in step.outputs
         ]
+        known = [b or nothing(len(r.dims)) for b, r in zip(wanted, spec.results, strict=True)]
+        results = made_together(spec, self.program.sizes, known)
         args, blocks = [], []
         for key, info in zip(step.inputs, spec.operands, strict=True):
             value, block = self.operand(key, info, call)
@@ -128,22 +160,21 @@ class _Writer:
             blocks.append(block)
         names = self.parts.names.setdefault(step, {})
         cut = self.cut.get(step)
-        local = local_spec(spec, self.program.sizes, results, blocks, cut=cut, names=names)
+        local = local_spec(
+            spec, self.program.sizes, results, blocks, cut=cut, names=names, width=self.width
+        )
         self.key.append((number, signature(local)))
         made = LocalDefinition(call.op.name, local).call(tuple(args), call.span)  # type: ignore[attr-defined]
         self.bind(made, step.outputs)
-        for key, bounds in zip(step.outputs, results, strict=True):
-            if bounds is not None:
-                self.blocks[key] = bounds
+        self.blocks.update(zip(step.outputs, results, strict=True))
 
     def operand(self, key: Key, info: OperandInfo, call: Call) -> tuple[Expr, Bounds]:
         """An operand of a step, and the block that is at hand; a number has no axes."""
         if key is None:
             return self.expr(_at(call, info.path)), ((), ())
         if key not in self.values and not self.regions.get(key):
-            nothing = (0,) * len(self.program.shapes[key])
-            empty = np.zeros(nothing, numpy_dtype(info.dtype))
-            return Constant(empty), (nothing, nothing)
+            none = nothing(len(self.program.shapes[key]))
+            return Constant(np.zeros(none[0], numpy_dtype(info.dtype))), none
         return self.value(key), self.blocks[key]
 
     def same_op(self, number: int, step: Step, origin: Origin) -> None:
@@ -160,7 +191,7 @@ class _Writer:
         }
         call = self.rebuilt(origin.call, at_hand)
         infos = tensors(call.struct_info)
-        self.key.append((number, tuple([info.dims for info in infos])))
+        self.key.append((number, tuple(infos)))
         self.bind(call, step.outputs)
         for key, info in zip(step.outputs, infos, strict=True):
             if self.regions.get(key):
@@ -172,7 +203,7 @@ class _Writer:
         low, high = _bounds(self.regions, key)
         found = []
         for axis, size in enumerate(shape):
-            have = info.dims[axis] if isinstance(info.dims, tuple) else None
+            have = self.number(info.dims[axis]) if isinstance(info.dims, tuple) else None
             fits = have == high[axis] - low[axis]
             if not fits and have != size:
                 text = f"a block of the result has {have} elements along axis {axis}, not {size}"
@@ -188,7 +219,7 @@ class _Writer:
         condition = self.expr(origin.condition)
         self.bind(If(condition, first, second, first.struct_info), (key,))
         self.blocks[key] = bounds
-        self.key.append((number, widths(bounds)))
+        self.key.append((number, self.shape(key, bounds)))
 
     # Values
 
@@ -222,14 +253,14 @@ class _Writer:
                 self.values[key] = owner
                 return owner
             self.blocks[key] = bounds
-            self.values[key] = self.param(TensorStructInfo(widths(bounds), info.dtype), key, bounds)
+            known = TensorStructInfo(self.shape(key, bounds), info.dtype)
+            self.values[key] = self.param(known, key, bounds)
         return self.values[key]
 
     def param(self, info: StructInfo, key: Key, bounds: Bounds | None) -> Var:
         made = Var(f"p{len(self.params)}", info)
         self.params.append((made, key, bounds))
-        number = len(self.params) if bounds is None else widths(bounds)
-        self.key.append((key if isinstance(key, Var) else id(key), number))
+        self.key.append((key, info))
         return made
 
     def sliced(self, key: Key, bounds: Bounds) -> Expr:
@@ -237,9 +268,13 @@ class _Writer:
         value = self.value(key)
         if self.blocks[key] == bounds:
             return value
-        shape, dtype = self.program.shapes[key], value.struct_info.dtype
-        spec = local_spec(_copied(shape, dtype), {}, [bounds], [self.blocks[key]])
-        self.key.append(("slice", tuple([e.index for e in spec.clauses[0].reads[0].entries])))
+        whole = _copied(info_of(key).dims, value.struct_info.dtype)
+        at_hand = [self.blocks[key]]
+        names = self.parts.slices.setdefault(len(bounds[0]), {})
+        spec = local_spec(
+            whole, self.program.sizes, [bounds], at_hand, names=names, width=self.width
+        )
+        self.key.append(("slice", key, signature(spec)))
         return self.bound(LocalDefinition("slice", spec).call((value,), None))
 
     def expr(self, expr: Expr) -> Expr:
@@ -247,14 +282,9 @@ class _Writer:
         return self.argument(expr, {})
 
     def argument(self, expr: Expr, at_hand: Mapping[Key, Expr]) -> Expr:
-        """An argument of a call, its tensors those at hand and its sizes numbers."""
-        match expr:
-            case ShapeExpr(sizes):
-                return ShapeExpr(tuple([self.number(d) for d in sizes]))
-            case PrimValue(Poly() as value):
-                return PrimValue(self.number(value))
-            case Tuple(fields):
-                return Tuple(tuple([self.argument(f, at_hand) for f in fields]))
+        """An argument of a call, its tensors those at hand."""
+        if isinstance(expr, Tuple):
+            return Tuple(tuple([self.argument(f, at_hand) for f in expr.fields]))
         tree = self.program.tree(expr)
         if tree is not None:
             return self.of_tree(tree, at_hand)
@@ -273,20 +303,15 @@ class _Writer:
     def rebuilt(self, call: Call, at_hand: Mapping[Key, Expr]) -> Call:
         """A call of what is at hand."""
         args = tuple([self.argument(arg, at_hand) for arg in call.args])
-        attributes = {k: self.numbered(v) for k, v in call.attrs.items()}
-        bare = Call(call.op, args, attributes, call.sinfo_args, call.struct_info, call.span)
+        bare = Call(call.op, args, call.attrs, call.sinfo_args, call.struct_info, call.span)
         if not isinstance(call.op, Op):
             return bare
         info = call.op.definition.deduce(bare)
-        return Call(call.op, args, attributes, call.sinfo_args, info, call.span)
+        return Call(call.op, args, call.attrs, call.sinfo_args, info, call.span)
 
-    def number(self, dim: Any) -> int:
-        return dims.evaluate(dim, dict(self.program.sizes)) if isinstance(dim, Poly) else dim
-
-    def numbered(self, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple([self.numbered(v) for v in value])
-        return self.number(value)
+    def number(self, dim: Dim) -> int:
+        """A size of the part as a number."""
+        return dims.evaluate(dim, self.sizes) if isinstance(dim, Poly) else dim
 
 
 def _at(call: Call, path: tuple[int, ...]) -> Expr:
@@ -310,27 +335,27 @@ def _ways(info: StructInfo, way: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
     return [way] if isinstance(info, TensorStructInfo) else []
 
 
-def _copied(shape: tuple[int, ...], dtype: str) -> IndexSpec:
+def _copied(shape: tuple[Dim, ...], dtype: str) -> IndexSpec:
     """A tensor as it is."""
     letters = tuple([Sym(f"i{k}") for k in range(len(shape))])
     entries = tuple([Entry(dims.as_dim(s), n) for s, n in zip(letters, shape, strict=True)])
-    clause = Clause(
-        letters, (), (), (Read("x", 0, entries),), (Write(0, entries, Operand("x")),)
-    )
+    clause = Clause(letters, (), (), (Read("x", 0, entries),), (Write(0, entries, Operand("x")),))
     operand, result = OperandInfo("x", (0,), shape, dtype), ResultInfo("y", shape, dtype)
     return IndexSpec((operand,), (result,), dict(zip(letters, shape, strict=True)), (clause,))
 
 
 def signature(spec: IndexSpec) -> Hashable:
     """What two parts of one spec have in common if they do the same."""
-    clauses = tuple([
-        (
-            tuple([(s, spec.extents[s]) for s in (*c.parallel, *c.reduce)]),
-            c.reads,
-            c.writes,
-            c.conditions,
-        )
-        for c in spec.clauses
-    ])
+    clauses = tuple(
+        [
+            (
+                tuple([(s, spec.extents[s]) for s in (*c.parallel, *c.reduce)]),
+                c.reads,
+                c.writes,
+                c.conditions,
+            )
+            for c in spec.clauses
+        ]
+    )
     sizes = tuple([o.dims for o in spec.operands]) + tuple([r.dims for r in spec.results])
     return sizes, clauses, spec.base

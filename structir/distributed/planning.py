@@ -15,12 +15,12 @@ from structir.distributed.lifting import lifted
 from structir.distributed.plan import Piece, Plan, Shard, Tensor
 from structir.distributed.reductions import Reduction, reduction_of
 from structir.errors import StructIRError
+from structir.ir.dims import Sym
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
 from structir.projections.kinds import PARALLEL, axis_kinds
-from structir.projections.local import widths
 from structir.projections.program import Origin, Program, info_of, leaves, program_of
 
 Grid = tuple[int, ...]
@@ -58,7 +58,8 @@ def planner_of(function: Function, sizes: dict[str, int], name: str, pieces: int
     if unknown:
         raise StructIRError(f"the function has no size {', '.join(sorted(unknown))}")
     lone, constants = lifted(function)
-    program = program_of(lone, sizes, parts=True)
+    named: dict[Sym | str, int] = {name: size for name, size in sizes.items()}
+    program = program_of(lone, named, parts=True)
     return Planner(lone, constants, sizes, program, name, pieces)
 
 
@@ -165,9 +166,7 @@ class Planner:
     def regions(self, blocks: Blocks, piece: Piece) -> Mapping[Hashable, Region]:
         """What blocks of the results need of every value."""
         if self.reduction is not None and blocks[0] is not None:
-            return self.reduction.needed(
-                self.program, blocks[0], self.reduction.range(*piece)
-            )
+            return self.reduction.needed(self.program, blocks[0], self.reduction.range(*piece))
         pairs = zip(self.results, blocks, strict=True)
         return self.program.needed({key: region(*b) for key, b in pairs if b is not None})
 
@@ -242,11 +241,17 @@ class Planner:
     def cost(self, grid: Grid) -> tuple[int, int, int]:
         """Of the largest shard: bytes and computed elements together, the bytes that it holds; and
         the bytes that all would receive. The corners and the middle stand for all."""
-        places = {tuple([0] * len(grid)), tuple([g - 1 for g in grid]), tuple([g // 2 for g in grid])}
+        places = {
+            tuple([0] * len(grid)),
+            tuple([g - 1 for g in grid]),
+            tuple([g // 2 for g in grid]),
+        }
         found = [self.shard(0, grid, at) for at in places]
         held = max(s.bytes_in + s.bytes_out for s in found)
-        return max(s.bytes_in + s.bytes_out + s.bytes_between for s in found), held, sum(
-            s.bytes_in for s in found
+        return (
+            max(s.bytes_in + s.bytes_out + s.bytes_between for s in found),
+            held,
+            sum(s.bytes_in for s in found),
         )
 
 

@@ -45,7 +45,7 @@ class Reduction:
         shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
         operands = [((0,) * len(shape), shape) for shape in shapes]
         part = local_spec(spec, program.sizes, [block], operands, cut={self.letter: positions})
-        inside = dependence(part).needed(region((0,) * len(block[0]), widths(block)))
+        inside = dependence(part, program.sizes).needed(region((0,) * len(block[0]), widths(block)))
         (output,) = self.step.outputs
         wanted = {key: r for key, r in zip(self.step.inputs, inside, strict=True) if key and r}
         before = program.steps[: program.steps.index(self.step)]
@@ -57,11 +57,12 @@ def reduction_of(program: Program, key: Hashable) -> Reduction:
     the result is made otherwise."""
     step = next((s for s in program.steps if key in s.outputs), None)
     origin = step.origin if step is not None else None
-    clause = None
+    clause, monoid = None, "sum"
     if isinstance(origin, Origin) and origin.spec is not None and not origin.spec.whole:
         found = [c for c in origin.spec.clauses if c.reduce]
         clause = found[0] if len(found) == len(origin.spec.clauses) == 1 else None
-    if step is None or clause is None or (clause.monoid or "sum") not in COMBINE:
+        monoid = (clause and clause.monoid) or "sum"
+    if step is None or clause is None or origin is None or monoid not in COMBINE:
         call = origin.call if isinstance(origin, Origin) else None
         made = "no op" if call is None else f"{getattr(call.op, 'name', call.op)}"
         text = f"the result is made by {made}, which is no reduction that can be combined of parts"
@@ -69,4 +70,4 @@ def reduction_of(program: Program, key: Hashable) -> Reduction:
         raise StructInfoError(Diagnostic(text, None if call is None else call.span, hint=hint))
     extents = {s: program.number(origin.spec.extents[s]) for s in clause.reduce}
     letter = max(extents, key=extents.__getitem__)
-    return Reduction(step, letter, extents[letter], COMBINE[clause.monoid or "sum"])
+    return Reduction(step, letter, extents[letter], COMBINE[monoid])

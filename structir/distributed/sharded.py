@@ -12,7 +12,7 @@ from structir.distributed.assembly import cells, combined, empty, fill, packed, 
 from structir.distributed.lifting import lifted
 from structir.distributed.plan import Plan
 from structir.distributed.planning import plan as make_plan
-from structir.distributed.worker import Recipe, recipe_of, run_task, task_of
+from structir.distributed.worker import Recipe, Workplace, recipe_of, run_task, task_of, workplace
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function
@@ -79,6 +79,10 @@ class Sharded:
         rest = {n: f for n, f in self.module.functions.items() if n != self.name}
         return recipe_of(plan, self.lone, rest)
 
+    def workplace(self, plan: Plan) -> Workplace:
+        """The program of a plan as this process runs it."""
+        return workplace(self.recipe(plan))
+
     def __call__(self, *args: Value) -> Value:
         """The result at NumPy arguments, shard after shard in this process."""
         plan = self.plan(*args)
@@ -113,7 +117,7 @@ class Sharded:
 
 
 def _sent(value: Value, bounds: Bounds | None) -> Value:
-    return value if bounds is None else np.ascontiguousarray(value[slices(bounds)])
+    return value if bounds is None else np.asarray(value[slices(bounds)], order="C")
 
 
 def _named(name: str, info: StructInfo, value: Value) -> Iterator[tuple[str, Value]]:

@@ -13,8 +13,8 @@ import attrs
 from structir.analysis.variables import walk
 from structir.backend.compile import compile as compile_module
 from structir.distributed.part import Part, Parts
-from structir.distributed.planning import Blocks, Planner, planner_of
 from structir.distributed.plan import Piece, Plan, Shard
+from structir.distributed.planning import Blocks, Planner, planner_of
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Function
 from structir.ir.module import IRModule
@@ -37,6 +37,7 @@ class Recipe:
     sizes: tuple[tuple[str, int], ...]
     pieces: int
     places: tuple[tuple[int, str], ...]  # of lines of the text in the user's program
+    whole: str  # where the function stands there
 
 
 @attrs.frozen
@@ -57,7 +58,8 @@ def recipe_of(plan: Plan, function: Function, others: Mapping[str, Any]) -> Reci
     pairs = zip(_calls(spoken), _calls(function), strict=True)
     places = {a.span.line: str(b.span) for a, b in pairs if a.span is not None and b.span}
     sizes = tuple(sorted(plan.sizes.items()))
-    return Recipe(text, plan.name, sizes, plan.pieces, tuple(places.items()))
+    place = f"{plan.name} at {function.span}" if function.span is not None else plan.name
+    return Recipe(text, plan.name, sizes, plan.pieces, tuple(places.items()), place)
 
 
 def _calls(function: Any) -> list[Call]:
@@ -83,20 +85,22 @@ class Workplace:
         """The function that a task runs."""
         planner = self.planner
         regions = planner.regions(task.blocks, task.piece)
-        keys = [k for k, b in zip(planner.results, task.blocks, strict=True) if b is not None]
+        pairs = zip(planner.results, task.blocks, strict=True)
+        wanted = {key: bounds for key, bounds in pairs if bounds is not None}
         reduction = planner.reduction
         cut = None
         if reduction is not None:
             cut = {reduction.step: {reduction.letter: reduction.range(*task.piece)}}
-        return self.parts.part(regions, keys, cut)
+        return self.parts.part(regions, wanted, cut)
 
     def run(self, task: Task, values: Sequence[Value]) -> tuple[Value, ...]:
         """The blocks of the results that a task makes."""
         part = self.part(task)
         sent = dict(zip(task.names, values, strict=True))
-        names = {key: tensor.name for key, tensor in self.planner.inputs.items()}
-        args = [sent[names[key] if key in names else key.name] for key, _ in part.inputs]  # type: ignore[attr-defined]
-        made = self.executable(part)(*args)
+        names: dict[Any, str] = {key: tensor.name for key, tensor in self.planner.inputs.items()}
+        names |= {param: param.name for param in self.planner.plain}
+        args = [sent[names[key]] for key, _ in part.inputs]
+        made = self.executable(part)(part.sizes, *args)
         return made if isinstance(made, tuple) else (made,)
 
     def executable(self, part: Part) -> Run:
@@ -125,7 +129,7 @@ def run_task(recipe: Recipe, task: Task, *values: Value) -> tuple[Value, ...]:
         raise StructIRError(f"shard {task.number} received {received} bytes, not {task.bytes_in}")
     try:
         return workplace(recipe).run(task, values)
-    except StructIRError as error:
+    except Exception as error:
         places = dict(recipe.places)
         told = re.sub(
             re.escape(FILE) + r":(\d+)(:\d+)?",
@@ -133,4 +137,5 @@ def run_task(recipe: Recipe, task: Task, *values: Value) -> tuple[Value, ...]:
             str(error),
         )
         blocks = ", ".join([f"{a} to {b}" for a, b in [x for x in task.blocks if x is not None]])
-        raise StructIRError(f"shard {task.number}, which makes {blocks}: {told}") from None
+        where = f"shard {task.number} of {recipe.whole}, which makes {blocks}"
+        raise StructIRError(f"{where}: {told}") from None

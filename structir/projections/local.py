@@ -3,7 +3,7 @@ shard runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -13,7 +13,6 @@ from structir.projections.boxes import Bounds, region
 from structir.projections.concrete import Sizes, loops_of
 from structir.projections.letter_sets import Points
 from structir.projections.point import (
-    Extent,
     Index,
     Literal,
     Operand,
@@ -48,28 +47,51 @@ def local_spec(
     *,
     cut: Mapping[Sym, Range] | None = None,
     names: Names | None = None,
+    width: Callable[[int], Dim] = int,
 ) -> IndexSpec:
     """A spec whose operands and results are blocks of those of another, at concrete sizes.
 
     `results` are the blocks to make (None: nothing of it, and no elements), `operands` the blocks
-    that are at hand; they must hold everything that the results need. `cut` narrows letters that
+    that are at hand; they must hold everything that the results need. Blocks along a scan are those
+    of `made_together`. `cut` narrows letters that
     are reduced: the result is then a part, still to be combined with the others. Parts made with
-    the same `names` have the same letters, so that those that do the same thing are equal.
+    the same `names` have the same letters, so that those that do the same thing are equal. An axis
+    that is not cut keeps its size as it was written; `width` says how that of a cut one is.
     """
-    made = [b or _nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
-    cutter = _Cutter(spec, sizes, made, operands, cut or {}, {} if names is None else names)
+    made = [b or nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
+    names = {} if names is None else names
+    cutter = _Cutter(spec, sizes, made, operands, cut or {}, names, width)
     clauses = list(cutter.base())
     clauses += [c for n, each in enumerate(spec.clauses) if (c := cutter.clause(n, each))]
     infos = [
-        OperandInfo(o.name, (k,), widths(block), o.dtype)
+        OperandInfo(o.name, (k,), cutter.shape(o.dims, block), o.dtype)
         for k, (o, block) in enumerate(zip(spec.operands, operands, strict=True))
     ]
     outs = [
-        ResultInfo(r.name, widths(block), r.dtype)
+        ResultInfo(r.name, cutter.shape(r.dims, block), r.dtype)
         for r, block in zip(spec.results, made, strict=True)
     ]
     base = cutter.kept_base
     return IndexSpec(tuple(infos), tuple(outs), cutter.extents, tuple(clauses), spec.fill, base)
+
+
+def made_together(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
+    """The blocks that are made where some are wanted: along a scan, all that comes before."""
+    found = list(results)
+    for clause in spec.clauses:
+        scan = scan_of(spec, clause)
+        for write in clause.writes if scan is not None else ():
+            start, stop = map(list, found[write.result])
+            for axis, entry in enumerate(write.entries):
+                if scan is not None and scan.target in entry.letters and start != stop:
+                    first = scan.op in ("lt", "le") and len(clause.reduce) == 1
+                    last = scan.op in ("gt", "ge") and len(clause.reduce) == 1
+                    size = entry.size
+                    end = size if isinstance(size, int) else dims.evaluate(size, dict(sizes))
+                    start[axis] = start[axis] if last else 0
+                    stop[axis] = stop[axis] if first else end
+            found[write.result] = tuple(start), tuple(stop)
+    return found
 
 
 def widths(bounds: Bounds) -> tuple[int, ...]:
@@ -77,7 +99,8 @@ def widths(bounds: Bounds) -> tuple[int, ...]:
     return tuple([b - a for a, b in zip(*bounds, strict=True)])
 
 
-def _nothing(rank: int) -> Bounds:
+def nothing(rank: int) -> Bounds:
+    """The block of no elements."""
     return (0,) * rank, (0,) * rank
 
 
@@ -99,6 +122,7 @@ class _Cutter:
     operands: Sequence[Bounds]
     cut: Mapping[Sym, Range]
     names: Names
+    width: Callable[[int], Dim]
     extents: dict[Sym, Dim] = attrs.Factory(dict)
 
     @property
@@ -112,18 +136,30 @@ class _Cutter:
         if self.spec.base is None or self.kept_base is not None:
             return
         block, target = self.operands[self.spec.base], self.results[0]
+        own, made = self.spec.operands[self.spec.base].dims, self.spec.results[0].dims
+        sizes = list(zip(self.shape(own, block), self.shape(made, target), strict=True))
         read, write = [], []
         letters = []
         for axis, (a, b, p, q) in enumerate(zip(*block, *target, strict=True)):
             low = max(a, p)
             letter = self.letter(-1, axis)
             letters.append(letter)
-            self.extents[letter] = max(min(b, q) - low, 0)
-            read.append(Entry(dims.as_dim(letter) + low - a, b - a))
-            write.append(Entry(dims.as_dim(letter) + low - p, q - p))
+            self.extents[letter] = self.width(max(min(b, q) - low, 0))
+            read.append(Entry(dims.as_dim(letter) + low - a, sizes[axis][0]))
+            write.append(Entry(dims.as_dim(letter) + low - p, sizes[axis][1]))
         reads = (Read("base", self.spec.base, tuple(read)),)
         writes = (Write(0, tuple(write), Operand("base")),)
         yield Clause(tuple(letters), (), (), reads, writes)
+
+    def shape(self, sizes: Sequence[Dim], block: Bounds) -> tuple[Dim, ...]:
+        """The sizes of a block."""
+        pairs = zip(sizes, *block, strict=True)
+        return tuple([self.size(dim, (start, stop)) for dim, start, stop in pairs])
+
+    def size(self, dim: Dim, part: Range) -> Dim:
+        """The size of part of an axis: as it was, if that is all of it."""
+        start, stop = part
+        return dim if part == (0, self.number(dim)) else self.width(stop - start)
 
     def letter(self, clause: int, own: object) -> Sym:
         """The letter that stands for one of a clause's."""
@@ -143,8 +179,10 @@ class _Cutter:
             return None
         ranges, safe = found
         named = {s: self.letter(number, s) for s in ranges}
-        self.extents.update({named[s]: b - a for s, (a, b) in ranges.items()})
-        moved = _Moved(self, named, {s: a for s, (a, _) in ranges.items()})
+        whole = {s: self.spec.extents[s] for s in ranges}
+        self.extents.update({named[s]: self.size(whole[s], part) for s, part in ranges.items()})
+        uncut = frozenset([s for s, part in ranges.items() if part == (0, self.number(whole[s]))])
+        moved = _Moved(self, named, {s: a for s, (a, _) in ranges.items()}, uncut)
         writes = tuple([w for w in clause.writes if self.wanted(w)])
         return Clause(
             tuple([named[s] for s in clause.parallel]),
@@ -173,14 +211,9 @@ class _Cutter:
         scan = scan_of(self.spec, clause)
         if scan is None:
             return hull, _Sure(sure, sure)
-        low, high = hull[scan.target]
-        end = self.number(self.spec.extents[scan.target])
-        alone = len(clause.reduce) == 1
-        along = (0, high if alone else end) if scan.op in ("lt", "le") else (low if alone else 0, end)
-        hull[scan.target] = along
-        if alone:
-            hull[clause.reduce[0]] = along
-        return hull, _Sure(sure and alone, sure and along == (low, high))
+        if len(clause.reduce) == 1:
+            hull[clause.reduce[0]] = hull[scan.target]
+        return hull, _Sure(sure and scan.op in ("le", "ge"), sure)  # else the last is not at hand
 
     def wanted(self, write: Write) -> bool:
         """Whether any element of the result is to be made."""
@@ -199,7 +232,8 @@ class _Cutter:
 
 def _used(clause: Clause, writes: Sequence[Write]) -> Iterator[Read]:
     """The reads that some writes depend on."""
-    entries = [e for a in (*clause.reads, *writes) for e in a.entries]
+    entries = [e for r in clause.reads for e in r.entries]
+    entries += [e for w in writes for e in w.entries]
     points = [w.value for w in writes if w.value is not None]
     points += [e.index for e in entries if isinstance(e.index, Point)]
     used = frozenset().union(*[operands_of(p) for p in points])
@@ -215,6 +249,7 @@ class _Moved:
     cutter: _Cutter
     named: Mapping[Sym, Sym]
     starts: Mapping[Sym, int]
+    uncut: frozenset[Sym]
 
     def read(self, read: Read, block: Bounds, safe: _Sure) -> Read:
         """A read of a block of its operand."""
@@ -230,29 +265,31 @@ class _Moved:
         """A comparison of indices."""
         return Condition(condition.op, self.dim(condition.left), self.dim(condition.right))
 
-    def entries(
-        self, entries: tuple[Entry, ...], block: Bounds, sure: bool
-    ) -> tuple[Entry, ...]:
+    def entries(self, entries: tuple[Entry, ...], block: Bounds, sure: bool) -> tuple[Entry, ...]:
         """Where an access stands in a block."""
-        return tuple([
-            self.entry(entry, start, stop, sure)
-            for entry, start, stop in zip(entries, *block, strict=True)
-        ])
+        return tuple(
+            [
+                self.entry(entry, start, stop, sure)
+                for entry, start, stop in zip(entries, *block, strict=True)
+            ]
+        )
 
     def entry(self, entry: Entry, start: int, stop: int, sure: bool) -> Entry:
         """Where an access stands along one axis of a block."""
-        size = self.cutter.number(entry.size)
+        size, width = self.cutter.number(entry.size), self.cutter.size(entry.size, (start, stop))
         if entry.loose and size == 1:
-            return Entry(0, stop - start)
+            return Entry(0, width)
         if isinstance(entry.index, Point):
             index = self.point(entry.index)
-            return Entry(sub(index, Literal(start)) if start else index, stop - start, entry.inside)
+            return Entry(sub(index, Literal(start)) if start else index, width, entry.inside)
         inside = entry.inside and (sure or (start, stop) == (0, size))
-        return Entry(self.dim(entry.index) - start, stop - start, inside)
+        kept = (start, stop) == (0, size)
+        return Entry(self.dim(entry.index, kept) - start, width, inside)
 
-    def dim(self, dim: Dim) -> Dim:
-        """An index over the letters of the part."""
-        sizes: dict[Sym, Dim] = dict(self.cutter.sizes)
+    def dim(self, dim: Dim, kept: bool = True) -> Dim:
+        """An index over the letters of the part; sizes are numbers where any letter is cut."""
+        whole = kept and not dims.syms(dim) & self.named.keys() - self.uncut
+        sizes: dict[Sym, Dim] = {} if whole else dict(self.cutter.sizes)
         letters = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}
         return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **letters})
 
@@ -264,6 +301,4 @@ class _Moved:
                 case Index(letter) if letter in self.named:
                     start, own = self.starts[letter], Index(self.named[letter])
                     replacements[node] = add(own, Literal(start)) if start else own
-                case Extent(dim):
-                    replacements[node] = Extent(self.cutter.number(dim))
         return substitute(point, replacements) if replacements else point

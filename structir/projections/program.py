@@ -224,8 +224,9 @@ class Reader:
         spec = None if definition is None else definition.index_spec(call)
         made = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
-        apart = spec is None or (self.decomposes and not _runs_in_parts(definition, spec))
-        if apart or not _symbols(spec) <= self.sizes.keys():
+        if spec is not None and self.decomposes and not _runs_in_parts(definition, spec):
+            spec = None
+        if spec is None or not _symbols(spec) <= self.sizes.keys():
             self.opaque(made, (args, self.tree(call.op)), Origin(call))
             return made
         inputs = tuple([_at(args, info.path) for info in spec.operands])

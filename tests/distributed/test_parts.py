@@ -1,13 +1,12 @@
 """What a shard makes from its blocks alone is what the whole program makes there."""
 
-import attrs
 import numpy as np
 import pytest
 
 import structir
 from structir.distributed.part import Parts
 from structir.errors import DiagnosticError, ShapeMismatchError
-from structir.ir import Constant, IRModule
+from structir.ir import IRModule
 from structir.projections.program import leaves, program_of
 from tests.ops.test_every_op import OPS
 from tests.projections.test_regions_every_op import (
@@ -55,12 +54,12 @@ def wrong(trial: Trial, seed: int) -> list[str]:
     parts, bad = Parts(program), []
     for which, key in enumerate(keys):
         regions = program.needed({key: some_box(program.shapes[key], rng)})
-        part = parts.part(regions, [key])
+        part = parts.part(regions, {key: regions[key].bounds})
         inputs = []
         for k, bounds in part.inputs:
             value = known[k] if k in known else k[0].data
             inputs.append(value if bounds is None else block(value, bounds))
-        found = structir.interpret(IRModule({"main": part.function}), "main", *inputs)
+        found = structir.interpret(IRModule({"main": part.function}), "main", part.sizes, *inputs)
         expected = block(plain[which], regions[key].bounds)
         if not (found.shape == expected.shape and alike(np.asarray(found), expected)):
             bad.append(f"{mod.script()}\n{regions[key].bounds} of result {which}")

@@ -141,6 +141,12 @@ class ClauseLowering:
         at = tuple([self._entry(e, self.out) for e in self.write.entries])
         if self.write.value is None:
             raise NoKernelError("the body is no expression at one point")
+        if (
+            self.clause.reduce
+            and self.write.unique
+            and not all(e.inside for e in self.write.entries)
+        ):
+            raise NoKernelError("a reduction whose result may lie outside")
         body = expression_of(self.write.value, self.values, self.dtypes, self.letters)
         if self.clause.monoid in PICKING and not self.clause.reduce:
             body = number(0, self.out.dtype)  # the place of the only element

@@ -1,0 +1,74 @@
+"""`structir shard`: the plan by which a function is cut into shards, as tables and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from structir.lazy import lazy_module
+from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
+from structir.tools.sizes import sizes_of
+from structir.tools.terminal import console, diagnostics
+
+planning = lazy_module("structir.distributed.planning")
+report = lazy_module("structir.distributed.report")
+
+
+def shard(
+    file: ProgramFile,
+    sizes: Annotated[
+        str,
+        typer.Option("--sizes", "-s", metavar="SIZES", help="Symbolic sizes: batch=4,seq=16."),
+    ] = "",
+    function: FunctionName = None,
+    workers: Annotated[
+        int, typer.Option("--workers", "-w", min=1, help="As many shards, cut the cheapest way.")
+    ] = 4,
+    grid: Annotated[
+        str | None,
+        typer.Option("--grid", "-g", help="Pieces along each axis of the result, such as 2,2."),
+    ] = None,
+    reduce: Annotated[
+        int, typer.Option("--reduce", min=1, help="Cut the last reduction into as many parts.")
+    ] = 1,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", help="What one shard may receive and make.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Draw the blocks into this SVG file.")
+    ] = None,
+) -> None:
+    """Show how a function would be cut into shards: the block of every input that each receives.
+
+    [bold]Examples[/bold]
+
+        structir shard model.py --sizes n=1024 --workers 4
+
+        structir shard model.py --sizes n=1024 --grid 2,2 --picture blocks.svg
+    """
+    pieces = None if grid is None else [_number(g) for g in grid.split(",")]
+    with diagnostics():
+        module = read_program(file)
+        name, _ = entry(module, function)
+        plan = planning.plan(
+            module,
+            name=name,
+            grid=pieces,
+            workers=workers,
+            sizes=sizes_of(sizes),
+            reduce=reduce,
+            max_bytes=max_bytes,
+        )
+        out = console()
+        out.print(report.shard_table(plan), soft_wrap=False)
+        out.print(report.traffic_table(plan), soft_wrap=False)
+        if picture is not None:
+            picture.write_text(report.picture(plan), encoding="utf-8")
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise typer.BadParameter(f"a grid is made of whole numbers, such as 2,2; {text!r} is none")
+    return int(text)

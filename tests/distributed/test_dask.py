@@ -1,0 +1,155 @@
+"""Shards on Dask's workers: results, bytes, memory, lost workers. One cluster of two processes."""
+
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import structir
+from structir.distributed import shard
+from structir.errors import StructIRError
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+array = pytest.importorskip("dask.array")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[object]:
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as found,
+    ):
+        yield found
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape, dtype="float32")
+
+
+ROWS = """
+@R.function
+def main(x: R.Tensor(("n", 40), "float32"), b: R.Tensor((40,), "float32")):
+    with R.dataflow():
+        a = R.nn.softmax(x, axis=-1)
+        c = R.add(a, b)
+        R.output(c)
+    return c
+"""
+IMAGES = """
+@R.function
+def main(x: R.Tensor((1, 2, "h", "w"), "float32"), k: R.Tensor((2, 2, 3, 3), "float32")):
+    with R.dataflow():
+        a = R.nn.conv2d(x, k, padding=1)
+        c = R.nn.softmax(a, axis=-1)
+        R.output(c)
+    return c
+"""
+
+
+def test_workers_give_what_the_whole_function_gives(client: object) -> None:
+    module, args = structir.parse(ROWS), (floats(33, 40), floats(40))
+    found = shard(module, grid=(4, 1)).compute(*args, client=client)
+    np.testing.assert_array_equal(found, structir.compile(module)["main"](*args))
+
+
+def test_threads_of_this_process_do_too() -> None:
+    module, args = structir.parse(ROWS), (floats(33, 40), floats(40))
+    found = shard(module, grid=(4, 1)).compute(*args, progress=True)
+    np.testing.assert_array_equal(found, structir.compile(module)["main"](*args))
+
+
+def test_results_stay_sharded_between_functions(client: object) -> None:
+    rows, x, b = shard(structir.parse(ROWS), grid=(4, 1)), floats(33, 40), floats(40)
+    first = rows.on_dask(x, b)
+    assert first.chunks == ((8, 8, 8, 9), (40,))
+    second = rows.on_dask(first, b)
+    once = structir.compile(structir.parse(ROWS))["main"]
+    np.testing.assert_array_equal(second.compute(), once(once(x, b), b))
+
+
+def test_functions_cut_in_different_ways_exchange_blocks(client: object) -> None:
+    turned = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", 40), "float32")):
+    y = R.permute_dims(x)
+    return y
+""")
+    rows, x, b = shard(structir.parse(ROWS), grid=(3, 1)), floats(33, 40), floats(40)
+    found = shard(turned, grid=(5, 2)).on_dask(rows.on_dask(x, b)).compute()
+    expected = structir.compile(structir.parse(ROWS))["main"](x, b).T
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_tasks_receive_the_bytes_that_were_planned() -> None:
+    from structir.distributed.worker import run_task, task_of
+
+    sharded, args = shard(structir.parse(ROWS), grid=(4, 1)), (floats(33, 40), floats(40))
+    plan = sharded.plan(*args)
+    first = plan.shards[0]
+    blocks = args[0][:9], args[1]  # one row too many
+    with pytest.raises(StructIRError, match="shard 0 received 1600 bytes, not 1440"):
+        run_task(sharded.recipe(plan), task_of(first), *blocks)
+
+
+def test_a_lost_worker_loses_nothing(client: object) -> None:
+    module = structir.parse(IMAGES)
+    x, k = floats(1, 2, 800, 600), floats(2, 2, 3, 3)
+    expected = structir.compile(module)["main"](x, k)
+    sharded = shard(module, grid=(1, 1, 16, 1))
+    pids = list(client.run(os.getpid).values())  # type: ignore[attr-defined]
+    killer = threading.Thread(target=lambda: (time.sleep(0.3), os.kill(pids[0], signal.SIGKILL)))
+    killer.start()
+    found = sharded.compute(x, k, client=client)
+    killer.join()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+
+
+def test_a_failing_shard_is_told_from_the_worker(client: object) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((8,), "float32")):
+    z = R.call_pure_packed("nowhere", x, sinfo_args=(R.Tensor((8,), "float32"),))
+    return z
+"""
+    sharded = shard(structir.parse(text, "model.py"), grid=(2,))
+    with pytest.raises(StructIRError, match=r"shard \d of main at model.py:3"):
+        sharded.compute(floats(8), client=client)
+
+
+def test_arrays_larger_than_a_worker_go_through() -> None:
+    """Four times the memory limit, of which each worker reads its own blocks alone."""
+    limit = 512 << 20
+    width = 4096
+    height = 4 * limit // (2 * 4 * width)
+
+    def rows(block_info: object = None) -> np.ndarray:
+        place = block_info[None]  # type: ignore[index]
+        return np.full(place["chunk-shape"], place["chunk-location"][2] % 7, "float32")
+
+    x = array.map_blocks(rows, chunks=((1,), (2,), (height // 64,) * 64, (width,)), dtype="float32")
+    sharded = shard(structir.parse(IMAGES), grid=(1, 1, 64, 1))
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as own,
+    ):
+        result = sharded.on_dask(x, np.ones((2, 2, 3, 3), "float32") / 18)
+        total = float(result.sum(dtype="float64").compute())
+        peaks = own.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+    assert max(peaks.values()) < limit
+    assert x.nbytes >= 4 * limit
+    assert total == pytest.approx(2 * height, rel=1e-4)  # each row of a softmax adds up to one

@@ -1,0 +1,163 @@
+"""Plans: the blocks of worked examples, what is shared, bytes, and grids that are refused."""
+
+import re
+from math import prod
+
+import pytest
+
+import structir
+from structir.distributed import plan
+from structir.distributed.report import picture, shard_table, traffic_table
+from structir.errors import StructIRError
+from structir.script import R
+
+
+@R.function
+def linear(
+    x: R.Tensor(("n", 64), "float32"),
+    w: R.Tensor((64, 32), "float32"),
+    b: R.Tensor((32,), "float32"),
+):
+    y = R.matmul(x, w)
+    z = R.add(y, b)
+    return z
+
+
+@R.function
+def convolutions(x: R.Tensor((1, 2, 32, 32), "float32"), k: R.Tensor((2, 2, 3, 3), "float32")):
+    y = R.nn.conv2d(x, k, padding=1)
+    z = R.nn.conv2d(y, k, padding=1)
+    return z
+
+
+@R.function
+def attention(
+    q: R.Tensor(("n", 8), "float32"),
+    k: R.Tensor(("m", 8), "float32"),
+    v: R.Tensor(("m", 8), "float32"),
+):
+    scores = R.matmul(q, R.permute_dims(k))
+    weights = R.nn.softmax(scores, axis=-1)
+    out = R.matmul(weights, v)
+    return out
+
+
+@R.function
+def total(x: R.Tensor((6, 100), "float32")):
+    y = R.sum(x, axis=[1])
+    return y
+
+
+def test_a_linear_layer_cut_by_features_sends_the_input_to_all_and_weights_once() -> None:
+    found = plan(linear, grid=(1, 4), sizes={"n": 8})
+    assert found.traffic() == {"x": (2048, 4 * 2048), "w": (8192, 8192), "b": (128, 128)}
+    assert found.shards[1].block_of("w") == ((0, 8), (64, 16))
+    assert {name: each.kind for name, each in found.axes[1].items()} == {
+        "x": "full",
+        "w": "disjoint",
+        "b": "disjoint",
+    }
+
+
+def test_two_convolutions_have_a_halo_of_four() -> None:
+    found = plan(convolutions, grid=(1, 1, 4, 1))
+    heights = [s.block_of("x") for s in found.shards]
+    assert [(a[2], b[2]) for a, b in heights] == [(0, 10), (6, 18), (14, 26), (22, 32)]
+    shared = found.axes[2]["x"]
+    assert (shared.kind, found.axes[2]["k"].kind) == ("halo", "full")
+
+
+def test_attention_is_cut_by_queries() -> None:
+    found = plan(attention, grid=(4, 1), sizes={"n": 16, "m": 10})
+    second = found.shards[1]
+    assert second.block_of("q") == ((4, 0), (8, 8))
+    assert second.block_of("k") == second.block_of("v") == ((0, 0), (10, 8))
+
+
+def test_the_cheapest_grid_cuts_what_is_shared_least() -> None:
+    assert plan(linear, workers=4, sizes={"n": 1000}).grid == (4, 1)
+    assert plan(linear, workers=4, sizes={"n": 4}).grid == (1, 4)
+    assert plan(convolutions, workers=4).grid == (1, 1, 2, 2)
+
+
+def test_memory_bounds_what_a_shard_holds() -> None:
+    found = plan(linear, workers=2, sizes={"n": 4096}, max_bytes=100_000)
+    assert len(found.shards) > 2
+    assert all(s.bytes_in + s.bytes_out <= 100_000 for s in found.shards)
+    with pytest.raises(StructIRError, match="no grid of main keeps a shard within 64 bytes"):
+        plan(linear, workers=2, sizes={"n": 4}, max_bytes=64)
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (3, 5), (7, 32)])
+def test_results_are_covered_exactly_once(grid: tuple[int, int]) -> None:
+    found = plan(linear, grid=grid, sizes={"n": 10})
+    blocks = [s.results[0] for s in found.shards]
+    points = {(i, j) for a, b in blocks for i in range(a[0], b[0]) for j in range(a[1], b[1])}
+    assert len(points) == sum(prod(q - p for p, q in zip(a, b, strict=True)) for a, b in blocks)
+    assert len(points) == 320
+
+
+def test_a_reduction_is_cut_into_parts_that_read_disjoint_columns() -> None:
+    found = plan(total, grid=(2,), reduce=4)
+    assert (found.pieces, found.combine, len(found.shards)) == (4, "add", 8)
+    columns = [s.block_of("x") for s in found.shards[:4]]
+    assert [(a[1], b[1]) for a, b in columns] == [(0, 25), (25, 50), (50, 75), (75, 100)]
+    assert found.bytes_in == 6 * 100 * 4
+
+
+def test_calls_tell_where_each_block_of_the_whole_starts() -> None:
+    found = plan(linear, grid=(2, 2), sizes={"n": 8})
+    calls = list(found.calls(found.shards[3]))
+    assert [(c.op, c.block) for c in calls] == [
+        ("matmul", ((4, 16), (8, 32))),
+        ("add", ((4, 16), (8, 32))),
+    ]
+    assert "test_plan.py:" in calls[0].place
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ((2,), r"a grid for z with shape \(8, 32\) has 2 numbers, not 1"),
+        ((9, 1), "axis 0 has 8 positions and cannot be cut into 9 pieces"),
+        ((0, 1), "axis 0 has 8 positions and cannot be cut into 0 pieces"),
+    ],
+)
+def test_grids_that_do_not_fit(grid: tuple[int, ...], message: str) -> None:
+    with pytest.raises(StructIRError, match=message):
+        plan(linear, grid=grid, sizes={"n": 8})
+
+
+def test_sizes_must_be_told_and_known() -> None:
+    with pytest.raises(StructIRError, match="n has none"):
+        plan(linear, grid=(1, 1))
+    with pytest.raises(StructIRError, match="the function has no size q"):
+        plan(linear, grid=(1, 1), sizes={"n": 8, "q": 3})
+
+
+def test_only_what_can_be_combined_is_cut_in_its_reduction() -> None:
+    with pytest.raises(StructIRError, match="add, which is no reduction that can be combined"):
+        plan(linear, grid=(1, 1), sizes={"n": 8}, reduce=2)
+
+
+def test_a_plan_can_be_looked_at() -> None:
+    found = plan(linear, grid=(2, 2), sizes={"n": 8})
+    assert shard_table(found).row_count == 4
+    assert traffic_table(found).row_count == 3
+    drawn = picture(found)
+    assert len(re.findall("<title>", drawn)) == 4 * 4
+    assert "receives x (8, 64)" in drawn
+
+
+def test_a_thousand_ops_need_every_value_of_the_block() -> None:
+    lines = "\n".join([f"    v{k + 1} = R.add(v{k}, x)" for k in range(1000)])
+    text = f"""
+@R.function
+def main(x: R.Tensor((64, 64), "float32")):
+    v0 = R.exp(x)
+{lines}
+    return v1000
+"""
+    found = plan(structir.parse(text), grid=(8, 8))
+    assert len(found.shards) == 64
+    assert all(s.bytes_in == 8 * 8 * 4 for s in found.shards)

@@ -1,0 +1,198 @@
+"""Sharded functions give what the whole function gives: bit for bit where no reduction is cut."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.distributed import shard
+from structir.errors import StructIRError
+from structir.ir import BlockBuilder, Constant, Var, find_op
+
+RNG = np.random.default_rng(5)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape, dtype="float32")
+
+
+def agree(text: str, *args: object, exact: bool = True, **options: object) -> None:
+    module = structir.parse(text)
+    found = shard(module, **options)(*args)
+    expected = structir.compile(module)["main"](*args)
+    pairs = zip(
+        found if isinstance(found, tuple) else (found,),
+        expected if isinstance(expected, tuple) else (expected,),
+        strict=True,
+    )
+    for a, b in pairs:
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        if exact:
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+ROWS = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), g: R.Tensor(("m",), "float32")):
+    with R.dataflow():
+        a = R.nn.softmax(x, axis=-1)
+        b = R.nn.layer_norm(x, g, g, axes=[-1])
+        c = R.add(a, b)
+        R.output(c)
+    return c
+"""
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (3, 1), (2, 4)])
+def test_rows(grid: tuple[int, int]) -> None:
+    agree(ROWS, floats(11, 40), floats(40), grid=grid)
+
+
+PRODUCTS = """
+@R.function
+def main(x: R.Tensor(("n", 30), "float32"), w: R.Tensor((30, 20), "float32")):
+    with R.dataflow():
+        a = R.matmul(x, w)
+        b = R.nn.gelu(a)
+        c = R.permute_dims(b)
+        R.output(c)
+    return c
+"""
+
+
+def test_products() -> None:
+    agree(PRODUCTS, floats(17, 30), floats(30, 20), grid=(3, 2), exact=False)
+    agree(PRODUCTS, floats(17, 30), floats(30, 20), workers=4, exact=False)
+
+
+IMAGES = """
+@R.function
+def main(x: R.Tensor(("n", 3, "h", "w"), "float32"), k: R.Tensor((4, 3, 3, 3), "float32")):
+    with R.dataflow():
+        a = R.nn.conv2d(x, k, padding=1, strides=2)
+        b = R.nn.relu(a)
+        c = R.nn.max_pool2d(b, pool_size=3, padding=1)
+        R.output(c)
+    return c
+"""
+
+
+@pytest.mark.parametrize("grid", [(2, 1, 1, 1), (1, 2, 3, 2)])
+def test_images(grid: tuple[int, ...]) -> None:
+    agree(IMAGES, floats(2, 3, 19, 23), floats(4, 3, 3, 3), grid=grid, exact=False)
+
+
+MANY = """
+@R.function
+def main(pair: R.Tuple(R.Tensor((6, 8), "float32"), R.Tensor((8,), "float32"))):
+    x = pair[0]
+    y = pair[1]
+    a = R.add(x, y)
+    b = R.sum(a, axis=[1])
+    c = R.cumsum(x, axis=0)
+    return (a, (b, c))
+"""
+
+
+def test_tuples_of_results_with_axes_of_their_own() -> None:
+    module = structir.parse(MANY)
+    pair = (floats(6, 8), floats(8))
+    a, (b, c) = shard(module, grid=(3, 2))(pair)
+    whole = structir.interpret(module, "main", pair)
+    np.testing.assert_array_equal(a, whole[0])
+    np.testing.assert_allclose(b, whole[1][0], rtol=1e-5)
+    np.testing.assert_allclose(c, whole[1][1], rtol=1e-5)
+
+
+BRANCH = """
+@R.function
+def main(x: R.Tensor((6,), "float32"), c: R.Tensor((), "bool")):
+    if c:
+        a = R.exp(x)
+        out = a
+    else:
+        b = R.flip(x, axis=0)
+        out = b
+    return out
+"""
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_branches(condition: bool) -> None:
+    agree(BRANCH, floats(6), np.array(condition), grid=(3,))
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
+def test_reductions_cut_in_a_tree(op: str) -> None:
+    text = f"""
+@R.function
+def main(x: R.Tensor((6, "m"), "float32")):
+    y = R.{op}(x, axis=[1])
+    return y
+"""
+    agree(text, floats(6, 37), grid=(2,), reduce=5, exact=op in ("max", "min"))
+
+
+def test_a_padded_convolution_cut_along_its_reduction() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((1, 8, 10), "float32"), k: R.Tensor((4, 8, 3), "float32")):
+    y = R.nn.conv1d(x, k, padding=1)
+    return y
+"""
+    agree(text, floats(1, 8, 10), floats(4, 8, 3), grid=(1, 2, 2), reduce=4, exact=False)
+
+
+def test_large_constants_are_sent_in_blocks() -> None:
+    weight = floats(30, 20)
+    builder = BlockBuilder()
+    x = Var("x", structir.parse(PRODUCTS)["main"].params[0].struct_info)
+    with builder.function("main", [x]):
+        product = builder.emit(find_op("matmul")(x, Constant(weight)))
+        builder.emit_func_output(builder.emit(find_op("permute_dims")(product)))
+    bound = builder.get()
+    sharded = shard(bound, grid=(2, 1))
+    x = floats(17, 30)
+    assert sharded.plan(x).shards[0].block_of("constant0") == ((0, 0), (30, 10))
+    whole = structir.interpret(bound, "main", x)
+    np.testing.assert_allclose(sharded(x), whole, rtol=2e-5, atol=2e-5)
+
+
+def test_shards_that_do_the_same_are_compiled_once() -> None:
+    module = structir.parse(ROWS)
+    sharded = shard(module, grid=(4, 1))
+    args = floats(16, 40), floats(40)
+    plan = sharded.plan(*args)
+    place = sharded.workplace(plan)
+    sharded(*args)
+    assert len(plan.shards) == 4
+    assert len(place.compiled) == 1
+
+
+def test_arguments_that_do_not_fit() -> None:
+    sharded = shard(structir.parse(ROWS), workers=2)
+    with pytest.raises(StructIRError, match="takes 2 arguments, and was given 1"):
+        sharded(floats(4, 5))
+    with pytest.raises(StructIRError, match="axis 0 of g has 6 positions, not 5"):
+        sharded(floats(4, 5), floats(6))
+    with pytest.raises(StructIRError, match="x has dtype float64, not float32"):
+        sharded(floats(4, 5).astype("float64"), floats(5))
+    with pytest.raises(StructIRError, match="there is no function other"):
+        shard(structir.parse(ROWS), "other")
+
+
+def test_a_failing_shard_names_the_op_the_block_and_the_line() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((8,), "float32")):
+    z = R.call_pure_packed("nowhere", x, sinfo_args=(R.Tensor((8,), "float32"),))
+    return z
+"""
+    sharded = shard(structir.parse(text, "model.py"), grid=(4,))
+    with pytest.raises(
+        StructIRError, match=r"shard 0 of main at model.py:3.*, which makes \(0,\) to \(2,\)"
+    ) as caught:
+        sharded(floats(8))
+    assert "nowhere" in str(caught.value)
