@@ -14,8 +14,8 @@ from structir.ir.expr import Call, Expr, ShapeExpr
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
-from structir.projections.run import run
 from structir.projections.point import Extent, Point, walk
+from structir.projections.run import run
 from structir.projections.spec import IndexSpec
 
 np = lazy_module("numpy")
@@ -92,13 +92,14 @@ class LocalDefinition:
 def _dims(spec: IndexSpec) -> Iterator[Dim]:
     """Every size and index of some loops."""
     yield from spec.extents.values()
-    for tensor in (*spec.operands, *spec.results):
-        yield from tensor.dims
+    for shape in [*[o.dims for o in spec.operands], *[r.dims for r in spec.results]]:
+        yield from shape
     for clause in spec.clauses:
         for condition in clause.conditions:
             yield from (condition.left, condition.right)
         points = [w.value for w in clause.writes if w.value is not None]
-        for entry in [e for access in (*clause.reads, *clause.writes) for e in access.entries]:
+        accesses = [*[r.entries for r in clause.reads], *[w.entries for w in clause.writes]]
+        for entry in [e for entries in accesses for e in entries]:
             yield entry.size
             if isinstance(entry.index, Point):
                 points.append(entry.index)

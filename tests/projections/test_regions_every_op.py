@@ -35,7 +35,7 @@ def overwritten(value: object, tree: object, regions: dict, number: float) -> ob
     if tree is None or not isinstance(value, np.ndarray):
         return value
     spared = elements(regions.get(tree, NOTHING), value.shape)
-    other = np.asarray(number) if is_float(value.dtype.name) else 1 - value
+    other = np.asarray(number) if is_float(value.dtype.name) else value == 0
     return np.where(spared, value, other.astype(value.dtype))
 
 
