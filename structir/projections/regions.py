@@ -4,6 +4,7 @@ results a region of an operand affects."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import attrs
 
@@ -27,6 +28,17 @@ class Link:
     operand: int
     result: int
 
+    @cached_property
+    def mirrors(self) -> bool:
+        """Whether every element of the result reads just the one at its own place."""
+        pairs = list(zip(self.read.axes, self.write.axes, strict=False))
+        return (
+            len(self.read.axes) == len(self.write.axes)
+            and not (self.loops.conditions or self.loops.overhanging or self.write.coupled)
+            and all(a.size == b.size and a.form == b.form is not None for a, b in pairs)
+            and all(b.inside and (b.letter is not None or b.size == 1) for _, b in pairs)
+        )
+
 
 @attrs.frozen(eq=False)
 class Dependence:
@@ -42,8 +54,21 @@ class Dependence:
     overwritten: tuple[Box, ...] = ()  # of the first result: what no longer comes from the base
     base: int | None = None
 
+    @cached_property
+    def mirrored(self) -> dict[int, frozenset[int]]:
+        """The operands that each result is made of element by element, where it is so made."""
+        found: dict[int, list[Link]] = {}
+        for link in self.links:
+            found.setdefault(link.result, []).append(link)
+        plain = {k: links for k, links in found.items() if all(link.mirrors for link in links)}
+        sets = {k: frozenset([link.operand for link in links]) for k, links in plain.items()}
+        return {} if self.base is not None else sets
+
     def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """What a region of a result needs of each operand."""
+        mirrored = self.mirrored.get(result)
+        if mirrored is not None:
+            return tuple([region if k in mirrored else NOTHING for k in range(len(self.operands))])
         found: list[list[Box]] = [[] for _ in self.operands]
         for box in region.boxes:
             met: tuple[Access | None, list[Points]] = (None, [])
