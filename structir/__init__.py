@@ -20,6 +20,7 @@ _HOMES = {
     "ir": "structir.ir:",
     "analysis": "structir.analysis:",
     "passes": "structir.passes:",
+    "distributed": "structir.distributed:",
     "script": "structir.script:",
     "errors": "structir.errors:",
 }
