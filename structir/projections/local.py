@@ -221,8 +221,10 @@ class _Cutter:
         return not start or start != stop
 
     def points(self, clause: Clause) -> Iterator[Points]:
-        """The points that write into the blocks."""
+        """The points that write into the blocks; a reduction of no points writes too."""
         loops = loops_of(clause, self.spec.extents, self.sizes)
+        if clause.reduce:
+            loops = attrs.evolve(loops, reads={}, conditions=())
         for access, write in zip(loops.writes, clause.writes, strict=True):
             if not self.wanted(write):
                 continue
