@@ -228,8 +228,10 @@ class Importer:
             arguments_of(node, body),
             depth=node.names.depth + 1,
         )
-        made = self.outputs(body.node, names, body.output[: len(node.outputs)])
-        return [v if name else None for name, v in zip(node.outputs, made, strict=False)]
+        wanted = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
+        made = self.outputs(body.node, names, [inner for _, inner in wanted])
+        found = {name: value for (name, _), value in zip(wanted, made, strict=True)}
+        return [found.get(name) for name in node.outputs]
 
     # ---- results
 
