@@ -196,11 +196,10 @@ def _(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
 
 @median.kernel("cpu")
 def _(x: Array, value: Array, position: Array | None) -> None:
-    if x.size == 0:
+    elements = np.atleast_1d(np.asarray(x)).ravel()  # of a scalar too, where no axis is seen whole
+    if elements.size == 0:
         raise ValueError("no element is the middle one of none")
-    row = np.empty(x.size, x.dtype)
-    for k, element in enumerate(x.flat):
-        row[k] = element
+    row = elements.copy()
     place = merged_order(row, False)[(len(row) - 1) // 2]
     for at in np.ndindex(value.shape):
         value[at] = row[place]
