@@ -30,11 +30,11 @@ meets which element of the result: `i` is an axis, `*s` a row of axes, `~s` a ro
 made of several. After `@` stands the dtype{dtypes};
 without it all dtypes are equal. Where the line depends on the attributes, it is told in words.
 
-In the tables, backends tell what runs an op's first example: a *kernel* is made from its line or its
-parts, an *own kernel* from a routine beside its line; *host* is the NumPy reference, called between
-kernels: where the data tell how large a result is, or a value is no tensor. A gradient comes from
-the line and body of the op as the op `grad.adjoint`, through its parts, or by a rule; otherwise the
-table says why there is none.
+In the tables, backends tell what runs an op's first example: a *kernel* is made from its line or
+its parts, an *own kernel* from a routine beside its line; *host* is the NumPy reference, called
+between kernels: where the data tell how large a result is, or a value is no tensor. A gradient
+comes from the line and body of the op as the op `grad.adjoint`, through its parts, or by a rule;
+otherwise the table says why there is none.
 """
 
 
