@@ -1,4 +1,5 @@
-"""Recurrent layers: all products with the inputs at once, then a loop over the steps."""
+"""Recurrent layers: all products with the inputs at once, then a kernel for the steps, or a loop
+over them where lengths, peepholes or other activations ask for more."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ import attrs
 from structir.frontend.onnx.families.control import Loop
 from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import ABSENT, Node
+from structir.frontend.onnx.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, like, number, size_number
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 Activation = Callable[[Expr], Expr]
@@ -170,11 +173,14 @@ def _directed(node: Node, kind: Kind, x: Expr, k: int, back: bool) -> list[Expr]
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
     layer, weights, bias = _layer(node, kind, hidden, k)
     lengths = node.get(4)
-    if back:
+    plain = _is_plain(node, kind)
+    if back and not plain:
         x = _reversed(x, lengths)
     gates = R.matmul(x, weights)
     gates = node.emit(gates if bias is None else R.add(gates, bias))
     states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
+    if plain:
+        return _by_kernel(layer, gates, states, back)
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         now = node.emit(R.take(gates, step, axis=0))
@@ -192,6 +198,36 @@ def _directed(node: Node, kind: Kind, x: Expr, k: int, back: bool) -> list[Expr]
     made = Loop(node, tuple(states), body).run(size_number(steps), ABSENT, steps)
     *last, whole = made
     return [*last, _reversed(whole, lengths) if back else whole]
+
+
+def _is_plain(node: Node, kind: Kind) -> bool:
+    """Whether a layer does nothing beside what a kernel does: all steps of a sequence, with the
+    usual activations."""
+    names = [name.lower() for name in node.attr("activations", None) or ()]
+    usual = [name.lower() for name in kind.activations]
+    more = node.attr("clip", None) is not None or node.flag("input_forget")
+    more = more or node.has(4) or node.has(7)
+    return not more and names in ([], usual, usual * 2) and node.dtype() in DTYPES
+
+
+def _by_kernel(layer: Layer, gates: Expr, states: list[Expr], back: bool) -> list[Expr]:
+    """All steps by a kernel; its last states, then all hidden states along the first axis."""
+    node, hidden = layer.node, layer.hidden
+    name = node.op_type.lower()
+    if name == "gru" and not node.flag("linear_before_reset"):
+        name = "gru_reset_before"
+    kernel = recurrent_kernel(name, node.dtype(), back)
+    steps, batch, width = _dims(node, gates)
+    bias = layer.bias or R.zeros(ShapeExpr((width,)), node.dtype())
+    last = TensorStructInfo((batch, hidden), node.dtype())
+    whole = TensorStructInfo((steps, batch, hidden), node.dtype())
+    call = R.call_kernel(
+        node.importer.builder.kernel(kernel),
+        (gates, *[node.emit(s) for s in states], layer.recurrence, bias),
+        out_sinfo=(whole, *[last for _ in states]),
+    )
+    made = node.emit(call)
+    return [*[node.emit(made[1 + s]) for s in range(len(states))], node.emit(made[0])]
 
 
 def _reversed(x: Expr, lengths: Expr | None) -> Expr:

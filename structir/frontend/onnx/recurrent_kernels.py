@@ -1,0 +1,117 @@
+"""Recurrent layers as kernels of the module: all steps of one direction in one."""
+
+from __future__ import annotations
+
+from functools import cache
+from textwrap import indent
+
+import attrs
+
+from structir.ir.kernel import Kernel
+from structir.printer.reader import parse
+
+DTYPES = frozenset({"float32", "float64"})
+
+
+@attrs.frozen
+class Cell:
+    """What a step does with the gates of the input and the products with the state before."""
+
+    gates: int
+    states: tuple[str, ...]
+    products: int  # how many of the gates are products with the state itself
+    text: str  # of one element `j` of the sequence `b`; new states
+
+
+def _sigmoid(name: str, gate: int) -> str:
+    """A gate as a line of text."""
+    place = f"{gate} * hidden + j" if gate else "j"
+    return f"{name} = 1.0 / (1.0 + T.exp(-(gates[t, b, {place}] + rows[{place}])))\n"
+
+
+def _tanh(name: str, gate: int) -> str:
+    place = f"{gate} * hidden + j" if gate else "j"
+    return f"{name} = T.tanh(gates[t, b, {place}] + rows[{place}])\n"
+
+
+MIXED = "last[b, j] = (1.0 - update) * fresh + update * last[b, j]\n"
+CELLS = {
+    "rnn": Cell(1, ("last",), 1, _tanh("last[b, j]", 0)),
+    "lstm": Cell(
+        4,
+        ("last", "cell"),
+        4,
+        _sigmoid("update", 0)
+        + _sigmoid("shown", 1)
+        + _sigmoid("forget", 2)
+        + _tanh("fresh", 3)
+        + "cell[b, j] = forget * cell[b, j] + update * fresh\n"
+        + "last[b, j] = shown * T.tanh(cell[b, j])\n",
+    ),
+    "gru": Cell(
+        3,
+        ("last",),
+        3,
+        _sigmoid("update", 0)
+        + _sigmoid("reset", 1)
+        + "own = gates[t, b, 2 * hidden + j]\n"
+        + "fresh = T.tanh(own + reset * rows[2 * hidden + j])\n"
+        + MIXED,
+    ),
+    # its reset gate is applied to the state before the product
+    "gru_reset_before": Cell(3, ("last",), 2, _sigmoid("update", 0) + _tanh("fresh", 2) + MIXED),
+}
+RESET = f"""\
+for j in range(hidden):
+    {_sigmoid("reset", 1)}\
+    kept[j] = reset * last[b, j]
+for k in range(hidden):
+    for j in range(hidden):
+        rows[2 * hidden + j] += kept[k] * weight[k, 2 * hidden + j]
+"""
+
+
+@cache
+def recurrent_kernel(name: str, dtype: str, backwards: bool) -> Kernel:
+    """The kernel of a cell over all steps: (gates of the input, states, weight, bias) to all
+    hidden states and the last states."""
+    cell = CELLS[name]
+    full = f"{name}_backwards" if backwards else name
+    found = parse(_text(cell, f"{full}_{dtype}", dtype, backwards), f"{full}.py")
+    kernel = found.functions[f"{full}_{dtype}"]
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def _text(cell: Cell, name: str, dtype: str, backwards: bool) -> str:
+    width, made = f"{cell.gates} * hidden", f"{cell.products} * hidden"
+    state = '"batch", "hidden"'
+    shapes = {"gates": f'"steps", "batch", "{width}"'}
+    shapes |= {f"{s}_start": state for s in cell.states}
+    shapes |= {"weight": f'"hidden", "{width}"', "bias": f'"{width}",'}
+    shapes |= {"whole": f'"steps", {state}', **dict.fromkeys(cell.states, state)}
+    params = ", ".join(f'{n}: R.Tensor(({s}), "{dtype}")' for n, s in shapes.items())
+    before = cell.products < cell.gates
+    lines = [f'rows = T.zeros(({width},), "{dtype}")']
+    lines += [f'kept = T.zeros((hidden,), "{dtype}")'] if before else []
+    starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
+    steps = "steps - 1, -1, -1" if backwards else "steps"
+    body = f"""\
+for b in range(batch):
+    for j in range(hidden):
+{starts}
+for t in range({steps}):
+    for b in range(batch):
+        for j in range({width}):
+            rows[j] = bias[j]
+        for k in range(hidden):
+            for j in range({made}):
+                rows[j] += last[b, k] * weight[k, j]
+{indent(RESET if before else "", " " * 8)}\
+        for j in range(hidden):
+{indent(cell.text, " " * 12)}\
+        for j in range(hidden):
+            whole[t, b, j] = last[b, j]
+"""
+    text = indent("\n".join([*lines, body]), " " * 4)
+    return f"@I.kernel\ndef {name}({params}):\n{text}"

@@ -1,0 +1,80 @@
+"""Recurrent layers as kernels, against ONNX Runtime at several sizes, compiled once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import structir
+from structir.frontend.onnx import from_onnx
+from structir.frontend.onnx_backend import Backend
+from tests.frontend.models import FLOAT, made, node, value
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+FORMS = [(kind, way, 0) for kind in GATES for way in ("forward", "reverse", "bidirectional")]
+FORMS += [("GRU", "forward", 1), ("GRU", "bidirectional", 1)]
+
+
+def layer(kind: str, way: str, after: int, hidden: int = 5, width: int = 3, **more: Any) -> Any:
+    """A model of one layer, with a bias and with states before the first step."""
+    rng = np.random.default_rng(len(kind) + len(way))
+    count, gates = (2 if way == "bidirectional" else 1), GATES[kind] * hidden
+    sizes = {"w": (count, gates, width), "r": (count, gates, hidden), "b": (count, 2 * gates)}
+    constants = {k: rng.standard_normal(s).astype("float32") for k, s in sizes.items()}
+    states = "h c" if kind == "LSTM" else "h"
+    names = f"x w r b _ {states}"
+    results = "y yh yc" if kind == "LSTM" else "y yh"
+    attributes = {"linear_before_reset": after} if kind == "GRU" else {}
+    made_node = node(kind, names, results, hidden_size=hidden, direction=way, **attributes, **more)
+    inputs = [value("x", ["steps", "batch", width], FLOAT)]
+    inputs += [value(s, [count, "batch", hidden], FLOAT) for s in states.split()]
+    return made([made_node], inputs, results.split(), constants)
+
+
+def given(model: Any, steps: int, batch: int) -> dict[str, Any]:
+    """Numbers for the inputs at some sizes."""
+    rng, sizes = np.random.default_rng(steps), {"steps": steps, "batch": batch}
+    shapes = {
+        i.name: [sizes.get(d.dim_param) or d.dim_value for d in i.type.tensor_type.shape.dim]
+        for i in model.graph.input
+    }
+    return {name: rng.standard_normal(s).astype("float32") for name, s in shapes.items()}
+
+
+def by_runtime(model: Any, inputs: dict[str, Any]) -> Any:
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, inputs)
+
+
+@pytest.mark.parametrize(("kind", "way", "after"), FORMS)
+def test_layers_at_several_sizes(kind: str, way: str, after: int) -> None:
+    model = layer(kind, way, after)
+    prepared = Backend.prepare(model)
+    for steps, batch in ((4, 1), (1, 3), (7, 2)):
+        inputs = given(model, steps, batch)
+        got = prepared.run(list(inputs.values()))
+        for mine, theirs in zip(got, by_runtime(model, inputs), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-5)
+
+
+def test_a_layer_is_one_kernel_that_its_text_keeps() -> None:
+    module = from_onnx(layer("LSTM", "bidirectional", 0))
+    assert sorted(module.functions) == ["lstm_backwards_float32", "lstm_float32", "main"]
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    inside = structir.compile(module).source("main")
+    assert inside.count("# lstm_") == 2
+    assert "inside(" not in inside, "an index is checked at every step"
+
+
+def test_other_activations_take_a_loop() -> None:
+    model = layer("RNN", "forward", 0, activations=["Relu"])
+    assert sorted(from_onnx(model).functions) == ["main"]
+    inputs = given(model, 3, 2)
+    got = Backend.prepare(model).run(list(inputs.values()))
+    for mine, theirs in zip(got, by_runtime(model, inputs), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-5)
