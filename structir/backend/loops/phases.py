@@ -159,6 +159,7 @@ class Phases:
         same = same and stage.out.dtype == computed_in(maker.out.dtype)
         if not same or self.phase[stage] <= self.phase[maker]:
             return False
+        written = False
         for reader in self.stages:
             for read in reader.loads:
                 if read.buffer is not maker.out:
@@ -166,8 +167,9 @@ class Phases:
                 late = self.phase[reader] > self.phase[stage] or not self.inner[reader]
                 last = self.phase[reader] == self.phase[stage]
                 elsewhere = set(self.inner[reader]) != set(self.inner[stage])
-                if late or (last and (elsewhere or read.entries != maker.write)):
+                if late or (last and (written or elsewhere or read.entries != maker.write)):
                     return False
+            written = written or reader is stage  # what reads after it in its loop finds the result
         return self._read_directly(maker)
 
     def _read_directly(self, maker: Stage) -> bool:
