@@ -238,7 +238,7 @@ def _known(parts: Expr, result: Expr, tape: Tape) -> None:
 
 
 def _collected(arg: Expr, tape: Tape) -> Back:
-    own = tape.back.get(id(arg))
+    own = tape.back.pop(id(arg), None)  # an operand that stands in two places gets it in one
     if not isinstance(arg, Tuple):
         return own
     fields = tuple([_collected(field, tape) for field in arg.fields])
