@@ -242,6 +242,14 @@ class BlockBuilder:
         scope.add(MatchCast(var, value, info, span))
         return var
 
+    def take(self, binding: Binding) -> None:
+        """Append a finished binding as it is: nothing is deduced, its variable keeps its name."""
+        scope = self._scope()
+        if isinstance(binding, MatchCast):
+            scope.define(binding.struct_info)
+        self._names[-1].setdefault(binding.var.name, 0)
+        scope.add(binding)
+
     def if_else(
         self,
         cond: Expr,

@@ -37,6 +37,7 @@ FLOORS = (
     "printer",
     "script",
     "interpret",
+    "adjoints",
     "passes",
     "backend",
     "frontend",
@@ -45,7 +46,7 @@ FLOORS = (
 )
 # Rooms that work for every op and know none. A word of theirs that is also an op's name is one of
 # another vocabulary: of bodies, of monoids, of Python and NumPy, or one that is listed here.
-OPLESS = ("analysis", "solver", "projections", "printer", "passes", "backend.loops")
+OPLESS = ("adjoints", "analysis", "solver", "projections", "printer", "passes", "backend.loops")
 OTHER_WORDS = {
     "full": "not partial",
     "linear": "of a size: a coefficient and a rest",

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from structir.backend import archive, progress
-from structir.backend.closures import RepeatedCall, Straight, straight
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.kernel_calls import KernelRunner
@@ -48,22 +47,10 @@ class CompiledMachine(Machine):
     direct: Mapping[str, CompiledFunction] = attrs.Factory(dict)
     checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # boundaries that held before
     runner: KernelRunner = attrs.Factory(KernelRunner)
-    bodies: dict[Function, Straight | None] = attrs.Factory(dict)
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """A kernel that is called from the host, compiled."""
         return KernelValue(kernel, self.runner)
-
-    def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
-        """A function as a value; one within another is called often, as the body of a loop is."""
-        body = None
-        if outer is not None:
-            if function not in self.bodies:
-                self.bodies[function] = straight(function)
-            body = self.bodies[function]
-        if body is None:
-            return super().closure(function, outer, name)
-        return Closure(function, outer, name, RepeatedCall(body, self.entered, self.run))
 
     def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
         """The value of an expression; a region runs as one."""

@@ -204,8 +204,7 @@ class RegionLowering:
         op = call.op
         assert isinstance(op, Op)
         definition: Any = op.definition
-        reads = definition.reads_values
-        stand_ins = [self._stand_in(a, known, reads) for a in call.args]
+        stand_ins = [self._stand_in(a, known) for a in call.args]
         args = tuple([s.expr for s in stand_ins])
         attributes = {k: self._assumed_in(v) for k, v in call.attrs.items()}
         here = Call(op, args, attributes, call.sinfo_args, None, call.span)
@@ -257,8 +256,6 @@ class RegionLowering:
 
     def _operand(self, arg: Expr, buffers: Mapping[Var, Buffer]) -> Buffer:
         """The buffer of an operand; a plain number becomes one without axes."""
-        if isinstance(arg, Constant):
-            return self._constant(arg)
         if not isinstance(arg, PrimValue):
             return buffers[arg]  # type: ignore[index]
         info = arg.struct_info
@@ -274,11 +271,8 @@ class RegionLowering:
             what = f"{definition.name}: {assumption.text}"
             self.checks[SizeCheck(assumption.left, assumption.right, False, what)] = None
 
-    def _stand_in(self, arg: Expr, known: dict[int, Lowered], reads: bool = False) -> StandIn:
-        """An argument as a variable whose StructInfo says all that is known of its buffer; a
-        constant as it is where its op reads its value."""
-        if reads and isinstance(arg, Constant):
-            return StandIn(arg)
+    def _stand_in(self, arg: Expr, known: dict[int, Lowered]) -> StandIn:
+        """An argument as a variable whose StructInfo says all that is known of its buffer."""
         if isinstance(arg, ShapeExpr):
             return StandIn(ShapeExpr(tuple([dims.substitute(d, self.assumed) for d in arg.dims])))
         if isinstance(arg, PrimValue):

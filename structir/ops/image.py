@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim
-from structir.ir.dtype import is_int, numpy_dtype
+from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Call, Constant, Expr
 from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Layout, Numbers, SizeOrSizes
@@ -21,20 +21,9 @@ from structir.ops.indexing import take
 from structir.ops.joined import concat
 from structir.ops.layout import squeeze
 from structir.ops.layouts import SPATIAL, check_rank, laid_out
-from structir.ops.letters import where, written
+from structir.ops.letters import letters, where, written
 from structir.ops.reshape import reshape
-from structir.ops.sampling import (
-    HALF_DOWN,
-    ROUNDINGS,
-    Taps,
-    along,
-    axis_taps,
-    places,
-    read_along,
-    tap,
-    tap_weight,
-    taps,
-)
+from structir.ops.sampling import Taps, along, places, taps, weights
 
 np = lazy_module("numpy")
 Array = Any
@@ -70,24 +59,12 @@ def resized(given: Given) -> Written:
     check_rank(given, "x", layout)
     new = target(given, "size", count)
     read = dict(zip(SPATIAL[count], [f"[y{k}]" for k in range(count)], strict=True))
-    sizes = [f"[h{k}]" for k in range(count)] if new is not None else ["_"] * count
+    sizes = letters(count, "h") if new is not None else ["_"] * count
     made = dict(zip(SPATIAL[count], sizes, strict=True))
     reads = written("x", laid_out(given, layout, {"N": "n", "C": "c", **read}))
     out = written("out", laid_out(given, layout, {"N": "n", "C": "c", **made}))
     checks = [f"h{k} == new[{k}]" for k in range(count)] if new is not None else []
-    numbers = {"new": new, **_told(given)}
-    return Written(f"{reads} -> {out} @ out_dtype or T", where(checks), "", numbers)
-
-
-def _told(given: Given) -> dict[str, Any]:
-    """What the words of a resizing say, in the numbers that a kernel is told them by."""
-    dtype = given["out_dtype"] or given.info("x").dtype
-    return {
-        "mode": get_args(Coordinates).index(given["coordinate_transformation_mode"]),
-        "taken": get_args(Method).index(given["method"]),
-        "rounding": ROUNDINGS[given["rounding_method"]],
-        "integers": dtype is not None and is_int(dtype),
-    }
+    return Written(f"{reads} -> {out} @ out_dtype or T", where(checks), "", {"new": new})
 
 
 def _resize(count: int) -> Declaration:
@@ -119,11 +96,9 @@ def _resize(count: int) -> Declaration:
         for axis, new in zip([layout.index(a) for a in SPATIAL[count]], sizes, strict=True):
             place = places(x.shape[axis], int(new), how["coordinate_transformation_mode"])
             found = taps(place, how["method"], how["rounding_method"], how["cubic_alpha"])
-            made = along(made, found, bool(how["cubic_exclude"]), axis)
-        dtype = numpy_dtype(how["out_dtype"] or x.dtype.name)
-        return (np.rint(made) if is_int(dtype.name) else made).astype(dtype)
-
-    resize.kernel("cpu")(resized_image)
+            made = along(made, weights(x.shape[axis], found, bool(how["cubic_exclude"])), axis)
+        dtype = np.dtype(how["out_dtype"] or x.dtype)
+        return (np.rint(made) if dtype.kind in "iu" else made).astype(dtype)
 
     @resize.gradient
     def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
@@ -147,33 +122,6 @@ def _resize(count: int) -> Declaration:
     return resize
 
 
-def resized_image(
-    x: Array,
-    out: Array,
-    mode: int,
-    taken: int,
-    rounding: int,
-    cubic_alpha: float,
-    cubic_exclude: int,
-    integers: bool,
-) -> None:
-    """One axis after another is read at its taps."""
-    values, before = np.empty(x.shape), 1
-    values[:] = x
-    row = values.reshape(x.size)
-    for axis in range(x.ndim):
-        old, new, after = x.shape[axis], out.shape[axis], 1
-        for k in range(axis + 1, x.ndim):
-            after *= x.shape[k]
-        positions, weights = axis_taps(
-            old, new, mode, taken, rounding, cubic_alpha, cubic_exclude != 0
-        )
-        made = np.empty((before, new, after))
-        read_along(row.reshape((before, old, after)), made, positions, weights)
-        row, before = made.reshape(before * new * after), before * new
-    out[:] = np.rint(row).reshape(out.shape) if integers else row.reshape(out.shape)
-
-
 def _matrix(resize: Declaration, call: Call, old: Dim, new: Dim, count: int) -> Expr:
     """How the elements of one axis weigh in those of its new size: images of one column each."""
     rest = (1,) * (count - 1)
@@ -186,32 +134,22 @@ for _count in (2, 3):
     _resize(_count)
 
 
-Sampling = Literal["nearest", "bilinear", "bicubic"]
-Padding = Literal["zeros", "border", "reflection"]
-ZEROS, BORDER, REFLECTION = range(3)
-
-
-def at_grid(given: Given) -> Written:
+def at_grid(given: Given) -> str:
     """The grid holds a place in the image for each result: its column, then its row."""
     layout = given["layout"]
     check_rank(given, "data", layout)
     read = laid_out(given, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
-    made = laid_out(given, layout, {"N": "n", "C": "c", "H": "a", "W": "[b]"})
-    line = f"{written('data', read)}, grid[n, [p], a, [b]] -> {written('out', made)}"
-    numbers = {
-        "taken": get_args(Sampling).index(given["method"]),
-        "padding": get_args(Padding).index(given["padding_mode"]),
-    }
-    return Written(line, "p == 2", "", numbers)
+    made = laid_out(given, layout, {"N": "n", "C": "c", "H": "a", "W": "b"})
+    return f"{written('data', read)}, grid[n, 2, a, b] -> {written('out', made)}"
 
 
 @op(at_grid, name="image.grid_sample")
 def grid_sample(
     data: Array,
     grid: Array,
-    method: Sampling = "bilinear",
+    method: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
     layout: Literal["NCHW", "NHWC"] = "NCHW",
-    padding_mode: Padding = "zeros",
+    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
     align_corners: bool = True,
 ) -> Array:
     """The images read at places between -1 and 1, which a grid holds."""
@@ -240,10 +178,9 @@ def _(
         for column, weight in found[1]:
             inside = (row >= 0) & (row < sizes[0]) & (column >= 0) & (column < sizes[1])
             at = np.clip(row, 0, sizes[0] - 1), np.clip(column, 0, sizes[1] - 1)
-            kept = inside if padding_mode == "zeros" else np.ones_like(inside)
+            kept = inside if padding_mode == "zeros" else True
             values = np.moveaxis(image[batch, :, at[0], at[1]], -1, 1)
-            found_weight = (row_weight * weight)[:, None]
-            made = made + np.where(kept[:, None], values * found_weight, 0.0)
+            made = made + values * (row_weight * weight * kept)[:, None]
     return (made if layout == "NCHW" else np.moveaxis(made, 1, -1)).astype(data.dtype)
 
 
@@ -265,60 +202,6 @@ def _padded(place: Array, length: int, mode: str, align_corners: bool) -> Array:
         turned = np.abs(place - low) % (2 * max(span, 1))
         return np.clip(np.minimum(turned, 2 * max(span, 1) - turned) + low, 0, length - 1)
     return place
-
-
-@grid_sample.kernel("cpu")
-def _(data: Array, grid: Array, out: Array, taken: int, padding: int, align_corners: bool) -> None:
-    height, width = data.shape
-    if height * width == 0 and out.shape[0] > 0:
-        raise IndexError("there is no element to read")
-    number = 2 * taken if taken else 1
-    for b in range(out.shape[0]):
-        y = unscaled(np.float64(grid[1, b]), height, align_corners)
-        x = unscaled(np.float64(grid[0, b]), width, align_corners)
-        if taken < 2:
-            y = padded(y, height, padding, align_corners)
-            x = padded(x, width, padding, align_corners)
-        total = 0.0
-        for i in range(number):
-            row = tap_inside(y, i, taken, height, padding, align_corners)
-            for j in range(number):
-                column = tap_inside(x, j, taken, width, padding, align_corners)
-                if row >= 0 and column >= 0:
-                    weight = tap_weight(y, i, taken, -0.75) * tap_weight(x, j, taken, -0.75)
-                    total += data[row, column] * weight
-        out[b] = total
-
-
-def unscaled(place: float, length: int, align_corners: bool) -> float:
-    """Where a place between -1 and 1 lies along an axis."""
-    if align_corners:
-        return (place + 1) * (length - 1) / 2
-    return (place + 1) * length / 2 - 0.5
-
-
-def padded(place: float, length: int, padding: int, align_corners: bool) -> float:
-    """Where a place lies once what is outside of the image is what the padding says."""
-    if padding == ZEROS:
-        return place
-    if padding == REFLECTION:
-        low = 0.0 if align_corners else -0.5
-        span = max(length - 1 if align_corners else length, 1)
-        turned = abs(place - low) % (2 * span)
-        place = min(turned, 2 * span - turned) + low
-    return min(max(place, 0.0), length - 1.0)
-
-
-def tap_inside(
-    place: float, k: int, taken: int, length: int, padding: int, align_corners: bool
-) -> int:
-    """The position of one of the elements that a place is read from; -1 for one outside, of 0."""
-    position = tap(place, k, taken, HALF_DOWN)
-    if padding == ZEROS:
-        return position if 0 <= position < length else -1
-    if taken == 2:
-        position = int(padded(float(position), length, padding, align_corners))
-    return min(max(position, 0), length - 1)
 
 
 def affine(given: Given) -> Written:

@@ -1,14 +1,16 @@
-"""Ops of object detection: regions of interest and valid boxes."""
+"""Ops of object detection: regions of interest, valid boxes, suppression of overlapping boxes."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Literal
 
+from structir.ir.dims import dim_min
+from structir.ir.expr import Constant
 from structir.lazy import lazy_module
 from structir.ops.attributes import Ints
 from structir.ops.define import op
-from structir.ops.examples import Values, f32
+from structir.ops.examples import Sample, Values, f32
 from structir.ops.given import Given, Written
 from structir.ops.layouts import check_rank, each, laid_out
 from structir.ops.letters import written
@@ -266,6 +268,79 @@ def _(
     count[0] = found
 
 
+def suppressed(given: Given) -> Written:
+    """A known limit bounds the number of boxes that can be picked."""
+    scores, limit = given.dims("scores"), _constant(given, "max_output_boxes_per_class")
+    if limit is None or scores is None or len(scores) != 3:
+        return Written(_SUPPRESSED.format(count="_"), "", "", {"picked": 0})
+    picked = scores[0] * scores[1] * dim_min(limit, scores[2])
+    return Written(_SUPPRESSED.format(count="p"), "p == picked", "", {"picked": picked})
+
+
+_SUPPRESSED = (
+    "boxes[b, n, 4], scores[b, c, n], max_output_boxes_per_class[] @ int64,"
+    " iou_threshold[], score_threshold[] -> picks[{count}, 3] @ int64, total[1] @ int64"
+)
+
+
+def _constant(given: Given, name: str) -> int | None:
+    position = list(given.operands).index(name)
+    arg = given.args[position] if position < len(given.args) else None
+    return int(arg.data.item()) if isinstance(arg, Constant) and arg.data.size == 1 else None
+
+
+@op(suppressed, name="vision.all_class_non_max_suppression", reads_sizes=True, reads_values=True)
+def all_class_non_max_suppression(
+    boxes: Array,
+    scores: Array,
+    max_output_boxes_per_class: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
+    output_format: Literal["onnx"] = "onnx",
+) -> Any:
+    """The best boxes of each class that do not overlap too much: image, class and box of each; how
+    many.
+
+    With a limit known at compile time the picks are as many as there can be, the rest of them 0.
+    """
+    return boxes
+
+
+@all_class_non_max_suppression.reference
+def _(
+    boxes: Array,
+    scores: Array,
+    limit: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
+    output_format: str = "onnx",
+) -> Any:
+    picks: list[tuple[int, int, int]] = []
+    for b, c in np.ndindex(scores.shape[:2]):
+        own = scores[b, c]
+        order = [i for i in np.argsort(-own, kind="stable") if own[i] > score_threshold]
+        kept: list[int] = []
+        for i in order:
+            if len(kept) >= int(limit):
+                break
+            if all(_overlap(boxes[b, i], boxes[b, j]) <= iou_threshold for j in kept):
+                kept.append(int(i))
+        picks += [(b, c, i) for i in kept]
+    room = scores.shape[0] * scores.shape[1] * min(int(limit), scores.shape[2])
+    made = np.zeros((room, 3), "int64")
+    made[: len(picks)] = np.array(picks, "int64").reshape(-1, 3)
+    return made, np.array([len(picks)], "int64")
+
+
+def _overlap(a: Array, b: Array) -> float:
+    """The shared area of two boxes over that of both together."""
+    low = np.maximum(np.minimum(a[:2], a[2:]), np.minimum(b[:2], b[2:]))
+    high = np.minimum(np.maximum(a[:2], a[2:]), np.maximum(b[:2], b[2:]))
+    shared = float(np.prod(np.maximum(high - low, 0)))
+    areas = [float(np.prod(np.abs(box[2:] - box[:2]))) for box in (a, b)]
+    return shared / max(areas[0] + areas[1] - shared, 1e-12)
+
+
 FROM_DATA = "which elements a region reads is worked out from data by a routine of its own"
 roi_align.undifferentiable(FROM_DATA)
 roi_pool.undifferentiable(FROM_DATA)
@@ -274,3 +349,10 @@ roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(3, 2), spatial_scale=0.5, mode="max")
 roi_pool.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
 get_valid_counts.example(f32[1, 5, 6], score_threshold=0.25)
+all_class_non_max_suppression.example(
+    Sample("float32", (1, 4, 4), fractions=True),
+    Sample("float32", (1, 2, 4), fractions=True),
+    Values("int64", 2),
+    Values("float32", 0.5),
+    Values("float32", 0.25),
+)

@@ -11,7 +11,7 @@ from typing import Any
 
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
-from structir.ir.expr import Call, Constant, Var, VarBinding
+from structir.ir.expr import Call, Var, VarBinding
 from structir.ir.op import registered_ops
 from structir.ir.struct_info import OBJECT, TensorStructInfo
 from structir.ops.complaint import line_text
@@ -30,11 +30,10 @@ meets which element of the result: `i` is an axis, `*s` a row of axes, `~s` a ro
 made of several. After `@` stands the dtype{dtypes};
 without it all dtypes are equal. Where the line depends on the attributes, it is told in words.
 
-In the tables, backends tell what runs an op's first example: a *kernel* is made from its line or
-its parts, an *own kernel* from a routine beside its line; *host* is the NumPy reference, called
-between kernels: where the data tell how large a result is, or a value is no tensor. A gradient
-comes from the line and body of the op as the op `grad.adjoint`, through its parts, or by a rule;
-otherwise the table says why there is none.
+In the tables, backends tell what runs an op's examples: a *kernel* is made from its line or its
+parts, or is its own; *host* is the NumPy reference. A gradient comes from the line and body of the
+op as the op `grad.adjoint`, through its parts, or by a rule; otherwise the table says why there is
+none.
 """
 
 
@@ -94,19 +93,13 @@ def backend(definition: OpDefinition, call: Call) -> str:
         RegionLowering().add(VarBinding(Var("y", call.struct_info or OBJECT), call))
     except NoKernelError:
         return "host"
-    return "own kernel" if "kernel.cpu" in definition.hooks else "kernel"
+    return "kernel"
 
 
 def example_call(definition: OpDefinition) -> Call:
-    """The first example, over variables; what an op reads when it is compiled is constant."""
+    """The first example, over variables."""
     args, keywords = definition.sampled[0]
-
-    def given(value: Any) -> Any:
-        if definition.reads_values and isinstance(value, Values):
-            return Constant(value.array())
-        return _stand_in(value)
-
-    return definition(*map(given, args), **{n: given(a) for n, a in keywords.items()})
+    return definition(*map(_stand_in, args), **{n: _stand_in(a) for n, a in keywords.items()})
 
 
 def entry(definition: OpDefinition) -> str:

@@ -57,15 +57,13 @@ def _is_candidate(stage: Stage) -> bool:
 
 @attrs.frozen
 class Window:
-    """An index `step * axis + sum(apart * tap) + start`; what is read lies from `low` to before
-    `stop`, which the guards say, or the ends of the operand's axis."""
+    """An index `step * axis + sum(apart * tap) + start` into an axis of some size."""
 
     axis: Sym | None
     step: int
     taps: tuple[tuple[Sym, int], ...]
     start: Dim
-    low: Dim
-    stop: Dim
+    size: Dim
 
     @property
     def moves(self) -> bool:
@@ -73,7 +71,7 @@ class Window:
         return bool(self.taps) or self.step > 1
 
 
-def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> Window | None:
+def _window(entry: Entry, size: Dim, stage: Stage) -> Window | None:
     """How an index moves, if it does with whole positive steps along at most one parallel axis."""
     if isinstance(entry, Expression):
         return None
@@ -86,24 +84,7 @@ def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> Window | None:
         return None
     axis = outer[0] if outer else None
     taps = tuple([(a, c) for a, c in steps.items() if a is not axis])
-    return Window(axis, steps[axis] if axis is not None else 1, taps, rest, low, stop)
-
-
-def _guards_of(entry: Entry, stage: Stage) -> dict[Dim, tuple[Dim | None, Dim | None]]:
-    """The guards that bound an index by something that is no axis: from below, or from above."""
-    if isinstance(entry, Expression):
-        return {}
-    found: dict[Dim, tuple[Dim | None, Dim | None]] = {}
-    axes = set(stage.axes)
-    if not dims.syms(entry) & axes:
-        return {}
-    for guard in stage.guards:
-        below, above = entry - guard.value, entry + guard.value
-        if not dims.syms(below) & axes:
-            found[guard.value] = (below, None)
-        elif not dims.syms(above) & axes:
-            found[guard.value] = (None, above)
-    return found
+    return Window(axis, steps[axis] if axis is not None else 1, taps, rest, size)
 
 
 class Plainer:
@@ -115,18 +96,14 @@ class Plainer:
         self.fits = True
         guards = {g.value for g in stage.guards}
         for k, (entry, size) in enumerate(zip(read.entries, read.buffer.shape, strict=True)):
-            own = _guards_of(entry, stage)
-            lows = [low for low, _ in own.values() if low is not None]
-            lasts = [last for _, last in own.values() if last is not None]
-            single = len(lows) <= 1 and len(lasts) <= 1
-            low, stop = (lows or [0])[0], (lasts or [size - 1])[0] + 1
-            found = _window(entry, low, stop, stage) if single else None
+            own = set() if isinstance(entry, Expression) else {entry, size - 1 - entry}
+            found = _window(entry, size, stage)
             moves = found is not None and found.axis in columns and found.moves
-            if own or moves:
+            if own & guards or moves:
                 self.fits = self.fits and found is not None
                 if found is not None:
                     self.windows[k] = found
-            guards -= own.keys()
+            guards -= own
         self.fits = self.fits and not guards and bool(self.windows)
 
     def needed(self) -> bool:
@@ -152,7 +129,7 @@ class Plainer:
             length = length + 1 if shared and lines and k == lines[-1] else length
             own = copy.axis(length, place + dims.floordiv(self._reach(window), window.step))
             old[k] = own * window.step + within[k] + window.start
-            copy.guards += [Guard(old[k] - window.low), Guard(window.stop - 1 - old[k])]
+            copy.guards += [Guard(old[k]), Guard(window.size - 1 - old[k])]
         return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
 
     def _within(self, window: Window, copy: Copy) -> Dim:
@@ -168,8 +145,7 @@ class Plainer:
     def _shared_border(self, window: Window) -> int:
         """How much of a line's border after it can be the next line's border before it. Reads go
         that far past the end of their line; one line more stands behind the last."""
-        before = window.low - window.start
-        after = self._length(window) + window.start - window.stop
+        before, after = -window.start, self._length(window) + window.start - window.size
         if window.step > 1 or not isinstance(before, int) or not isinstance(after, int):
             return 0
         return max(min(before, after), 0)
@@ -252,30 +228,9 @@ def _as_product(stage: Stage) -> list[Stage] | None:
         plainer = Plainer(stage, right, _moving(right, columns), 0.0)
         if not plainer.fits:
             continue
-        row = None if weights & set(stage.parallel) else _lone_row(left)
-        made = _product(stage, left, right, plainer, row)
+        made = _product(stage, left, right, plainer)
         if made is not None:
             return made
-    return None
-
-
-@attrs.frozen
-class LoneRow:
-    """The axis of the weights' only row, and the weights read along it."""
-
-    axis: Sym
-    left: Load
-
-
-def _lone_row(left: Load) -> LoneRow | None:
-    """Weights for one result have an axis of size 1, if they have any."""
-    for k, (entry, size) in enumerate(zip(left.entries, left.buffer.shape, strict=True)):
-        if size == 1 and not isinstance(entry, Expression) and entry == 0:
-            row = dims.sym("row")
-            axis = dims.as_sym(row)
-            assert axis is not None
-            entries = (*left.entries[:k], row, *left.entries[k + 1 :])
-            return LoneRow(axis, load(left.buffer, entries))
     return None
 
 
@@ -289,14 +244,8 @@ def _axes_in(entry: Entry, stage: Stage) -> set[Sym]:
     return set() if isinstance(entry, Expression) else set(dims.syms(entry)) & set(stage.axes)
 
 
-def _product(
-    stage: Stage, left: Load, right: Load, plainer: Plainer, row: LoneRow | None
-) -> list[Stage] | None:
+def _product(stage: Stage, left: Load, right: Load, plainer: Plainer) -> list[Stage] | None:
     before = list[Stage]()
-    if row is not None:
-        left = row.left
-        parallel, extents = (*stage.parallel, row.axis), {row.axis: 1, **stage.extents}
-        stage = attrs.evolve(stage, parallel=parallel, extents=extents)
     if plainer.needed():
         copy, right = plainer.copied()
         before.append(copy)
@@ -314,20 +263,9 @@ def _product(
         made = attrs.evolve(made, body=apply("mul", (left, right), stage.body.dtype))
     if contraction_of(made) is None:
         return None
-    write = stage.write if row is None else _along(row.axis, stage)
-    if write is None:
-        return None
     extents = {a: stage.extents[a] for a in order}
-    moved = Stage(stage.out, order, (), extents, load(out, at), write, origin=stage.origin)
+    moved = Stage(stage.out, order, (), extents, load(out, at), stage.write, origin=stage.origin)
     return [*before, made, moved]
-
-
-def _along(row: Sym, stage: Stage) -> tuple[Entry, ...] | None:
-    """Where the only row is written: along the axis of size 1 of the result, if there is one."""
-    for k, (entry, size) in enumerate(zip(stage.write, stage.out.shape, strict=True)):
-        if size == 1 and not isinstance(entry, Expression) and entry == 0:
-            return (*stage.write[:k], axis_dim(row), *stage.write[k + 1 :])
-    return None
 
 
 def _gathered(stage: Stage, left: Load) -> tuple[Stage, Load]:
@@ -440,4 +378,4 @@ def _count(window: Window, stage: Stage) -> Dim:
     place = axis_dim(window.axis) if window.axis is not None else 0
     first = place * window.step + window.start
     length = stage.extents[window.taps[0][0]] if window.taps else 1
-    return dims.dim_min(window.stop, first + length) - dims.dim_max(window.low, first)
+    return dims.dim_min(window.size, first + length) - dims.dim_max(0, first)
