@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated, Any
 
 from structir.ir.dims import Dim, Poly, dim_max, floordiv
-from structir.ops.attributes import DType, Number, Scalar, Size, Sizes
+from structir.ir.expr import Expr, PrimValue
+from structir.ops.attributes import SIZE, DType, Kind, Number, Scalar, Size, Sizes, WrongValue
 from structir.ops.define import op
 from structir.ops.examples import f32, i64
 from structir.ops.given import Given, Written
@@ -149,11 +151,22 @@ def triu(x: Point, k: Size = 0, *, i: Index, j: Index) -> Point:
     return select(j >= i + k, x, 0)
 
 
+def _positive(value: Any) -> Expr:
+    """A size that is not written as 0: one that turns out to be 0 makes an axis of none."""
+    found = SIZE.take(value)
+    if isinstance(found, PrimValue) and isinstance(found.value, int) and found.value < 1:
+        raise WrongValue
+    return found
+
+
+Depth = Annotated[Dim, Kind("a positive size", _positive, True)]
+
+
 def spread(given: Given) -> Written:
     """A new axis of size `depth` among those of the indices; the dtype is that of the two
     values."""
     rank, depth = given.rank("indices"), given["depth"]
-    if isinstance(depth, int) and depth <= 0:
+    if isinstance(depth, int) and depth < 0:
         given.reject(f"the depth must be positive, not {depth}")
     floating = any(isinstance(given[name], float) for name in ("on_value", "off_value"))
     attributes = {"dtype": "float64" if floating else "int64"}
@@ -171,7 +184,7 @@ def one_hot(
     indices: Point,
     on_value: Number,
     off_value: Number,
-    depth: Size,
+    depth: Depth,
     axis: int = -1,
     *,
     d: Index,

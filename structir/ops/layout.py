@@ -8,7 +8,7 @@ from structir.errors import ShapeMismatchError
 from structir.ops.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
 from structir.ops.examples import f32
-from structir.ops.given import Given, Written
+from structir.ops.given import Given, UnknownShape, Written
 from structir.ops.letters import axes_of_any_rank, letters, where, written
 from structir.projections.point import Point
 
@@ -154,16 +154,20 @@ def _(x: Any, axis: Any = None) -> Any:
 
 def flipped(given: Given) -> Written:
     """Along each of some axes, the elements from the last to the first."""
-    rank = given.rank("x")
-    if rank is not None:
-        axes, own = given.axes("axis", rank), letters(rank)
-    else:
-        found = axes_of_any_rank(given["axis"])
-        if found is None:
-            return Written("x[*s] -> y[*s]", sizes=True)
-        axes, own = found
+    found = _axes_and_letters(given)
+    if found is None:
+        return Written("x[*s] -> y[*s]", sizes=True)
+    axes, own = found
     read = [f"size({i}) - 1 - {i} : {i}" if k in axes else i for k, i in enumerate(own)]
     return Written(f"{written('x', read)} -> {written('y', own)}")
+
+
+def _axes_and_letters(given: Given) -> tuple[tuple[int, ...], list[str]] | None:
+    """The axes that are named, as places among letters; None where they cannot be told."""
+    rank = given.rank("x")
+    if rank is None:
+        return axes_of_any_rank(given["axis"])
+    return given.axes("axis", rank), letters(rank)
 
 
 @op(flipped)
@@ -172,9 +176,25 @@ def flip(x: Point, axis: Axes) -> Point:
     return x
 
 
-@op("x[*p, (i - shift) % size(i) : i, *t] -> y[*p, i, *t]", at={"i": "axis"})
-def roll(x: Point, shift: Size, axis: Axis) -> Point:
-    """The elements along an axis moved on by `shift`, around the end."""
+def rolled(given: Given) -> Written:
+    """Along each of some axes, the element that lies `shift` before, around the end."""
+    shift, found = given["shift"], _axes_and_letters(given)
+    if found is None or isinstance(shift, UnknownShape):
+        return Written("x[*s] -> y[*s]", sizes=True)
+    axes, own = found
+    if isinstance(shift, tuple) and len(shift) not in (1, len(axes)):
+        given.reject(f"shift must be one number or {len(axes)}, not {len(shift)}")
+    read = list(own)
+    for place, k in enumerate(axes):
+        one = isinstance(shift, tuple) and f"shift[{place if len(shift) > 1 else 0}]"
+        read[k] = f"({own[k]} - {one or 'shift'}) % size({own[k]}) : {own[k]}"
+    return Written(f"{written('x', read)} -> {written('y', own)}")
+
+
+@op(rolled)
+def roll(x: Point, shift: SizeOrSizes, axis: Axes) -> Point:
+    """The elements along one or several axes moved on, around the end: by one shift, or one for
+    each axis."""
     return x
 
 
@@ -185,6 +205,7 @@ def broadcast_to(x: Point, shape: Sizes) -> Point:
 
 
 roll.example(f32[5, 3], 2, axis=0)
+roll.example(f32[5, 3, 4], (2, -1), axis=(0, -1))
 flip.example(f32[2, 3, 2], axis=(0, -1))
 pixel_shuffle.example(f32[2, 8, 3, 2], 2)
 permute_dims.example(f32[2, 3, 4], (2, 0, 1))

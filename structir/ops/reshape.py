@@ -9,7 +9,7 @@ from math import prod
 from operator import mul
 from typing import Any
 
-from structir.ir.dims import Dim, equal, exact_quotient, floordiv, floormod, text
+from structir.ir.dims import Dim, compare, equal, exact_quotient, floordiv, floormod, text
 from structir.ir.dtype import numpy_dtype
 from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
@@ -48,9 +48,10 @@ def reshaped(given: Given) -> Written:
             return Written(f"x[*s] -> {written('y', ['_'] * len(target))}")
         return Written("x[*s] -> y[*to]", "", "", {"to": target})
     to = filled(given, sizes, target)
+    none = compare("eq", product(_others(sizes, target)[1]), 0) if -1 in target else 0
     grouped = grouping(sizes, to)
     if grouped is None:
-        return _numbered(len(sizes), to)
+        return _numbered(len(sizes), to, none)
     read, made, factors = grouped
     checks = [f"f{k} == factors[{k}]" for k in range(len(factors))]
     line = f"{written('x', read)} -> {written('y', made)}"
@@ -59,6 +60,9 @@ def reshaped(given: Given) -> Written:
     if not equal(total, wanted):  # it cannot be decided before the program runs
         checks.append("total == wanted")
         attributes |= {"total": total, "wanted": wanted}
+    if none != 0:  # a size that is worked out may turn out to be any
+        checks.append("rest_is_0 == 0")
+        attributes["rest_is_0"] = none
     return Written(line, where(checks), "", attributes)
 
 
@@ -72,15 +76,14 @@ def _check_target(given: Given, target: Dims) -> None:
 def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
     """The target with 0 copied from the operand and -1 worked out; too many or few elements is an
     error."""
-    total = product(sizes)
-    to = list(target)
+    total, to = product(sizes), list(target)
     for k, size in enumerate(to):
         if size == 0 and isinstance(size, int) and not (total == 0 and _holds_none(sizes, target)):
             if k >= len(sizes):
                 given.reject(f"there is no axis {k} to copy the size from", "0 copies a size")
             to[k] = sizes[k]
     if -1 in to:
-        rest = product([size for size in to if size != -1])
+        total, rest = [product(part) for part in _others(sizes, tuple(to))]
         if rest == 0 or equal(floormod(total, rest), 0) is False:
             given.reject(f"{text(total)} elements do not divide into rows of {text(rest)}")
         exact = exact_quotient(total, rest)
@@ -93,6 +96,19 @@ def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
     return tuple(to)
 
 
+def _others(sizes: Dims, target: Dims) -> tuple[list[Dim], list[Dim]]:
+    """The sizes of both shapes that are not in the other: what -1 is worked out from, so that a
+    size which both have may be 0."""
+    old, new = list(sizes), []
+    for k, size in enumerate(target):
+        own = sizes[k] if size == 0 and k < len(sizes) else size
+        if own in old:
+            old.remove(own)
+        elif own != -1:
+            new.append(own)
+    return old, new
+
+
 def _holds_none(sizes: Dims, target: Dims) -> bool:
     """Whether a size that has turned out 0 is meant as it is: to copy it would not be possible."""
     if -1 in target:
@@ -103,7 +119,7 @@ def _holds_none(sizes: Dims, target: Dims) -> bool:
     return equal(product(copied), 0) is not True
 
 
-def _numbered(rank: int, to: Dims) -> Written:
+def _numbered(rank: int, to: Dims, none: Dim) -> Written:
     """Any shapes: the place in `x` from the running number in `y`, by division and remainder."""
     own, out = letters(rank, "x"), letters(len(to), "y")
     number = f"flat({', '.join(out)})" if out else "0"
@@ -115,7 +131,8 @@ def _numbered(rank: int, to: Dims) -> Written:
     checks = [f"{e} == to[{k}]" for k, e in enumerate(out)]
     same = f"{' * '.join(own) or '1'} == {' * '.join(out) or '1'}"
     line = f"{written('x', read)} -> {written('y', out)}"
-    return Written(line, where(checks, same), "", {"to": to})
+    checks += ["rest_is_0 == 0"] * (none != 0)
+    return Written(line, where(checks, same), "", {"to": to, "rest_is_0": none})
 
 
 def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:

@@ -135,3 +135,32 @@ def test_backward_ops_by_name(op, shapes):
         arrays.append(np.array([2, 0]))
     names = ", ".join([f"a{k}" for k in range(len(arrays))])
     both_ways(f"R.grad.{op}({names})", *arrays)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_an_axis_of_as_many_as_turn_out_may_be_of_none(count):
+    x, indices = np.zeros((count, 2), "float32"), np.array([0, 1])
+    shapes = ['("n", 2)', "(2,)"]
+    found = both_ways("R.one_hot(a1, 1.0, 0.0, R.prim_value(n))", x, indices, shapes=shapes)
+    np.testing.assert_array_equal(found, np.eye(2, count))
+    with pytest.raises(DiagnosticError, match="depth must be a positive size, not 0"):
+        program("R.one_hot(a0, 1.0, 0.0, 0)", indices)
+
+
+def test_a_size_is_worked_out_from_the_sizes_that_both_shapes_do_not_share():
+    x = np.zeros((0, 3), "float32")
+    assert both_ways("R.reshape(a0, R.shape([n, -1]))", x, shapes=['("n", 3)']).shape == (0, 3)
+    module = program("R.reshape(a0, R.shape([n, -1]))", x, x, shapes=['("2 * n", 3)', '("n", 3)'])
+    for run in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        assert run(np.zeros((4, 3), "float32"), np.zeros((2, 3), "float32")).shape == (2, 6)
+        with pytest.raises(StructIRError, match="rest_is_0 == 0"):
+            run(x, x)
+
+
+def test_roll_along_several_axes():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    found = both_ways("R.roll(a0, (1, n), axis=(0, -1))", x, shapes=['("n", 3, "m")'])
+    np.testing.assert_array_equal(found, np.roll(x, (1, 2), (0, -1)))
+    np.testing.assert_array_equal(both_ways("R.roll(a0, 5, axis=[1, 2])", x), np.roll(x, 5, (1, 2)))
+    with pytest.raises(DiagnosticError, match="shift must be one number or 2, not 3"):
+        program("R.roll(a0, (1, 2, 3), axis=[1, 2])", x)

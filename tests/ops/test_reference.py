@@ -280,6 +280,8 @@ for shape, axis in (((3, 4), 0), ((3, 4), -1), ((0,), 0)):
 for axes in ((0, 2), (-1, 0, 1), (1,)):
     x = floats(2, 3, 4)
     case("flip", [x, axes], np.flip(x, axes))
+    case("roll", [x, 5, axes], np.roll(x, 5, axes))
+    case("roll", [x, (2, -1, 7)[: len(axes)], axes], np.roll(x, (2, -1, 7)[: len(axes)], axes))
 for shape, target in (((3,), (2, 3)), ((1, 3), (4, 3)), ((), (2,)), ((1,), (0,))):
     x = floats(*shape)
     case("broadcast_to", [x, target], np.broadcast_to(x, target))
