@@ -153,7 +153,7 @@ def triu(x: Point, k: Size = 0, *, i: Index, j: Index) -> Point:
 
 def _positive(value: Any) -> Expr:
     """A size that is not written as 0: one that turns out to be 0 makes an axis of none."""
-    found = SIZE.take(value)
+    found: Expr = SIZE.take(value)
     if isinstance(found, PrimValue) and isinstance(found.value, int) and found.value < 1:
         raise WrongValue
     return found
