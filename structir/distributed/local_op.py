@@ -31,6 +31,7 @@ class LocalDefinition:
     spec: IndexSpec
     operator: str | None = None
     pure: bool = True
+    reads_values: bool = False
     hooks: Mapping[str, Any] = attrs.Factory(dict)
 
     @property

@@ -18,6 +18,7 @@ from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.expr import Function, Var
 from structir.ir.module import IRModule
+from structir.passes.inline_functions import inline_functions
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
 from structir.projections.kinds import PARALLEL, axis_kinds
@@ -45,11 +46,16 @@ def plan(
     as many parts, which are combined. `max_bytes` bounds what one shard receives and makes: there
     are then more shards than workers. Raises StructIRError where the function cannot be cut so.
     """
-    function = program if isinstance(program, Function) else program.functions.get(name)
+    function = program if isinstance(program, Function) else flat(program).functions.get(name)
     if not isinstance(function, Function):
         raise StructIRError(f"there is no function {name} in the program")
     planner = planner_of(function, dict(sizes or {}), name, reduce)
     return planner.cheapest(workers, max_bytes) if grid is None else planner.plan(tuple(grid))
+
+
+def flat(module: IRModule) -> IRModule:
+    """The module with calls of its functions laid open, so that what they read is cut too."""
+    return inline_functions(module)
 
 
 def planner_of(function: Function, sizes: dict[str, int], name: str, pieces: int = 1) -> Planner:

@@ -11,6 +11,7 @@ import attrs
 from structir.distributed.assembly import cells, combined, empty, fill, packed, slices
 from structir.distributed.lifting import lifted
 from structir.distributed.plan import Plan
+from structir.distributed.planning import flat
 from structir.distributed.planning import plan as make_plan
 from structir.distributed.worker import Recipe, Workplace, recipe_of, run_task, task_of, workplace
 from structir.errors import StructIRError
@@ -41,7 +42,7 @@ def shard(
     if not isinstance(function, Function):
         raise StructIRError(f"there is no function {name} in the program")
     options = {"grid": grid, "workers": workers, "reduce": reduce, "max_bytes": max_bytes}
-    return Sharded(module, name, options)
+    return Sharded(flat(module), name, options)
 
 
 @attrs.frozen(eq=False)

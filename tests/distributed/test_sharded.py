@@ -106,6 +106,29 @@ def test_tuples_of_results_with_axes_of_their_own() -> None:
     np.testing.assert_allclose(c, whole[1][1], rtol=1e-5)
 
 
+CALLS = """
+@I.ir_module
+class Module:
+    @R.function
+    def layer(x: R.Tensor(("n", 40), "float32"), w: R.Tensor((40, 40), "float32")):
+        h = R.nn.relu(R.matmul(x, w))
+        return h
+
+    @R.function
+    def main(x: R.Tensor(("n", 40), "float32"), w: R.Tensor((40, 40), "float32")):
+        cls = Module
+        a = cls.layer(x, w)
+        b = cls.layer(a, w)
+        return b
+"""
+
+
+def test_functions_that_are_called_are_cut_too() -> None:
+    sharded, args = shard(structir.parse(CALLS), grid=(3, 1)), (floats(9, 40), floats(40, 40))
+    assert sharded.plan(*args).shards[1].block_of("x") == ((3, 0), (6, 40))
+    agree(CALLS, *args, grid=(3, 1), exact=False)
+
+
 BRANCH = """
 @R.function
 def main(x: R.Tensor((6,), "float32"), c: R.Tensor((), "bool")):
