@@ -14,10 +14,18 @@ from structir.backend.compile import compile as compiled
 from structir.frontend.onnx.model import from_onnx
 from structir.frontend.onnx.node import RunTimeValueError
 from structir.frontend.onnx.tensors import wrong
-from structir.passes import DeadCodeElimination
+from structir.passes import (
+    CommonSubexpressionElimination,
+    DeadCodeElimination,
+    FoldBatchNorm,
+    FoldConstant,
+    Sequential,
+    Simplify,
+)
 
 MOST_SPECIAL = 64  # elements of an input that a program may be made for
 MOST_PROGRAMS = 32  # programs made for values of inputs that are kept
+MOST_FOLDED = 1 << 30  # bytes of a weight that is worked out before the first call
 
 
 class Prepared(BackendRep):
@@ -38,7 +46,7 @@ class Prepared(BackendRep):
 
     def _program(self, values: Mapping[str, Any]) -> Any:
         module = from_onnx(self.model, values=values)
-        return compiled(DeadCodeElimination()(module))["main"]
+        return compiled(for_inference()(module))["main"]
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
         """The outputs for inputs in order, or by name."""
@@ -79,6 +87,13 @@ class Prepared(BackendRep):
                 self.programs.clear()
             self.programs[key] = made
             return made
+
+
+def for_inference() -> Any:
+    """The passes between the import of a model and its compilation."""
+    fold = FoldConstant(max_bytes=MOST_FOLDED)
+    known = [DeadCodeElimination(), fold, FoldBatchNorm(), fold, Simplify()]
+    return Sequential([*known, CommonSubexpressionElimination(), DeadCodeElimination()])
 
 
 def _array(value: Any) -> Any:

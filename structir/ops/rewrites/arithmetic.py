@@ -60,6 +60,13 @@ def drop_power_one(x: Expr) -> Iterator[Expr]:
     yield x
 
 
+@rewrite(group="simplify", tolerance=1e-6)
+def square(x: Expr) -> Iterator[Expr]:
+    """x to the power of 2 is x * x."""
+    yield power(x, 2)
+    yield multiply(x, x)
+
+
 @rewrite(group="simplify")
 def cancel_negations(x: Expr) -> Iterator[Expr]:
     """A sign turned twice is as it was."""
