@@ -87,7 +87,7 @@ class CompiledRegion:
     def run(self, bound: BoundPlan, arrays: Sequence[Array], out: Any = None) -> list[Array]:
         """The results at sizes that are bound; inputs that are not dense are copied."""
         space = bound.workspace()
-        given = [_dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
+        given = [dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
         owned = [np.empty(s, d) for s, d in bound.owned_forms] if out is None else out
         space.outside[:-1] = [a.ctypes.data for a in (*given, *owned)]
         bound.run(space)
@@ -171,7 +171,7 @@ def _forms(buffers: Sequence[Buffer]) -> list[tuple[Any, int]]:
     return [(numpy_dtype(b.dtype), len(b.shape)) for b in buffers]
 
 
-def _dense(array: Array, dtype: Any) -> Array:
+def dense(array: Array, dtype: Any) -> Array:
     """An array as kernels read it; a copy where it is not."""
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype is dtype:

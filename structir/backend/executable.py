@@ -23,6 +23,7 @@ from structir.backend.program import (
     arranged,
     numbered,
 )
+from structir.backend.repeated import Loops
 from structir.backend.source import source_of
 from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
@@ -47,6 +48,11 @@ class CompiledMachine(Machine):
     direct: Mapping[str, CompiledFunction] = attrs.Factory(dict)
     checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # boundaries that held before
     runner: KernelRunner = attrs.Factory(KernelRunner)
+    loops: Loops = attrs.Factory(Loops)
+
+    def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
+        """A function as a value, which a loop can run again and again."""
+        return attrs.evolve(super().closure(function, outer, name), loop=self.loops.run)
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """A kernel that is called from the host, compiled."""

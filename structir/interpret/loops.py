@@ -22,6 +22,10 @@ def iterate(
     The result are the carried values at the end, then the outputs, their elements side by side;
     those of no step at all are `empty`.
     """
+    at_once = getattr(body, "loop", None)
+    made = at_once(body, trips, condition, carried, len(empty)) if at_once else None
+    if made is not None:
+        return (*made[0], *made[1])
     limit = None if isinstance(trips, tuple) else int(trips)
     going = np.asarray(True) if isinstance(condition, tuple) else condition
     grown: list[list[Array]] = [[] for _ in empty]

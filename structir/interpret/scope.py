@@ -57,6 +57,7 @@ class Closure:
     outer: Scope | None
     name: str
     call: Callable[..., Value]
+    loop: Callable[..., Any] | None = None  # makes all steps of a loop over it, where it can
 
     def __call__(self, *args: Value) -> Value:
         return self.call(self, args)
