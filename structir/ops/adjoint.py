@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from structir.ir.expr import Call, Expr
@@ -15,6 +16,7 @@ from structir.ops.examples import f32, i64
 from structir.ops.given import Given, Written
 from structir.ops.indexing import take
 from structir.ops.layout import expand_dims
+from structir.ops.layouts import each
 from structir.ops.letters import per_axis, written
 from structir.ops.loss import likelihood
 from structir.ops.pool import windows_of
@@ -51,7 +53,22 @@ def pooled_back(given: Given) -> Written:
     data = [f"[{n}]" if n not in found.made else n for n in sizes]
     grad = [f"[{n}]" if n not in sizes else n for n in found.made]
     line = f"{written('output_grad', grad)}, {written('data', data)} -> "
-    return Written(line + written("dx", sizes), found.checks, "", found.numbers)
+    numbers = {**found.numbers, **_in_order(given, found.numbers)}
+    return Written(line + written("dx", sizes), found.checks, "", numbers)
+
+
+def _in_order(given: Given, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a window in the order in which the layout of the data has rows and columns,
+    and whether the results have them in the other one."""
+    layout = given["layout"]
+    made = given["out_layout"] or layout
+    turned = layout.index("W") < layout.index("H")
+    known = {"extent": each(given, "pool_size", 2), "step": numbers["s"]}
+    known |= {"apart": numbers["d"], "before": numbers["lo"]}
+    return {
+        **{name: tuple(value)[:: -1 if turned else 1] for name, value in known.items()},
+        "crossed": turned != (made.index("W") < made.index("H")),
+    }
 
 
 @op(pooled_back, name="grad.max_pool2d_backward")
@@ -141,26 +158,28 @@ def _(
     output_grad: Array,
     data: Array,
     dx: Array,
-    pool_size: tuple[int, ...],
-    s: tuple[int, ...],
-    d: tuple[int, ...],
-    lo: tuple[int, ...],
+    extent: tuple[int, ...],
+    step: tuple[int, ...],
+    apart: tuple[int, ...],
+    before: tuple[int, ...],
+    crossed: bool,
 ) -> None:
     if data.size == 0:
         return
     made = np.zeros(data.shape, np.float64)
-    for i in range(output_grad.shape[0]):
-        for j in range(output_grad.shape[1]):
+    for i in range(output_grad.shape[1 if crossed else 0]):
+        for j in range(output_grad.shape[0 if crossed else 1]):
+            back = output_grad[j, i] if crossed else output_grad[i, j]
             hits, most = 0, data[0, 0]
             for sharing in range(2):
-                for p in range(pool_size[0]):
-                    row = i * s[0] - lo[0] + p * d[0]
-                    for q in range(pool_size[1]):
-                        column = j * s[1] - lo[1] + q * d[1]
+                for p in range(extent[0]):
+                    row = i * step[0] - before[0] + p * apart[0]
+                    for q in range(extent[1]):
+                        column = j * step[1] - before[1] + q * apart[1]
                         if 0 <= row < data.shape[0] and 0 <= column < data.shape[1]:
                             value = data[row, column]
                             if sharing and value == most:
-                                made[row, column] += output_grad[i, j] / hits
+                                made[row, column] += back / hits
                             elif not sharing and (hits == 0 or value > most or value != value):
                                 hits, most = 1, value
                             elif not sharing and value == most:
@@ -173,26 +192,28 @@ def _(
     output_grad: Array,
     data: Array,
     dx: Array,
-    pool_size: tuple[int, ...],
-    s: tuple[int, ...],
-    d: tuple[int, ...],
-    lo: tuple[int, ...],
+    extent: tuple[int, ...],
+    step: tuple[int, ...],
+    apart: tuple[int, ...],
+    before: tuple[int, ...],
+    crossed: bool,
     count_include_pad: bool,
 ) -> None:
     made = np.zeros(data.shape, np.float64)
-    for i in range(output_grad.shape[0]):
-        for j in range(output_grad.shape[1]):
+    for i in range(output_grad.shape[1 if crossed else 0]):
+        for j in range(output_grad.shape[0 if crossed else 1]):
+            back = output_grad[j, i] if crossed else output_grad[i, j]
             inside = 0
             for sharing in range(2):
-                whole = pool_size[0] * pool_size[1] if count_include_pad else inside
-                for p in range(pool_size[0]):
-                    row = i * s[0] - lo[0] + p * d[0]
-                    for q in range(pool_size[1]):
-                        column = j * s[1] - lo[1] + q * d[1]
+                whole = extent[0] * extent[1] if count_include_pad else inside
+                for p in range(extent[0]):
+                    row = i * step[0] - before[0] + p * apart[0]
+                    for q in range(extent[1]):
+                        column = j * step[1] - before[1] + q * apart[1]
                         if 0 <= row < data.shape[0] and 0 <= column < data.shape[1]:
                             inside += 1
                             if sharing:
-                                made[row, column] += output_grad[i, j] / whole
+                                made[row, column] += back / whole
     dx[:] = made
 
 
@@ -223,8 +244,26 @@ def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array)
     return made.astype(data.dtype)
 
 
+def _order(layout: str) -> list[int]:
+    """The axes of a layout, in the usual order."""
+    return [layout.index(axis) for axis in "NCHW"]
+
+
+def _pooled_back(way: Callable[..., Array]) -> Callable[..., Array]:
+    """The reference for any layout, given that for the usual one."""
+
+    def reference(output_grad: Array, data: Array, **numbers: Any) -> Array:
+        order = _order(numbers["layout"])
+        made_order = _order(numbers["out_layout"] or numbers["layout"])
+        made = way(np.transpose(output_grad, made_order), np.transpose(data, order), numbers)
+        return np.transpose(made, np.argsort(order))
+
+    return reference
+
+
 @avg_pool2d_backward.reference
-def _(output_grad: Array, data: Array, **numbers: Any) -> Array:
+@_pooled_back
+def _(output_grad: Array, data: Array, numbers: dict[str, Any]) -> Array:
     rows, columns, inside, whole = _windows(data, numbers)
     count = inside.sum(axis=(2, 3), keepdims=True)
     share = inside / (whole if numbers["count_include_pad"] else np.maximum(count, 1))
@@ -232,7 +271,8 @@ def _(output_grad: Array, data: Array, **numbers: Any) -> Array:
 
 
 @max_pool2d_backward.reference
-def _(output_grad: Array, data: Array, **numbers: Any) -> Array:
+@_pooled_back
+def _(output_grad: Array, data: Array, numbers: dict[str, Any]) -> Array:
     rows, columns, inside, _ = _windows(data, numbers)
     clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
     seen = np.where(inside, data[(slice(None), slice(None), *clipped)], -np.inf)

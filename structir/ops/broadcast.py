@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structir.ops.define import op
 from structir.projections import point
-from structir.projections.point import Point, select
+from structir.projections.point import Point, quotient, select
 
 ARITHMETIC = "x[~s], y[~s] -> z[~s]"
 INTEGRAL = "x[~s] @ J, y[~s] @ J -> z[~s] @ J"
@@ -32,8 +32,8 @@ def multiply(x: Point, y: Point) -> Point:
 
 @op(ARITHMETIC, operator="/")
 def divide(x: Point, y: Point) -> Point:
-    """The quotient; of integers, rounded toward zero."""
-    return x / y
+    """The quotient; of integers, rounded toward zero, and 0 where the divisor is 0."""
+    return quotient(x, y)
 
 
 @op(ARITHMETIC, operator="//")

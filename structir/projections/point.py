@@ -202,9 +202,10 @@ class PointFunction:
     """One row of the table: a function on elements.
 
     `numpy` is the name of NumPy's function, or of one in `projections.values`. `rule` tells the
-    dtype: of the arguments together (`same`), at least floating (`float`), of truth (`compare`,
-    `logic`, `test`), of the second and third (`select`), or as asked (`cast`). `slopes` holds the
-    derivative by each argument, a function of all of them; none stands for zero everywhere.
+    dtype: of the arguments together (`same`; `quotient`, where truth values count as floats), at
+    least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third
+    (`select`), or as asked (`cast`). `slopes` holds the derivative by each argument, a function of
+    all of them; none stands for zero everywhere.
     """
 
     name: str
@@ -235,6 +236,9 @@ add: Build = _row("add", "add", "same", lambda x, y: 1, lambda x, y: 1)
 sub: Build = _row("sub", "subtract", "same", lambda x, y: 1, lambda x, y: -1)
 mul: Build = _row("mul", "multiply", "same", lambda x, y: y, lambda x, y: x)
 div: Build = _row("div", "divide", "float", lambda x, y: 1 / y, lambda x, y: -x / (y * y))
+quotient: Build = _row(  # of integers, rounded toward zero
+    "quotient", "quotient", "quotient", lambda x, y: 1 / y, lambda x, y: -x / (y * y)
+)
 floordiv: Build = _row("floordiv", "floor_divide", "same")
 mod: Build = _row("mod", "mod", "same", lambda x, y: 1, lambda x, y: -floor(x / y))
 pow: Build = _row(

@@ -106,6 +106,7 @@ def _floating(kinds: list[str], _: str | None) -> str:
 RULES: dict[str, Callable[[list[str], str | None], str]] = {
     "same": lambda kinds, _: promoted(kinds),
     "float": _floating,
+    "quotient": lambda kinds, _: "float64" if promoted(kinds) == "bool" else promoted(kinds),
     "compare": lambda kinds, _: "bool",
     "logic": lambda kinds, _: "bool",
     "test": lambda kinds, _: "bool",
@@ -235,6 +236,7 @@ def _cast(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Arr
 APPLIERS: dict[str, Callable[[Apply, list[Array], list[str], str], Array]] = {
     "same": _same,
     "float": _float,
+    "quotient": _float,
     "compare": _compare,
     "logic": _plain,
     "test": _plain,
@@ -252,6 +254,14 @@ def _power(x: Array, y: Array) -> Array:
     return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
 
 
+def _quotient(x: Array, y: Array) -> Array:
+    if is_float(x.dtype.name):
+        return np.divide(x, y)
+    low = np.floor_divide(x, y)  # 0 where nothing divides
+    rounded_down = (low * y != x) & (y != 0) & ((x < 0) != (y < 0))
+    return low + rounded_down.astype(low.dtype)
+
+
 def _rsqrt(x: Array) -> Array:
     return np.reciprocal(np.sqrt(x))
 
@@ -261,6 +271,7 @@ OWN_FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sigmoid": lambda x: special.expit(x),
     "rsqrt": _rsqrt,
     "power": _power,
+    "quotient": _quotient,
 }
 
 ZERO, ONE = Literal(0), Literal(1)

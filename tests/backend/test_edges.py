@@ -164,3 +164,48 @@ def test_roll_along_several_axes():
     np.testing.assert_array_equal(both_ways("R.roll(a0, 5, axis=[1, 2])", x), np.roll(x, 5, (1, 2)))
     with pytest.raises(DiagnosticError, match="shift must be one number or 2, not 3"):
         program("R.roll(a0, (1, 2, 3), axis=[1, 2])", x)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int8", "uint32"])
+def test_integers_are_divided_exactly(dtype):
+    least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+    whole = [least, least + 3, -7 if least else 7, 0, 5, greatest // 3, greatest - 1, greatest]
+    pairs = [(a, b) for a in whole for b in [*whole[1:], 1, 3, 10]]
+    exact = [abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1) if b else 0 for a, b in pairs]
+    dividends, divisors = (
+        np.array([a for a, _ in pairs], dtype),
+        np.array([b for _, b in pairs], dtype),
+    )
+    wanted = np.array([e if e <= greatest else least for e in exact], dtype)
+    np.testing.assert_array_equal(both_ways("R.divide(a0, a1)", dividends, divisors), wanted)
+    with np.errstate(all="ignore"):
+        low, rest = np.floor_divide(dividends, divisors), np.mod(dividends, divisors)
+    np.testing.assert_array_equal(both_ways("R.floor_divide(a0, a1)", dividends, divisors), low)
+    np.testing.assert_array_equal(both_ways("R.mod(a0, a1)", dividends, divisors), rest)
+
+
+def test_float64_is_rounded_once_to_float16():
+    ties = (1 + np.arange(2048) * 2.0**-11) * 2.0 ** np.arange(-26, 17)[:, None]
+    x = np.concatenate([ties, ties * (1 + 2.0**-45), -ties * (1 - 2.0**-45)]).reshape(-1)
+    x = np.concatenate([x, [0.0, -0.0, np.inf, -np.inf, np.nan, 1e300, 5e-324]])
+    found = both_ways('R.astype(a0, "float16")', x)
+    with np.errstate(over="ignore"):
+        wanted = x.astype("float16")
+    np.testing.assert_array_equal(found, wanted)
+    compiled = structir.compile(program('R.astype(a0, "float16")', x))["main"](x)
+    np.testing.assert_array_equal(compiled.view("uint16")[:-3], wanted.view("uint16")[:-3])
+
+
+@pytest.mark.parametrize("op", ["max_pool2d_backward", "avg_pool2d_backward"])
+def test_backward_pools_of_other_layouts(op):
+    rng = np.random.default_rng(0)
+    grad, data = rng.standard_normal((1, 3, 2, 4)), rng.integers(0, 5, (1, 3, 5, 6)).astype(float)
+    numbers = "(3, 2), (2, 1), (0, 0, 0, 0), (1, 2)"
+    usual = program(f"R.grad.{op}(a0, a1, {numbers})", grad, data)
+    wanted = structir.interpret(usual, "main", grad, data)
+    for layout, made in [("NHWC", "NHWC"), ("NCWH", "NHWC")]:
+        order = ["NCHW".index(a) for a in layout]
+        back = np.ascontiguousarray(grad.transpose(["NCHW".index(a) for a in made]))
+        body = f'R.grad.{op}(a0, a1, {numbers}, layout="{layout}", out_layout="{made}")'
+        found = both_ways(body, back, np.ascontiguousarray(data.transpose(order)))
+        np.testing.assert_allclose(found, wanted.transpose(order))

@@ -14,6 +14,7 @@ from numba import njit
 from structir.backend.cpu.eighths import eighth_helpers
 from structir.backend.cpu.intrinsics import EIGHTHS
 from structir.backend.math import error_function, exponential, logarithm, trigonometric
+from structir.backend.math.bits import bits_of_single, single_of_bits
 from structir.backend.math.options import Number, vectorisable
 from structir.ir.dtype import INTS, is_float
 
@@ -101,15 +102,39 @@ def whole_power(base: Number, exponent: Number) -> Number:
 @njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
 def whole_quotient(x: Number, y: Number) -> Number:
     """Floor division of integers; 0 where the divisor is 0, negation where it is -1."""
+    none = x - x  # of the very dtype: a signed 0 would make a float of an unsigned quotient
     if y == 0:
-        return x * 0
-    return -x if y == -1 else x // y
+        return none
+    return none - x if y == -1 else x // y
+
+
+@njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
+def whole_ratio(x: Number, y: Number) -> Number:
+    """Division of integers, rounded toward zero; 0 where the divisor is 0."""
+    none = x - x
+    if y == 0:
+        return none
+    if y == -1:
+        return none - x
+    low = x // y
+    return low + type(x)((x < 0) != (y < 0) and low * y != x)
+
+
+@vectorisable
+def odd_single(x: Number) -> Number:
+    """A float64 as the float32 beside it whose last bit is 1, if it is none itself: what rounds on
+    to fewer bits is then rounded as if at once."""
+    nearest = np.float32(x)
+    wide = np.float64(nearest)
+    bits = bits_of_single(nearest) - np.int32(abs(wide) > abs(x))
+    odd = np.float64(single_of_bits(np.int32(bits | 1)))
+    return wide if wide == x or x != x else odd
 
 
 @njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
 def whole_remainder(x: Number, y: Number) -> Number:
     """What floor division leaves, with the sign of the divisor; 0 where the divisor is 0 or -1."""
-    return x * 0 if y == 0 or y == -1 else x % y
+    return x - x if y == 0 or y == -1 else x % y
 
 
 @cache
@@ -127,7 +152,9 @@ def helpers() -> dict[str, Any]:
         "sigmoid_float64": sigmoid_double,
         "sign_of": sign_of,
         "whole_power": whole_power,
+        "odd_single": odd_single,
         "whole_quotient": whole_quotient,
+        "whole_ratio": whole_ratio,
         "whole_remainder": whole_remainder,
     }
 
@@ -162,6 +189,7 @@ FLOATS = {
     "isnan": "{0} != {0}",
     "isinf": "abs({0}) == inf",
     "isfinite": "abs({0}) < inf",
+    "to_odd": "odd_single({0})",
     "round_to_float16": "half_value(half_bits({0}))",
     "round_to_bfloat16": "brain_value(brain_bits({0}))",
     **{f"round_to_{eighth}": f"{eighth}_value({eighth}_code({{0}}))" for eighth in EIGHTHS},
@@ -174,6 +202,7 @@ WHOLE = {
     "sub": "{dtype}({0} - {1})",
     "mul": "{dtype}({0} * {1})",
     "floordiv": "{dtype}(whole_quotient({0}, {1}))",
+    "quotient": "{dtype}(whole_ratio({0}, {1}))",
     "mod": "{dtype}(whole_remainder({0}, {1}))",
     "pow": "{dtype}(whole_power({0}, {1}))",
     "neg": "{dtype}(-{0})",
@@ -219,7 +248,7 @@ TRUTH = {
 }
 
 # Roughly: additions. What is cheaper than this to compute again is not kept between loops.
-COSTS = {"div": 4, "floordiv": 6, "mod": 6, "sqrt": 6, "rsqrt": 10, "pow": 30}
+COSTS = {"div": 4, "floordiv": 6, "quotient": 6, "mod": 6, "sqrt": 6, "rsqrt": 10, "pow": 30}
 COSTS |= {name: 16 for name in SINGLE} | {"exp": 10, "sigmoid": 14, "pow": 30}
 
 

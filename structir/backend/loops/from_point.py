@@ -28,6 +28,7 @@ ROUNDED = (
     "bfloat16",
     *EIGHTHS,
 )  # dtypes whose casts round although they are computed wider
+OF_FLOATS = {"quotient": "div"}  # functions that are others where they take floats
 
 
 class NoKernelError(StructIRError):
@@ -49,6 +50,8 @@ def cast(value: Expression, dtype: str) -> Expression:
         return value
     if isinstance(value, Number):
         return number(_number_as(value.value, target), target)
+    if dtype == "float16" and value.dtype == "float64":  # it is rounded on the way to memory
+        value = apply("to_odd", (value,), "float64")
     return apply("cast", (value,), target)
 
 
@@ -106,6 +109,8 @@ def _applied(fn: str, args: list[Typed], dtype: str | None) -> Typed:
         own = promoted([a.kind for a in args]) if rule in ("compare", "test") else kind
         operands = [cast(a.value, SETTLED.get(own, own)) for a in args]
     result = computed_in(settled)
+    if is_float(operands[-1].dtype):
+        fn = OF_FLOATS.get(fn, fn)
     _require(fn, operands[-1].dtype)
     _require_dtype(settled)
     return Typed(apply(fn, tuple(operands), result), kind)
