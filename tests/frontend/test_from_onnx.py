@@ -10,7 +10,7 @@ from onnx import helper
 
 import structir
 from structir.errors import DiagnosticWarning
-from structir.frontend.onnx import from_onnx
+from structir.frontend.onnx import from_onnx, shapes_of
 from structir.frontend.onnx_backend import Backend
 from structir.ir import dims
 from structir.ir.struct_info import TensorStructInfo
@@ -130,3 +130,22 @@ def test_inputs_by_name_and_known_values() -> None:
     z, c = Backend.prepare(model).run(given)
     assert z.tolist() == [2, 2, 2]
     assert c.tolist() == [False, True]
+
+
+def test_the_sizes_of_all_values_follow_from_the_inputs() -> None:
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s one", "m"),
+        node("Concat", "minus m", "target", axis=0),
+        node("Reshape", "x target", "y"),
+        node("MaxPool", "z", "p", kernel_shape=[2], strides=[2]),
+        node("NonZero", "y", "found"),
+    ]
+    inputs = [value("x", ["n", "m"]), value("z", [1, 1, "w"])]
+    constants = {"one": np.array([1]), "minus": np.array([-1])}
+    sizes = shapes_of(made(nodes, inputs, ["y", "p", "found"], constants))
+    assert sizes["s"] == [2] and sizes["m"] == [1]
+    assert sizes["y"] == ["n", "m"]
+    assert len(sizes["found"]) == 2 and sizes["found"][1] not in ("n", "m")
+    for w in (2, 5, 8):
+        assert eval(sizes["p"][2], {"w": w}) == (w - 2) // 2 + 1

@@ -1,5 +1,6 @@
-"""ONNX models as modules: `from_onnx(model_or_path)`."""
+"""ONNX models as modules: `from_onnx(model_or_path)`; their sizes: `shapes_of(model_or_path)`."""
 
 from structir.frontend.onnx.model import from_onnx
+from structir.frontend.onnx.shapes import shapes_of
 
-__all__ = ["from_onnx"]
+__all__ = ["from_onnx", "shapes_of"]

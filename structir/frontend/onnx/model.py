@@ -43,6 +43,17 @@ def from_onnx(
     that are known now: their parameters are left out. `folder` is where a model in memory keeps
     external data. `progress` is told how many nodes are done, and of how many.
     """
+    return imported(model, values=values, folder=folder, progress=progress)[0]
+
+
+def imported(
+    model: Model,
+    *,
+    values: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[IRModule, Names]:
+    """The module of a model, and what the names of its graph stand for in it."""
     families.load()
     proto, home = _read(model, None if folder is None else Path(folder))
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
@@ -59,13 +70,14 @@ def _imported(
     where: str,
     known: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
-) -> IRModule:
+) -> tuple[IRModule, Names]:
     graph = proto.graph
     opsets = {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
     functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
     check_supported(graph.node, functions, opsets)
     importer = Importer(functions, home, _counter(progress, len(graph.node)))
-    return _module(importer, graph, Names({}, opsets, where, types=types_of(graph)), known)
+    names = Names({}, opsets, where, types=types_of(graph))
+    return _module(importer, graph, names, known), names
 
 
 def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:

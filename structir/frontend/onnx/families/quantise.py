@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from structir.frontend.onnx.families.cast import converted
 from structir.frontend.onnx.families.conv import convolved, with_bias
 from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import MICROSOFT, onnx_op
 from structir.frontend.onnx.scalars import number
+from structir.ir.dims import Dim
 from structir.ir.dtype import SIGNED, is_float
-from structir.ir.expr import Expr
+from structir.ir.expr import Constant, Expr
 from structir.script import R
 
 
@@ -80,33 +83,91 @@ def dequantize_linear(node: Node) -> Expr:
     return x if dtype == node.dtype(1) else R.astype(x, dtype)
 
 
-def less_zero(node: Node, place: int, zero: int, axis: int | None) -> Expr:
-    """An integer operand as int32, its zero point taken off."""
-    x = R.astype(node[place], "int32")
+def less_zero(node: Node, place: int, zero: int, axis: int | None, dtype: str) -> Expr:
+    """An integer operand in a wider dtype, its zero point taken off."""
+    x = R.astype(node[place], dtype)
     if not node.has(zero):
         return x
-    return R.subtract(x, R.astype(spread(node, zero, axis, place), "int32"))
+    return R.subtract(x, R.astype(spread(node, zero, axis, place), dtype))
+
+
+def farthest(node: Node, place: int, zero: int) -> int:
+    """How far from zero an integer operand can be at most, its zero point taken off."""
+    x, point = node[place], node.get(zero)
+    low, high = limits(node.dtype(place))
+    if isinstance(x, Constant) and x.data.size:
+        low, high = int(x.data.min()), int(x.data.max())
+    first, last = limits(node.dtype(zero)) if point is not None else (0, 0)
+    if isinstance(point, Constant) and point.data.size:
+        first, last = int(point.data.min()), int(point.data.max())
+    return max(abs(low - last), abs(high - first))
+
+
+EXACT = 1 << 24  # up to here, float32 holds every integer
+MOST_PARTS = 8  # of a product's terms
+
+
+def exact_parts(terms: Dim, left: int, right: int) -> tuple[str, int]:
+    """Floats that hold a sum of so many products of integers, and how many terms at once: products
+    of matrices of floats are fast, and these are exact."""
+    most = EXACT // max(left * right, 1)
+    if isinstance(terms, int) and terms <= most * MOST_PARTS:
+        parts = max(-(-terms // max(most, 1)), 1)
+        return "float32", -(-terms // parts)
+    return "float64", 0
+
+
+def _product(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """The product of integer matrices in int32, computed in floats."""
+    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
+    terms = node.dims(places[0])[-1]
+    dtype, part = exact_parts(terms, *bounds)
+    axes = [a if node.rank(p) > 1 else None for a, p in zip((-2, -1), places, strict=True)]
+    left, right = [
+        less_zero(node, p, z, a, dtype) for p, z, a in zip(places, zeros, axes, strict=True)
+    ]
+    if dtype == "float64" or part == terms:
+        return R.astype(R.matmul(left, right), "int32")
+    left, right = node.emit(left), node.emit(right)
+    sums = []
+    for start in range(0, int(terms), part):  # type: ignore[arg-type]
+        place = (start,), (start + part,)
+        row = R.strided_slice(left, [node.rank(places[0]) - 1], *place)
+        column = R.strided_slice(right, [max(node.rank(places[1]) - 2, 0)], *place)
+        sums.append(R.astype(R.matmul(row, column), "int32"))
+    total: Expr = reduce(R.add, sums)
+    return total
+
+
+def _convolution(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """The convolution of integers in int32, computed in floats."""
+    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
+    terms: Dim = 1
+    for size in node.dims(places[1])[1:]:
+        terms = terms * size
+    dtype, part = exact_parts(terms, *bounds)
+    if part != terms:
+        dtype = "float64"
+    x = less_zero(node, places[0], zeros[0], None, dtype)
+    weights = less_zero(node, places[1], zeros[1], 0, dtype)
+    return R.astype(convolved(node, x, weights, places[1]), "int32")
 
 
 @onnx_op("MatMulInteger")
 def mat_mul_integer(node: Node) -> Expr:
-    left_axis = -2 if node.rank(0) > 1 else None
-    right_axis = -1 if node.rank(1) > 1 else None
-    left = less_zero(node, 0, 2, left_axis)
-    return R.matmul(left, less_zero(node, 1, 3, right_axis))
+    return _product(node, (0, 1), (2, 3))
 
 
 @onnx_op("ConvInteger")
 def conv_integer(node: Node) -> Expr:
-    return convolved(node, less_zero(node, 0, 2, None), less_zero(node, 1, 3, 0))
+    return _convolution(node, (0, 1), (2, 3))
 
 
 @onnx_op("QLinearMatMul")
 def q_linear_mat_mul(node: Node) -> Expr:
     left_axis = -2 if node.rank(0) > 1 else None
     right_axis = -1 if node.rank(3) > 1 else None
-    left = less_zero(node, 0, 2, left_axis)
-    product = R.matmul(left, less_zero(node, 3, 5, right_axis))
+    product = _product(node, (0, 3), (2, 5))
     scale = R.divide(
         R.multiply(spread(node, 1, left_axis), spread(node, 4, right_axis, 3)), node[6]
     )
@@ -116,20 +177,12 @@ def q_linear_mat_mul(node: Node) -> Expr:
 
 @onnx_op("QLinearConv")
 def q_linear_conv(node: Node) -> Expr:
-    product = _q_convolved(node)
+    product = with_bias(node, _convolution(node, (0, 3), (2, 5)), 8)
     behind = [1] * (node.rank() - 2)
     weights = node[4] if node.rank(4) == 0 else shaped(node[4], (-1, *behind))
     scale = R.divide(R.multiply(spread(node, 1, None), weights), spread(node, 6, None))
     scaled = R.multiply(R.astype(product, "float32"), scale)
     return quantised(node, scaled, spread(node, 7, None), node.dtype(7))
-
-
-def _q_convolved(node: Node) -> Expr:
-    weights = R.astype(node[3], "int32")
-    if node.has(5):
-        weights = R.subtract(weights, R.astype(spread(node, 5, 0, 3), "int32"))
-    x = less_zero(node, 0, 2, None)
-    return with_bias(node, convolved(node, x, weights, 3), 8)
 
 
 @onnx_op("DynamicQuantizeLinear")
