@@ -23,8 +23,9 @@ def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
     return Loaded(code, (made.address,), made, from_disk=False)
 
 
-def assembled(text: str, symbols: Sequence[str]) -> Loaded:
-    """LLVM's text, made into machine code and loaded."""
+def assembled(text: str, symbols: Sequence[str], as_written: bool = False) -> Loaded:
+    """LLVM's text, made into machine code and loaded; `as_written` where loops whose values just
+    fit the registers must not be changed."""
     start = time.perf_counter()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -37,9 +38,10 @@ def assembled(text: str, symbols: Sequence[str]) -> Loaded:
         codemodel="jitdefault",
         jit=True,
     )
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(parsed, builder)
+    if not as_written:
+        options = llvm.create_pipeline_tuning_options(speed_level=1)
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(parsed, builder)
     declared = [f.name for f in parsed.functions if f.is_declaration]
     needs = tuple([name for name in declared if not name.startswith("llvm.")])
     data = machine.emit_object(parsed)

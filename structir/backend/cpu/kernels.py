@@ -39,6 +39,7 @@ from structir.backend.cpu.objects import Loaded, built, code_of_library
 from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.products import (
     multiply_packed,
+    multiply_pixels,
     multiply_tiled,
     multiply_windows,
     pack_panels,
@@ -78,6 +79,7 @@ NAMES: dict[str, Any] = {
     "array_at": numba.carray,  # type: ignore[attr-defined]
     "multiply_packed": multiply_packed,
     "multiply_windows": multiply_windows,
+    "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
     "inf": np.inf,
     "nan": np.nan,

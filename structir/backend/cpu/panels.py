@@ -33,11 +33,19 @@ def panel_registers(left: Number, lanes: Number, most: Number) -> Number:
 
 def packed(matrix: NDArray[Any]) -> NDArray[Any]:
     """A matrix in panels, filled up with zeros, on a boundary of a cache line."""
-    shapes = tile_shapes(matrix.dtype.name)
-    terms, columns = matrix.shape
-    made = _aligned(terms * padded_columns(columns, shapes[0].lanes), matrix.dtype)
-    at = 0
-    for width in _widths(columns, shapes):
+    return _in_panels(matrix, _widths(matrix.shape[1], tile_shapes(matrix.dtype.name)))
+
+
+def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
+    """The same in panels one register wide."""
+    lanes = lanes_of(matrix.dtype.name)
+    return _in_panels(matrix, [lanes] * -(-matrix.shape[1] // lanes))
+
+
+def _in_panels(matrix: NDArray[Any], widths: list[int]) -> NDArray[Any]:
+    terms, at = matrix.shape[0], 0
+    made = _aligned(terms * sum(widths), matrix.dtype)
+    for width in widths:
         panel = made[at * terms : (at + width) * terms].reshape(terms, width)
         own = matrix[:, at : at + width]
         panel[:, : own.shape[1]] = own

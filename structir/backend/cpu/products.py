@@ -19,6 +19,7 @@ from structir.backend.cpu.c_functions import assembled, c_function
 from structir.backend.cpu.intrinsics import offset_by
 from structir.backend.cpu.objects import Loaded, built
 from structir.backend.cpu.panels import panel_registers
+from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
 from structir.backend.cpu.tiles import PanelFunction, TileFunction, TileShape, tile_shapes
 from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.bits import declared
@@ -300,6 +301,23 @@ def has_window_products(dtype: str) -> bool:
     return True
 
 
+@cache
+def has_pixel_products(dtype: str) -> bool:
+    """The same for products of an image read at offsets with weights in panels."""
+    if not has_own_products(dtype):
+        return False
+    shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
+    text = partial(pixel_tiles_text, shapes, name)
+    tiles = built(f"pixels {shapes}", lambda: assembled(text(), [name], as_written=True))
+    llvm.add_symbol(name, tiles.addresses[0])
+    return True
+
+
+def panels_at_once(dtype: str) -> int:
+    """How many panels of weights pass over an image together."""
+    return pixel_registers(tile_shapes(dtype))
+
+
 PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
     "product": _build_product,
     "packed_product": _build_packed_product,
@@ -324,5 +342,7 @@ multiply_tiled = _library("product")
 multiply_packed = _library("packed_product")
 # (a, b, c, m, n, k, a_row, c_row, table)
 multiply_windows = _library("windows_product")
+# (image, points, terms, weights, out, out_row, term_count, channels, point_count)
+multiply_pixels = _library("pixel_product")
 # (panels, b, k, n, b_row, b_column)
 pack_panels = _library("packing")

@@ -22,13 +22,18 @@ def write_transpose(module: ir.Module, name: str, element: Any, lanes: int) -> N
         return builder.bitcast(found, vector.as_pointer())
 
     lines = [builder.load(place(source, source_line, k), align=4) for k in range(lanes)]
-    half = lanes // 2
-    while half:  # as often as it takes to halve the lanes down to one
-        lines = [line for k in range(lanes // 2) for line in _dealt(builder, lines, k, lanes)]
-        half //= 2
-    for k, line in enumerate(lines):
+    for k, line in enumerate(turned(builder, lines)):
         builder.store(line, place(to, to_line, k), align=4)
     builder.ret_void()
+
+
+def turned(builder: Any, lines: list[Any]) -> list[Any]:
+    """The columns of a square whose lines are in registers."""
+    lanes = half = len(lines)
+    while half > 1:  # as often as it takes to halve the lanes down to one
+        lines = [line for k in range(lanes // 2) for line in _dealt(builder, lines, k, lanes)]
+        half //= 2
+    return lines
 
 
 def _dealt(builder: Any, lines: list[Any], k: int, lanes: int) -> list[Any]:

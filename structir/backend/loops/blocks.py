@@ -13,19 +13,19 @@ from math import prod
 import attrs
 
 from structir.backend.cpu.panels import lanes_of, padded_columns
-from structir.backend.cpu.products import WIDEST_PANEL
+from structir.backend.cpu.products import WIDEST_PANEL, panels_at_once
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.expression import axis_dim, computed_in
 from structir.backend.loops.group import Group
-from structir.backend.loops.packing import packed_constant
+from structir.backend.loops.packing import packed_constant, packed_weights
 from structir.backend.loops.rows import RowSchedule, extents_of
 from structir.backend.loops.segments import Segments
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indented, loops
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym, exact_quotient
+from structir.ir.dims import Dim, Sym, ceildiv, exact_quotient
 
 ROWS = 64  # of a block, where the right operands lie in panels
 MORE_ROWS = 256  # where they are put there for each block
@@ -53,6 +53,8 @@ class BlockSchedule:
         self.start = start
         self.tables: dict[Stage, str] = {}
         self.packed = {s: packed_constant(s, c) for s, c in self.products.items()}
+        self.weights = {s: packed_weights(s, c) for s, c in self.products.items()}
+        self.points: dict[Stage, str] = {}
         self._split_rows()
         self.segments = Segments(group, self.products)
         self.writer = Writer((*self.axes, start), (*group.rows, start))
@@ -77,9 +79,14 @@ class BlockSchedule:
         return found + [address_of(s.out, s.write, self.axes) for s in self.group.stages]
 
     def _height(self) -> int:
-        if any(c.windows for c in self.products.values()):
-            return FEWER_ROWS
+        together = [panels_at_once(s.out.dtype) * u for s in self.products if (u := self._unit(s))]
+        if together or any(c.windows for c in self.products.values()):
+            return min(together, default=FEWER_ROWS)
         return MORE_ROWS if any(self._is_plain(stage) for stage in self.products) else ROWS
+
+    def _unit(self, stage: Stage) -> int:
+        """How many rows are a panel of weights, which lies in one piece."""
+        return 0 if self.weights[stage] is None else lanes_of(stage.out.dtype)
 
     def _is_plain(self, stage: Stage) -> bool:
         """Whether the right operand is a run-time value that is the same for all rows."""
@@ -107,7 +114,7 @@ class BlockSchedule:
     def _line(self, stage: Stage, sizes: list[Dim]) -> list[Dim]:
         """The shape of a row of a block: as wide as the columns lie, gaps included."""
         found = self.products.get(stage)
-        if found is None or not found.windows:
+        if found is None or not found.windows or self.weights[stage] is not None:
             return sizes
         steps = found.column_steps
         return [sizes[0], *[exact_quotient(a, b) or 0 for a, b in pairwise(steps)]]
@@ -130,12 +137,16 @@ class BlockSchedule:
                 inside.append(self._call(part))
             elif part:
                 inside += self._rows(part)
-        low, high = ("0", self.writer.size(self.extent(self.block))) if self.batch else ("lo", "hi")
+        extent, unit = self.extent(self.block), max(map(self._unit, self.products))
+        rows = self.writer.size(extent)
+        low, high = ("0", rows) if self.batch else ("lo", "hi")
+        if unit and not self.batch:
+            low, high, extent = f"lo * {unit}", f"min(hi * {unit}, {rows})", ceildiv(extent, unit)
         head = [f"for i0 in range({low}, {high}, {self.height}):"]
         head.append(f"    i1 = min(i0 + {self.height}, {high})")
         lines = [*before, *head, *indented(inside)]
         if not self.batch:
-            return self.writer.finish(lines, self.extent(self.block), origins)
+            return self.writer.finish(lines, extent, origins)
         sizes = [self.writer.size(self.extent(g)) for g in self.batch[1:]]
         lines = [*self.writer.decoded(self.batch, ["", *sizes], "g"), *lines]
         whole = prod(self.extent(g) for g in self.batch)
@@ -168,18 +179,29 @@ class BlockSchedule:
         return [f"pack_panels(({', '.join(args)}))"]
 
     def _offsets(self, stage: Stage, found: Contraction) -> list[str]:
-        """Where each term's line of the right operand starts, in a table."""
-        table = Buffer((self.extent(found.k),), "int64", "scratch")
+        """Where each term's line of the right operand starts, in a table; and where each column
+        does, if they are taken one by one."""
+        steps = [found.right_address.coefficient(axis) for axis in found.k]
+        lines, self.tables[stage] = self._table(found.k, steps, found.right_address.rest, "u")
+        if self.weights[stage] is not None:
+            more, self.points[stage] = self._table(found.n, found.column_steps, 0, "q")
+            lines += more
+        return lines
+
+    def _table(
+        self, axes: tuple[Sym, ...], steps: list[Dim], start: Dim, letter: str
+    ) -> tuple[list[str], str]:
+        """Lines that fill a table of offsets, and its name."""
+        table = Buffer((self.extent(axes),), "int64", "scratch")
         self.writer.scratch.append(table)
-        self.tables[stage] = self.writer.pointer(table)
-        names = [f"u{i}" for i in range(len(found.k))]
-        self.writer.names.update(zip(found.k, names, strict=True))
-        offset = found.right_address.rest
-        for axis in found.k:
-            offset = offset + axis_dim(axis) * found.right_address.coefficient(axis)
-        lines = [f"{self.tables[stage]}[at] = {self.writer.index_text(offset)}", "at += 1"]
-        sizes = [self.writer.size(self.extents[a]) for a in found.k]
-        return ["at = 0", *loops(names, sizes, lines)]
+        pointer, names = self.writer.pointer(table), [f"{letter}{i}" for i in range(len(axes))]
+        self.writer.names.update(zip(axes, names, strict=True))
+        offset = start
+        for axis, step in zip(axes, steps, strict=True):
+            offset = offset + axis_dim(axis) * step
+        lines = [f"{pointer}[at] = {self.writer.index_text(offset)}", "at += 1"]
+        sizes = [self.writer.size(self.extents[a]) for a in axes]
+        return ["at = 0", *loops(names, sizes, lines)], pointer
 
     def _windows_call(self, stage: Stage, found: Contraction) -> str:
         size = self.writer.size
@@ -187,6 +209,11 @@ class BlockSchedule:
         out, c_row = self._result(stage, found)
         plain = attrs.evolve(found.right_address, rest=0)
         right = self._place(self.writer.pointer(found.right.buffer), plain, False)
+        if (weights := self.weights[stage]) is not None:
+            terms, points = size(self.extent(found.k)), size(self.extent(found.n))
+            panels = f"offset_by({self.writer.pointer(weights)}, i0 * {terms})"
+            args = [right, self.points[stage], self.tables[stage], panels, out, c_row]
+            return f"multiply_pixels(({', '.join([*args, terms, 'i1 - i0', points])}))"
         width: Dim = 1
         for axis, step in zip(found.n, found.column_steps, strict=True):
             width = width + (self.extents[axis] - 1) * step
