@@ -30,6 +30,7 @@ from structir.ir.dims import Dim, Sym, ceildiv, exact_quotient
 ROWS = 64  # of a block, where the right operands lie in panels
 MORE_ROWS = 256  # where they are put there for each block
 FEWER_ROWS = 16  # where a row is a whole image
+FEWEST_POINTS = 12  # of a line by itself: the last tile of a line may be narrow
 
 
 def block_kernel(group: Group) -> KernelText:
@@ -57,7 +58,9 @@ class BlockSchedule:
         self.points: dict[Stage, str] = {}
         self._split_rows()
         self.segments = Segments(group, self.products)
-        self.writer = Writer((*self.axes, start), (*group.rows, start))
+        self.line = self._outer_column()
+        self.rows = group.rows if self.line is None else (*group.rows, self.line)
+        self.writer = Writer((*self.axes, start), (*self.rows, start))
         self.height = self._height()
         self._name_axes()
         self._place_blocks()
@@ -72,6 +75,19 @@ class BlockSchedule:
         outer = [a for a in self.group.rows if a not in self.block]
         self.batch = joined_axes(outer, self.extents, accesses, pinned)
         self.dependent = dependent & set(outer)
+
+    def _outer_column(self) -> Sym | None:
+        """An axis of columns of which one position at a time is made, and used while it is near:
+        the lines of an image."""
+        pairs = [(s, c) for s, c in self.products.items() if self.weights[s] is not None]
+        if len(self.products) != 1 or not pairs or len(pairs[0][1].n) < 2:
+            return None
+        line, *columns = pairs[0][1].n
+        width, rows = self.extent(tuple(columns)), (*self.group.rows, line)
+        if isinstance(width, int) and width < FEWEST_POINTS:
+            return None
+        led = all(s.parallel[: len(rows)] == rows for s in self.group.stages)
+        return line if led else None
 
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads}
@@ -97,6 +113,8 @@ class BlockSchedule:
         names = ["g"] if len(self.batch) == 1 else [f"g{i}" for i in range(len(self.batch))]
         self.writer.name_axes(self.batch, names)
         self.writer.name_axes([self.block, (self.start,)], ["r", "i0"])
+        if self.line is not None:
+            self.writer.names[self.line] = "line"
 
     def _place_blocks(self) -> None:
         """Scratch for what passes from one part of the kernel to the next and is stored nowhere."""
@@ -121,7 +139,7 @@ class BlockSchedule:
 
     def _is_inner(self, entry: object) -> bool:
         symbol = dims.as_sym(entry)  # type: ignore[arg-type]
-        return symbol is not None and symbol not in self.group.rows
+        return symbol is not None and symbol not in self.rows
 
     def extent(self, axes: tuple[Sym, ...]) -> Dim:
         """The number of points along some axes."""
@@ -144,6 +162,8 @@ class BlockSchedule:
             low, high, extent = f"lo * {unit}", f"min(hi * {unit}, {rows})", ceildiv(extent, unit)
         head = [f"for i0 in range({low}, {high}, {self.height}):"]
         head.append(f"    i1 = min(i0 + {self.height}, {high})")
+        if self.line is not None:
+            inside = loops(["line"], [self.writer.size(self.extents[self.line])], inside)
         lines = [*before, *head, *indented(inside)]
         if not self.batch:
             return self.writer.finish(lines, extent, origins)
@@ -156,7 +176,7 @@ class BlockSchedule:
         """Loops over the rows of the block."""
         outs = {s.out for s in stages}
         kept = frozenset(outs & (self.group.kept | self.segments.passed_buffers))
-        own = Group("rows", stages, self.group.rows, kept)
+        own = Group("rows", stages, self.rows, kept)
         lines = RowSchedule(own, self.writer).block_lines(self.start)
         return ["for r in range(i0, i1):", *indented(lines)]
 
@@ -195,11 +215,13 @@ class BlockSchedule:
         table = Buffer((self.extent(axes),), "int64", "scratch")
         self.writer.scratch.append(table)
         pointer, names = self.writer.pointer(table), [f"{letter}{i}" for i in range(len(axes))]
+        held = {axis: self.writer.names.get(axis) for axis in axes}
         self.writer.names.update(zip(axes, names, strict=True))
         offset = start
         for axis, step in zip(axes, steps, strict=True):
             offset = offset + axis_dim(axis) * step
         lines = [f"{pointer}[at] = {self.writer.index_text(offset)}", "at += 1"]
+        self.writer.names.update(held)
         sizes = [self.writer.size(self.extents[a]) for a in axes]
         return ["at = 0", *loops(names, sizes, lines)], pointer
 
@@ -210,10 +232,13 @@ class BlockSchedule:
         plain = attrs.evolve(found.right_address, rest=0)
         right = self._place(self.writer.pointer(found.right.buffer), plain, False)
         if (weights := self.weights[stage]) is not None:
-            terms, points = size(self.extent(found.k)), size(self.extent(found.n))
+            columns = tuple(axis for axis in found.n if axis is not self.line)
+            terms, count = size(self.extent(found.k)), size(self.extent(columns))
             panels = f"offset_by({self.writer.pointer(weights)}, i0 * {terms})"
-            args = [right, self.points[stage], self.tables[stage], panels, out, c_row]
-            return f"multiply_pixels(({', '.join([*args, terms, 'i1 - i0', points])}))"
+            points = self.points[stage]
+            points = points if self.line is None else f"offset_by({points}, line * {count})"
+            args = [right, points, self.tables[stage], panels, out, c_row]
+            return f"multiply_pixels(({', '.join([*args, terms, 'i1 - i0', count])}))"
         width: Dim = 1
         for axis, step in zip(found.n, found.column_steps, strict=True):
             width = width + (self.extents[axis] - 1) * step
@@ -268,7 +293,8 @@ class BlockSchedule:
 
     def _place(self, pointer: str, address: Address, at_block: bool) -> str:
         """Where an operand starts at this point of the batch, and of the block."""
-        groups = [*self.batch, (self.start,)] if at_block else self.batch
+        groups = [*self.batch, (self.start,)] if at_block else list(self.batch)
+        groups += [(self.line,)] if at_block and self.line is not None else []
         terms = []
         for group in groups:
             axis = self.block[-1] if group[-1] is self.start else group[-1]

@@ -1,0 +1,135 @@
+"""Convolutions by constant weights: points of the image one by one, channels in registers."""
+
+import ctypes
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.cpu.c_functions import assembled
+from structir.backend.cpu.panels import packed_narrow
+from structir.backend.cpu.pixel_tiles import pixel_tiles_text
+from structir.backend.cpu.products import has_pixel_products
+from structir.backend.cpu.tiles import TileShape, tile_shapes
+from tests.backend.agreement import assert_agree
+
+needs_tiles = pytest.mark.skipif(
+    not has_pixel_products("float32"), reason="no wide fused multiply-add here"
+)
+
+
+def floats(*shape, seed=0, dtype="float32"):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def check(call, image, weight, sizes, threads=1, dtype="float32"):
+    """Compiled with constants `w` and `b`, and interpreted, at several sizes."""
+    lines = f"    w = metadata['w']\n    b = metadata['b']\n    return {call}\n"
+    text = f'@R.function\ndef main(x: R.Tensor({image}, "{dtype}")):\n{lines}'
+    bias = (weight[0], *[1] * (len(weight) - 2))
+    constants = {"w": floats(*weight, dtype=dtype), "b": floats(*bias, seed=1, dtype=dtype)}
+    module = structir.parse(text, constants=constants)
+    executable = structir.compile(module, num_threads=threads)
+    for shape in sizes:
+        x = floats(*shape, seed=2, dtype=dtype)
+        wanted = structir.interpret(module, "main", x)
+        assert_agree(wanted, executable["main"](x), str(shape))
+    assert executable.compile_count == 1
+    return executable
+
+
+IMAGES = '("n", 4, "height", "width")'
+SIZES = [(1, 4, 14, 17), (2, 4, 5, 7), (0, 4, 8, 8), (1, 4, 3, 31)]
+FORMS = [
+    ("padding=1", (16, 4, 3, 3)),
+    ("padding=1", (45, 4, 3, 3)),
+    ("", (64, 4, 2, 3)),
+    ("padding=1", (130, 4, 3, 3)),
+    ("strides=2, padding=1", (32, 4, 3, 3)),
+    ("strides=(2, 3), padding=(0, 1, 2, 1)", (16, 4, 3, 3)),
+    ("dilation=2, padding=2", (30, 4, 3, 3)),
+    ("padding=1, groups=2", (32, 2, 3, 3)),
+    ("strides=2", (48, 4, 1, 1)),
+    ("padding=1", (5, 4, 3, 3)),
+]
+
+
+@pytest.mark.parametrize(("attributes", "weight"), FORMS)
+def test_any_number_of_channels_and_points(attributes, weight):
+    call = f"R.nn.relu(R.nn.conv2d(x, w, {attributes}) + b)"
+    check(call, IMAGES, weight, SIZES)
+
+
+@pytest.mark.parametrize(
+    "call", ["R.nn.conv2d(x, w, padding=1)", "x + R.nn.conv2d(x, w, padding=1)"]
+)
+def test_what_follows_may_be_nothing_or_read_the_image(call):
+    check(call, '("n", 32, "height", "width")', (32, 32, 3, 3), [(2, 32, 6, 7), (1, 32, 14, 14)])
+
+
+@pytest.mark.parametrize("size", [7, 14])
+def test_known_sizes(size):
+    call = "R.nn.relu(R.nn.conv2d(x, w, padding=1) + b)"
+    shape = (1, 8, size, size)
+    check(call, str(shape), (80, 8, 3, 3), [shape])
+
+
+def test_threads_take_panels_of_channels():
+    call = "R.nn.relu(R.nn.conv2d(x, w, padding=1) + b)"
+    check(call, IMAGES, (200, 4, 3, 3), [(1, 4, 40, 40), (3, 4, 9, 40)], threads=2)
+
+
+def test_lines_volumes_and_doubles():
+    check("R.nn.conv1d(x, w, padding=2) + b", '("n", 3, "k")', (24, 3, 5), [(2, 3, 30)])
+    volume = '("n", 3, "d", "h", "k")'
+    sizes = [(1, 3, 3, 5, 6), (2, 3, 2, 2, 2)]
+    check("R.nn.conv3d(x, w, padding=1) + b", volume, (16, 3, 3, 3, 3), sizes)
+    call = "R.nn.conv2d(x, w, padding=1) + b"
+    check(call, IMAGES, (24, 4, 3, 3), SIZES, dtype="float64")
+
+
+def tile_forms():
+    """The tiles of this processor, and those of narrower ones as far as it runs them."""
+    wide = tile_shapes("float32")
+    narrow = tuple([TileShape("float32", 8, v, (6, 4, 2, 1)) for v in (1, 2)])
+    return [form for form in (wide, narrow) if form]
+
+
+@needs_tiles
+@pytest.mark.parametrize("shapes", tile_forms())
+def test_tiles_of_each_processor(shapes):
+    """All heights and widths, against a sum over the terms."""
+    lanes = shapes[0].lanes
+    name = f"pixels_under_test_{lanes}"
+    made = assembled(pixel_tiles_text(shapes, name), [name], as_written=True)
+    address, word = ctypes.c_void_p, ctypes.c_int64
+    kind = ctypes.CFUNCTYPE(None, *[address] * 5, *[word] * 4)
+    run = kind(made.addresses[0])
+    image, terms = floats(500), np.array([0, 3, 40, 41, 7], np.int64)
+    for channels in (1, lanes - 1, lanes, lanes + 3, 2 * lanes):
+        weights = floats(5, channels, seed=channels)
+        panels = _in_panels(weights, lanes)
+        for count in range(16):
+            points = np.arange(count, dtype=np.int64) * 13
+            out = np.full((channels, count + 2), 9, np.float32)
+            passed = [a.ctypes.data for a in (image, points, terms, panels, out)]
+            run(*passed, count + 2, 5, channels, count)
+            wanted = (image[points[:, None] + terms] @ weights).T
+            np.testing.assert_allclose(out[:, :count], wanted, rtol=1e-4, atol=1e-5)
+            assert (out[:, count:] == 9).all()
+
+
+def _in_panels(weights, lanes):
+    filled = np.zeros((len(weights), -(-weights.shape[1] // lanes) * lanes), np.float32)
+    filled[:, : weights.shape[1]] = weights
+    return np.ascontiguousarray(filled.reshape(len(weights), -1, lanes).swapaxes(0, 1))
+
+
+@needs_tiles
+def test_panels_lie_one_register_wide():
+    weights = floats(5, 20)
+    assert (
+        packed_narrow(weights) == _in_panels(weights, tile_shapes("float32")[0].lanes).ravel()
+    ).all()
+    assert llvm.address_of_symbol("structir_pixel_product_float32")
