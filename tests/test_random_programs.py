@@ -1,6 +1,6 @@
 """A thousand random programs: well formed, the same after text, compiled as interpreted."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -12,6 +12,7 @@ from structir.analysis import check_well_formed
 from structir.errors import DiagnosticWarning, StructIRError
 from structir.ir import IRModule, structural_equal, structural_hash
 from structir.passes import DeadCodeElimination
+from structir.tools.agreement import require_agreement, result
 from structir.tools.calls import CallDrawer
 from structir.tools.generate import random_arguments, random_module
 
@@ -68,75 +69,8 @@ def check_agreement(module: IRModule, seed: int) -> None:
         assert isinstance(expected, StructIRError) == isinstance(found, StructIRError), (
             f"interpreted: {expected!r}\ncompiled: {found!r}"
         )
-        if not isinstance(expected, StructIRError) and not close(found, expected):
-            assert_close_as_far_as_rounding_tells(interpreted, arguments, expected, found)
-
-
-def result(function: Callable[..., Any], arguments: list[Any]) -> Any:
-    """What a function gives; an error of StructIR's is a result, any other one is not."""
-    try:
-        with np.errstate(all="ignore"):
-            return function(*arguments)
-    except StructIRError as error:
-        return error
-
-
-# ---- closeness
-
-
-def leaves(value: Any) -> list[Any]:
-    """The arrays and numbers of a result, each tuple's length among them."""
-    if isinstance(value, tuple):
-        return [len(value), *(leaf for item in value for leaf in leaves(item))]
-    return [value]
-
-
-def close(found: Any, expected: Any) -> bool:
-    pairs = list(zip(leaves(found), leaves(expected), strict=False))
-    same_count = len(leaves(found)) == len(leaves(expected))
-    return same_count and all(same_kind(a, b) and np.all(near(a, b, 0)) for a, b in pairs)
-
-
-def same_kind(a: Any, b: Any) -> bool:
-    return np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
-
-
-def near(a: Any, b: Any, slack: Any) -> Any:
-    """Element by element: equal as far as float32 and the slack tell; NaN equals itself."""
-    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    with np.errstate(all="ignore"):
-        close_by = np.abs(x - y) <= 1e-4 + 1e-3 * np.abs(y) + 20 * slack
-    return close_by | (x == y) | (np.isnan(x) & np.isnan(y)) | np.isnan(np.asarray(slack))
-
-
-def assert_close_as_far_as_rounding_tells(
-    interpreted: Callable[..., Any], arguments: list[Any], expected: Any, found: Any
-) -> None:
-    """A program may amplify rounding, or jump: what a nudge of the inputs moves may differ."""
-    slack = [np.zeros(np.shape(leaf)) for leaf in leaves(expected)]
-    for draw in range(8):
-        moved = result(interpreted, nudged(arguments, draw))
-        if isinstance(moved, StructIRError):
-            return
-        pairs = zip(leaves(moved), leaves(expected), strict=True)
-        with np.errstate(all="ignore"):
-            steps = [
-                np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs
-            ]
-        slack = [np.maximum(s, t) for s, t in zip(slack, steps, strict=True)]
-    for a, b, allowed in zip(leaves(found), leaves(expected), slack, strict=True):
-        assert same_kind(a, b), f"compiled: {found!r}\ninterpreted: {expected!r}"
-        assert np.all(near(a, b, allowed)), f"compiled: {a!r}\ninterpreted: {b!r}"
-
-
-def nudged(value: Any, draw: int) -> Any:
-    """The arguments, each float moved by a millionth of itself or less."""
-    if isinstance(value, list | tuple):
-        return type(value)([nudged(item, draw + i) for i, item in enumerate(value)])
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        noise = np.random.default_rng(draw).uniform(-1e-6, 1e-6, value.shape)
-        return (value * (1 + noise) + noise * 1e-3).astype(value.dtype)
-    return value
+        if not isinstance(expected, StructIRError):
+            require_agreement(interpreted, arguments, expected, found)
 
 
 # ---- the generator itself

@@ -39,6 +39,7 @@ class CallDrawer:
     dtypes: Sequence[str] = DTYPES
     admits: Callable[[Op], bool] = lambda op: op.definition.pure
     trust: float = 0.1  # how often a call is kept that may fail when it runs
+    from_examples: float = 0.0  # how many calls start from an example of the op
 
     @cached_property
     def ops(self) -> list[Op]:
@@ -52,8 +53,9 @@ class CallDrawer:
         tensors = [var for var in live if _is_tensor(var)]
         for _ in range(ATTEMPTS if tensors else 0):
             op = self.rng.choice(self.ops)
+            shown = self.from_examples > 0 and self.rng.random() < self.from_examples
             for _ in range(ATTEMPTS):
-                call = self.attempt(op, tensors, sizes)
+                call = self.example(op, tensors) if shown else self.attempt(op, tensors, sizes)
                 if call is not None and self.fits(call):
                     return call
         return None
@@ -78,6 +80,35 @@ class CallDrawer:
             return op(**arguments)
         except (DiagnosticError, DiagnosticWarning):
             return None
+
+    def example(self, op: Op, tensors: Sequence[Var]) -> Call | None:
+        """A call as one of the op's examples, some of its arrays exchanged for values at hand."""
+        examples = op.definition.examples  # type: ignore[attr-defined]
+        if not examples:
+            return None
+        args, keywords = self.rng.choice(examples)
+        exchange = self.rng.random() < 0.6
+        try:
+            return op(
+                *[self.exchanged(arg, tensors, exchange) for arg in args],
+                **{n: self.exchanged(arg, tensors, exchange) for n, arg in keywords.items()},
+            )
+        except (DiagnosticError, DiagnosticWarning):
+            return None
+
+    def exchanged(self, value: Any, tensors: Sequence[Var], exchange: bool) -> Any:
+        """An array of an example as a constant, or as a value of its rank and dtype."""
+        if isinstance(value, list):
+            return [self.exchanged(item, tensors, exchange) for item in value]
+        if not isinstance(value, np.ndarray | np.generic):
+            return value
+        array = np.asarray(value)
+        alike = [
+            var for var in tensors if _kind_of(var.struct_info) == (array.ndim, array.dtype.name)
+        ]
+        if exchange and alike and self.rng.random() < 0.5:
+            return self.rng.choice(alike)
+        return Constant(array)
 
     def operand(self, first: Expr, tensors: Sequence[Var]) -> Any:
         """A value to stand beside the first operand: mostly one that is like it."""
@@ -154,6 +185,10 @@ class CallDrawer:
             return False
         dims = info.dims if isinstance(info.dims, tuple) else ()
         return elements(dims) <= LARGEST and all(map(_is_simple, dims))
+
+
+def _kind_of(info: Any) -> tuple[int, str]:
+    return info.ndim, info.dtype
 
 
 def _home(op: Op) -> str:

@@ -23,7 +23,7 @@ structir.save wrote.
 EPILOG = """
 [bold]Exit codes[/bold]: 0 all is well · 1 a program is wrong, each error shown with its place · \
 2 the command line is wrong · 3 the program went wrong when it ran · \
-4 a pass broke the program.
+4 a pass broke the program · 5 the fuzzer found a failure.
 
 Colours follow the terminal; the environment variable NO_COLOR turns them off.
 """

@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     WRONG_USAGE = 2
     WRONG_RUN = 3
     WRONG_PASS = 4
+    FOUND = 5
 
 
 class DiagnosticHighlighter(RegexHighlighter):

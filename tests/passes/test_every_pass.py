@@ -8,9 +8,10 @@ import pytest
 from structir.analysis.private import PRIVATE
 from structir.errors import StructIRError
 from structir.interpret import interpret
-from structir.ir import Function, IRModule, replace, structural_equal
+from structir.ir import Function, IRModule, structural_equal
 from structir.passes import Pass, PassContext, WellFormed, all_passes
 from structir.passes.manager.verifying import answers, same
+from structir.tools.fuzzing import with_private_helpers
 from structir.tools.generate import random_module
 
 PROGRAMS = 1000
@@ -34,18 +35,6 @@ def test_programs_compute_the_same(chunk: int) -> None:
             warnings.simplefilter("ignore")
             for each in PASSES:
                 check(each, module, known, seed)
-
-
-def with_private_helpers(module: IRModule) -> IRModule:
-    """The module with all functions but main marked private: passes may change how they are
-    called."""
-    functions = {
-        name: replace(function, attrs={PRIVATE: True})
-        if isinstance(function, Function) and name != "main"
-        else function
-        for name, function in module.functions.items()
-    }
-    return module.with_functions(functions)
 
 
 def check(each: Pass, module: IRModule, known: dict[str, list], seed: int) -> None:

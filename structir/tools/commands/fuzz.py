@@ -1,0 +1,164 @@
+"""`structir fuzz`: random programs under every check, and what they bring to light."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from structir.tools.checks import CHECKS
+from structir.tools.fuzzing import (
+    Failure,
+    failure,
+    kept,
+    random_program,
+    replayed,
+    smallest,
+)
+from structir.tools.reduction import size_of
+from structir.tools.terminal import ExitCode, console, diagnostics, show
+
+MOST_ALIKE = 1  # failures that look the same are counted, and the first is kept
+
+
+@attrs.define(eq=False)
+class Campaign:
+    """What a run of the fuzzer has tried and found."""
+
+    checks: tuple[str, ...]
+    size: int
+    folder: Path
+    programs: int = 0
+    bindings: int = 0
+    passed: Counter[str] = attrs.Factory(Counter)
+    failed: Counter[str] = attrs.Factory(Counter)
+    seconds: Counter[str] = attrs.Factory(Counter)
+    alike: Counter[str] = attrs.Factory(Counter)
+    files: dict[str, Path] = attrs.Factory(dict)  # by what failures look like
+
+    def program(self, seed: int) -> None:
+        """One program under every check."""
+        module = random_program(seed, self.size)
+        self.bindings += size_of(module)
+        for name in self.checks:
+            start = time.perf_counter()
+            found = failure(name, module, seed)
+            self.seconds[name] += time.perf_counter() - start  # type: ignore[assignment]
+            (self.passed if found is None else self.failed)[name] += 1
+            if found is not None:
+                self.keep(found)
+        self.programs += 1
+
+    def keep(self, found: Failure) -> None:
+        """Reduce a failure and write it down, if none like it was found before."""
+        self.alike[found.signature] += 1
+        if self.alike[found.signature] == MOST_ALIKE:
+            self.files[found.signature] = kept(smallest(found), self.folder)
+
+    def __str__(self) -> str:
+        return f"{self.programs} programs, {self.failed.total()} failures"
+
+    def table(self) -> Table:
+        """What each check has seen."""
+        title = f"{self.programs} programs, {self.bindings} bindings"
+        table = Table("check", box=None, header_style="bold", title=title)
+        for name in ("passed", "failed", "seconds"):
+            table.add_column(name, justify="right")
+        for name in self.checks:
+            seconds = f"{self.seconds[name]:.1f}"
+            table.add_row(name, str(self.passed[name]), str(self.failed[name]), seconds)
+        return table
+
+
+def fuzz(
+    minutes: Annotated[float, typer.Option(min=0, help="How long to go on.")] = 1.0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the first program; else the clock gives it.")
+    ] = None,
+    programs: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many programs, however long it takes.")
+    ] = None,
+    size: Annotated[int, typer.Option(min=1, help="Bindings of a function, more or less.")] = 6,
+    check: Annotated[
+        list[str] | None, typer.Option(help=f"Only this check: {', '.join(CHECKS)}.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where failures are kept.")
+    ] = Path("fuzz-failures"),
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Check a kept failure."),
+    ] = None,
+) -> None:
+    """Draw random programs and hold each against every check: its text reads back, every pass
+    keeps what it computes, compiled, sharded and interpreted it gives the same, and what deduction
+    and the solver say of its values is true of real runs.
+
+    A failure is reduced and written to a file; failures that look alike are written once. The exit
+    code is 5 if there was any. The same seed draws the same programs.
+
+    [bold]Examples[/bold]
+
+        structir fuzz --minutes 10
+
+        structir fuzz --seed 7 --programs 100 --check passes --check solver
+
+        structir fuzz --replay fuzz-failures/passes-123.py
+    """
+    if replay is not None:
+        _replay(replay)
+        return
+    unknown = set(check or ()) - CHECKS.keys()
+    if unknown:
+        raise typer.BadParameter(f"there is no check {', '.join(sorted(unknown))}")
+    first = time.time_ns() % (1 << 31) if seed is None else seed
+    campaign = Campaign(tuple(check or CHECKS), size, output)
+    interrupted = _run(campaign, _seeds(first, programs, minutes))
+    err = console(stderr=True)
+    err.print(campaign.table())
+    err.print(f"seeds from {first}" + (", interrupted" if interrupted else ""))
+    for signature, place in campaign.files.items():
+        show(f"error: {campaign.alike[signature]}x {signature}\n  --> {place}")
+    if campaign.files:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _seeds(first: int, programs: int | None, minutes: float) -> Iterator[int]:
+    """Seeds for as long as there is time, or as many as are asked for."""
+    start = time.monotonic()
+    seed = first
+    while time.monotonic() - start < 60 * minutes if programs is None else seed - first < programs:
+        yield seed
+        seed += 1
+
+
+def _run(campaign: Campaign, seeds: Iterator[int]) -> bool:
+    """Go through the seeds; whether it was interrupted."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("fuzzing", total=None)
+        try:
+            for seed in seeds:
+                campaign.program(seed)
+                progress.update(task, description=str(campaign))
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def _replay(file: Path) -> None:
+    """Check a kept failure again."""
+    with diagnostics():
+        found = replayed(file)
+    for each in found:
+        show(f"error: {each.signature}\n{each.error}")
+    if found:
+        raise typer.Exit(ExitCode.FOUND)
+    show(f"{file} fails no more")

@@ -1,0 +1,119 @@
+"""The fuzzer: a share of its programs in every run of the tests, and what becomes of a failure."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import structir
+from structir.errors import StructIRError
+from structir.ir import IRModule
+from structir.tools import checks
+from structir.tools.checks import CHECKS
+from structir.tools.cli import build
+from structir.tools.fuzzing import failure, failures, random_program, replayed, signature_of
+from structir.tools.reduction import size_of
+
+CHEAP = ["text", "deduction", "passes"]  # the others compile kernels
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_programs_pass_every_check(chunk: int) -> None:
+    for seed in range(5000 + chunk * 30, 5000 + (chunk + 1) * 30):
+        module = random_program(seed, 6)
+        names = [*CHEAP, "cpu", "shards"] if seed % 15 == 0 else CHEAP
+        found = [f"{seed} {each.signature}\n{each.error}" for each in failures(module, seed, names)]
+        assert not found, "\n".join(found)
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A check that no program passes in which something is called."""
+
+    def calls(module: IRModule, seed: int) -> None:
+        if "R.add(" in module.script():
+            raise checks.Disagreement("it adds")
+
+    monkeypatch.setitem(CHECKS, "calls", calls)
+    return "calls"
+
+
+def run(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(build(), ["fuzz", *map(str, words)])
+    return result.exit_code, result.output
+
+
+def test_a_failure_is_reduced_kept_and_replayed(planted: str, tmp_path: Path) -> None:
+    words = ("--programs", 40, "--seed", 1, "--size", 12, "--check", planted, "-o", tmp_path)
+    code, said = run(*words)
+    assert code == 5, said
+    (file,) = tmp_path.iterdir()  # all look alike: one is kept
+    text = file.read_text()
+    assert text.startswith("# calls: Disagreement")
+    assert size_of(structir.parse(text)) <= 2, text
+    code, said = run("--replay", file)
+    assert code == 5
+    assert "it adds" in said
+    file.write_text(text.replace("R.add(", "R.subtract("))
+    code, said = run("--replay", file)
+    assert code == 0, said
+    assert "fails no more" in said
+
+
+def test_large_constants_are_kept_beside_the_text(tmp_path: Path) -> None:
+    from_text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    return R.add(R.const([0.5, 1.5], "float32"), x)
+"""
+    structir.save(structir.parse(from_text), tmp_path / "text-3.sir")
+    assert replayed(tmp_path / "text-3.sir") == []
+
+
+def test_all_is_well_is_code_0(tmp_path: Path) -> None:
+    code, said = run("--programs", 3, "--seed", 0, "--check", "text", "-o", tmp_path / "none")
+    assert code == 0, said
+    assert not (tmp_path / "none").exists()
+    assert "3 programs" in said
+
+
+def test_an_unknown_check_is_wrong_usage() -> None:
+    code, said = run("--check", "nothing")
+    assert code == 2
+    assert "nothing" in said
+
+
+def test_the_same_seed_draws_the_same_program() -> None:
+    assert random_program(5, 6).script() == random_program(5, 6).script()
+
+
+def test_failures_of_one_cause_have_one_signature() -> None:
+    def raised(name: str) -> Exception:
+        try:
+            structir.parse(f"@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n  return {name}")
+        except StructIRError as error:
+            return error
+        raise AssertionError
+
+    assert signature_of(raised("R.exp(x, 5)")) == signature_of(raised("R.exp(x, 7)"))
+    assert signature_of(raised("R.exp(x, 5)")) != signature_of(raised("x" * 9))
+
+
+# ---- the checks themselves notice what they are for
+
+UNTRUE = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    y: R.Tensor(("n", 3), "float32") = R.call_packed(
+        "tests.fuzz.flat", x, sinfo_args=R.Tensor("float32")
+    )
+    return x
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_deduction_notices_an_untrue_struct_info() -> None:
+    structir.interpret.register_extern("tests.fuzz.flat", lambda x: x)
+    found = failure("deduction", structir.parse(UNTRUE), 0)
+    assert found is not None
+    assert "does not hold: y" in str(found.error)
