@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from structir.distributed.plan import Plan
 from structir.ir.expr import Expr
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
+from structir.projections.program import leaves
 
 np = lazy_module("numpy")
 
@@ -59,10 +60,11 @@ def fill(plan: Plan, cell: int, blocks: Sequence[Value], results: Sequence[Value
 
 def packed(plan: Plan, results: Iterator[Value]) -> Value:
     """The results of a function as it gives them: one, or a tuple of them."""
-    return _packed(plan.program.result, results)
+    keys = dict.fromkeys(leaves(plan.program.result))  # a value may be given several times
+    return _packed(plan.program.result, dict(zip(keys, results, strict=True)))
 
 
-def _packed(tree: Any, results: Iterator[Value]) -> Value:
+def _packed(tree: Any, results: Mapping[Hashable, Value]) -> Value:
     if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
         return tuple([_packed(branch, results) for branch in tree])
-    return next(results)
+    return results[tree]

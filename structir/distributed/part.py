@@ -246,8 +246,13 @@ class _Writer:
     def value(self, key: Key) -> Expr:
         """A tensor of the program, or the block of it that is at hand."""
         if key not in self.values:
-            bounds = _bounds(self.regions, key)
             info, owner = info_of(key), key[0]  # type: ignore[index]
+            if not self.regions.get(key):
+                whole = self.program.shapes[key]
+                self.blocks[key] = ((0,) * len(whole), whole)
+                self.values[key] = _unread(whole, info)
+                return self.values[key]
+            bounds = _bounds(self.regions, key)
             if isinstance(owner, Constant) and owner.data.size <= SMALL:
                 self.blocks[key] = ((0,) * owner.data.ndim, owner.data.shape)
                 self.values[key] = owner
@@ -264,7 +269,11 @@ class _Writer:
         return made
 
     def sliced(self, key: Key, bounds: Bounds) -> Expr:
-        """A block of a tensor, cut out of what is at hand."""
+        """A block of a tensor, cut out of what is at hand; an empty one is made on the spot."""
+        shape = tuple([b - a for a, b in zip(*bounds, strict=True)])
+        if 0 in shape:
+            self.key.append(("empty", shape))
+            return self.bound(_unread(shape, info_of(key)))
         value = self.value(key)
         if self.blocks[key] == bounds:
             return value
@@ -312,6 +321,11 @@ class _Writer:
     def number(self, dim: Dim) -> int:
         """A size of the part as a number."""
         return dims.evaluate(dim, self.sizes) if isinstance(dim, Poly) else dim
+
+
+def _unread(shape: tuple[int, ...], info: TensorStructInfo) -> Constant:
+    """A tensor of which no element is needed."""
+    return Constant(np.zeros(shape, numpy_dtype(info.dtype or "float32")))
 
 
 def _at(call: Call, path: tuple[int, ...]) -> Expr:

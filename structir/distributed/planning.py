@@ -16,7 +16,7 @@ from structir.distributed.plan import Piece, Plan, Shard, Tensor
 from structir.distributed.reductions import Reduction, reduction_of
 from structir.errors import StructIRError
 from structir.ir.dims import Sym
-from structir.ir.expr import Function, Var
+from structir.ir.expr import Expr, Function, Var
 from structir.ir.module import IRModule
 from structir.passes.inline_functions import inline_functions
 from structir.projections.boxes import Bounds, Region, region
@@ -92,6 +92,8 @@ class Planner:
     @cached_property
     def results(self) -> dict[Hashable, Tensor]:
         """The tensors of the result, by key."""
+        if not _only_tensors(self.program.result):
+            raise StructIRError(f"{self.name} has more than tensors among its results")
         return {key: self.tensor(key) for key in leaves(self.program.result)}
 
     def tensor(self, key: Any) -> Tensor:
@@ -271,3 +273,10 @@ def _grids(count: int, shape: Sequence[int]) -> Iterator[Grid]:
         if count % pieces == 0:
             for rest in _grids(count // pieces, shape[1:]):
                 yield (pieces, *rest)
+
+
+def _only_tensors(tree: Any) -> bool:
+    """Whether a result, or all that its tuples hold, is made in blocks: no shape and no number."""
+    if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
+        return all(map(_only_tensors, tree))
+    return tree is not None

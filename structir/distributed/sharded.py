@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.analysis.variables import walk
 from structir.distributed.assembly import cells, combined, empty, fill, packed, slices
 from structir.distributed.lifting import lifted
 from structir.distributed.plan import Plan
@@ -16,7 +17,7 @@ from structir.distributed.planning import plan as make_plan
 from structir.distributed.worker import Recipe, Workplace, recipe_of, run_task, task_of, workplace
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, as_sym
-from structir.ir.expr import Function
+from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
@@ -77,8 +78,7 @@ class Sharded:
 
     def recipe(self, plan: Plan) -> Recipe:
         """What a worker needs to make the parts of a plan."""
-        rest = {n: f for n, f in self.module.functions.items() if n != self.name}
-        return recipe_of(plan, self.lone, rest)
+        return recipe_of(plan, self.lone, _used_by(self.function, self.module))
 
     def workplace(self, plan: Plan) -> Workplace:
         """The program of a plan as this process runs it."""
@@ -115,6 +115,18 @@ class Sharded:
         """The result as NumPy arrays, its shards run by Dask: by a client's cluster, or else by
         threads of this process."""
         return dask_room.computed(self, args, client, progress)
+
+
+def _used_by(function: Function, module: IRModule) -> dict[str, Any]:
+    """What a function calls of its module, directly or not."""
+    found: dict[str, Any] = {}
+    todo: list[Any] = [function]
+    while todo:
+        names = {part.name for part in walk(todo.pop()) if isinstance(part, GlobalVar)}
+        new = {name: module.functions[name] for name in sorted(names - found.keys())}
+        found |= new
+        todo += new.values()
+    return found
 
 
 def _sent(value: Value, bounds: Bounds | None) -> Value:

@@ -6,7 +6,7 @@ import pytest
 import structir
 from structir.distributed import shard
 from structir.errors import StructIRError
-from structir.ir import BlockBuilder, Constant, Var, find_op
+from structir.ir import BlockBuilder, Call, Constant, Var, find_op
 
 RNG = np.random.default_rng(5)
 
@@ -127,6 +127,58 @@ def test_functions_that_are_called_are_cut_too() -> None:
     sharded, args = shard(structir.parse(CALLS), grid=(3, 1)), (floats(9, 40), floats(40, 40))
     assert sharded.plan(*args).shards[1].block_of("x") == ((3, 0), (6, 40))
     agree(CALLS, *args, grid=(3, 1), exact=False)
+
+
+SAME = """
+@R.function
+def main(pair: R.Tuple(R.Tensor((6,), "float32"), R.Tensor((4,), "float32"))):
+    x = pair[0]
+    y = pair[1]
+    return (x, y, x)
+"""
+
+
+def test_a_value_that_is_given_twice() -> None:
+    agree(SAME, (floats(6), floats(4)), grid=(3,))
+
+
+EMPTY = """
+@R.function
+def main(x: R.Tensor(("n", 3), "float32"), y: R.Tensor((4,), "float32")):
+    a = R.exp(x)
+    b, c = R.split(y, indices_or_sections=[4])
+    return (y, a, c, x)
+"""
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_results_without_elements(rows: int) -> None:
+    agree(EMPTY, floats(rows, 3), floats(4), grid=(2,))
+
+
+def test_a_result_that_is_no_tensor_is_refused() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    s = R.shape(["n", 3])
+    return (x, s)
+"""
+    with pytest.raises(StructIRError, match="more than tensors among its results"):
+        shard(structir.parse(text), grid=(2,))(floats(4))
+
+
+def test_a_function_with_large_constants_that_others_call() -> None:
+    builder = BlockBuilder()
+    inner = Var("x", find_op("exp")(Constant(floats(300))).struct_info)
+    with builder.function("inner", [inner]):
+        builder.emit_func_output(builder.emit(find_op("add")(inner, Constant(floats(300)))))
+    outer = Var("y", inner.struct_info)
+    with builder.function("outer", [outer]):
+        called = builder.emit(Call(builder.global_var("inner"), (outer,)))
+        builder.emit_func_output(called)
+    module, x = builder.get(), floats(300)
+    expected = structir.interpret(module, "inner", x)
+    np.testing.assert_array_equal(shard(module, "inner", workers=3)(x), expected)
 
 
 BRANCH = """
