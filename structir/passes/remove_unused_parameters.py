@@ -18,6 +18,13 @@ def remove_unused_parameters(module: IRModule) -> IRModule:
     A parameter that tells the size of a dim, which no other one tells, is read. What a parameter
     that goes away would have checked is not checked any more.
     """
+    while (after := _without_unused(module)) is not module:
+        module = after  # what only a dropped argument read is now unused itself
+    return module
+
+
+def _without_unused(module: IRModule) -> IRModule:
+    """The module without the parameters that nothing reads now."""
     kept = {name: _read(function) for name, function in private_functions(module).items()}
     changed = {
         name: replace(function, params=tuple([function.params[k] for k in kept[name]]))

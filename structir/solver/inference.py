@@ -9,6 +9,7 @@ import attrs
 
 from structir.analysis.axes import axes_of, tensor
 from structir.analysis.deduction import result_info
+from structir.analysis.substitution import Substitution
 from structir.analysis.variables import walk
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
@@ -184,7 +185,7 @@ class Rewriter:
         for param in function.params:
             self._define(param)
         params = tuple([self._param(param) for param in function.params])
-        guards = self._guards(function.params, params)
+        guards = self._guards(function, params)
         body = self._sequence(function.body)
         if guards:
             body = _led_by(tuple(guards), body)
@@ -220,12 +221,13 @@ class Rewriter:
         known = self._filled(info, self.hearing.trees[param], new=True)
         return known if self.learn == "refine" else _kept(info, known)
 
-    def _guards(self, old: tuple[Var, ...], new: tuple[Var, ...]) -> list[Binding]:
+    def _guards(self, function: Function, new: tuple[Var, ...]) -> list[Binding]:
         """Checks on entry for what was learnt of sizes that the signature keeps."""
         checks: list[Binding] = []
-        for param, made in zip(old, new, strict=True):
+        there = list(_checked_on_entry(function))
+        for param, made in zip(function.params, new, strict=True):
             known = self._filled(param.struct_info, self.hearing.trees[param])
-            if not _narrows(made.struct_info, known):
+            if not _narrows(made.struct_info, known) or (param, known) in there:
                 continue
             if self.learn == "strict":
                 self._refuse(param, known)
@@ -274,7 +276,7 @@ class Rewriter:
                 cond = self._expr(expr.cond)
                 return replace(expr, cond=cond, true_branch=branches[0], false_branch=branches[1])
             case Function():
-                return expr
+                return self._closure(expr)
             case Var():
                 return self.variables.get(expr, expr)
             case GlobalVar(name) if name in self.functions:
@@ -292,6 +294,14 @@ class Rewriter:
             case Call():
                 return self._call(expr)
         return expr
+
+    def _closure(self, function: Function) -> Expr:
+        """A function inside the function: what it reads from around it has new names."""
+        renamed: dict[Var, Expr] = {
+            old: new for old, new in self.variables.items() if new is not old
+        }
+        made: Expr = Substitution(renamed).part(function) if renamed else function
+        return made
 
     def _call(self, call: Call) -> Call:
         made = replace(call, args=tuple([self._expr(arg) for arg in call.args]))
@@ -374,6 +384,14 @@ def _bare(info: TensorStructInfo) -> Iterator[Sym]:
     for bound in standing_alone([info]):
         if type(bound) is Sym:
             yield bound
+
+
+def _checked_on_entry(function: Function) -> Iterator[tuple[Expr, StructInfo]]:
+    """What a function checks of its parameters before it does anything else."""
+    for binding in function.bindings():
+        if not isinstance(binding, MatchCast):
+            return
+        yield binding.value, binding.struct_info
 
 
 def _led_by(guards: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:
