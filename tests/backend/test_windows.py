@@ -102,6 +102,16 @@ def test_pools(call):
     check(call, IMAGES, [[(n, 4, h, w)] for n, h, w in ((2, 9, 11), (1, 20, 37), (0, 8, 8))])
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_pool_of_a_convolution(channels):
+    """What is between them lies in lines with gaps, of which the pool reads every other one."""
+    params = {"x": f'("n", {channels}, 8, 8)', "k": f"(5, {channels}, 3, 3)", "b": "(5, 1, 1)"}
+    convolved = "R.nn.relu(R.nn.conv2d(x, k, padding=1) + b)"
+    call = f"R.nn.max_pool2d({convolved}, pool_size=2, strides=2)"
+    kernel = [(5, channels, 3, 3), (5, 1, 1)]
+    check(call, params, [[(n, channels, 8, 8), *kernel] for n in (3, 1)])
+
+
 def test_a_border_is_what_a_maximum_ignores():
     x = -np.ones((1, 4, 5, 5), "float32")
     x[0, 0, 0, 0] = np.nan

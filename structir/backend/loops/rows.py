@@ -7,7 +7,7 @@ from math import prod
 from structir.backend.cpu.scalars import accumulation_text, number_text
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Entry, Load, computed_in
+from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.phases import Phases
 from structir.backend.loops.simplify import simplified
@@ -162,7 +162,8 @@ class RowSchedule:
         axes = tuple(self.writer.axes)
         places = [self.phases.kept_load(s, self._own_load(s)) for s in kept]
         more = [self._address(p.buffer, p.entries, axes) for p in places]
-        groups = self.joined(self.phases.inner[order], tuple(more + self._kept_reads(axes)))
+        more += self._kept_reads(axes) + self._written_out_reads(stages, phase, axes)
+        groups = self.joined(self.phases.inner[order], tuple(more))
         names = [*(f"q{i}" for i in range(len(groups) - 1)), "j"]
         self.writer.name_axes(groups, names)
         for stage in stages:
@@ -183,6 +184,15 @@ class RowSchedule:
                     at = self.phases.kept_load(self.phases.makers[read.buffer], read)
                     found.append(self._address(at.buffer, at.entries, axes))
         return found
+
+    def _written_out_reads(
+        self, stages: list[Stage], phase: int, axes: tuple[Sym, ...]
+    ) -> list[Address]:
+        """Where a loop reads what stages without a place of their own read, perhaps elsewhere than
+        at their own point."""
+        bodies = [self.phases.resolved(stage.body, phase) for stage in stages]
+        reads = dict.fromkeys(read for body in bodies for read in loads_of(body))
+        return [self._address(read.buffer, read.entries, axes) for read in reads]
 
     def _start_total(self, buffer: Buffer, monoid: str) -> str:
         dtype = computed_in(buffer.dtype)
