@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from structir.ir.expr import Call, Expr, Tuple
 from structir.ops.attributes import Axes, Axis, Ints
+from structir.ops.backward import Back, Emit
 from structir.ops.broadcast import divide, multiply, subtract
 from structir.ops.define import op
 from structir.ops.elementwise import exp, log, rsqrt, square
@@ -24,11 +25,26 @@ def softmax(x: Expr, axis: Axis = -1) -> Expr:
     return divide(powers, sum_(powers, axis=axis, keepdims=True))
 
 
+@softmax.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    """What comes back less its mean under the weights, in proportion to the weights."""
+    weighted = multiply(back, result)
+    total = sum_(weighted, axis=call.attrs.get("axis", -1), keepdims=True)
+    return [subtract(weighted, multiply(result, total))]
+
+
 @op(ALONG, name="nn.log_softmax", at={"i": "axis"}, parts=True)
 def log_softmax(x: Expr, axis: Axis = -1) -> Expr:
     """The logarithm of softmax."""
     shifted = subtract(x, max_(x, axis=axis, keepdims=True))
     return subtract(shifted, log(sum_(exp(shifted), axis=axis, keepdims=True)))
+
+
+@log_softmax.gradient
+def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    """What comes back less its sum, in proportion to the weights."""
+    total = sum_(back, axis=call.attrs.get("axis", -1), keepdims=True)
+    return [subtract(back, multiply(exp(result), total))]
 
 
 def normalised(given: Given, weights: tuple[str, ...]) -> str:
