@@ -55,7 +55,7 @@ class Sums:
                     own = fields[number] if fields is not None else OBJECT
                     made[number] = self._sum(made.get(number), part, own)
             return made
-        cast = self.known_as(back, info)
+        cast = self.known_as(self.builder.atom(back), info)  # bound once, though read often
         return cast if known is None else self.builder.emit(known + cast)
 
     def _fields(self, back: Back, count: int) -> Iterable[tuple[int, Back]]:
