@@ -12,6 +12,7 @@ test: $(VENV)/installed-test
 
 demo: $(VENV)/installed-demo
 	$(BIN)/python examples/sentence_encoder.py $(ARGS)
+	$(BIN)/python examples/digits.py
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check .

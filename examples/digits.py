@@ -1,0 +1,187 @@
+"""Training a small network on handwritten digits, beside the same in PyTorch where it is installed.
+
+The network, its loss, its gradient and the rule of descent are one StructIR function, compiled for
+every size of a batch (`digits_program.py`). Both start from the same weights and see the same
+batches; each round of an epoch runs both, so that the times are taken side by side.
+
+    python examples/digits.py --network conv --rule adam
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+import structir
+from digits_program import KEPT, NETWORKS, first_weights, training_program
+
+BATCH = 64
+RATES = {"sgd": 0.1, "adam": 0.003}
+
+
+class Digits(NamedTuple):
+    """Pictures of 64 numbers from 0 to 1, and their digits; a fifth is kept for the test."""
+
+    pictures: np.ndarray
+    digits: np.ndarray
+    test_pictures: np.ndarray
+    test_digits: np.ndarray
+
+
+class Trainer(Protocol):
+    """Something that learns batch by batch."""
+
+    name: str
+
+    def step(self, pictures: np.ndarray, wanted: np.ndarray) -> float:
+        """Learn from one batch; its loss."""
+        ...
+
+    def logits(self, pictures: np.ndarray) -> np.ndarray:
+        """What the network says of pictures."""
+        ...
+
+
+def load_digits() -> Digits:
+    """The digits that come with scikit-learn."""
+    from sklearn import datasets
+
+    pictures, digits = datasets.load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(digits))
+    pictures = (pictures[order] / 16).astype("float32")
+    digits, kept = digits[order], len(digits) // 5
+    return Digits(pictures[kept:], digits[kept:], pictures[:kept], digits[:kept])
+
+
+class Compiled:
+    """The network in StructIR."""
+
+    name = "StructIR"
+
+    def __init__(self, network: str, rule: str) -> None:
+        executable = structir.compile(training_program(NETWORKS[network], rule))
+        self.compiled_step: Callable[..., Any] = executable["step"]
+        self.compiled_logits: Callable[..., Any] = executable["logits"]
+        self.weights = list(first_weights(NETWORKS[network]).values())
+        self.kept = [[np.zeros_like(w) for w in self.weights] for _ in range(KEPT[rule])]
+        self.rate, self.steps = np.float32(RATES[rule]), 0
+
+    def step(self, pictures: np.ndarray, wanted: np.ndarray) -> float:
+        self.steps += 1
+        kept = [array for each in self.kept for array in each]
+        numbers = np.asarray(self.rate), np.asarray(self.steps, "float32")
+        loss, weights, *self.kept = self.compiled_step(
+            wanted, pictures, *self.weights, *kept, *numbers
+        )
+        self.weights = weights
+        return float(loss)
+
+    def logits(self, pictures: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.compiled_logits(pictures, *self.weights)
+        return found
+
+
+class Torch:
+    """The same in PyTorch, on one thread."""
+
+    name = "PyTorch"
+
+    def __init__(self, network: str, rule: str) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self.torch, functional = torch, torch.nn.functional
+        start = first_weights(NETWORKS[network])
+        w = {name: torch.tensor(value, requires_grad=True) for name, value in start.items()}
+        made = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[rule]
+        self.optimiser = made(w.values(), lr=RATES[rule])
+        self.loss = functional.cross_entropy
+
+        def mlp(x: Any) -> Any:
+            return functional.relu(x @ w["w1"] + w["b1"]) @ w["w2"] + w["b2"]
+
+        def conv(x: Any) -> Any:
+            a = functional.conv2d(x.reshape(-1, 1, 8, 8), w["k1"], w["c1"].reshape(-1), padding=1)
+            p = functional.max_pool2d(functional.relu(a), 2)
+            q = functional.conv2d(p, w["k2"], w["c2"].reshape(-1), padding=1)
+            s = functional.max_pool2d(functional.relu(q), 2)
+            return s.reshape(-1, 64) @ w["w"] + w["b"]
+
+        self.network = {"mlp": mlp, "conv": conv}[network]
+
+    def step(self, pictures: np.ndarray, wanted: np.ndarray) -> float:
+        self.optimiser.zero_grad()
+        logits = self.network(self.torch.from_numpy(pictures))
+        loss = self.loss(logits, self.torch.from_numpy(wanted))
+        loss.backward()
+        self.optimiser.step()
+        return float(loss.detach())
+
+    def logits(self, pictures: np.ndarray) -> np.ndarray:
+        with self.torch.no_grad():
+            found: np.ndarray = self.network(self.torch.from_numpy(pictures)).numpy()
+        return found
+
+
+def batches(data: Digits, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The pictures in an order of their own, with ones where the digits are."""
+    order = np.random.default_rng(epoch).permutation(len(data.digits))
+    for start in range(0, len(order), BATCH):
+        chosen = order[start : start + BATCH]
+        yield data.pictures[chosen], np.eye(10, dtype="float32")[data.digits[chosen]]
+
+
+def accuracy(trainer: Trainer, data: Digits) -> float:
+    """The share of the test's digits that the network tells."""
+    told = trainer.logits(data.test_pictures).argmax(axis=1)
+    return float((told == data.test_digits).mean())
+
+
+def train(
+    trainers: list[Trainer], data: Digits, epochs: int
+) -> dict[str, tuple[float, float, float]]:
+    """The loss of the last epoch, the accuracy, and the median seconds of a step of each."""
+    seconds: dict[str, list[float]] = {trainer.name: [] for trainer in trainers}
+    losses = dict.fromkeys(seconds, 0.0)
+    for epoch in range(epochs):
+        rounds = list(batches(data, epoch))
+        losses = dict.fromkeys(seconds, 0.0)
+        for number, (pictures, wanted) in enumerate(rounds):
+            for trainer in trainers[:: 1 if number % 2 else -1]:
+                start = time.perf_counter()
+                losses[trainer.name] += trainer.step(pictures, wanted) / len(rounds)
+                seconds[trainer.name].append(time.perf_counter() - start)
+    return {
+        trainer.name: (
+            losses[trainer.name],
+            accuracy(trainer, data),
+            float(np.median(seconds[trainer.name])),
+        )
+        for trainer in trainers
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", choices=NETWORKS, default="mlp")
+    parser.add_argument("--rule", choices=KEPT, default="adam")
+    parser.add_argument("--epochs", type=int, default=20)
+    chosen = parser.parse_args()
+    trainers: list[Trainer] = [Compiled(chosen.network, chosen.rule)]
+    if find_spec("torch") is not None:
+        trainers.append(Torch(chosen.network, chosen.rule))
+    found = train(trainers, load_digits(), chosen.epochs)
+    print(f"{chosen.network}, {chosen.rule}, {chosen.epochs} epochs of batches of {BATCH}")
+    for name, (loss, share, seconds) in found.items():
+        print(
+            f"{name:9} loss {loss:.4f}   test accuracy {share:.1%}   {seconds * 1e6:.0f} us a step"
+        )
+
+
+if __name__ == "__main__":
+    main()
