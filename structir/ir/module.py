@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from keyword import iskeyword
 
 import attrs
 
-from structir.errors import StructIRError
+from structir.errors import Diagnostic, DiagnosticError, StructIRError
 from structir.ir.expr import NO_ATTRS, Attrs, Function
 from structir.ir.node import Node, node
 
@@ -18,6 +19,12 @@ class IRModule(Node):
     functions: Mapping[str, Node] = attrs.Factory(dict)
     attrs: Attrs = NO_ATTRS
     name: str = "Module"
+
+    def __attrs_post_init__(self) -> None:
+        for name in self.functions:
+            if not name.isidentifier() or iskeyword(name):
+                text = f"{name!r} is no name of a function: names are Python identifiers"
+                raise DiagnosticError(Diagnostic(text))
 
     def __getitem__(self, name: str) -> Function:
         found = self.functions.get(name)

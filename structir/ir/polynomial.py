@@ -51,13 +51,21 @@ class Sym:
 class Opaque:
     """A function of dims that polynomials cannot open, such as `n // 2`; alike atoms are one."""
 
-    __slots__ = ("__weakref__", "args", "fn", "interval", "order")
+    __slots__ = ("__weakref__", "args", "depth", "fn", "interval", "order")
 
     def __init__(self, fn: str, args: tuple[Dim, ...], interval: Interval) -> None:
         self.fn = fn
         self.args = args
         self.interval = interval
         self.order = next(_ORDERS)
+        self.depth = 1 + max([_depth(arg) for arg in args], default=0)
+        if self.depth > DEEPEST:
+            hint = "name it on the way: R.match_cast binds a size to a new variable"
+            raise DiagnosticError(
+                Diagnostic(f"a size holds more than {DEEPEST} functions in one another").hinted(
+                    hint
+                )
+            )
 
     def __repr__(self) -> str:
         return f"{self.fn}{self.args}"
@@ -72,6 +80,14 @@ class Opaque:
         return opaque_atom, (self.fn, self.args, self.interval)
 
 
+def _depth(dim: Dim) -> int:
+    """How many functions stand in one another in a dim."""
+    if type(dim) is not Poly:
+        return 0
+    return max([a.depth for atoms in dim.terms for a in atoms if type(a) is Opaque], default=0)
+
+
+DEEPEST = 100  # what is written out as text must be read back, and Python reads about 200
 Atom: TypeAlias = Sym | Opaque
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted by order, repeated for powers, never empty
 Terms: TypeAlias = dict[Monomial, int]  # no coefficient is zero

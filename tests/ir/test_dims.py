@@ -431,3 +431,14 @@ def test_exact_quotient() -> None:
     assert dims.exact_quotient(n + 1, m) is None
     assert dims.exact_quotient(0, n) == 0
     assert dims.exact_quotient(n, 0) is None
+
+
+def test_a_size_of_too_many_functions_in_one_another_is_refused():
+    size, n, value = dims.sym("n"), dims.sym("n"), 5
+    for _ in range(100):
+        size, value = dims.floordiv(size + n * n, 2) + n, (value + 9) // 2 + 3
+    known = {dims.as_sym(n): 3} | {s: 5 for s in dims.syms(size) if s is not dims.as_sym(n)}
+    assert dims.evaluate(size, known) == value
+    assert dims.text(size).count("//") == 100
+    with pytest.raises(DiagnosticError, match="more than 100 functions in one another"):
+        dims.floordiv(size + n * n, 3)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import structir
+from structir.errors import DiagnosticError
 from structir.ir import (
     Call,
     Constant,
@@ -225,3 +226,9 @@ def test_which_variable_is_read_matters(order: list[int]) -> None:
     same = lone(Tuple(tuple(params[i] for i in range(4))), params)
     mixed = lone(Tuple(tuple(params[i] for i in order)), params)
     assert structural_equal(same, mixed) == (order == sorted(order))
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a-b", "main 2", "def"])
+def test_a_function_of_a_module_has_a_name_that_text_can_say(name):
+    with pytest.raises(DiagnosticError, match="is no name of a function"):
+        IRModule({name: identity(sym("n"))})
