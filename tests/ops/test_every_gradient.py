@@ -23,6 +23,9 @@ from tests.ops.calls import called, symbolic_call
 
 ops.load()
 OPS = {op.name: op.definition for op in registered_ops() if hasattr(op.definition, "line")}
+# Compiling takes most of the time: every gradient that is a rule of its own, and one in four of
+# those that all come from a line and body in the same way.
+COMPILED = {n for k, n in enumerate(sorted(OPS)) if k % 4 == 0 or "gradient" in OPS[n].hooks}
 every_op = pytest.mark.parametrize("name", sorted(OPS))
 
 
@@ -159,4 +162,5 @@ def test_expressions_at_symbolic_sizes(name):
         assert structural_equal(structir.parse(module.script()), module)
         given = (*inputs, *flat(back))
         assert_agree(wanted, structir.interpret(module, "main", *copied(given)))
-        assert_agree(wanted, structir.compile(module)["main"](*copied(given)))
+        if name in COMPILED:
+            assert_agree(wanted, structir.compile(module)["main"](*copied(given)))
