@@ -16,6 +16,8 @@ from numba.core.typed_passes import (
 )
 from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
 
+from structir.backend.cpu.library import KernelLibrary
+
 # Kernels have no closures, comprehensions, context managers, lists, or overloads to be inlined, and
 # no branches on constants: what prepares for these is two thirds of numba's own work on them.
 PASSES: tuple[tuple[Any, str], ...] = (
@@ -34,6 +36,14 @@ PASSES: tuple[tuple[Any, str], ...] = (
 
 class KernelCompiler(CompilerBase):  # type: ignore[misc,unused-ignore]
     """numba's compiler with the passes that kernels need."""
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a function, into a library of our own if it has none yet."""
+        if self.state.library is None:
+            codegen: Any = self.state.targetctx.codegen()
+            self.state.library = KernelLibrary(codegen, func.__qualname__)
+            self.state.library.enable_object_caching()
+        return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
 
     def define_pipelines(self) -> list[Any]:
         """One pipeline."""
