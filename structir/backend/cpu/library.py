@@ -1,5 +1,5 @@
-"""How LLVM is led through a kernel: its functions optimised once, machine code only where it is
-asked for."""
+"""How LLVM is led through a kernel: all of it optimised once, machine code only where it is asked
+for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 
+PART = {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}  # before others take it in
+
 
 class _Detached:
-    """What numba tells of a function once it is compiled: nobody calls ours from Python."""
+    """Who is told of the Python objects of a function that is compiled: ours have none."""
 
     def set_env(self, name: str, environment: Any) -> None:
-        """A place for Python objects, which kernels never ask for."""
+        """Where they are, if machine code has been made."""
 
 
 class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
@@ -24,15 +26,15 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     functions are only ever taken into others, so that machine code of them is never run.
     """
 
-    codegen = _Detached()
+    codegen: Any = _Detached()
     _emitted = False
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        tuned = {} if self._emitted else {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}
-        passes, builder = self._codegen._module_pass_manager(**tuned)
+        codegen: Any = self._codegen
+        passes, builder = codegen._module_pass_manager(**({} if self._emitted else PART))
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
@@ -40,12 +42,14 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
     def get_pointer_to_function(self, name: str) -> int:
         """The address of a function, which makes its machine code; 0 where it is not here."""
-        if not any(f.name == name and not f.is_declaration for f in self._final_module.functions):
+        defined = [f.name for f in self._final_module.functions if not f.is_declaration]
+        if name not in defined:
             return 0
+        whole: Any = super()
         with global_compiler_lock:
             if not self._emitted:
                 self._emitted = True
-                self._ensure_finalized()
-                super()._finalize_final_module()
-        address: int = super().get_pointer_to_function(name)
+                whole._ensure_finalized()
+                whole._finalize_final_module()
+        address: int = whole.get_pointer_to_function(name)
         return address

@@ -8,7 +8,6 @@ from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager
 from numba.core.typed_passes import (
     AnnotateTypes,
-    IRLegalization,
     NativeLowering,
     NoPythonBackend,
     NopythonTypeInference,
@@ -17,6 +16,7 @@ from numba.core.typed_passes import (
 from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
 
 from structir.backend.cpu.library import KernelLibrary
+from structir.backend.cpu.typing_once import TypingOnce
 
 # Kernels have no closures, comprehensions, context managers, lists, or overloads to be inlined, and
 # no branches on constants: what prepares for these is two thirds of numba's own work on them.
@@ -27,7 +27,6 @@ PASSES: tuple[tuple[Any, str], ...] = (
     (ReconstructSSA, "one assignment for each name"),
     (NopythonTypeInference, "infer types"),
     (PreLowerStripPhis, "take out phi nodes"),
-    (IRLegalization, "check the statements"),
     (AnnotateTypes, "note types"),
     (NativeLowering, "write LLVM's form"),
     (NoPythonBackend, "make machine code"),
@@ -37,11 +36,14 @@ PASSES: tuple[tuple[Any, str], ...] = (
 class KernelCompiler(CompilerBase):  # type: ignore[misc,unused-ignore]
     """numba's compiler with the passes that kernels need."""
 
+    def __init__(self, typing_context: Any, *others: Any) -> None:
+        super().__init__(TypingOnce(typing_context), *others)  # type: ignore[no-untyped-call,unused-ignore]
+
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, into a library of our own if it has none yet."""
         if self.state.library is None:
-            codegen: Any = self.state.targetctx.codegen()
-            self.state.library = KernelLibrary(codegen, func.__qualname__)
+            library: Any = KernelLibrary
+            self.state.library = library(self.state.targetctx.codegen(), func.__qualname__)
             self.state.library.enable_object_caching()
         return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
 
