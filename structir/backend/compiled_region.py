@@ -15,6 +15,7 @@ from structir.backend.loops.expression import Expression, Position, walk
 from structir.backend.native_call import NativeCall, native_call
 from structir.backend.plan import BoundPlan, BoundPlans, Plan
 from structir.backend.region import Region, SizeCheck, buffers_of
+from structir.backend.results import RESULTS
 from structir.backend.sizes import symbols_of
 from structir.errors import ShapeMismatchError
 from structir.ir import dims
@@ -88,7 +89,7 @@ class CompiledRegion:
         """The results at sizes that are bound; inputs that are not dense are copied."""
         space = bound.workspace()
         given = [dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
-        owned = [np.empty(s, d) for s, d in bound.owned_forms] if out is None else out
+        owned = [RESULTS.new(s, d) for s, d in bound.owned_forms] if out is None else out
         space.outside[:-1] = [a.ctypes.data for a in (*given, *owned)]
         bound.run(space)
         return owned if bound.is_plain else _results(bound, arrays, owned)
@@ -121,7 +122,7 @@ class CompiledRegion:
         found = plan.bound(known, self.threads)
         self._bound.put(key, found)
         if self._native is not None:
-            plain = [b for b in self._bound.latest() if b.is_plain]
+            plain = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
             self._native.set_spaces([b.space_of_calls for b in plain])
         return found
 

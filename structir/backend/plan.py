@@ -24,6 +24,7 @@ from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, Lifetime, element_bytes, laid_out, lifetimes
+from structir.backend.results import is_large
 from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of
 from structir.errors import ShapeMismatchError, StructIRError
@@ -282,6 +283,11 @@ class BoundPlan:
     def is_plain(self) -> bool:
         """Whether the results are just the buffers that are filled."""
         return self.plan.results == self.plan.owned
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Whether a result is so large that its memory is kept."""
+        return any(is_large(prod(s) * d.itemsize) for s, d in self.owned_forms)
 
     def workspace(self) -> Workspace:
         """A workspace that no other call uses; `run` gives it back."""

@@ -1,0 +1,75 @@
+"""Memory of large results, used again once nobody holds them: fresh memory costs more than it takes
+to fill it.
+
+A result is a view of memory that is kept here. Whatever else sees that memory, a view of the result
+or another library, holds on to it, so its count of references tells when it is free.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGE = 1 << 24  # bytes from which on the system gives fresh memory every time
+MOST_KEPT = 1 << 28  # bytes that are kept, in use or not
+ROOMY = 4 / 3  # memory may be so many times as large as what is asked for
+
+Array = NDArray[Any]
+
+
+def is_large(size: int) -> bool:
+    """Whether a result of so many bytes is kept."""
+    return COUNTED and size >= LARGE
+
+
+class ResultMemory:
+    """What is kept, the oldest first."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._kept: list[Array] = []
+        self._most = most
+        self._lock = threading.Lock()
+
+    def new(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """An array of any contents."""
+        found = np.dtype(dtype)
+        size = found.itemsize
+        for extent in shape:
+            size *= extent
+        if not is_large(size):
+            return np.empty(shape, dtype)
+        with self._lock:
+            return np.ndarray(shape, found, self._memory(size))
+
+    def _memory(self, size: int) -> Array:
+        kept = self._kept
+        for k in range(len(kept)):
+            if size <= kept[k].nbytes <= ROOMY * size and _references(kept, k) == UNUSED:
+                return kept[k]
+        made = np.empty(size, np.uint8)
+        total = size + sum([memory.nbytes for memory in kept])
+        while kept and total > self._most:
+            total -= kept[0].nbytes
+            del kept[0]
+        if size <= self._most:
+            kept.append(made)
+        return made
+
+
+def _references(kept: list[Array], k: int) -> int:
+    return sys.getrefcount(kept[k])
+
+
+def _are_counted() -> bool:
+    """Whether counts of references are exact, and belong to one thread at a time."""
+    return sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+COUNTED = _are_counted()
+UNUSED = _references([np.empty(1, np.uint8)], 0) if COUNTED else 0
+RESULTS = ResultMemory()
