@@ -33,6 +33,7 @@ class Layer:
     bias: Expr | None  # of the recurrence, gates
     peepholes: Expr | None
     activations: tuple[Activation, ...]
+    seen: Activation | None = None  # what the recurrence sees of the hidden state, if not all
 
     def gate(self, x: Expr, k: int) -> Expr:
         """The k-th gate out of all of them side by side along the last axis."""
@@ -88,7 +89,7 @@ def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
 
 
 def _recurrent(layer: Layer, h: Expr) -> Expr:
-    made = R.matmul(h, layer.recurrence)
+    made = R.matmul(h if layer.seen is None else layer.seen(h), layer.recurrence)
     return made if layer.bias is None else R.add(made, layer.bias)
 
 
@@ -151,6 +152,11 @@ KINDS = {
 
 @onnx_op("GRU", "LSTM", "RNN")
 def recurrent(node: Node) -> list[Any]:
+    return recurrent_layers(node)
+
+
+def recurrent_layers(node: Node, seen: Activation | None = None) -> list[Any]:
+    """All directions of a recurrent layer; `seen` acts on a hidden state before its products."""
     kind = KINDS[node.op_type]
     by_batch = node.flag("layout")
     x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if by_batch else node[0]
@@ -158,7 +164,7 @@ def recurrent(node: Node) -> list[Any]:
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
         node.fail(f"there is no direction {direction!r}")
-    made = [_directed(node, kind, x, k, back) for k, back in enumerate(ways)]
+    made = [_directed(node, kind, x, k, back, seen) for k, back in enumerate(ways)]
     whole = R.stack(Tuple(tuple([m[-1] for m in made])), axis=1)
     last = [R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*made, strict=True))[:-1]]
     if by_batch:
@@ -167,13 +173,16 @@ def recurrent(node: Node) -> list[Any]:
     return [whole, *last]
 
 
-def _directed(node: Node, kind: Kind, x: Expr, k: int, back: bool) -> list[Expr]:
+def _directed(
+    node: Node, kind: Kind, x: Expr, k: int, back: bool, seen: Activation | None
+) -> list[Expr]:
     """The last states of one direction, then all hidden states along the first axis."""
     steps, batch, _ = _dims(node, x)
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
     layer, weights, bias = _layer(node, kind, hidden, k)
+    layer = attrs.evolve(layer, seen=seen)
     lengths = node.get(4)
-    plain = _is_plain(node, kind)
+    plain = seen is None and _is_plain(node, kind)
     if back and not plain:
         x = _reversed(x, lengths)
     gates = R.matmul(x, weights)

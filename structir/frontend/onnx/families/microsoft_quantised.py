@@ -1,0 +1,211 @@
+"""Ops on small integers that ONNX Runtime's quantiser writes: between scales, or scaled at run
+time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.frontend.onnx.families.quantise import (
+    dynamic_quantize_linear,
+    less_zero,
+    q_linear_conv,
+    quantised,
+    spread,
+)
+from structir.frontend.onnx.families.recurrent import recurrent_layers
+from structir.frontend.onnx.families.shapes import shaped
+from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
+from structir.frontend.onnx.said import as_node, one_said
+from structir.frontend.onnx.scalars import number
+from structir.ir.expr import Expr, Tuple
+
+FLOAT = "float32"
+
+
+def read(node: Node, place: int) -> Expr:
+    """A quantised operand as numbers; its scale and its zero point stand behind it."""
+    x: Expr = R.astype(node[place], "int32")
+    if node.has(place + 2):
+        x = R.subtract(x, R.astype(spread(node, place + 2, None, place), "int32"))
+    return node.emit(R.multiply(R.astype(x, FLOAT), spread(node, place + 1, None, place)))
+
+
+def written(node: Node, x: Expr, place: int) -> Expr:
+    """Numbers quantised by the scale at a place and the zero point behind it."""
+    zero = spread(node, place + 1, None) if node.has(place + 1) else None
+    dtype = node.dtype(place + 1) if node.has(place + 1) else node.dtype()
+    return quantised(node, R.divide(x, spread(node, place, None)), zero, dtype)
+
+
+@onnx_op("QLinearAdd", domain=MICROSOFT)
+def q_linear_add(node: Node) -> Expr:
+    return written(node, R.add(read(node, 0), read(node, 3)), 6)
+
+
+@onnx_op("QLinearMul", domain=MICROSOFT)
+def q_linear_mul(node: Node) -> Expr:
+    return written(node, R.multiply(read(node, 0), read(node, 3)), 6)
+
+
+@onnx_op("QLinearSigmoid", domain=MICROSOFT)
+def q_linear_sigmoid(node: Node) -> Expr:
+    return written(node, R.sigmoid(read(node, 0)), 3)
+
+
+@onnx_op("QLinearLeakyRelu", domain=MICROSOFT)
+def q_linear_leaky_relu(node: Node) -> Expr:
+    made = one_said(node, "LeakyRelu", read(node, 0), alpha=node.attr("alpha", 0.01))
+    return written(node, made, 3)
+
+
+@onnx_op("QLinearSoftmax", domain=MICROSOFT)
+def q_linear_softmax(node: Node) -> Expr:
+    x, axis, rank = read(node, 0), node.axis("axis", -1), node.rank()
+    if node.attr("opset", 13) < 13 and axis < rank - 1:
+        flat = one_said(node, "Flatten", x, axis=axis)
+        return written(node, shaped(R.nn.softmax(flat, axis=1), node.dims()), 3)
+    return written(node, R.nn.softmax(x, axis=axis), 3)
+
+
+@onnx_op("QLinearConcat", domain=MICROSOFT)
+def q_linear_concat(node: Node) -> Expr:
+    parts = [read(node, place) for place in range(2, len(node.values), 3)]
+    made = R.concat(Tuple(tuple(parts)), axis=node.axis("axis", rank=node.rank(2)))
+    return written(node, made, 0)
+
+
+@onnx_op("QLinearWhere", domain=MICROSOFT)
+def q_linear_where(node: Node) -> Expr:
+    return written(node, R.where(node[0], read(node, 1), read(node, 4)), 7)
+
+
+@onnx_op("QLinearReduceMean", domain=MICROSOFT)
+def q_linear_reduce_mean(node: Node) -> Expr:
+    axes = node.attr("axes", None)
+    made = R.mean(
+        read(node, 0),
+        axis=None if axes is None else [node.counted(a, node.rank()) for a in axes],
+        keepdims=node.flag("keepdims", 1),
+    )
+    return written(node, made, 3)
+
+
+def channels_first(node: Node, x: Expr) -> Expr:
+    """An operand with its last axis as the second one."""
+    rank = node.tensor_info(x).ndim or 0
+    return node.emit(R.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
+
+
+def channels_last(node: Node, x: Expr) -> Expr:
+    """An operand with its second axis as the last one."""
+    x = node.emit(x)
+    rank = node.tensor_info(x).ndim or 0
+    return R.permute_dims(x, [0, *range(2, rank), 1])
+
+
+def _pooled(node: Node, op: str) -> Expr:
+    last = node.flag("channels_last")
+    x = channels_first(node, read(node, 0)) if last else read(node, 0)
+    made = one_said(node, op, x)
+    return written(node, channels_last(node, made) if last else made, 3)
+
+
+@onnx_op("QLinearAveragePool", domain=MICROSOFT)
+def q_linear_average_pool(node: Node) -> Expr:
+    return _pooled(node, "AveragePool")
+
+
+@onnx_op("QLinearGlobalAveragePool", domain=MICROSOFT)
+def q_linear_global_average_pool(node: Node) -> Expr:
+    return _pooled(node, "GlobalAveragePool")
+
+
+@onnx_op("QLinearConv", domain=MICROSOFT)
+def conv_of_either_layout(node: Node) -> Expr:
+    if not node.flag("channels_last"):
+        return q_linear_conv(node)
+    turned = [channels_first(node, node[0]), *[node.get(k) for k in range(1, len(node.values))]]
+    return channels_last(node, q_linear_conv(as_node(node, "QLinearConv", turned)))
+
+
+@onnx_op("NhwcMaxPool", domain=MICROSOFT)
+def max_pool_of_last_channels(node: Node) -> Expr:
+    return channels_last(node, one_said(node, "MaxPool", channels_first(node, node[0])))
+
+
+# ---- products
+
+
+@onnx_op("QGemm", domain=MICROSOFT)
+def q_gemm(node: Node) -> Expr:
+    by_column = 0 if node.flag("transB") else 1
+    left, right = less_zero(node, 0, 2, None), less_zero(node, 3, 5, by_column)
+    left = R.permute_dims(left, [1, 0]) if node.flag("transA") else left
+    right = R.permute_dims(right, [1, 0]) if node.flag("transB") else right
+    product = R.matmul(left, right)
+    if node.has(6):
+        product = R.add(product, node[6])
+    scale = R.multiply(spread(node, 1, None), spread(node, 4, None, 3))
+    made = R.multiply(R.astype(product, FLOAT), scale)
+    alpha = node.attr("alpha", 1.0)
+    made = made if alpha == 1.0 else R.multiply(made, number(alpha, FLOAT))
+    return written(node, made, 7) if node.has(7) else made
+
+
+@onnx_op("MatMulIntegerToFloat", domain=MICROSOFT)
+def product_to_floats(node: Node) -> Expr:
+    product = R.matmul(less_zero(node, 0, 4, None), _by_column(node, 1, 5))
+    scale = R.multiply(spread(node, 2, None, 0), spread(node, 3, -1, 1))
+    made = R.multiply(R.astype(product, node.dtype(2)), scale)
+    return R.add(made, node[6]) if node.has(6) else made
+
+
+def _by_column(node: Node, place: int, zero: int) -> Expr:
+    return less_zero(node, place, zero, -1 if node.rank(place) > 1 else None)
+
+
+@onnx_op("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_product(node: Node) -> Expr:
+    x, scale, zero = quantised_now(node, node[0])
+    left = R.subtract(R.astype(x, "int32"), R.astype(zero, "int32"))
+    product = R.matmul(left, _by_column(node, 1, 3))
+    both = R.multiply(scale, spread(node, 2, -1, 1))
+    made = R.multiply(R.astype(product, FLOAT), both)
+    return R.add(made, node[4]) if node.has(4) else made
+
+
+def quantised_now(node: Node, x: Expr) -> list[Expr]:
+    """An operand quantised over the range that it has: small integers, scale, zero point."""
+    made = dynamic_quantize_linear(as_node(node, "DynamicQuantizeLinear", [x]))
+    return [node.emit(v) for v in made]
+
+
+def _rounded_now(node: Node, x: Expr) -> Expr:
+    """Numbers as they are after they were quantised over the range that they have."""
+    small, scale, zero = quantised_now(node, x)
+    moved = R.subtract(R.astype(small, "int32"), R.astype(zero, "int32"))
+    return node.emit(R.multiply(R.astype(moved, FLOAT), scale))
+
+
+@onnx_op("DynamicQuantizeLSTM", domain=MICROSOFT)
+def dynamic_lstm(node: Node) -> list[Any]:
+    """The weights, gates last, as numbers; the operand and each hidden state rounded as they are
+    quantised."""
+    weights = [_weights(node, 1, 8), _weights(node, 2, 10)]
+    operands = [_rounded_now(node, node[0]), *weights, *[node.get(k) for k in range(3, 8)]]
+    hidden = node.attr("hidden_size", None) or node.static_dims(2)[1]
+    layers = as_node(node, "LSTM", operands, hidden_size=hidden)
+    return recurrent_layers(layers, lambda h: _rounded_now(node, h))
+
+
+def _weights(node: Node, place: int, scale: int) -> Expr:
+    """The weights of all directions, gates before inputs."""
+    ways = node.dims(place)[0]
+
+    def beside(at: int) -> Expr:
+        columns = -1 if node.rank(at) > 1 else 1
+        return shaped(node[at], (ways, 1, columns))
+
+    whole = R.subtract(R.astype(node[place], "int32"), R.astype(beside(scale + 1), "int32"))
+    return R.permute_dims(R.multiply(R.astype(whole, FLOAT), beside(scale)), [0, 2, 1])

@@ -1,0 +1,315 @@
+"""Ops of ONNX Runtime's own domain, compared with ONNX Runtime on small models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+from onnx.helper import np_dtype_to_tensor_dtype
+
+from structir.frontend.onnx_backend import Backend
+
+RNG = np.random.default_rng(5)
+MS = "com.microsoft"
+
+
+def single(
+    op: str,
+    operands: list[Any],
+    outputs: int = 1,
+    fixed: tuple[int, ...] = (),
+    domain: str = MS,
+    symbolic: bool = True,
+    **attributes: Any,
+) -> tuple[Any, dict[str, Any]]:
+    """A model of one node: operands are arrays, or None; those in `fixed` are constants."""
+    names = ["" if x is None else f"x{k}" for k, x in enumerate(operands)]
+    free = [k for k, x in enumerate(operands) if x is not None and k not in fixed]
+    results = [f"y{k}" for k in range(outputs)]
+    node = helper.make_node(op, names, results, domain=domain, **attributes)
+    inputs = [
+        helper.make_tensor_value_info(
+            names[k],
+            np_dtype_to_tensor_dtype(operands[k].dtype),
+            [f"d{k}_{a}" for a in range(operands[k].ndim)] if symbolic else operands[k].shape,
+        )
+        for k in free
+    ]
+    graph = helper.make_graph(
+        [node],
+        "small",
+        inputs,
+        [helper.make_empty_tensor_value_info(r) for r in results],
+        [numpy_helper.from_array(operands[k], names[k]) for k in fixed],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return model, {names[k]: operands[k] for k in free}
+
+
+def agree(model: Any, given: dict[str, Any], steps: int = 0, atol: float = 2e-5) -> list[Any]:
+    """The outputs are those of ONNX Runtime; integers may be off by so many steps."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    wanted = session.run(None, given)
+    got = Backend.prepare(model).run(list(given.values()))
+    for mine, theirs in zip(got, wanted, strict=True):
+        assert mine.shape == theirs.shape
+        assert mine.dtype == theirs.dtype
+        if theirs.dtype.kind in "iu":
+            apart = np.abs(mine.astype(int) - theirs.astype(int))
+            assert apart.max(initial=0) <= steps
+        else:
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=atol)
+    return wanted
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype("f4")
+
+
+def small(*shape: int, dtype: str = "u1") -> Any:
+    low = 0 if dtype == "u1" else -128
+    return RNG.integers(low, low + 256, shape).astype(dtype)
+
+
+def scale(value: float) -> Any:
+    return np.float32(value) * np.ones((), "f4")
+
+
+def zero(value: int, dtype: str = "u1") -> Any:
+    return np.array(value, dtype)
+
+
+X = [scale(0.02), zero(120)]
+Y = [scale(0.03), zero(90)]
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+def test_sums_and_products_of_quantised_operands(op: str) -> None:
+    operands = [small(2, 3, 4), *X, small(3, 1), *Y, scale(0.05), zero(100)]
+    agree(*single(op, operands, fixed=(1, 2, 4, 5, 6, 7)), steps=1)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("QLinearSigmoid", {}),
+        ("QLinearLeakyRelu", {"alpha": 0.2}),
+        ("QLinearSoftmax", {"axis": -1, "opset": 13}),
+        ("QLinearSoftmax", {"axis": 1, "opset": 11}),
+        ("QLinearGlobalAveragePool", {"channels_last": 0}),
+        ("QLinearGlobalAveragePool", {"channels_last": 1}),
+        ("QLinearAveragePool", {"kernel_shape": [2, 2], "strides": [2, 1]}),
+        ("QLinearAveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    ],
+)
+def test_functions_of_one_quantised_operand(op: str, attributes: Any) -> None:
+    made = [scale(1 / 256), zero(0)] if op in ("QLinearSigmoid", "QLinearSoftmax") else Y
+    operands = [small(2, 3, 4, 5), *X, *made]
+    agree(*single(op, operands, fixed=(1, 2, 3, 4), **attributes), steps=1)
+
+
+def test_quantised_operands_side_by_side() -> None:
+    operands = [*Y, small(2, 3), *X, small(2, 2), scale(0.05), zero(7)]
+    agree(*single("QLinearConcat", operands, fixed=(0, 1, 3, 4, 6, 7), axis=1), steps=1)
+
+
+def test_a_choice_of_quantised_operands() -> None:
+    chosen = RNG.random((2, 3)) > 0.5
+    operands = [chosen, small(2, 3), *X, small(3), *Y, scale(0.05), zero(60)]
+    agree(*single("QLinearWhere", operands, fixed=(2, 3, 5, 6, 7, 8)), steps=1)
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("to_float", [False, True])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_quantised_gemm(turned: int, to_float: bool, by_column: bool) -> None:
+    weights = small(5, 4, dtype="i1") if turned else small(4, 5, dtype="i1")
+    scales = RNG.random(5).astype("f4") * 0.01 + 0.01 if by_column else scale(0.01)
+    zeros = np.zeros(5, "i1") if by_column else zero(3, "i1")
+    bias = RNG.integers(-500, 500, 5).astype("i4")
+    operands = [small(3, 4), *X, weights, scales, zeros, bias]
+    operands += [] if to_float else [scale(0.3), zero(128)]
+    fixed = tuple(range(1, len(operands)))
+    agree(*single("QGemm", operands, fixed=fixed, transB=turned, alpha=1.0), steps=1)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_integer_products_as_floats(by_column: bool) -> None:
+    scales = RNG.random(5).astype("f4") * 0.01 if by_column else scale(0.01)
+    zeros = small(5, dtype="i1") if by_column else zero(3, "i1")
+    operands = [small(2, 3, 4), small(4, 5, dtype="i1"), scale(0.02), scales, zero(9), zeros]
+    operands.append(floats(5))
+    fixed = tuple(range(1, 7))
+    agree(*single("MatMulIntegerToFloat", operands, fixed=fixed))
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_products_quantised_at_run_time(by_column: bool) -> None:
+    scales = RNG.random(5).astype("f4") * 0.01 if by_column else scale(0.01)
+    zeros = small(5, dtype="i1") if by_column else zero(3, "i1")
+    operands = [floats(2, 3, 4), small(4, 5, dtype="i1"), scales, zeros, floats(5)]
+    agree(*single("DynamicQuantizeMatMul", operands, fixed=(1, 2, 3, 4)), atol=1e-4)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_an_lstm_quantised_at_run_time(direction: str, by_column: bool) -> None:
+    ways, inner, hidden = 2 if direction == "bidirectional" else 1, 5, 6
+    shape = (ways, 4 * hidden) if by_column else (ways,)
+    scales = [(RNG.random(shape) * 0.004 + 0.001).astype("f4") for _ in range(2)]
+    zeros = np.zeros(shape, "i1")
+    operands = [
+        floats(7, 1, inner),
+        small(ways, inner, 4 * hidden, dtype="i1"),
+        small(ways, hidden, 4 * hidden, dtype="i1"),
+        floats(ways, 8 * hidden) * np.float32(0.1),
+        None,
+        None,
+        None,
+        None,
+        scales[0],
+        zeros,
+        scales[1],
+        zeros,
+    ]
+    fixed = (1, 2, 3, 8, 9, 10, 11)
+    attributes = {"hidden_size": hidden, "direction": direction}
+    model, given = single("DynamicQuantizeLSTM", operands, 3, fixed, **attributes)
+    agree(model, given, atol=1e-3)
+
+
+def test_a_convolution_with_channels_last() -> None:
+    weights = small(4, 3, 2, 2, dtype="i1")
+    scales, zeros = RNG.random(4).astype("f4") * 0.02, np.zeros(4, "i1")
+    bias = RNG.integers(-500, 500, 4).astype("i4")
+    operands = [small(2, 5, 6, 3), *X, weights, scales, zeros, scale(0.3), zero(100), bias]
+    model, given = single("QLinearConv", operands, fixed=tuple(range(1, 9)), channels_last=1)
+    agree(model, given, steps=1)
+
+
+def test_the_greatest_of_windows_with_channels_last() -> None:
+    model, given = single("NhwcMaxPool", [small(2, 5, 6, 3)], kernel_shape=[2, 2], strides=[2, 2])
+    agree(model, given)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "attributes"),
+    [
+        ((2, 3, 4), (2, 4, 5), {"alpha": 0.5}),
+        ((2, 4, 3), (2, 5, 4), {"transA": 1, "transB": 1}),
+        ((3, 2, 4), (2, 4, 5), {"transBatchA": 1}),
+        ((3, 2, 4), (5, 2, 4), {"transBatchA": 1, "transBatchB": 1, "transB": 1}),
+    ],
+)
+def test_products_of_turned_operands(left: Any, right: Any, attributes: Any) -> None:
+    if attributes.get("transBatchB"):
+        right = (4, 2, 5)
+        attributes = {"transBatchA": 1, "transBatchB": 1}
+    agree(*single("FusedMatMul", [floats(*left), floats(*right)], **attributes))
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [("Relu", []), ("LeakyRelu", [0.3]), ("Clip", [-0.2, 0.4]), ("HardSigmoid", [0.3, 0.4])],
+)
+def test_convolutions_with_an_activation(name: str, numbers: Any) -> None:
+    more = {"activation": name, **({"activation_params": numbers} if numbers else {})}
+    operands = [floats(1, 2, 5, 5), floats(3, 2, 3, 3), floats(3)]
+    agree(*single("FusedConv", operands, fixed=(1, 2), **more))
+
+
+def test_a_convolution_with_a_sum_and_an_activation() -> None:
+    operands = [floats(1, 2, 5, 5), floats(3, 2, 3, 3), floats(3), floats(1, 3, 3, 3)]
+    agree(*single("FusedConv", operands, fixed=(1, 2), activation="Relu"))
+
+
+def test_a_gemm_with_an_activation() -> None:
+    more = {"activation": "LeakyRelu", "activation_alpha": 0.2, "transB": 1, "alpha": 0.5}
+    agree(*single("FusedGemm", [floats(3, 4), floats(5, 4), floats(5)], fixed=(1, 2), **more))
+
+
+@pytest.mark.parametrize("op", ["BiasGelu", "FastGelu", "Gelu", "QuickGelu"])
+def test_activations(op: str) -> None:
+    operands = [floats(2, 3, 4), floats(4)] if op in ("BiasGelu", "FastGelu") else [floats(3, 4)]
+    agree(*single(op, operands), atol=1e-4)
+
+
+@pytest.mark.parametrize("operands", [4, 5])
+def test_norms_of_sums(operands: int) -> None:
+    given = [floats(2, 3, 8), floats(2, 3, 8), floats(8), floats(8), floats(8)]
+    agree(*single("SkipLayerNormalization", given[:operands], epsilon=1e-5))
+    plain = [given[0], given[1], given[2], *given[4:operands]]
+    agree(*single("SkipSimplifiedLayerNormalization", plain, epsilon=1e-5))
+
+
+def test_a_sum_that_is_shown() -> None:
+    given = [floats(2, 3, 8), floats(2, 3, 8), floats(8), floats(8)]
+    model, feed = single("SkipLayerNormalization", given, 4)
+    for place in (1, 2):
+        model.graph.node[0].output[place] = ""
+    del model.graph.output[1:3]
+    agree(model, feed)
+
+
+def test_a_norm_without_a_mean() -> None:
+    operands = [floats(2, 3, 8), floats(8)]
+    agree(*single("SimplifiedLayerNormalization", operands, domain="", axis=-1))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("segments", [False, True])
+def test_embeddings(masked: bool, segments: bool) -> None:
+    ids = RNG.integers(0, 9, (2, 5)).astype("i4")
+    kinds = RNG.integers(0, 2, (2, 5)).astype("i4")
+    mask = (RNG.random((2, 5)) > 0.3).astype("i4")
+    tables = [floats(9, 8), floats(7, 8), floats(2, 8) if segments else None]
+    operands = [ids, kinds if segments else None, *tables, floats(8), floats(8)]
+    operands += [mask] if masked else []
+    fixed = tuple(k for k in range(2, 7) if operands[k] is not None)
+    agree(*single("EmbedLayerNormalization", operands, 2, fixed))
+
+
+MASKS = {
+    "none": None,
+    "lengths": np.array([5, 3], "i4"),
+    "flags": np.array([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0]], "i4"),
+    "pairs": (np.arange(50).reshape(2, 5, 5) % 7 > 0).astype("i4"),
+    "ends": np.array([5, 4, 0, 1], "i4"),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("one_way", [0, 1])
+def test_attention(mask: str, one_way: int) -> None:
+    operands = [floats(2, 5, 8), floats(8, 24), floats(24), MASKS[mask]]
+    more = {"num_heads": 2, "unidirectional": one_way, "symbolic": mask != "ends"}
+    model, given = single("Attention", operands, fixed=(1, 2), **more)
+    agree(model, given, atol=1e-4)
+
+
+def test_attention_with_a_past() -> None:
+    operands = [floats(2, 3, 8), floats(8, 24), floats(24), None, floats(2, 2, 2, 4, 4)]
+    model, given = single("Attention", operands, 2, (1, 2), num_heads=2, unidirectional=1)
+    agree(model, given, atol=1e-4)
+
+
+def test_quantised_attention() -> None:
+    operands = [small(2, 5, 8), small(8, 24, dtype="i1"), floats(24), *[scale(0.02)] * 2, None]
+    operands += [zero(120), zero(3, "i1")]
+    model, given = single("QAttention", operands, fixed=(1, 2, 3, 4, 6, 7), num_heads=2)
+    agree(model, given, atol=1e-4)
+
+
+@pytest.mark.parametrize("more", [[], [floats(24)], [None, np.array([5, 3], "i4")]])
+def test_attention_of_three_operands(more: Any) -> None:
+    operands = [floats(2, 4, 8), floats(2, 5, 8), floats(2, 5, 8), *more]
+    model, given = single("MultiHeadAttention", operands, num_heads=2)
+    agree(model, given, atol=1e-4)
