@@ -10,7 +10,7 @@ from onnx import NodeProto, helper
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import DEFAULT, find_build
 from structir.frontend.onnx.values import Value, constant_elements
-from structir.ir.expr import Expr
+from structir.ir.expr import Constant, Expr
 
 VERSION = 21  # of the ops that others are said by
 
@@ -44,4 +44,4 @@ def one_said(node: Node, op: str, *operands: Expr | None, **attributes: Any) -> 
 
 def _value(node: Node, x: Expr) -> Value:
     x = node.importer.worked_out(x)
-    return Value(x if constant_elements(x) is not None else node.emit(x), constant_elements(x))
+    return Value(x, constant_elements(x)) if isinstance(x, Constant) else Value(node.emit(x))

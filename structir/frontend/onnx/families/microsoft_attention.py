@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.onnx.families.microsoft_quantised import FLOAT
-from structir.frontend.onnx.families.quantise import less_zero, spread
+from structir.frontend.onnx.families.microsoft_quantised import FLOAT, integer_product
+from structir.frontend.onnx.families.quantise import spread
 from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
@@ -166,7 +166,7 @@ def attention(node: Node) -> list[Any]:
 
 @onnx_op("QAttention", domain=MICROSOFT)
 def quantised_attention(node: Node) -> list[Any]:
-    product = R.matmul(less_zero(node, 0, 6, None), less_zero(node, 1, 7, -1))
+    product = integer_product(node, node[0], node[1], node.get(6), node.get(7))
     scale = R.multiply(spread(node, 3, None), spread(node, 4, -1, 1))
     whole = R.add(R.multiply(R.astype(product, FLOAT), scale), node[2])
     heads, present = _with_past(node, projected(node, node.emit(whole)), 8)

@@ -7,7 +7,6 @@ from typing import Any
 
 from structir.frontend.onnx.families.quantise import (
     dynamic_quantize_linear,
-    less_zero,
     q_linear_conv,
     quantised,
     spread,
@@ -137,13 +136,18 @@ def max_pool_of_last_channels(node: Node) -> Expr:
 # ---- products
 
 
+def integer_product(
+    node: Node, left: Expr, right: Expr, zero: Expr | None, zeros: Expr | None
+) -> Expr:
+    """The product of small integers, their zero points taken off."""
+    return one_said(node, "MatMulInteger", left, right, zero, zeros)
+
+
 @onnx_op("QGemm", domain=MICROSOFT)
 def q_gemm(node: Node) -> Expr:
-    by_column = 0 if node.flag("transB") else 1
-    left, right = less_zero(node, 0, 2, None), less_zero(node, 3, 5, by_column)
-    left = R.permute_dims(left, [1, 0]) if node.flag("transA") else left
-    right = R.permute_dims(right, [1, 0]) if node.flag("transB") else right
-    product = R.matmul(left, right)
+    left = R.permute_dims(node[0], [1, 0]) if node.flag("transA") else node[0]
+    right = R.permute_dims(node[3], [1, 0]) if node.flag("transB") else node[3]
+    product = integer_product(node, left, right, node.get(2), node.get(5))
     if node.has(6):
         product = R.add(product, node[6])
     scale = R.multiply(spread(node, 1, None), spread(node, 4, None, 3))
@@ -155,21 +159,16 @@ def q_gemm(node: Node) -> Expr:
 
 @onnx_op("MatMulIntegerToFloat", domain=MICROSOFT)
 def product_to_floats(node: Node) -> Expr:
-    product = R.matmul(less_zero(node, 0, 4, None), _by_column(node, 1, 5))
+    product = integer_product(node, node[0], node[1], node.get(4), node.get(5))
     scale = R.multiply(spread(node, 2, None, 0), spread(node, 3, -1, 1))
     made = R.multiply(R.astype(product, node.dtype(2)), scale)
     return R.add(made, node[6]) if node.has(6) else made
 
 
-def _by_column(node: Node, place: int, zero: int) -> Expr:
-    return less_zero(node, place, zero, -1 if node.rank(place) > 1 else None)
-
-
 @onnx_op("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_product(node: Node) -> Expr:
     x, scale, zero = quantised_now(node, node[0])
-    left = R.subtract(R.astype(x, "int32"), R.astype(zero, "int32"))
-    product = R.matmul(left, _by_column(node, 1, 3))
+    product = integer_product(node, x, node[1], zero, node.get(3))
     both = R.multiply(scale, spread(node, 2, -1, 1))
     made = R.multiply(R.astype(product, FLOAT), both)
     return R.add(made, node[4]) if node.has(4) else made
