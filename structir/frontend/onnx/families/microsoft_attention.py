@@ -65,8 +65,10 @@ def attended(node: Node, heads: Heads, masks: list[Expr]) -> Expr:
 def _scale(node: Node, width: Dim, dtype: str) -> Expr:
     """What scores are scaled by: as stated, or by the root of the channels of a head."""
     stated = node.attr("scale", 0.0)
-    if stated or isinstance(width, int):
-        return number(stated or 1 / math.sqrt(float(width)), dtype)
+    if stated:
+        return number(stated, dtype)
+    if isinstance(width, int):
+        return number(1 / math.sqrt(width), dtype)
     return R.rsqrt(size_number(width, dtype))
 
 
