@@ -24,6 +24,7 @@ from structir.ops.scatter import scatter_elements
 
 np = lazy_module("numpy")
 Array = Any
+FEW = 64  # elements that are found by passing all others by them
 
 
 def ordered(x: Array, descending: bool) -> Array:
@@ -62,6 +63,29 @@ def merged_order(row: Array, descending: bool) -> Array:
                     right += 1
         order, other = other, order
         width *= 2
+    return order
+
+
+def first_order(row: Array, wanted: int, descending: bool) -> Array:
+    """The positions of the first elements in order. Few of many are kept while the others pass."""
+    if wanted > FEW or 4 * wanted > row.shape[0]:
+        return merged_order(row, descending)
+    order, held = np.empty(wanted, np.int64), 0
+    for place in range(row.shape[0]):
+        a, k = row[place], held
+        while k > 0:
+            b = row[order[k - 1]]
+            before = a < b or (b != b and a == a)
+            if descending:
+                before = a > b or (a != a and b == b)
+            if not before:
+                break
+            if k < wanted:
+                order[k] = order[k - 1]
+            k -= 1
+        if k < wanted:
+            order[k] = place
+            held = min(held + 1, wanted)
     return order
 
 
@@ -134,7 +158,12 @@ def topk(
 
 @topk.kernel("cpu")
 def _(x: Array, values: Array | None, positions: Array | None, largest: bool) -> None:
-    order = merged_order(x, largest)
+    wanted = x.shape[0]
+    if values is not None:
+        wanted = values.shape[0]
+    if positions is not None:
+        wanted = positions.shape[0]
+    order = first_order(x, wanted, largest)
     if values is not None:
         for k in range(values.shape[0]):
             values[k] = x[order[k]]

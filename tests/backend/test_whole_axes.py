@@ -53,3 +53,21 @@ def test_what_a_routine_refuses_is_a_diagnostic():
         structir.compile(module)["main"](x, edges)
     with pytest.raises(ShapeMismatchError, match="not in order"):
         structir.interpret(module, "main", x, edges)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [1, 3, 8, 70])
+def test_the_first_of_many_keep_their_order(k, largest):
+    module = structir.parse(
+        f"""
+@R.function
+def main(x: R.Tensor(("n", 290), "float32")):
+    return R.topk(x, k={k}, largest={largest})
+"""
+    )
+    executable = structir.compile(module)
+    rng = np.random.default_rng(k)
+    for rows in (1, 5):
+        x = rng.integers(0, 40, (rows, 290)).astype("float32")
+        x[rng.random(x.shape) < 0.02] = np.nan
+        assert_agree(structir.interpret(module, "main", x), executable["main"](x))
