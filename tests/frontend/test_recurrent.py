@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto
 
 import structir
 from structir.frontend.onnx import from_onnx
 from structir.frontend.onnx_backend import Backend
 from tests.frontend.models import FLOAT, made, node, value
 
+INT32 = TensorProto.INT32
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FORMS = [(kind, way, 0) for kind in GATES for way in ("forward", "reverse", "bidirectional")]
 FORMS += [("GRU", "forward", 1), ("GRU", "bidirectional", 1)]
@@ -32,6 +34,22 @@ def layer(kind: str, way: str, after: int, hidden: int = 5, width: int = 3, **mo
     inputs = [value("x", ["steps", "batch", width], FLOAT)]
     inputs += [value(s, [count, "batch", hidden], FLOAT) for s in states.split()]
     return made([made_node], inputs, results.split(), constants)
+
+
+@pytest.mark.parametrize("kind", list(GATES))
+@pytest.mark.parametrize("way", ["forward", "reverse", "bidirectional"])
+def test_sequences_of_several_lengths(kind: str, way: str) -> None:
+    model = layer(kind, way, 0)
+    model.graph.node[0].input[4] = "lengths"
+    model.graph.input.append(value("lengths", ["batch"], INT32))
+    assert len(from_onnx(model).functions) > 1
+    prepared = Backend.prepare(model)
+    for steps, lengths in ((4, [4, 2, 1]), (6, [3, 6])):
+        inputs = given(model, steps, len(lengths))
+        inputs["lengths"] = np.array(lengths, "int32")
+        got = prepared.run(list(inputs.values()))
+        for mine, theirs in zip(got, by_runtime(model, inputs), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-5)
 
 
 def given(model: Any, steps: int, batch: int) -> dict[str, Any]:

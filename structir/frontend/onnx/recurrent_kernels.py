@@ -72,46 +72,55 @@ for k in range(hidden):
 
 
 @cache
-def recurrent_kernel(name: str, dtype: str, backwards: bool) -> Kernel:
+def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = False) -> Kernel:
     """The kernel of a cell over all steps: (gates of the input, states, weight, bias) to all
-    hidden states and the last states."""
+    hidden states and the last states. `ragged` sequences end early, each at a length of its own,
+    which is an operand more."""
     cell = CELLS[name]
     full = f"{name}_backwards" if backwards else name
-    found = parse(_text(cell, f"{full}_{dtype}", dtype, backwards), f"{full}.py")
+    full = f"{full}_ragged" if ragged else full
+    found = parse(_text(cell, f"{full}_{dtype}", dtype, backwards, ragged), f"{full}.py")
     kernel = found.functions[f"{full}_{dtype}"]
     assert isinstance(kernel, Kernel)
     return kernel
 
 
-def _text(cell: Cell, name: str, dtype: str, backwards: bool) -> str:
+def _text(cell: Cell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
     width, made = f"{cell.gates} * hidden", f"{cell.products} * hidden"
     state = '"batch", "hidden"'
     shapes = {"gates": f'"steps", "batch", "{width}"'}
     shapes |= {f"{s}_start": state for s in cell.states}
     shapes |= {"weight": f'"hidden", "{width}"', "bias": f'"{width}",'}
     shapes |= {"whole": f'"steps", {state}', **dict.fromkeys(cell.states, state)}
-    params = ", ".join(f'{n}: R.Tensor(({s}), "{dtype}")' for n, s in shapes.items())
+    kinds = {"lengths": "int64"}
+    if ragged:
+        shapes = {"lengths": '"batch",', **shapes}
+    params = ", ".join(f'{n}: R.Tensor(({s}), "{kinds.get(n, dtype)}")' for n, s in shapes.items())
     before = cell.products < cell.gates
     lines = [f'rows = T.zeros(({width},), "{dtype}")']
     lines += [f'kept = T.zeros((hidden,), "{dtype}")'] if before else []
     starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
     steps = "steps - 1, -1, -1" if backwards else "steps"
+    step = f"""\
+for j in range({width}):
+    rows[j] = bias[j]
+for k in range(hidden):
+    for j in range({made}):
+        rows[j] += last[b, k] * weight[k, j]
+{RESET if before else ""}\
+for j in range(hidden):
+{indent(cell.text, " " * 4)}\
+for j in range(hidden):
+    whole[t, b, j] = last[b, j]
+"""
+    if ragged:
+        step = "if t < lengths[b]:\n" + indent(step, " " * 4)
     body = f"""\
 for b in range(batch):
     for j in range(hidden):
 {starts}
 for t in range({steps}):
     for b in range(batch):
-        for j in range({width}):
-            rows[j] = bias[j]
-        for k in range(hidden):
-            for j in range({made}):
-                rows[j] += last[b, k] * weight[k, j]
-{indent(RESET if before else "", " " * 8)}\
-        for j in range(hidden):
-{indent(cell.text, " " * 12)}\
-        for j in range(hidden):
-            whole[t, b, j] = last[b, j]
-"""
+{indent(step, " " * 8)}"""
     text = indent("\n".join([*lines, body]), " " * 4)
     return f"@I.kernel\ndef {name}({params}):\n{text}"

@@ -1,5 +1,5 @@
 """Recurrent layers: all products with the inputs at once, then a kernel for the steps, or a loop
-over them where lengths, peepholes or other activations ask for more."""
+over them where peepholes, limits or other activations ask for more."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _directed(
     gates = node.emit(gates if bias is None else R.add(gates, bias))
     states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
     if plain:
-        return _by_kernel(layer, gates, states, back)
+        return _by_kernel(layer, gates, states, back, lengths)
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         now = node.emit(R.take(gates, step, axis=0))
@@ -210,29 +210,32 @@ def _directed(
 
 
 def _is_plain(node: Node, kind: Kind) -> bool:
-    """Whether a layer does nothing beside what a kernel does: all steps of a sequence, with the
+    """Whether a layer does nothing beside what a kernel does: no peepholes, no limits, and the
     usual activations."""
     names = [name.lower() for name in node.attr("activations", None) or ()]
     usual = [name.lower() for name in kind.activations]
     more = node.attr("clip", None) is not None or node.flag("input_forget")
-    more = more or node.has(4) or node.has(7)
+    more = more or node.has(7)
     return not more and names in ([], usual, usual * 2) and node.dtype() in DTYPES
 
 
-def _by_kernel(layer: Layer, gates: Expr, states: list[Expr], back: bool) -> list[Expr]:
+def _by_kernel(
+    layer: Layer, gates: Expr, states: list[Expr], back: bool, lengths: Expr | None
+) -> list[Expr]:
     """All steps by a kernel; its last states, then all hidden states along the first axis."""
     node, hidden = layer.node, layer.hidden
     name = node.op_type.lower()
     if name == "gru" and not node.flag("linear_before_reset"):
         name = "gru_reset_before"
-    kernel = recurrent_kernel(name, node.dtype(), back)
+    kernel = recurrent_kernel(name, node.dtype(), back, lengths is not None)
+    first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
     steps, batch, width = _dims(node, gates)
     bias = layer.bias or R.zeros(ShapeExpr((width,)), node.dtype())
     last = TensorStructInfo((batch, hidden), node.dtype())
     whole = TensorStructInfo((steps, batch, hidden), node.dtype())
     call = R.call_kernel(
         node.importer.builder.kernel(kernel),
-        (gates, *[node.emit(s) for s in states], layer.recurrence, bias),
+        (*first, gates, *[node.emit(s) for s in states], layer.recurrence, bias),
         out_sinfo=(whole, *[last for _ in states]),
     )
     made = node.emit(call)
