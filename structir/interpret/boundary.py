@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import attrs
@@ -60,12 +61,18 @@ def _gather(info: StructInfo, value: Value, where: str, facts: Facts) -> None:
         _gather(info.parts(), value, where, facts)
 
 
+@cache
+def _name_of(dtype: Any) -> str:
+    """The name of a dtype, which NumPy makes anew whenever it is asked."""
+    return str(dtype.name)
+
+
 def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Facts) -> None:
     if not isinstance(value, np.ndarray):
         raise _mismatch(where, "a tensor", described(value))
     if info.ndim is not None and value.ndim != info.ndim:
         raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
-    if info.dtype is not None and value.dtype.name != info.dtype:
+    if info.dtype is not None and _name_of(value.dtype) != info.dtype:
         raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name)
     if info.axes is not None:
         facts.rows.append((info.axes, value.shape, where))

@@ -8,19 +8,25 @@ import numpy as np
 
 from structir.errors import ShapeMismatchError
 from structir.interpret.extern import register_extern
+from structir.ir.dtype import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
 
 def iterate(
-    body: Any, trips: Any, condition: Any, carried: tuple[Any, ...], empty: tuple[Array, ...]
+    body: Any,
+    trips: Any,
+    condition: Any,
+    carried: tuple[Any, ...],
+    empty: tuple[tuple[int, ...], ...],
+    dtypes: str,
 ) -> tuple[Any, ...]:
     """`body(i, condition, *carried)` gives the next condition, the next carried values, and one
     element for each of the outputs that grow.
 
     It is called `trips` times (without end for the empty tuple), or until the condition is false.
     The result are the carried values at the end, then the outputs, their elements side by side;
-    those of no step at all are `empty`.
+    those of no step at all have the shapes `empty` and the `dtypes`.
     """
     at_once = getattr(body, "loop", None)
     made = at_once(body, trips, condition, carried, len(empty)) if at_once else None
@@ -36,12 +42,13 @@ def iterate(
         for elements, element in zip(grown, rest[len(carried) :], strict=True):
             elements.append(element)
         step += 1
-    return (*carried, *[_stacked(e, none) for e, none in zip(grown, empty, strict=True)])
+    forms = zip(grown, empty, dtypes.split(), strict=True)
+    return (*carried, *[_stacked(e, shape, dtype) for e, shape, dtype in forms])
 
 
-def _stacked(elements: list[Array], none: Array) -> Array:
+def _stacked(elements: list[Array], empty: tuple[int, ...], dtype: str) -> Array:
     if not elements:
-        return none
+        return np.empty(empty, numpy_dtype(dtype))
     if any(e.shape != elements[0].shape for e in elements):
         shapes = sorted({e.shape for e in elements})
         raise ShapeMismatchError(f"a loop's output has elements of several shapes: {shapes}")

@@ -18,7 +18,7 @@ from structir.frontend.onnx.scalars import constant, scalar, size_number
 from structir.frontend.onnx.values import Value
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple, Var
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm, Tuple, Var
 from structir.ir.struct_info import (
     OBJECT,
     StructInfo,
@@ -76,6 +76,7 @@ class Loop:
         body = self._function(infos)
         grown = results[1 + len(self.carried) :]
         empty = Tuple(tuple([self._none(info) for info in grown]))
+        dtypes = StringImm(" ".join([info.dtype or "float32" for info in grown]))
         closed = [_closed(info) for info in infos]
         outputs = [_one_more(info) for info in grown]
         stated = TupleStructInfo((*closed, *outputs))
@@ -86,6 +87,7 @@ class Loop:
             condition,
             Tuple(self.carried),
             empty,
+            dtypes,
             sinfo_args=stated,
         )
         made = builder.emit(call, node.part_name())
@@ -138,11 +140,11 @@ class Loop:
         )
 
     def _none(self, info: Any) -> Expr:
-        """No element of an output that grows."""
+        """The shape of an output that has not grown."""
         known = self.node.importer.builder.scopes[-1].symbols()
         sizes = info.dims if isinstance(info.dims, tuple) else (0,) * (info.ndim or 0)
         first = [d if dims.syms(d) <= known else 0 for d in sizes]
-        return R.zeros(ShapeExpr((0, *first)), info.dtype)
+        return ShapeExpr((0, *first))
 
     def _stacked(self, info: Any, length: Dim | None) -> StructInfo:
         if info.ndim is None:
@@ -234,7 +236,7 @@ def _scanned(
         given = {n: Value(v) for n, v in zip(names, [*inner, *elements], strict=True)}
         return [constant(True, "bool"), *[v.expr for v in node.inside(graph, given)]]
 
-    made = Loop(node, tuple(states), body).run(size_number(length), ABSENT, length)
+    made = Loop(node, tuple(states), body).run(PrimValue(length), ABSENT, length)
     grown = made[len(states) :]
     turns = zip(
         grown,

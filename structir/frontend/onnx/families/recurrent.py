@@ -13,9 +13,9 @@ from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import ABSENT, Node
 from structir.frontend.onnx.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant, like, number, size_number
+from structir.frontend.onnx.scalars import constant, like, number
 from structir.ir.dims import Dim
-from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -204,7 +204,7 @@ def _directed(
             ]
         return [constant(True, "bool"), *after, shown]
 
-    made = Loop(node, tuple(states), body).run(size_number(steps), ABSENT, steps)
+    made = Loop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
     *last, whole = made
     return [*last, _reversed(whole, lengths) if back else whole]
 
