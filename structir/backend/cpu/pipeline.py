@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from numba.core.compiler import CompilerBase
-from numba.core.compiler_machinery import PassManager
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.lowering import Lower
 from numba.core.typed_passes import (
     AnnotateTypes,
     NativeLowering,
@@ -18,6 +19,35 @@ from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, T
 from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.typing_once import TypingOnce
 
+
+class _Lower(Lower):  # type: ignore[misc,unused-ignore]
+    """How LLVM's form is written: what two operands give by the types known of them.
+
+    numba first asks, for each operand that is a constant, whether there is a form for just that
+    value; there are some for powers and for text, which kernels do not have.
+    """
+
+    def lower_binop(self, result_type: Any, expression: Any, operator: Any) -> Any:
+        """The value of an operator."""
+        own: Any = self
+        context, signature = own.context, own.fndesc.calltypes[expression]
+        operands = [
+            context.cast(own.builder, own.loadvar(side.name), own.typeof(side.name), wanted)
+            for side, wanted in zip((expression.lhs, expression.rhs), signature.args, strict=True)
+        ]
+        function = context.typing_context.resolve_value_type(operator)
+        made = context.get_function(function, signature)(own.builder, operands)
+        return context.cast(own.builder, made, signature.return_type, result_type)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call,unused-ignore]
+class KernelLowering(NativeLowering):  # type: ignore[misc,unused-ignore]
+    """The pass that writes LLVM's form."""
+
+    _name = "kernel_lowering"
+    lowering_class = _Lower
+
+
 # Kernels have no closures, comprehensions, context managers, lists, or overloads to be inlined, and
 # no branches on constants: what prepares for these is two thirds of numba's own work on them.
 PASSES: tuple[tuple[Any, str], ...] = (
@@ -28,7 +58,7 @@ PASSES: tuple[tuple[Any, str], ...] = (
     (NopythonTypeInference, "infer types"),
     (PreLowerStripPhis, "take out phi nodes"),
     (AnnotateTypes, "note types"),
-    (NativeLowering, "write LLVM's form"),
+    (KernelLowering, "write LLVM's form"),
     (NoPythonBackend, "make machine code"),
 )
 
