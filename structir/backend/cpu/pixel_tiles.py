@@ -18,6 +18,7 @@ from structir.backend.math.bits import declared
 
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
 HEIGHTS = (8, 6, 4, 2, 1)  # points at a time
+HIGHEST = HEIGHTS[0]
 
 
 def pixel_registers(shapes: tuple[TileShape, ...]) -> int:
@@ -77,7 +78,7 @@ class PixelTile:
         builder, function = self.builder, self.function
         image, points, _, weights, _, _, count, _ = function.args
         before = builder.block
-        room = self.across * self.shape.lanes**2
+        room = self.across * self.shape.lanes * HIGHEST
         self.held = builder.bitcast(
             builder.alloca(ir.ArrayType(self.real, room)), self.real.as_pointer()
         )
@@ -128,40 +129,47 @@ class PixelTile:
         _, _, _, _, out, out_row, _, channels = self.function.args
         for row, line in enumerate(totals):
             for v, total in enumerate(line):
-                place = builder.gep(self.held, [_word((v * lanes + row) * lanes)])
+                place = builder.gep(self.held, [_word((v * HIGHEST + row) * lanes)])
                 builder.store(total, builder.bitcast(place, self.vector.as_pointer()), align=4)
         for v in range(self.across):
-            square = builder.gep(self.held, [_word(v * lanes * lanes)])
+            square = builder.gep(self.held, [_word(v * HIGHEST * lanes)])
             place = builder.gep(out, [builder.mul(_word(v * lanes), out_row)])
             left = builder.sub(channels, _word(v * lanes))
             builder.call(self.storing, [square, place, out_row, _word(self.rows), left])
 
 
 def _write_storing(module: ir.Module, shape: TileShape) -> ir.Function:
-    """storing(square, out, out_row, points, channels): out[j, i] = square[i, j] for so many of
-    each; the rest of the square is anything."""
+    """storing(lines, out, out_row, points, channels): out[j, i] = lines[i, j] for so many of each;
+    the rest of the lines is anything. A register then has the points of one channel, or of two."""
     real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
     vector, lanes = ir.VectorType(real, shape.lanes), shape.lanes
     kinds = [real.as_pointer(), real.as_pointer(), WORD, WORD, WORD]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), f"storing_{shape.dtype}")
-    square, out, out_row, points, channels = function.args
+    held, out, out_row, points, channels = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
 
     def place(start: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(start, [index]), vector.as_pointer())
 
-    lines = [builder.load(place(square, _word(k * lanes)), align=4) for k in range(lanes)]
-    numbers = ir.Constant(ir.VectorType(WORD, lanes), list(range(lanes)))
-    mask = builder.icmp_signed("<", numbers, everywhere(builder, points, lanes))
+    count = min(HIGHEST, lanes)
+    lines = [builder.load(place(held, _word(k * lanes)), align=4) for k in range(count)]
+    limit, masks = everywhere(builder, points, lanes), list[Any]()
+    for first in range(0, lanes, count):
+        numbers = [lane - first for lane in range(lanes)]  # below 0 is above all without a sign
+        masks.append(
+            builder.icmp_unsigned("<", ir.Constant(ir.VectorType(WORD, lanes), numbers), limit)
+        )
     suffix = f"v{lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
-    kinds = [vector, vector.as_pointer(), INDEX, mask.type]
+    kinds = [vector, vector.as_pointer(), INDEX, masks[0].type]
     kind = ir.FunctionType(ir.VoidType(), kinds)
     store = declared(module, kind, f"llvm.masked.store.{suffix}.p0")
-    for lane, line in enumerate(turned(builder, lines)):
-        channel = _word(lane)
-        with builder.if_then(builder.icmp_signed("<", channel, channels)):
-            where = place(out, builder.mul(channel, out_row))
-            builder.call(store, [line, where, ir.Constant(INDEX, 4), mask])
+    parts = len(masks)
+    for number, line in enumerate(turned(builder, lines)):
+        for part, mask in enumerate(masks):
+            channel = _word(number * parts + part)
+            with builder.if_then(builder.icmp_signed("<", channel, channels)):
+                start = builder.sub(builder.mul(channel, out_row), _word(part * count))
+                builder.call(store, [line, place(out, start), ir.Constant(INDEX, 4), mask])
     builder.ret_void()
     return function
 

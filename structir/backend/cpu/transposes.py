@@ -28,17 +28,19 @@ def write_transpose(module: ir.Module, name: str, element: Any, lanes: int) -> N
 
 
 def turned(builder: Any, lines: list[Any]) -> list[Any]:
-    """The columns of a square whose lines are in registers."""
-    lanes = half = len(lines)
-    while half > 1:  # as often as it takes to halve the lanes down to one
-        lines = [line for k in range(lanes // 2) for line in _dealt(builder, lines, k, lanes)]
-        half //= 2
+    """The columns of some lines in registers, one after the other; as many lines as lanes, or a
+    half, or a quarter..."""
+    count = left = len(lines)
+    while left > 1:  # as often as it takes to halve the lines down to one
+        lines = [line for k in range(count // 2) for line in _dealt(builder, lines, k)]
+        left //= 2
     return lines
 
 
-def _dealt(builder: Any, lines: list[Any], k: int, lanes: int) -> list[Any]:
+def _dealt(builder: Any, lines: list[Any], k: int) -> list[Any]:
     """A line and the one half of all further on, element by element in turn, as two lines."""
-    first, second = lines[k], lines[k + lanes // 2]
+    first, second = lines[k], lines[k + len(lines) // 2]
+    lanes = first.type.count
     orders = [
         [(start + i // 2) + (i % 2) * lanes for i in range(lanes)] for start in (0, lanes // 2)
     ]

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import attrs
 
-from structir.backend.cpu.products import has_own_products, has_window_products
+from structir.backend.cpu.panels import lanes_of, padded_columns
+from structir.backend.cpu.products import (
+    has_own_products,
+    has_pixel_products,
+    has_window_products,
+)
 from structir.backend.loops.access import Address, address_of, joined_axes
+from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Apply, Load, loads_of
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym, exact_quotient
 
+MOST_UNUSED = 0.2  # of the lanes of registers that hold the rows of weights
 BLAS_DTYPES = frozenset({"float32", "float64"})
+
+
+@attrs.frozen
+class MatrixForm:
+    """How a matrix lies in a constant: where it starts, its sizes, and their steps."""
+
+    start: int
+    terms: int
+    columns: int
+    down: int
+    across: int
 
 
 @attrs.frozen
@@ -20,7 +40,8 @@ class Contraction:
     Each of `m`, `n`, `k` is a group of axes that all three accesses walk as one; the last axis of
     the group stands for it. A vector on the left has no `m`. With `windows`, only the left operand
     walks the terms as one; the right one has each at an offset of its own, and its columns with
-    gaps.
+    gaps. With `weights`, the left operand is a constant that lies in this form, and columns of the
+    right one are taken one by one, wherever they are.
     """
 
     batch: tuple[Sym, ...]
@@ -33,6 +54,7 @@ class Contraction:
     right_address: Address
     out_address: Address
     windows: bool = False
+    weights: MatrixForm | None = None
 
     @property
     def column_steps(self) -> list[Dim]:
@@ -112,27 +134,56 @@ def _split_windows(
         return None
     only_left = [x for x in stage.parallel if a.coefficient(x) != 0 and b.coefficient(x) == 0]
     only_right = {x for x in stage.parallel if b.coefficient(x) != 0 and a.coefficient(x) == 0}
-    columns = _last_columns(stage, only_right, b, out)
     rows = joined_axes(only_left, stage.extents, (a, out))
+    weights = _weights(stage, left, a, terms[0], rows[-1]) if rows else None
+    columns = _last_columns(stage, only_right, b if weights is None else None, out)
     if not rows or not columns or not has_window_products(stage.out.dtype):
         return None
     used = {*rows[-1], *columns, *terms[0]}
     batch = tuple(x for x in stage.parallel if x not in used)
-    return Contraction(batch, rows[-1], columns, terms[0], left, right, a, b, out, windows=True)
+    return Contraction(
+        batch, rows[-1], columns, terms[0], left, right, a, b, out, windows=True, weights=weights
+    )
 
 
-def _last_columns(stage: Stage, among: set[Sym], b: Address, out: Address) -> tuple[Sym, ...]:
-    """The last columns of the result, as far as the right operand has them in the same order, each
-    a whole number of times as far apart as the next."""
+def _weights(
+    stage: Stage, left: Load, a: Address, terms: tuple[Sym, ...], rows: tuple[Sym, ...]
+) -> MatrixForm | None:
+    """The left operand as a constant whose rows fill registers well."""
+    form = constant_matrix(stage, left.buffer.root, a, terms, rows)
+    if form is None or not has_pixel_products(stage.out.dtype):
+        return None
+    unused = padded_columns(form.columns, lanes_of(stage.out.dtype)) - form.columns
+    return form if unused <= MOST_UNUSED * form.columns else None
+
+
+def constant_matrix(
+    stage: Stage, buffer: Buffer, address: Address, terms: tuple[Sym, ...], columns: tuple[Sym, ...]
+) -> MatrixForm | None:
+    """How a matrix of these terms and columns lies in a buffer, if that is a constant."""
+    if buffer.origin != "constant" or set(address.coefficients) - {*columns, *terms}:
+        return None
+    sizes = [prod(stage.extents[axis] for axis in axes) for axes in (terms, columns)]
+    steps = address.coefficient(terms[-1]), address.coefficient(columns[-1])
+    numbers = [d for d in (address.rest, *sizes, *steps) if isinstance(d, int)]
+    return None if len(numbers) < 5 or 0 in numbers[1:3] else MatrixForm(*numbers)
+
+
+def _last_columns(
+    stage: Stage, among: set[Sym], b: Address | None, out: Address
+) -> tuple[Sym, ...]:
+    """The last columns of the result, as far as the right operand, if it matters, has them in the
+    same order, each a whole number of times as far apart as the next."""
     found: list[Sym] = []
     step: Dim = 1
     for axis in reversed(stage.parallel):
-        inner = b.coefficient(found[0]) if found else b.coefficient(axis)
-        whole = exact_quotient(b.coefficient(axis), inner) is not None
-        if axis not in among or out.coefficient(axis) != step or not whole:
+        if axis not in among or out.coefficient(axis) != step:
             break
-        if not found and inner != 1:
-            break
+        if b is not None:
+            inner = b.coefficient(found[0]) if found else 1
+            nearest = found or b.coefficient(axis) == 1
+            if not nearest or exact_quotient(b.coefficient(axis), inner) is None:
+                break
         found.insert(0, axis)
         step = step * stage.extents[axis]
     return tuple(found)

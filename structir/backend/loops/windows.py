@@ -106,29 +106,36 @@ class Plainer:
             guards -= own
         self.fits = self.fits and not guards and bool(self.windows)
 
-    def needed(self) -> bool:
+    def has_steps(self) -> bool:
+        """Whether some window moves by more than one place."""
+        return any(w.step > 1 for w in self.windows.values())
+
+    def needed(self, apart: bool = True) -> bool:
         """Whether the operand cannot be read as it is."""
         last = len(self.read.entries) - 1
-        steps = any(w.step > 1 for w in self.windows.values())
+        steps = apart and self.has_steps()
         return bool(self.stage.guards) or steps or last not in self.windows
 
-    def copied(self) -> tuple[Stage, Load]:
+    def copied(self, apart: bool = True) -> tuple[Stage, Load]:
         """The stage that makes the copy, and the read of it that stands for the old one. The axes
-        that do not move come first, then the places within a step, then those that move."""
+        that do not move come first, then the places within a step if steps are taken apart, then
+        those that move."""
         copy = Copy(self.read.buffer)
         old: dict[int, Dim] = {}
         for k, size in enumerate(self.read.buffer.shape):
             if k not in self.windows:
                 old[k] = copy.axis(size, self.read.entries[k])
-        within = {k: self._within(w, copy) for k, w in self.windows.items()}
+        steps = {k: w.step if apart else 1 for k, w in self.windows.items()}
+        within = {k: self._within(w, copy) if apart else 0 for k, w in self.windows.items()}
         *lines, last = self.windows
         shared = self._shared_border(self.windows[last]) if lines else 0
         for k, window in self.windows.items():
             place = axis_dim(window.axis) if window.axis is not None else 0
-            length = self._length(window) - (shared if k == last else 0)
+            length = self._length(window, steps[k]) - (shared if k == last else 0)
             length = length + 1 if shared and lines and k == lines[-1] else length
-            own = copy.axis(length, place + dims.floordiv(self._reach(window), window.step))
-            old[k] = own * window.step + within[k] + window.start
+            reach = dims.floordiv(self._reach(window), steps[k])
+            own = copy.axis(length, place * (window.step // steps[k]) + reach)
+            old[k] = own * steps[k] + within[k] + window.start
             copy.guards += [Guard(old[k]), Guard(window.size - 1 - old[k])]
         return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
 
@@ -139,13 +146,15 @@ class Plainer:
             copy.axis(count, dims.floormod(self._reach(window), window.step)) if count != 1 else 0
         )
 
-    def _length(self, window: Window) -> Dim:
-        return self._extent(window) + dims.floordiv(self._farthest(window), window.step)
+    def _length(self, window: Window, step: int) -> Dim:
+        """How many places are read, or a few more, taken together by so many."""
+        moves = self._extent(window) * (window.step // step)
+        return moves + dims.floordiv(self._farthest(window), step)
 
     def _shared_border(self, window: Window) -> int:
         """How much of a line's border after it can be the next line's border before it. Reads go
         that far past the end of their line; one line more stands behind the last."""
-        before, after = -window.start, self._length(window) + window.start - window.size
+        before, after = -window.start, self._length(window, 1) + window.start - window.size
         if window.step > 1 or not isinstance(before, int) or not isinstance(after, int):
             return 0
         return max(min(before, after), 0)
@@ -245,9 +254,21 @@ def _axes_in(entry: Entry, stage: Stage) -> set[Sym]:
 
 
 def _product(stage: Stage, left: Load, right: Load, plainer: Plainer) -> list[Stage] | None:
+    """The product, on a copy with its steps as they are if it takes points one by one."""
+    if plainer.has_steps():
+        made = _product_of(stage, left, right, plainer, apart=False)
+        found = None if made is None else contraction_of(made[-2])
+        if found is not None and found.weights is not None:
+            return made
+    return _product_of(stage, left, right, plainer, apart=True)
+
+
+def _product_of(
+    stage: Stage, left: Load, right: Load, plainer: Plainer, apart: bool
+) -> list[Stage] | None:
     before = list[Stage]()
-    if plainer.needed():
-        copy, right = plainer.copied()
+    if plainer.needed(apart):
+        copy, right = plainer.copied(apart)
         before.append(copy)
     moving = [w.axis for _, w in sorted(plainer.windows.items()) if w.axis is not None]
     order = (*[a for a in stage.parallel if a not in moving], *moving)
