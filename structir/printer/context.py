@@ -27,13 +27,14 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
-from structir.ir.struct_info import StructInfo
+from structir.ir.struct_info import StructInfo, TupleStructInfo
 from structir.printer.pieces import Run, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_NESTING = 64
+MOST_VALUES = 1 << 18  # in a tuple and the tuples within it
 NEAREST = 2
 
 
@@ -320,6 +321,8 @@ class Context:
         info = value.struct_info
         if info is None:
             info = deduce(value)
+        if type(info) is TupleStructInfo and _holds_more(info, MOST_VALUES):
+            raise ParseError(Diagnostic(f"a tuple holds more than {MOST_VALUES} values", span))
         if annotation is not None and annotation is not info:
             info = annotated(annotation, info, name or "the value", span, value)
         outputs = self.outputs
@@ -380,3 +383,16 @@ class Context:
         if kind in (int, float, bool, Poly):
             return PrimValue(value, span=span)
         raise self.error(node, f"{value!r} is not a value of a program")
+
+
+def _holds_more(info: TupleStructInfo, most: int) -> bool:
+    """Whether the tuples within a tuple hold more values than this: a text of few lines can name
+    one that no memory holds."""
+    todo: list[StructInfo] = [info]
+    count = 0
+    while todo and count <= most:
+        part = todo.pop()
+        count += 1
+        if type(part) is TupleStructInfo:
+            todo += part.fields
+    return count > most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +21,11 @@ from structir.printer.context import Context, Place, Silent
 from structir.printer.forms import info_of
 from structir.printer.modules import ModuleContext
 from structir.printer.pieces import WRAPPER, Run, Unsplittable, without_runs
+from structir.printer.sizes import MOST_BITS
 
 symbolic = lazy_module("structir.ir.symbolic")
+
+LONG_NUMBER = re.compile(r"[0-9a-fA-F_]{64,}")
 
 # What reads expressions registers itself; naming the rooms here makes them complete.
 RULE_ROOMS = (calls, expressions)
@@ -53,7 +57,8 @@ def read_source(
     Python evaluated in signatures."""
     with _no_collection():
         try:
-            text, runs = without_runs(source.text)
+            whole = LONG_NUMBER.search(source.text) is not None
+            text, runs = (source.text, {}) if whole else without_runs(source.text)
             return _read(source, text, runs, strict, constants or {}, real)
         except Unsplittable:
             return _read(source, source.text, {}, strict, constants or {}, real)
@@ -77,7 +82,10 @@ def _read(
 
 def _tree(source: Source, text: str, indented: bool) -> ast.Module:
     try:
-        return ast.parse(text, source.filename)
+        tree = ast.parse(text, source.filename)
+        if LONG_NUMBER.search(text) is not None:
+            _refuse_long_numbers(source, tree, indented)
+        return tree
     except SyntaxError as error:
         line = (error.lineno or 1) - indented + source.first_line - 1
         column = max((error.offset or 1) - 1, 0)
@@ -90,6 +98,17 @@ def _tree(source: Source, text: str, indented: bool) -> ast.Module:
         raise ParseError(Diagnostic("an expression is nested too deeply", hint=hint)) from None
     except ValueError as error:
         raise ParseError(Diagnostic(f"this is not Python: {error}")) from None
+
+
+def _refuse_long_numbers(source: Source, tree: ast.Module, indented: bool) -> None:
+    """Python reads numbers that it does not print."""
+    for node in ast.walk(tree):
+        value = getattr(node, "value", None)
+        if type(value) is int and value.bit_length() > MOST_BITS:
+            line = node.lineno - indented + source.first_line - 1  # type: ignore[attr-defined]
+            column = node.col_offset  # type: ignore[attr-defined]
+            span = Span(source, line, column, line, column + 1)
+            raise ParseError(Diagnostic(f"a number has more than {MOST_BITS} bits", span))
 
 
 @contextmanager

@@ -34,6 +34,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] =
     ast.NotEq: ("!=", "ne", operator.ne),
 }
 LARGEST_POWER = 64
+MOST_BITS = 256  # of a number: what is longer may be too long to be printed
 NUMBERS = (int, float, bool, Poly)
 
 
@@ -44,15 +45,21 @@ def is_number(value: Any) -> bool:
 
 def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
     """Arithmetic on numbers and sizes."""
+    if type(node.op) not in BINARY:
+        known = " ".join([symbol for symbol, _ in BINARY.values()])
+        raise context.error(node, "numbers and sizes have no such operator", f"there are {known}")
     symbol, function = BINARY[type(node.op)]
     if symbol == "**" and not _small_power(left, right):
         raise context.error(node, "only small constant powers can be written as a number")
     if symbol == "/" and (type(left) is Poly or type(right) is Poly):
         raise context.error(node, "a size has no exact quotient", "floor division is written //")
     try:
-        return function(left, right)
+        value = function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:
         raise context.error(node, f"this has no value: {error}") from None
+    if type(value) is int and value.bit_length() > MOST_BITS:
+        raise context.error(node, f"this number has more than {MOST_BITS} bits")
+    return value
 
 
 def _small_power(base: Any, exponent: Any) -> bool:

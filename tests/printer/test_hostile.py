@@ -1,0 +1,115 @@
+"""Hostile texts: each is read, or refused by one message; none hangs, none gives a traceback."""
+
+import re
+import warnings
+from random import Random
+
+import pytest
+
+import structir
+from structir.errors import DiagnosticError
+from structir.tools.fuzzing import random_program
+
+LONG = "9" * 4000
+
+
+def text_of(*lines: str) -> str:
+    head = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n'
+    return head + "".join(f"    {line}\n" for line in (*lines, "return x"))
+
+
+def cast(size: str) -> str:
+    return text_of(f"y = R.match_cast(x, R.Tensor(({size},), 'float32'))")
+
+
+REFUSED = {
+    "powers": (text_of("y = R.zeros((9**9**9,), 'float32')"), "small constant powers"),
+    "shifts": (text_of("y = R.zeros((1 << 10**9,), 'float32')"), "no such operator"),
+    "decimal": (cast(LONG), "more than 256 bits"),
+    "hexadecimal": (text_of("y = R.const(0x" + "f" * 5000 + ")"), "more than 256 bits"),
+    "factors": (cast(" * ".join(["99999999999999999999"] * 90)), "more than 256 bits"),
+    "digits": (cast("9" * 5000), "integer"),
+    "parentheses": (text_of("y = " + "(" * 5000 + "x" + ")" * 5000), "nested"),
+    "signs": (text_of("y = " + "-" * 5000 + "x"), "nested too deeply"),
+    "calls": (text_of("y = " + "R.exp(" * 90 + "x" + ")" * 90), "nested too deeply"),
+    "attributes": (text_of("y = R" + ".a" * 5000 + "(x)"), "nested too deeply"),
+    "fields": (text_of("y = x" + "[0]" * 3000), "nested too deeply"),
+    "terms": (text_of("y = " + " + ".join(["x"] * 20000)), "nested too deeply"),
+    "sizes": (cast(" + ".join(["n"] * 20000)), "nested too deeply"),
+    "doubling": (
+        text_of("t0 = (x, x)", *[f"t{i + 1} = (t{i}, t{i})" for i in range(40)]),
+        "holds more than",
+    ),
+    "zeros": (text_of("y = x\x00"), "not Python"),
+    "halves of characters": (text_of("y = R.call_pure_packed('\ud800', x)"), "not Python"),
+    "branches": (
+        '@R.function\ndef main(c: R.Tensor((), "bool")):\n'
+        + "".join("    " * (i + 1) + "if c:\n" for i in range(95))
+        + "    " * 96
+        + "y = c\n",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_by_a_message(name: str) -> None:
+    text, words = REFUSED[name]
+    with pytest.raises(DiagnosticError) as caught:
+        structir.parse(text)
+    assert words in str(caught.value)
+
+
+READ = {
+    "many parameters": "@R.function\ndef main("
+    + ", ".join(f"x{i}: R.Tensor((3,), 'float32')" for i in range(2000))
+    + "):\n    return x0\n",
+    "many axes": "@R.function\ndef main(x: R.Tensor((" + "3, " * 10000 + "))):\n    return x\n",
+    "vast": text_of("y = R.zeros((100000, 100000, 100000), 'float32')"),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_it_is_read(name: str) -> None:
+    assert "main" in structir.parse(READ[name]).functions
+
+
+# ---- texts with something broken at random
+
+PIECES = (
+    "\x00", "\ud800", "1e999", "0x" + "f" * 5000, LONG, "-" * 300, "(" * 300, "lambda: 0",
+    "[x for x in y]", "*", "**", "...", "f'{x}'", "b'1'", "None", "1j", "x := 1", "await x",
+    "yield", "del x", "\t", "\\", "'''", "#", "@", "import os", "R.const(1e400, 'float16')",
+    "R.shape([-1])",
+    "T.int64(10**30)", "__class__", "R.Tensor((10**20,))", "R.const([[1], [2, 3]])", "1 << 9", "~x",
+)  # fmt: skip
+
+
+def broken(rng: Random, text: str) -> str:
+    """A text with a few of its words exchanged, dropped or cut off."""
+    words = re.split(r"(\W)", text)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        place, chance = rng.randrange(len(words)), rng.random()
+        if chance < 0.4:
+            words[place] = rng.choice(words)
+        elif chance < 0.75:
+            words[place] = rng.choice(PIECES)
+        elif chance < 0.9:
+            del words[place : place + rng.randrange(20)]
+        else:
+            del words[place:]
+        words = words or [""]
+    return "".join(words)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_broken_at_random(seed: int) -> None:
+    rng = Random(seed)
+    text = random_program(seed % 20, 4).script()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            try:
+                structir.parse(broken(rng, text))
+            except DiagnosticError as error:
+                assert str(error)
