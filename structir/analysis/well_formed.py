@@ -199,6 +199,8 @@ class _Checker:
         self.agreement(binding)
 
     def value(self, value: Expr, in_dataflow: bool, pure: bool, span: Span | None) -> None:
+        if type(value) is Call:
+            self.arity(value, span)
         if type(value) is Call and self.kernel_of(value.op) is not None:
             for operand in value.args:
                 self.atom(operand)
@@ -222,6 +224,17 @@ class _Checker:
                     value.span or span,
                     hint="declare it with @R.function(pure=False)",
                 )
+
+    def arity(self, call: Call, span: Span | None) -> None:
+        """A function of the module may have changed since a call of it was deduced."""
+        if self.module is None or type(call.op) is not GlobalVar:
+            return
+        callee, told = self.module.get(call.op.name), getattr(call.op.struct_info, "params", None)
+        if not isinstance(callee, Function) or len(callee.params) == len(call.args):
+            return
+        if told is None or len(told) == len(call.args):  # else deduction tells it
+            takes = f"takes {len(callee.params)} arguments, not {len(call.args)}"
+            self.report(f"{callee_name(call)} {takes}", call.span or span)
 
     def is_pure(self, call: Call) -> bool:
         """Whether a call has no effect; a function of the module has its own word for it."""

@@ -4,6 +4,7 @@ import pytest
 
 import structir
 from structir.analysis import check_well_formed, well_formed
+from structir.analysis.well_formed import breaches
 from structir.errors import WellFormedError
 from structir.ir import (
     BindingBlock,
@@ -34,6 +35,7 @@ from structir.ir import (
 )
 from structir.ir.dims import sym
 from structir.ir.expr import Binding
+from structir.ir.node import replace
 
 OBJECT = ObjectStructInfo()
 N, K = sym("n"), sym("k")
@@ -325,3 +327,23 @@ def test_a_message_points_into_the_text() -> None:
         check_well_formed(structir.parse(text, "model.py"))
     assert "model.py:4:8" in str(caught.value)
     assert "scalar bool" in str(caught.value)
+
+
+def test_a_call_of_a_function_with_another_number_of_parameters() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def helper(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
+        return R.exp(x)
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        cls = Module
+        return cls.helper(x, x)
+"""
+    module = structir.parse(text)
+    helper = module["helper"]
+    fewer = replace(helper, params=helper.params[:1])
+    (found,) = breaches(module.with_functions({**module.functions, "helper": fewer}))
+    assert found.message == "helper takes 1 arguments, not 2"
