@@ -51,6 +51,7 @@ from structir.solver.reasons import Conflict, Origin
 from structir.solver.scheme import Scheme
 from structir.solver.signature import read_signature
 from structir.solver.solver import OneOf, Solver, Value
+from structir.solver.store import ANONYMOUS, NAMED, PARAMETER
 from structir.solver.terms import Element, Row, RowVar, row_vars, variables
 
 schemes = lazy_module("structir.ops.schemes")
@@ -83,7 +84,7 @@ class Hearing:
         self.labelled = any(type(axis) is Labelled for axis in axes)
         for param in function.params:
             origin = self._origin(param.name, "parameter", f"parameter `{param.name}`", param.span)
-            self._prefer(param.struct_info)
+            self._prefer(param.struct_info, PARAMETER)
             self.trees[param] = tree = self._stated(param.name, param.struct_info, origin)
             self.params += leaves(tree)
         self._sequence(function.body)
@@ -106,11 +107,11 @@ class Hearing:
         self.order += 1
         return Origin(label, kind, text, span, self.order)
 
-    def _prefer(self, info: StructInfo) -> None:
+    def _prefer(self, info: StructInfo, level: int = NAMED) -> None:
         for part in tensors(info):
             if type(part.dims) is tuple:
                 for dim in part.dims:
-                    self.solver.prefer(variables(dim))
+                    self.solver.prefer(variables(dim), level)
 
     def _sequence(self, body: SeqExpr) -> None:
         for binding in body.bindings():
@@ -227,7 +228,7 @@ class Hearing:
         if ndim is None:
             return (RowVar(),)
         axes: Row = tuple([fresh() for _ in range(ndim)])
-        self.solver.prefer([s for axis in axes for s in variables(axis)], named=False)  # type: ignore[arg-type]
+        self.solver.prefer([s for axis in axes for s in variables(axis)], ANONYMOUS)  # type: ignore[arg-type]
         return axes
 
     def _shape(self, var: Var) -> Row:

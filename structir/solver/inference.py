@@ -13,7 +13,7 @@ from structir.analysis.substitution import Substitution
 from structir.analysis.variables import walk
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
-from structir.ir.binding_dims import standing_alone
+from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
 from structir.ir.expr import (
     Binding,
@@ -191,7 +191,8 @@ class Rewriter:
             body = _led_by(tuple(guards), body)
         known = self._filled(function.ret_struct_info, self.hearing.results)
         result = result_info(known, params)
-        return replace(function, params=params, body=body, ret_struct_info=result)
+        made = replace(function, params=params, body=body, ret_struct_info=result)
+        return _without_lost(made, function)
 
     # Parameters
 
@@ -353,8 +354,9 @@ class Rewriter:
         size = size_in(found)
         if type(size) is not int:
             written = size_in(said)
-            open_ = type(written) is AnySize or (self.learn == "refine" and type(size) is Poly)
-            known = self._expressed(size, new) if open_ else None
+            anonymous = type(written) is AnySize
+            open_ = anonymous or (self.learn == "refine" and type(size) is Poly)
+            known = self._expressed(size, new and anonymous) if open_ else None
             kept = substitute(written, self.names) if type(written) is Poly else written
             size = kept if known is None else known
         label = getattr(found, "label", getattr(said, "label", None))
@@ -384,6 +386,23 @@ def _bare(info: TensorStructInfo) -> Iterator[Sym]:
     for bound in standing_alone([info]):
         if type(bound) is Sym:
             yield bound
+
+
+def _without_lost(made: Function, function: Function) -> Function:
+    """A function whose signature has been refined, its body over what became of the sizes that the
+    signature names no more."""
+    told = bound_dims([param.struct_info for param in made.params])
+    became: dict[Any, Dim] = {}
+    for old, new in zip(function.params, made.params, strict=True):
+        for before, after in zip(tensors(old.struct_info), tensors(new.struct_info), strict=True):
+            if type(before.dims) is tuple and type(after.dims) is tuple:
+                sizes_ = zip(before.dims, after.dims, strict=True)
+                became |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
+    lost = {symbol: size for symbol, size in became.items() if symbol not in told}
+    if not lost:
+        return made
+    body = Substitution(dims=lost).part(made.body)
+    return replace(made, body=body, ret_struct_info=result_info(body.struct_info, made.params))
 
 
 def _checked_on_entry(function: Function) -> Iterator[tuple[Expr, StructInfo]]:

@@ -24,7 +24,7 @@ from structir.solver.reasons import NO_REASON, Conflict, Origin, Reason, origins
 from structir.solver.rows import equate_rows
 from structir.solver.scheme import Scheme, apply
 from structir.solver.stages import STEPS, STEPS_EACH, settle
-from structir.solver.store import UNLIMITED, Store
+from structir.solver.store import NAMED, UNLIMITED, Store
 from structir.solver.terms import Row, RowVar, Variable, is_ragged, row_vars, sizes, variables
 
 # Each of these rooms registers the rules of its constraints.
@@ -100,10 +100,11 @@ class Solver:
 
     # Saying
 
-    def prefer(self, symbols: Iterable[Sym], named: bool = True) -> None:
-        """These variables are the user's: others are solved for first."""
+    def prefer(self, symbols: Iterable[Sym], level: int = NAMED) -> None:
+        """These variables are the user's: those of lower levels are solved for first."""
+        preference = self.store.preference
         for symbol in symbols:
-            self.store.preference[symbol] = 2 if named else 1
+            preference[symbol] = max(level, preference.get(symbol, 0))
 
     def shaped(self, value: Value, row: Row, origin: Origin) -> None:
         """A value has this row."""

@@ -20,6 +20,7 @@ Rule = Callable[["Store", Any], bool]
 
 RULES: dict[type[Constraint], Rule] = {}
 UNLIMITED = 1 << 62
+ANONYMOUS, NAMED, PARAMETER = 1, 2, 3  # how much a variable is the user's
 _MISSING = object()
 
 
@@ -73,7 +74,7 @@ class Store:
         self.windows: dict[tuple[Dim, int], tuple[Dim, Reason]] = {}
         self.labels: dict[Sym, Sym | str] = {}  # a union-find over axes; its roots are names
         self.why_label: dict[Sym, Reason] = {}
-        self.preference: dict[Sym, int] = {}  # 1 anonymous, 2 named; others are the solver's own
+        self.preference: dict[Sym, int] = {}  # those not here are the solver's own
         self.watchers: dict[Variable, dict[Posted, None]] = {}
         self.open: dict[Posted, None] = {}
         self.derived_once: dict[object, None] = {}

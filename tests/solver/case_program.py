@@ -13,6 +13,7 @@ from structir.solver.reasons import Origin
 from structir.solver.scheme import Scheme
 from structir.solver.signature import read_size
 from structir.solver.solver import Solver, Value
+from structir.solver.store import ANONYMOUS
 from structir.solver.terms import RAGGED, Element, Row, RowVar, symbol_of
 from tests.solver.case_ops import SCHEMES
 
@@ -87,7 +88,7 @@ class Program:
         match entry:
             case None:
                 made = fresh()
-                self.solver.prefer([symbol_of(made)], named=False)
+                self.solver.prefer([symbol_of(made)], ANONYMOUS)
                 return made
             case "*":
                 return RAGGED

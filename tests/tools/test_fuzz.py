@@ -14,7 +14,7 @@ from structir.tools.cli import build
 from structir.tools.fuzzing import failure, failures, random_program, replayed, signature_of
 from structir.tools.reduction import size_of
 
-CHEAP = ["text", "deduction", "passes"]  # the others compile kernels
+CHEAP = ["text", "deduction", "solver", "passes"]  # the others compile kernels
 
 
 @pytest.mark.parametrize("chunk", range(4))

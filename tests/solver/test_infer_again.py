@@ -1,0 +1,59 @@
+"""What `structir.infer` gives is well formed, and nothing is left for a second time."""
+
+import pytest
+
+import structir
+from structir.analysis import check_well_formed
+from structir.ir import structural_equal
+
+CLOSURE = """
+@R.function
+def main(x: R.Tensor(dtype="float32", ndim=1)):
+    y = R.match_cast(x, R.Tensor((3,), "float32"))
+    @R.function
+    def inner(z: R.Tensor((3,), "float32")):
+        return R.add(z, x)
+    return inner(y)
+"""
+NARROWED = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    y = R.add(x, R.const([1.0, 2.0, 3.0], "float32"))
+    z = R.reshape(y, (3, 1))
+    w = R.matmul(R.const([[1.0, 2.0, 3.0]], "float32"), z)
+    return w
+"""
+NAMED_TWICE = """
+@R.function(private=True)
+def helper(x: R.Tensor(dtype="float32", ndim=1)) -> R.Tensor(dtype="float32", ndim=1):
+    found = T.int64()
+    with R.dataflow():
+        y = R.match_cast(x, R.Tensor((found,), "float32"))
+        R.output()
+    return x
+"""
+LOST = """
+@R.function(private=True)
+def helper(x: R.Tensor(("k",), "float32")):
+    k = T.int64()
+    y = R.matmul(R.reshape(x, (1, k)), R.const([[1.0], [2.0]], "float32"))
+    s = R.shape([k + 1])
+    return (y, s)
+"""
+
+
+@pytest.mark.parametrize("text", [CLOSURE, NARROWED, NAMED_TWICE, LOST])
+@pytest.mark.filterwarnings("ignore")
+def test_well_formed_and_complete_at_once(text: str) -> None:
+    found = structir.infer(structir.parse(text))
+    check_well_formed(found)
+    again = structir.infer(found)
+    check_well_formed(again)
+    assert structural_equal(again, found), again.script()
+
+
+def test_a_size_that_the_signature_names_no_more_is_its_number() -> None:
+    found = structir.infer(structir.parse(LOST)).script()
+    assert 'x: R.Tensor((2,), dtype="float32")' in found
+    assert "R.shape([3])" in found
+    assert "T.int64()" not in found
