@@ -130,7 +130,7 @@ class LoopRun:
         if isinstance(source, Made):
             number = self.layout.owned[source.number]
             row = done - 1 if number in self.growing else (done - 1) % 2
-            return memory[number][row].reshape(self.layout.shapes[source.number]).copy()
+            return np.array(memory[number][row]).reshape(self.layout.shapes[source.number])
         known: Any = source
         return known.data if isinstance(source, Known) else given[known.number]
 

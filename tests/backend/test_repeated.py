@@ -16,7 +16,13 @@ from tests.frontend.models import BOOL, INT64, made, node, value
 RNG = np.random.default_rng(3)
 
 
-def looped(nodes: list[Any], carried: list[str], results: list[str], constants: Any = None) -> Any:
+def looped(
+    nodes: list[Any],
+    carried: list[str],
+    results: list[str],
+    constants: Any = None,
+    shape: Any = ("n", 3),
+) -> Any:
     """A model of one loop over the carried values, which are its inputs."""
     body = helper.make_graph(
         nodes,
@@ -27,7 +33,7 @@ def looped(nodes: list[Any], carried: list[str], results: list[str], constants: 
     given = [f"{c}0" for c in carried]
     outputs = [f"y{k}" for k in range(len(results) - 1)]
     loop = node("Loop", " ".join(["trips", "on", *given]), " ".join(outputs), body=body)
-    inputs = [value(g, ["n", 3]) for g in given]
+    inputs = [value(g, shape) for g in given]
     known = {"on": np.array(True), **(constants or {})}
     return made([loop], [value("trips", [], INT64), *inputs], outputs, known)
 
@@ -124,3 +130,13 @@ def test_other_sizes_at_the_next_call() -> None:
     model = looped(DOUBLED, ["h"], ["on2", "h2", "h2"])
     for rows in (2, 0, 5, 2):
         both(model, np.array(4), RNG.random((rows, 3), "f4"))
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_values_without_axes_stay_arrays(shown: bool) -> None:
+    results = ["on2", "h2", "h2"] if shown else ["on2", "h2"]
+    model = looped(DOUBLED, ["h"], results, shape=())
+    got, count = both(model, np.array(4), np.array(1, "f4"))
+    assert count == 1
+    assert all(type(v) is np.ndarray for v in got)
+    assert got[0] == 16
