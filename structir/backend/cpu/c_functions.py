@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 from numba import cfunc
 
 from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, loaded
+from structir.backend.cpu.pipeline import KernelCompiler
 from structir.errors import StructIRError
 
 
@@ -17,7 +18,8 @@ def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
     """A function compiled to be called as C calls."""
     start = time.perf_counter()
     make: Any = cfunc
-    made = make(signature, error_model="numpy", _nrt=False)(function)
+    options = {"error_model": "numpy", "_nrt": False, "pipeline_class": KernelCompiler}
+    made = make(signature, **options)(function)
     seconds = time.perf_counter() - start
     code = code_of_library(made._library, [made._wrapper_name], seconds)
     return Loaded(code, (made.address,), made, from_disk=False)
