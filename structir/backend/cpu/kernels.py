@@ -23,6 +23,7 @@ from structir.backend.cpu.intrinsics import (
     brain_bits,
     brain_value,
     ceil,
+    copy_run,
     floor,
     half_bits,
     half_value,
@@ -73,6 +74,7 @@ NAMES: dict[str, Any] = {
     "brain_value": brain_value,
     "brain_bits": brain_bits,
     "offset_by": offset_by,
+    "copy_run": copy_run,
     "wide_vectors": wide_vectors,
     "multiply_matrices": multiply_matrices,
     "multiply_tiled": multiply_tiled,
@@ -106,9 +108,6 @@ class Kernel:
 # A row that is written out reads and writes dozens of places; LLVM gives up on vectors at 16 by
 # itself, counting what it would have to check about each before the loop.
 llvm.set_option("structir", "-vectorize-scev-check-threshold=256")
-# Loops around loops are not to be written out 24 times, each with vectors of its own: it makes code
-# a quarter larger, and twice as long to come to, that is no faster.
-llvm.set_option("structir", "-unroll-threshold=100")
 
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()

@@ -3,8 +3,12 @@ for the rest around it."""
 
 from __future__ import annotations
 
+from structir.backend.cpu.panels import lanes_of
+from structir.backend.cpu.products import has_own_products
 from structir.backend.cpu.scalars import store_text
-from structir.backend.loops.expression import Number
+from structir.backend.loops.access import address_of
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Entry, Load, Number
 from structir.backend.loops.group import Group
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
@@ -88,10 +92,35 @@ class PaddingSchedule:
         return [Scope(outer), Scope(inner)]
 
     def _values(self, low: str, high: str) -> list[str]:
-        scopes = self._scopes()
-        value = self.writer.value(simplified(self.stage.body), scopes)
+        scopes, body = self._scopes(), simplified(self.stage.body)
+        if isinstance(body, Load) and self._is_run(body):
+            places = [(self.stage.out, self.stage.write), (body.buffer, body.entries)]
+            to, source = [self._run_from(low, *place, scopes) for place in places]
+            lanes = lanes_of(self.stage.out.dtype)
+            return [*scopes[0].lines, f"copy_run({to}, {source}, {high} - {low}, {lanes})"]
+        value = self.writer.value(body, scopes)
         self.writer.store(self.stage.out, self.stage.write, value, scopes)
         return self._along(low, high, scopes)
+
+    def _is_run(self, body: Load) -> bool:
+        """Whether neighbours along the last axis are read and written side by side."""
+        out, axes = self.stage.out, self.stage.axes
+        if self.last is None or body.buffer.dtype != out.dtype or not has_own_products(out.dtype):
+            return False
+        accesses = [(out, self.stage.write), (body.buffer, body.entries)]
+        addresses = [address_of(buffer, entries, axes) for buffer, entries in accesses]
+        plain = not any(a.data or a.pinned(axes) for a in addresses)
+        return plain and all(a.coefficient(self.last) == 1 for a in addresses)
+
+    def _run_from(
+        self, low: str, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[Scope]
+    ) -> str:
+        """The pointer to the first element of a run."""
+        assert self.last is not None
+        held, self.writer.names[self.last] = self.writer.names[self.last], low
+        pointer, index = self.writer.place(buffer, entries, scopes)[:-1].split("[", 1)
+        self.writer.names[self.last] = held
+        return f"offset_by({pointer}, {index})"
 
     def _filled(self, low: str, high: str) -> list[str]:
         scopes, otherwise = self._scopes(), self.stage.otherwise
