@@ -41,6 +41,7 @@ FORMS = [
     ("strides=2", (7, 4, 1, 1)),
     ("", (7, 4, 1, 1)),
     ("padding=3", (1, 4, 7, 7)),
+    ("padding=(0, 2, 1, 2), strides=(1, 3)", (1, 4, 3, 5)),
 ]
 
 
@@ -122,3 +123,23 @@ def test_a_border_is_what_a_maximum_ignores():
     )
     found = structir.compile(module)["main"](x)
     assert np.isnan(found[0, 0, :2, :2]).all() and (found[0, 1:] == -1).all()
+
+
+def test_a_window_over_a_part_of_an_operand_keeps_to_its_borders():
+    call = (
+        "R.nn.conv2d(R.permute_dims(R.strided_slice(x, begin=(2, 1), end=(9, 20), axes=(1, 2)), "
+        "(0, 3, 1, 2)), w, padding=(1, 4, 1, 4), strides=(1, 3))"
+    )
+    params = {"x": '("n", 12, 24, 3)', "w": "(8, 3, 3, 9)"}
+    shapes = [[(n, 12, 24, 3), (8, 3, 3, 9)] for n in (1, 2)]
+    executable = check(call, params, shapes)
+    assert not has_own_products("float32") or "multiply_windows" in executable.source()
+
+
+def test_what_is_computed_does_not_move_into_windows_that_overlap():
+    call = "R.nn.conv2d(R.exp(R.permute_dims(x, (0, 3, 1, 2))), w, padding=1)"
+    params = {"x": '("n", 9, 24, 3)', "w": "(1, 3, 3, 3)"}
+    shapes = [[(n, 9, 24, 3), (1, 3, 3, 3)] for n in (1, 2)]
+    executable = check(call, params, shapes)
+    product = [k for k in executable.source().split("\ndef ") if "multiply_windows" in k]
+    assert not has_own_products("float32") or (len(product) == 1 and "exp" not in product[0])

@@ -6,6 +6,7 @@ from collections import Counter
 
 import attrs
 
+from structir.backend.loops.access import split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import contraction_of
 from structir.backend.loops.expression import (
@@ -200,5 +201,32 @@ def _moves_along(stage: Stage, read: Load, maker: Stage, table: Table) -> bool:
     in_order = [axis for axis in stage.axes if axis in units]
     if None not in units and in_order == units:
         return False
-    read_axes = {s for e in read.entries if not isinstance(e, Expression) for s in dims.syms(e)}
-    return all(axis in read_axes for axis in stage.axes)
+    return _each_once(stage, read)
+
+
+def _each_once(stage: Stage, read: Load) -> bool:
+    """Whether no two points of a stage read the same element: each axis moves one index, and the
+    axes that move one index step over each other, unlike those of a window."""
+    found: list[Sym] = []
+    for entry in read.entries:
+        if isinstance(entry, Expression):
+            continue
+        steps, rest = split(entry, stage.axes)
+        if dims.syms(rest) & set(stage.axes):
+            return False
+        found += steps
+        inner: Sym | None = None
+        for axis in sorted(steps, key=lambda a: _size_of(steps[a])):
+            if inner is not None:
+                over = steps[inner] * stage.extents[inner]
+                if dims.at_least(steps[axis], over) is not True:
+                    return False
+            inner = axis
+    return set(found) >= set(stage.axes)
+
+
+def _size_of(step: Dim) -> int:
+    """Steps in an order in which the larger ones come later."""
+    return (
+        step if isinstance(step, int) else dims.evaluate(step, {s: 1009 for s in dims.syms(step)})
+    )

@@ -57,13 +57,15 @@ def _is_candidate(stage: Stage) -> bool:
 
 @attrs.frozen
 class Window:
-    """An index `step * axis + sum(apart * tap) + start` into an axis of some size."""
+    """An index `step * axis + sum(apart * tap) + start`; what is read lies from `low` to before
+    `stop`, which the guards say, or the ends of the operand's axis."""
 
     axis: Sym | None
     step: int
     taps: tuple[tuple[Sym, int], ...]
     start: Dim
-    size: Dim
+    low: Dim
+    stop: Dim
 
     @property
     def moves(self) -> bool:
@@ -71,7 +73,7 @@ class Window:
         return bool(self.taps) or self.step > 1
 
 
-def _window(entry: Entry, size: Dim, stage: Stage) -> Window | None:
+def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> Window | None:
     """How an index moves, if it does with whole positive steps along at most one parallel axis."""
     if isinstance(entry, Expression):
         return None
@@ -84,7 +86,24 @@ def _window(entry: Entry, size: Dim, stage: Stage) -> Window | None:
         return None
     axis = outer[0] if outer else None
     taps = tuple([(a, c) for a, c in steps.items() if a is not axis])
-    return Window(axis, steps[axis] if axis is not None else 1, taps, rest, size)
+    return Window(axis, steps[axis] if axis is not None else 1, taps, rest, low, stop)
+
+
+def _guards_of(entry: Entry, stage: Stage) -> dict[Dim, tuple[Dim | None, Dim | None]]:
+    """The guards that bound an index by something that is no axis: from below, or from above."""
+    if isinstance(entry, Expression):
+        return {}
+    found: dict[Dim, tuple[Dim | None, Dim | None]] = {}
+    axes = set(stage.axes)
+    if not dims.syms(entry) & axes:
+        return {}
+    for guard in stage.guards:
+        below, above = entry - guard.value, entry + guard.value
+        if not dims.syms(below) & axes:
+            found[guard.value] = (below, None)
+        elif not dims.syms(above) & axes:
+            found[guard.value] = (None, above)
+    return found
 
 
 class Plainer:
@@ -96,14 +115,18 @@ class Plainer:
         self.fits = True
         guards = {g.value for g in stage.guards}
         for k, (entry, size) in enumerate(zip(read.entries, read.buffer.shape, strict=True)):
-            own = set() if isinstance(entry, Expression) else {entry, size - 1 - entry}
-            found = _window(entry, size, stage)
+            own = _guards_of(entry, stage)
+            lows = [low for low, _ in own.values() if low is not None]
+            lasts = [last for _, last in own.values() if last is not None]
+            single = len(lows) <= 1 and len(lasts) <= 1
+            low, stop = (lows or [0])[0], (lasts or [size - 1])[0] + 1
+            found = _window(entry, low, stop, stage) if single else None
             moves = found is not None and found.axis in columns and found.moves
-            if own & guards or moves:
+            if own or moves:
                 self.fits = self.fits and found is not None
                 if found is not None:
                     self.windows[k] = found
-            guards -= own
+            guards -= own.keys()
         self.fits = self.fits and not guards and bool(self.windows)
 
     def has_steps(self) -> bool:
@@ -136,7 +159,7 @@ class Plainer:
             reach = dims.floordiv(self._reach(window), steps[k])
             own = copy.axis(length, place * (window.step // steps[k]) + reach)
             old[k] = own * steps[k] + within[k] + window.start
-            copy.guards += [Guard(old[k]), Guard(window.size - 1 - old[k])]
+            copy.guards += [Guard(old[k] - window.low), Guard(window.stop - 1 - old[k])]
         return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
 
     def _within(self, window: Window, copy: Copy) -> Dim:
@@ -154,7 +177,8 @@ class Plainer:
     def _shared_border(self, window: Window) -> int:
         """How much of a line's border after it can be the next line's border before it. Reads go
         that far past the end of their line; one line more stands behind the last."""
-        before, after = -window.start, self._length(window, 1) + window.start - window.size
+        before = window.low - window.start
+        after = self._length(window, 1) + window.start - window.stop
         if window.step > 1 or not isinstance(before, int) or not isinstance(after, int):
             return 0
         return max(min(before, after), 0)
@@ -237,9 +261,30 @@ def _as_product(stage: Stage) -> list[Stage] | None:
         plainer = Plainer(stage, right, _moving(right, columns), 0.0)
         if not plainer.fits:
             continue
-        made = _product(stage, left, right, plainer)
+        row = None if weights & set(stage.parallel) else _lone_row(left)
+        made = _product(stage, left, right, plainer, row)
         if made is not None:
             return made
+    return None
+
+
+@attrs.frozen
+class LoneRow:
+    """The axis of the weights' only row, and the weights read along it."""
+
+    axis: Sym
+    left: Load
+
+
+def _lone_row(left: Load) -> LoneRow | None:
+    """Weights for one result have an axis of size 1, if they have any."""
+    for k, (entry, size) in enumerate(zip(left.entries, left.buffer.shape, strict=True)):
+        if size == 1 and not isinstance(entry, Expression) and entry == 0:
+            row = dims.sym("row")
+            axis = dims.as_sym(row)
+            assert axis is not None
+            entries = (*left.entries[:k], row, *left.entries[k + 1 :])
+            return LoneRow(axis, load(left.buffer, entries))
     return None
 
 
@@ -253,20 +298,26 @@ def _axes_in(entry: Entry, stage: Stage) -> set[Sym]:
     return set() if isinstance(entry, Expression) else set(dims.syms(entry)) & set(stage.axes)
 
 
-def _product(stage: Stage, left: Load, right: Load, plainer: Plainer) -> list[Stage] | None:
+def _product(
+    stage: Stage, left: Load, right: Load, plainer: Plainer, row: LoneRow | None
+) -> list[Stage] | None:
     """The product, on a copy with its steps as they are if it takes points one by one."""
     if plainer.has_steps():
-        made = _product_of(stage, left, right, plainer, apart=False)
+        made = _product_of(stage, left, right, plainer, row, apart=False)
         found = None if made is None else contraction_of(made[-2])
         if found is not None and found.weights is not None:
             return made
-    return _product_of(stage, left, right, plainer, apart=True)
+    return _product_of(stage, left, right, plainer, row, apart=True)
 
 
 def _product_of(
-    stage: Stage, left: Load, right: Load, plainer: Plainer, apart: bool
+    stage: Stage, left: Load, right: Load, plainer: Plainer, row: LoneRow | None, apart: bool
 ) -> list[Stage] | None:
     before = list[Stage]()
+    if row is not None:
+        left = row.left
+        parallel, extents = (*stage.parallel, row.axis), {row.axis: 1, **stage.extents}
+        stage = attrs.evolve(stage, parallel=parallel, extents=extents)
     if plainer.needed(apart):
         copy, right = plainer.copied(apart)
         before.append(copy)
@@ -284,9 +335,20 @@ def _product_of(
         made = attrs.evolve(made, body=apply("mul", (left, right), stage.body.dtype))
     if contraction_of(made) is None:
         return None
+    write = stage.write if row is None else _along(row.axis, stage)
+    if write is None:
+        return None
     extents = {a: stage.extents[a] for a in order}
-    moved = Stage(stage.out, order, (), extents, load(out, at), stage.write, origin=stage.origin)
+    moved = Stage(stage.out, order, (), extents, load(out, at), write, origin=stage.origin)
     return [*before, made, moved]
+
+
+def _along(row: Sym, stage: Stage) -> tuple[Entry, ...] | None:
+    """Where the only row is written: along the axis of size 1 of the result, if there is one."""
+    for k, (entry, size) in enumerate(zip(stage.write, stage.out.shape, strict=True)):
+        if size == 1 and not isinstance(entry, Expression) and entry == 0:
+            return (*stage.write[:k], axis_dim(row), *stage.write[k + 1 :])
+    return None
 
 
 def _gathered(stage: Stage, left: Load) -> tuple[Stage, Load]:
@@ -399,4 +461,4 @@ def _count(window: Window, stage: Stage) -> Dim:
     place = axis_dim(window.axis) if window.axis is not None else 0
     first = place * window.step + window.start
     length = stage.extents[window.taps[0][0]] if window.taps else 1
-    return dims.dim_min(window.size, first + length) - dims.dim_max(0, first)
+    return dims.dim_min(window.stop, first + length) - dims.dim_max(window.low, first)
