@@ -108,6 +108,9 @@ class Kernel:
 # A row that is written out reads and writes dozens of places; LLVM gives up on vectors at 16 by
 # itself, counting what it would have to check about each before the loop.
 llvm.set_option("structir", "-vectorize-scev-check-threshold=256")
+# Loops around loops are not to be written out 24 times, each with vectors of its own: it makes code
+# a quarter larger, and twice as long to come to, that is no faster.
+llvm.set_option("structir", "-unroll-threshold=100")
 
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()
