@@ -313,3 +313,8 @@ def test_attention_of_three_operands(more: Any) -> None:
     operands = [floats(2, 4, 8), floats(2, 5, 8), floats(2, 5, 8), *more]
     model, given = single("MultiHeadAttention", operands, num_heads=2)
     agree(model, given, atol=1e-4)
+
+
+def test_the_last_bit_of_a_quotient_decides_how_it_is_rounded() -> None:
+    x = np.array([0, 2, -3, -2.5, 1.34, 0.5], "f4")  # -2.5 / scale is just above -127.5
+    agree(*single("DynamicQuantizeLinear", [x], 3, domain=""))

@@ -33,6 +33,8 @@ from structir.ir.dtype import is_float
 
 INDENT = "    "
 
+ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
+
 
 @attrs.frozen
 class KernelText:
@@ -81,6 +83,7 @@ class Writer:
         self.names: dict[Sym, str | None] = {}
         self.pointers: dict[Buffer, str] = {}
         self.size_names: dict[Dim, str] = {}
+        self.exact: set[Expression] = set()  # divisions that stay what they are
         self.totals: dict[Buffer, str] = {}
         self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
         self.scratch: list[Buffer] = []
@@ -142,6 +145,8 @@ class Writer:
             return number_text(node.value, node.dtype)
         if isinstance(node, Total):
             return self.totals[node.buffer]
+        if isinstance(node, Apply) and node.fn in ROUNDINGS:
+            self.exact.update(node.args)
         node = self._with_reciprocal(node, scopes)
         scope = self.scope_of(node, scopes)
         for outer in scopes:
@@ -161,8 +166,11 @@ class Writer:
         return next((s for s in scopes if needed <= s.axes), scopes[-1])
 
     def _with_reciprocal(self, node: Expression, scopes: list[Scope]) -> Expression:
-        """A division by what an outer scope fixes, as a product with its reciprocal."""
-        if not (isinstance(node, Apply) and node.fn == "div" and is_float(node.dtype)):
+        """A division by what an outer scope fixes, as a product with its reciprocal; not one that
+        is rounded to an integer, where the last bit may decide."""
+        if node in self.exact or not (
+            isinstance(node, Apply) and node.fn == "div" and is_float(node.dtype)
+        ):
             return node
         over, under = node.args
         depths = [scopes.index(self.scope_of(side, scopes)) for side in (over, under)]
