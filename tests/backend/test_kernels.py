@@ -6,7 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import structir
@@ -112,6 +112,7 @@ BITS = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)),
 @pytest.mark.parametrize("dtype", [*FLOATS, *WHOLE])
 @settings(max_examples=40, deadline=None)
 @given(bits=BITS)
+@example(bits=[(18014398509481983, 1136), (2**64 - 1, 3)])
 def test_arithmetic_is_the_same_bit_for_bit(dtype: str, bits: list[tuple[int, int]]) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     words = np.array(bits, "uint64").reshape(-1, 2).astype(f"uint{8 * kind.itemsize}")

@@ -43,7 +43,7 @@ def larger(x: Number, y: Number) -> Number:
 @njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
 def shifted_left(x: Number, count: Number, bits: Number) -> Number:
     """`x << count`; 0 where the count is no place in the number."""
-    return x * 0 if count < 0 or count >= bits else x << count
+    return x - x if count < 0 or count >= bits else x << count
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
