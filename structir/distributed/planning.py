@@ -19,6 +19,7 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Expr, Function, Var
 from structir.ir.module import IRModule
 from structir.passes.inline_functions import inline_functions
+from structir.passes.lambda_lift import lambda_lift
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
 from structir.projections.kinds import PARALLEL, axis_kinds
@@ -54,8 +55,9 @@ def plan(
 
 
 def flat(module: IRModule) -> IRModule:
-    """The module with calls of its functions laid open, so that what they read is cut too."""
-    return inline_functions(module)
+    """The module with calls of its functions and closures laid open, so that what they read is
+    cut too."""
+    return inline_functions(lambda_lift(module))
 
 
 def planner_of(function: Function, sizes: dict[str, int], name: str, pieces: int = 1) -> Planner:

@@ -246,7 +246,11 @@ class Reader:
         condition."""
         made = self.fresh(var, var.struct_info, ())
         branches = [list(leaves(self.sequence(b))) for b in (value.true_branch, value.false_branch)]
-        for key, *pair in zip(leaves(made), *branches, strict=True):
+        keys = list(leaves(made))
+        if any(len(branch) != len(keys) for branch in branches):  # a closure over tensors
+            self.opaque(made, ([*branches[0], *branches[1], self.tree(value.cond)],))
+            return made
+        for key, *pair in zip(keys, *branches, strict=True):
             self.steps.append(Step(Same(2), tuple(pair), (key,), Choice(value.cond)))
         self.opaque(made, ([self.tree(value.cond)],))
         return made

@@ -389,7 +389,7 @@ def _bare(info: TensorStructInfo) -> Iterator[Sym]:
 
 
 def _without_lost(made: Function, function: Function) -> Function:
-    """A function whose signature has been refined, its body over what became of the sizes that the
+    """A function whose signature has been refined, all of it over what became of the sizes that the
     signature names no more."""
     told = bound_dims([param.struct_info for param in made.params])
     became: dict[Any, Dim] = {}
@@ -401,8 +401,10 @@ def _without_lost(made: Function, function: Function) -> Function:
     lost = {symbol: size for symbol, size in became.items() if symbol not in told}
     if not lost:
         return made
-    body = Substitution(dims=lost).part(made.body)
-    return replace(made, body=body, ret_struct_info=result_info(body.struct_info, made.params))
+    found: Any = Substitution(dims=lost).function(made)
+    result = result_info(found.body.struct_info, found.params)
+    rebuilt: Function = replace(found, ret_struct_info=result)
+    return rebuilt
 
 
 def _checked_on_entry(function: Function) -> Iterator[tuple[Expr, StructInfo]]:

@@ -229,3 +229,18 @@ def test_a_helper_is_not_closed_against_its_callers() -> None:
     found = structir.infer(parsed(CLOSABLE + CALLER), close=True)
     assert params(found, "g")[1] == 'R.Tensor(dtype="float32")'
     reread(found)
+
+
+def test_shapes_of_a_refined_signature_name_no_size_that_is_gone() -> None:
+    found = structir.infer(
+        parsed("""
+@R.function
+def main(x: R.Tensor(("k",), "float32"), s: R.Shape(["k + 1"])) -> R.Tensor((4,), "float32"):
+    k = T.int64()
+    y = R.exp(x)
+    return y
+"""),
+        learn="refine",
+    )
+    assert params(found, "main") == ['R.Tensor((4,), dtype="float32")', "R.Shape([5])"]
+    reread(found)
