@@ -34,6 +34,7 @@ EXPECTED = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
+    "quotient": np.divide,
     "div": np.divide,
     "floordiv": np.floor_divide,
     "mod": np.mod,
@@ -302,3 +303,10 @@ def test_equality_of_points_compares_values(values, pivot):
     x = np.array(values)
     found = evaluate(select(eq(X, pivot), 1, 0), Place({"x": x}))
     assert found.tolist() == [int(v == pivot) for v in values]
+
+
+def test_quotients_of_integers_are_rounded_toward_zero():
+    x, y = np.array([7, -7, 7, -7, 2**62 + 1, 5]), np.array([2, 2, -2, -2, 3, 0])
+    found = evaluate(applied("quotient"), Place({"x": x, "y": y}, {}, {}))
+    assert found.dtype == np.int64
+    assert list(found) == [3, -3, -3, 3, (2**62 + 1) // 3, 0]
