@@ -61,12 +61,12 @@ def _cells(function: Sharded, args: Sequence[Value]) -> tuple[Plan, list[Value]]
     plan = function.plan(*args)
     recipe = dask.delayed(function.recipe(plan), pure=True)
     sent = function.values(plan, args)
-    run = dask.delayed(run_task, pure=True)
+    run = dask.delayed(run_task)
     tasks = [
         run(recipe, task_of(each), *[_block(sent[n], b) for n, b in each.inputs])
         for each in plan.shards
     ]
-    return plan, cells(plan, tasks, dask.delayed(combined, pure=True))
+    return plan, cells(plan, tasks, dask.delayed(combined))
 
 
 def _needed() -> None:
