@@ -54,6 +54,7 @@ class Sharded:
     name: str
     options: Mapping[str, Any]
     plans: dict[tuple[tuple[str, int], ...], Plan] = attrs.Factory(dict)
+    recipes: dict[Plan, Recipe] = attrs.Factory(dict)
 
     @property
     def function(self) -> Function:
@@ -78,7 +79,10 @@ class Sharded:
 
     def recipe(self, plan: Plan) -> Recipe:
         """What a worker needs to make the parts of a plan."""
-        return recipe_of(plan, self.lone, _used_by(self.function, self.module))
+        if plan not in self.recipes:
+            others = _used_by(self.function, self.module)
+            self.recipes[plan] = recipe_of(plan, self.lone, others)
+        return self.recipes[plan]
 
     def workplace(self, plan: Plan) -> Workplace:
         """The program of a plan as this process runs it."""

@@ -80,9 +80,15 @@ class Workplace:
     planner: Planner
     parts: Parts
     compiled: dict[Any, Run] = attrs.Factory(dict)
+    made: dict[Task, Part] = attrs.Factory(dict)
 
     def part(self, task: Task) -> Part:
-        """The function that a task runs."""
+        """The function that a task runs, made when it is first asked for."""
+        if task not in self.made:
+            self.made[task] = self._part(task)
+        return self.made[task]
+
+    def _part(self, task: Task) -> Part:
         planner = self.planner
         regions = planner.regions(task.blocks, task.piece)
         pairs = zip(planner.results, task.blocks, strict=True)
