@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: test demo lint types format bench clean
+.PHONY: test demo docs lint types format bench clean
 .NOTPARALLEL:
 
 test: $(VENV)/installed-test
@@ -13,6 +13,10 @@ test: $(VENV)/installed-test
 demo: $(VENV)/installed-demo
 	$(BIN)/python examples/sentence_encoder.py $(ARGS)
 	$(BIN)/python examples/digits.py
+
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "built: site/index.html"
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check .
@@ -40,4 +44,4 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

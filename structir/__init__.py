@@ -13,6 +13,7 @@ _HOMES = {
     "SymVar": "structir.ir.symbolic",
     "interpret": "structir.interpret:",
     "compile": "structir.backend.compile",
+    "Executable": "structir.backend.executable",
     "save": "structir.printer.archive",
     "load": "structir.backend.archive",
     "infer": "structir.solver.inference",
