@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from structir.backend.cpu.intrinsics import STORED_AS
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.scalar_text import STORED_AS
 from structir.backend.loops.writer import KernelText
 
 ALIGNMENT = 64

@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.cpu.intrinsics import EIGHTHS
 from structir.backend.kernel_stages import LoweredCall, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import position
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.from_spec import loose_sizes, stages_of
+from structir.backend.loops.scalar_text import EIGHTHS
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.views import as_view
 from structir.backend.loops.whole_axes import whole_axis_stages

@@ -10,11 +10,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from structir.backend.loops.scalar_text import EIGHTHS, STORED_AS
 from structir.backend.math.bits import declared
-
-EIGHTHS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
-STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")
 
 
 def _pointer(element: Any) -> Any:

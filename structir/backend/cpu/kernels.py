@@ -17,7 +17,6 @@ from structir.backend.cache import digest
 from structir.backend.cpu.blas import multiply_matrices, register_blas
 from structir.backend.cpu.functions import compiled_function, ready_for_arrays
 from structir.backend.cpu.intrinsics import (
-    EIGHTHS,
     POINTERS,
     add_to,
     brain_bits,
@@ -47,6 +46,7 @@ from structir.backend.cpu.products import (
 )
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
+from structir.backend.loops.scalar_text import EIGHTHS
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 SIGNATURE = types.void(TABLE, types.int64, types.int64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from math import prod
 
-from structir.backend.cpu.scalars import accumulation_text, number_text
 from structir.backend.loops.access import address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import value_at
@@ -18,6 +17,7 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.group import Group
 from structir.backend.loops.rows import extents_of
+from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym

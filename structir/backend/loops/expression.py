@@ -8,8 +8,8 @@ from weakref import WeakValueDictionary
 
 import attrs
 
-from structir.backend.cpu.intrinsics import EIGHTHS
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.scalar_text import EIGHTHS
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 

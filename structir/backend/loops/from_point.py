@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 import attrs
 
-from structir.backend.cpu.intrinsics import EIGHTHS
-from structir.backend.cpu.scalars import is_written
 from structir.backend.loops.expression import (
     Expression,
     Number,
@@ -17,6 +15,7 @@ from structir.backend.loops.expression import (
     number,
     position,
 )
+from structir.backend.loops.scalar_text import EIGHTHS, is_written
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Sym, substitute
 from structir.ir.dtype import EXTENDED, is_float

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from structir.backend.cpu.scalars import (
+from structir.backend.loops.expression import axis_dim, computed_in
+from structir.backend.loops.group import Group
+from structir.backend.loops.scalar_text import (
     accumulation_text,
     load_text,
     number_text,
     store_text,
 )
-from structir.backend.loops.expression import axis_dim, computed_in
-from structir.backend.loops.group import Group
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
 from structir.backend.loops.writer import INDENT, KernelText, Scope, Writer, indented

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from structir.backend.cpu.panels import lanes_of
 from structir.backend.cpu.products import has_own_products
-from structir.backend.cpu.scalars import store_text
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, Number
 from structir.backend.loops.group import Group
+from structir.backend.loops.scalar_text import store_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
 from structir.backend.loops.writer import KernelText, Scope, Writer, indented

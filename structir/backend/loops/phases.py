@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from structir.backend.cpu.scalars import cost_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
@@ -18,6 +17,7 @@ from structir.backend.loops.expression import (
     rebuilt,
     total,
 )
+from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym
 

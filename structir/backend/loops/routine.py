@@ -10,16 +10,16 @@ import attrs
 
 from structir.backend.cpu.kernels import EXACT, NAMES
 from structir.backend.cpu.routines import routine_helpers
-from structir.backend.cpu.scalars import (
+from structir.backend.cpu.scalars import helpers
+from structir.backend.loops.filling import surely_filled
+from structir.backend.loops.index_proofs import IndexRanges
+from structir.backend.loops.scalar_text import (
     ALL_KINDS,
     application_text,
-    helpers,
     load_text,
     number_text,
     store_text,
 )
-from structir.backend.loops.filling import surely_filled
-from structir.backend.loops.index_proofs import IndexRanges
 from structir.backend.loops.writer import INDENT, indented
 from structir.errors import StructIRError
 from structir.interpret.kernels import assigned, no_such_size, out_of_range

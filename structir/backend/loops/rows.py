@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from structir.backend.cpu.scalars import accumulation_text, number_text
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.phases import Phases
+from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops

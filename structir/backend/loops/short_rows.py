@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from structir.backend.cpu.scalars import accumulation_text, number_text
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
@@ -21,6 +20,7 @@ from structir.backend.loops.expression import (
     total,
 )
 from structir.backend.loops.group import Group
+from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import KernelText, Scope, Writer, indented

@@ -7,12 +7,6 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cpu.scalars import (
-    application_text,
-    load_text,
-    number_text,
-    store_text,
-)
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import (
@@ -26,6 +20,12 @@ from structir.backend.loops.expression import (
     apply,
     axis_dim,
     number,
+)
+from structir.backend.loops.scalar_text import (
+    application_text,
+    load_text,
+    number_text,
+    store_text,
 )
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym

@@ -1,0 +1,169 @@
+"""The one table by scalar function name: how each is written in a kernel, for each kind of
+dtype. What the names in these texts stand for is each backend's own."""
+
+from __future__ import annotations
+
+from structir.ir.dtype import INTS, is_float
+
+EIGHTHS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
+STORED_AS |= dict.fromkeys(EIGHTHS, "uint8")
+OF_TWO = ("atan2", "pow")
+# Functions of the math library, each by its name and dtype: `exp_float32(x)`.
+LIBRARY = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp"),
+    *("expm1", "log", "log1p", "pow", "sigmoid", "sin", "sinh", "tan", "tanh"),
+)
+
+ALL_KINDS = {
+    "lt": "{0} < {1}",
+    "le": "{0} <= {1}",
+    "gt": "{0} > {1}",
+    "ge": "{0} >= {1}",
+    "eq": "{0} == {1}",
+    "ne": "{0} != {1}",
+    "select": "({1} if {0} else {2})",
+}
+FLOATS = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": "{0} / {1}",
+    "floordiv": "{0} // {1}",
+    "mod": "{0} % {1}",
+    "neg": "-{0}",
+    "abs": "abs({0})",
+    "sign": "sign_of({0})",
+    "ceil": "ceil({0})",
+    "floor": "floor({0})",
+    "round": "nearest({0})",
+    "trunc": "trunc({0})",
+    "min": "minimum({0}, {1})",
+    "max": "maximum({0}, {1})",
+    "sqrt": "square_root({0})",
+    "rsqrt": "{dtype}(1) / square_root({0})",
+    "isnan": "{0} != {0}",
+    "isinf": "abs({0}) == inf",
+    "isfinite": "abs({0}) < inf",
+    "to_odd": "odd_single({0})",
+    "round_to_float16": "half_value(half_bits({0}))",
+    "round_to_bfloat16": "brain_value(brain_bits({0}))",
+    **{f"round_to_{eighth}": f"{eighth}_value({eighth}_code({{0}}))" for eighth in EIGHTHS},
+    **{name: f"{name}_{{dtype}}({{0}})" for name in LIBRARY},
+    **{name: f"{name}_{{dtype}}({{0}}, {{1}})" for name in OF_TWO},
+}
+WHOLE = {
+    "add": "{dtype}({0} + {1})",
+    "sub": "{dtype}({0} - {1})",
+    "mul": "{dtype}({0} * {1})",
+    "floordiv": "{dtype}(whole_quotient({0}, {1}))",
+    "quotient": "{dtype}(whole_ratio({0}, {1}))",
+    "mod": "{dtype}(whole_remainder({0}, {1}))",
+    "pow": "{dtype}(whole_power({0}, {1}))",
+    "neg": "{dtype}(-{0})",
+    "abs": "{dtype}(abs({0}))",
+    "sign": "{dtype}(({0} > 0) - ({0} < 0))",
+    "ceil": "{0}",
+    "floor": "{0}",
+    "round": "{0}",
+    "trunc": "{0}",
+    "min": "({0} if {0} < {1} else {1})",
+    "max": "({0} if {0} > {1} else {1})",
+    "bitand": "{dtype}({0} & {1})",
+    "bitor": "{dtype}({0} | {1})",
+    "bitxor": "{dtype}({0} ^ {1})",
+    "bitnot": "{dtype}(~{0})",
+    "shl": "{dtype}({0} << {1})",
+    "shr": "{dtype}({0} >> {1})",
+    "isnan": "False",
+    "isinf": "False",
+    "isfinite": "True",
+}
+TRUTH = {
+    "add": "{0} | {1}",
+    "mul": "{0} & {1}",
+    "max": "{0} | {1}",
+    "min": "{0} & {1}",
+    "and": "{0} & {1}",
+    "or": "{0} | {1}",
+    "xor": "{0} ^ {1}",
+    "not": "not {0}",
+    "bitand": "{0} & {1}",
+    "bitor": "{0} | {1}",
+    "bitxor": "{0} ^ {1}",
+    "bitnot": "not {0}",
+    "abs": "{0}",
+    "ceil": "{0}",
+    "floor": "{0}",
+    "round": "{0}",
+    "trunc": "{0}",
+    "isnan": "False",
+    "isinf": "False",
+    "isfinite": "True",
+}
+
+# Roughly: additions. What is cheaper than this to compute again is not kept between loops.
+COSTS = {"div": 4, "floordiv": 6, "quotient": 6, "mod": 6, "sqrt": 6, "rsqrt": 10, "pow": 30}
+COSTS |= {name: 16 for name in LIBRARY} | {"exp": 10, "sigmoid": 14, "pow": 30}
+
+
+def cost_of(fn: str) -> float:
+    """How much a scalar function costs, an addition being 1."""
+    return COSTS.get(fn, 1)
+
+
+def _table(dtype: str) -> dict[str, str]:
+    if dtype == "bool":
+        return TRUTH
+    return WHOLE if dtype in INTS else FLOATS
+
+
+def is_written(fn: str, operand_dtype: str) -> bool:
+    """Whether kernels know this function on this dtype."""
+    return fn == "cast" or fn in ALL_KINDS or fn in _table(operand_dtype)
+
+
+def application_text(fn: str, dtype: str, operand_dtype: str, args: list[str]) -> str:
+    """A function applied to the texts of its arguments, all names or literals."""
+    if fn == "cast":
+        return _cast_text(args[0], operand_dtype, dtype)
+    template = ALL_KINDS.get(fn) or _table(operand_dtype)[fn]
+    return template.format(*args, dtype=dtype)
+
+
+def _cast_text(value: str, source: str, target: str) -> str:
+    if source == target:
+        return value
+    return f"{value} != 0" if target == "bool" else f"{target}({value})"
+
+
+def number_text(value: float | int | bool, dtype: str) -> str:
+    """A constant of a dtype."""
+    if dtype == "bool":
+        return str(bool(value))
+    if is_float(dtype):
+        return f"{dtype}({float(value)!r})"
+    return repr(int(value)) if dtype == "int64" else f"{dtype}({int(value)!r})"
+
+
+def load_text(stored: str, place: str) -> str:
+    """An element read from memory, as kernels compute with it."""
+    reads = {"bool": "{} != 0", "float16": "half_value({})", "bfloat16": "brain_value({})"}
+    reads |= {eighth: f"{eighth}_value({{}})" for eighth in EIGHTHS}
+    return reads.get(stored, "{}").format(place)
+
+
+def store_text(stored: str, value: str) -> str:
+    """What is written to memory for a value."""
+    writes = {"bool": "uint8({})", "float16": "half_bits({})", "bfloat16": "brain_bits({})"}
+    writes |= {eighth: f"{eighth}_code({{}})" for eighth in EIGHTHS}
+    return writes.get(stored, "{}").format(value)
+
+
+def accumulation_text(monoid: str, dtype: str, total: str, value: str) -> str:
+    """The total combined with one value more; float sums and products may be reordered."""
+    combine = {"sum": "add", "mean": "add", "prod": "mul", "any": "or", "all": "and"}
+    fn = combine.get(monoid, monoid)
+    if is_float(dtype) and fn in ("add", "mul"):
+        return f"{'add_to' if fn == 'add' else 'multiply_to'}({total}, {value})"
+    return application_text(fn, dtype, dtype, [total, value])
