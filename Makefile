@@ -33,6 +33,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python benchmarks/compiler.py $(ARGS)
 	$(BIN)/python benchmarks/deduction.py
 	$(BIN)/python benchmarks/run_time.py
+	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/runtime_costs.py
 
 # One stamp for each extra, renewed when the dependencies in pyproject.toml may have changed.
