@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from structir.analysis.calls import Binder
 from structir.analysis.deduction import contradicts, deduce, disjoint
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError
 from structir.ir.bodies import bindings_of, with_bindings
-from structir.ir.dims import Dim, Sym, as_sym
 from structir.ir.expr import (
     Binding,
     Call,
@@ -162,18 +162,13 @@ def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) ->
     return [*made, VarBinding(binding.var, result, binding.span)]
 
 
-def _sizes(call: Call, callee: Function) -> dict[Sym, Dim]:
-    """The sizes that the arguments are known to give the callee's dims."""
-    found: dict[Sym, Dim] = {}
+def _sizes(call: Call, callee: Function) -> dict[Any, Any]:
+    """The sizes and axes that the arguments are known to give the callee's dims and rows."""
+    binder = Binder(callee.struct_info)
     for param, argument in zip(callee.params, call.args, strict=True):
-        wanted = getattr(param.struct_info, "dims", None)
-        given = getattr(argument.struct_info, "dims", None)
-        if isinstance(wanted, tuple) and isinstance(given, tuple):
-            for dim, size in zip(wanted, given, strict=False):
-                symbol = as_sym(dim)
-                if symbol is not None:
-                    found.setdefault(symbol, size)
-    return found
+        if argument.struct_info is not None:
+            binder.bind(param.struct_info, argument.struct_info)
+    return {**binder.sizes, **binder.rows}
 
 
 def _of_kind(copied: Binding, inner: Binding, copier: Substitution, kind: type[Var]) -> Binding:
