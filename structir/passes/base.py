@@ -62,8 +62,17 @@ class Pass:
         return inspect.getdoc(self.transform) or ""
 
     def __str__(self) -> str:
-        given = " ".join(f"{name}={value}" for name, value in self.options.items())
+        given = " ".join(f"{name}={_written(value)}" for name, value in self.options.items())
         return f"{self.name}{{{given}}}" if given else self.name
+
+
+def _written(value: Any) -> str:
+    """An option as a pipeline has it: words stand as they are, other texts in quotes."""
+    bare = isinstance(value, str) and value.isidentifier() and value.lower() not in LITERAL_WORDS
+    return value if bare else repr(value)
+
+
+LITERAL_WORDS = ("true", "false", "none")
 
 
 @overload

@@ -10,14 +10,20 @@ from structir.errors import Diagnostic, ParseError, Source, Span, StructIRError
 from structir.passes import find_pass
 from structir.passes.base import Pass, Sequential
 
-STEP = re.compile(r"\s*(?P<name>\w+)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")
-OPTION = re.compile(r"\s*(?P<name>\w+)\s*=\s*(?P<value>\[[^\]]*\]|\"[^\"]*\"|[^\s,]+)\s*,?")
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+LISTED = rf"\[(?:[^\]'\"]|{QUOTED})*\]"
+STEP = re.compile(
+    rf"\s*(?P<name>\w+)\s*(?:\{{(?P<options>(?:[^{{}}'\"]|{QUOTED})*)\}})?\s*(?P<end>,|$)"
+)
+OPTION = re.compile(rf"\s*(?P<name>\w+)\s*=\s*(?P<value>{LISTED}|{QUOTED}|[^\s,'\"]+)\s*,?")
 
 
 def pipeline(text: str) -> Pass:
     """The pass that a text describes: names or short names of passes with their options in braces.
 
-    A value is a Python literal; a word is a text, and true and false may be written small.
+    A value is a Python literal; a word is a text, and true and false may be written small. Quotes
+    hold texts with spaces, commas or braces: `specialise{sizes="n=4 m=8"}`. What `str` says of a
+    pass is read back as the same.
     """
     steps = list(steps_of(text))
     return steps[0] if len(steps) == 1 else Sequential(steps, "pipeline")

@@ -60,8 +60,29 @@ def test_options_are_read_as_values() -> None:
         found.with_options(max_depth=1)
 
 
+@pytest.mark.parametrize("quote", "'\"")
+def test_quotes_hold_any_text(quote: str) -> None:
+    wanted = f"{{a}}, {quote} b=3"
+    written = wanted.replace(quote, "\\" + quote)
+    found = pipeline(f"gradient{{parameters={quote}{written}{quote} target=1}}")
+    assert found.options == {"parameters": wanted, "target": 1}
+    assert pipeline(str(found)).options == found.options
+    assert [each.name for each in pipeline(f"dce,{found}").made_of][1] == "gradient"
+
+
 @pytest.mark.parametrize(
-    "text", ["", "cse,", "cse,,dce", "cse{", "cse dce", "dce{x=1}", "unknown", "toposort{order}"]
+    "text",
+    [
+        "",
+        "cse,",
+        "cse,,dce",
+        "cse{",
+        "cse dce",
+        "dce{x=1}",
+        "unknown",
+        "toposort{order}",
+        "dce{entries='a}",
+    ],
 )
 def test_a_wrong_pipeline_is_shown(text: str) -> None:
     with pytest.raises(ParseError) as error:
