@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from structir.analysis.variables import walk
+from structir.analysis.variables import walk_values
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.expr import Binding, Call, Function, GlobalVar
 from structir.ir.module import IRModule
@@ -16,11 +16,15 @@ PRIVATE = "private"  # the attribute of a function that nothing outside of its m
 
 def private_functions(module: IRModule) -> dict[str, Function]:
     """Functions marked private that are only called, never handed on."""
+    if not any(
+        getattr(function, "attrs", {}).get(PRIVATE) for function in module.functions.values()
+    ):
+        return {}
     calls, mentions = dict[str, int](), dict[str, int]()
     for function in module.functions.values():
         if not isinstance(function, Function):
             continue
-        for item in walk(function):
+        for item in walk_values(function):
             if isinstance(item, GlobalVar):
                 mentions[item.name] = mentions.get(item.name, 0) + 1
         for binding in bindings_of(function):

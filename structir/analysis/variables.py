@@ -12,7 +12,7 @@ from structir.ir.expr import DataflowVar, Function, MatchCast, Var, VarBinding
 from structir.ir.kernel import Kernel, Scratch
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
-from structir.ir.struct_info import FuncStructInfo, StructInfo
+from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -46,9 +46,43 @@ def walk(program: Any) -> Iterator[Any]:
         todo += list(parts(item))[::-1]
 
 
+def walk_values(program: Any) -> Iterator[Any]:
+    """Every node of a program, parents first, but for StructInfos and what stands in them."""
+    todo = [program]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Var):
+            yield item
+        elif type(item) is tuple:
+            todo += item[::-1]
+        elif isinstance(item, IRModule):
+            todo += list(item.functions.values())[::-1]
+        elif isinstance(item, Node) and not isinstance(item, StructInfo):
+            yield item
+            todo += list(parts(item))[::-1]
+
+
 def variables_in(program: Any) -> dict[Var, None]:
     """Every variable that occurs, in order of occurrence."""
-    return {item: None for item in walk(program) if isinstance(item, Var)}
+    found: dict[Var, None] = {}
+    seen: set[StructInfo] = set()
+    todo = [program]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Var):
+            found[item] = None
+            item = item.struct_info
+        if type(item) is tuple:
+            todo += item[::-1]
+        elif type(item) is TensorStructInfo and type(item.dims) is tuple:
+            continue  # most infos: plain sizes hold no variable of the program
+        elif isinstance(item, IRModule):
+            todo += list(item.functions.values())[::-1]
+        elif isinstance(item, Node) and item not in seen:
+            if isinstance(item, StructInfo):
+                seen.add(item)
+            todo += list(parts(item))[::-1]
+    return found
 
 
 def symbols_in(program: Any) -> dict[Sym, None]:
@@ -63,7 +97,7 @@ def symbols_in(program: Any) -> dict[Sym, None]:
 def bindings_in(program: Any) -> dict[Var, None]:
     """Every variable that a parameter list or a binding defines."""
     found: dict[Var, None] = {}
-    for item in walk(program):
+    for item in walk_values(program):
         if isinstance(item, Function | Kernel):
             found |= dict.fromkeys(item.params)
         elif isinstance(item, Scratch):

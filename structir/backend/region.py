@@ -43,6 +43,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.ops.remembered import remembered
 
 Lowered = Any  # a Buffer, or a tuple of lowered values
 UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
@@ -226,11 +227,11 @@ class RegionLowering:
     def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = here.op.definition  # type: ignore[attr-defined]
         function = definition.hooks.get("kernel.cpu")
-        spec = definition.index_spec(here) if definition.pure else None
+        spec = remembered(_spec, here) if definition.pure else None
         if spec is None:
             raise NoKernelError("an effect, or the op has no loop form")
         if "reference" in definition.hooks and function is None:
-            sure = spec.computes and not definition.assumptions(here)
+            sure = spec.computes and not remembered(_assumptions, here)
             if not sure:
                 raise NoKernelError("a value that the line does not say, or not for all sizes")
         operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
@@ -245,7 +246,7 @@ class RegionLowering:
         self._note_assumptions(definition, here)
         for size, extent, operand in loose_sizes(spec):
             self.checks[SizeCheck(size, extent, True, f"{definition.name}: {operand}")] = None
-        many = isinstance(definition.deduce(here), TupleStructInfo)
+        many = isinstance(remembered(definition.deduce, here), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
             if view is None:
@@ -267,7 +268,7 @@ class RegionLowering:
         return made
 
     def _note_assumptions(self, definition: Any, call: Call) -> None:
-        for assumption in definition.assumptions(call):
+        for assumption in remembered(_assumptions, call):
             what = f"{definition.name}: {assumption.text}"
             self.checks[SizeCheck(assumption.left, assumption.right, False, what)] = None
 
@@ -326,6 +327,14 @@ def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
 def _origin(call: Call) -> str:
     name = f"R.{call.op.definition.name}"  # type: ignore[attr-defined]
     return name if call.span is None else f"{name} at {call.span}"
+
+
+def _spec(call: Call) -> Any:
+    return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
+
+
+def _assumptions(call: Call) -> Any:
+    return call.op.definition.assumptions(call)  # type: ignore[attr-defined]
 
 
 def _at(call: Call, path: tuple[int, ...]) -> Any:

@@ -26,6 +26,7 @@ from structir.ir.expr import Call, Expr, Tuple, TupleGetItem
 from structir.ir.op import Op, find_op, register_op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
+from structir.ops.remembered import remembered
 from structir.ops.signature import NOT_GIVEN
 from structir.projections.spec import Clause, IndexSpec
 
@@ -70,7 +71,7 @@ class AdjointDefinition:
         given = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
         static = {n: tuple(v) if isinstance(v, list) else v for n, v in own.items()}
         call = Call(self.op, given, static, span=span)
-        return Call(self.op, given, static, (), self.deduce(call), span)
+        return Call(self.op, given, static, (), remembered(self.deduce, call), span)
 
     def _argument(self, value: Any, span: Span | None) -> Expr:
         if isinstance(value, Expr):

@@ -8,7 +8,7 @@ index spec, as calls of `grad.adjoint`. `gradients` runs it on NumPy values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,7 +20,8 @@ from structir.ir.node import replace
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo
 from structir.ops.backward import ADJOINT, Back, Emit, component, fields_of, needed, zeros
 from structir.ops.reference import concrete, tree_value
-from structir.projections.adjoint import NO_SLOPE, Adjoint, adjoint
+from structir.ops.remembered import remembered
+from structir.projections.adjoint import NO_SLOPE, adjoint
 from structir.projections.spec import IndexSpec
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ def adjoints(
     parts = definition.decompose(call)
     if parts is not None:
         return _through(parts, call, result, back, emit)
-    spec = definition.index_spec(call)
-    if spec is None or not spec.computes:
-        raise _none(call, "its sizes are not known" if spec is None else "its body takes arrays")
-    return Derived(call, spec, result, back, emit).all()
+    return Derived(call, remembered(slopes, call), result, back, emit).all()
 
 
 def _none(call: Call, why: str) -> DiagnosticError:
@@ -95,11 +93,45 @@ def statement(definition: OpDefinition, call: Call) -> str | None:
 
 
 @attrs.frozen(eq=False)
+class Slope:
+    """How a call's gradient by one of its operands is written: the tensors that it reads beside the
+    call's arguments, and those of its parts."""
+
+    path: tuple[int, ...]
+    reads: tuple[str, ...] | None  # None where nothing comes back
+    parts: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
+
+
+def slopes(call: Call) -> tuple[Slope, ...]:
+    """How a call has gradients by its operands, from its index spec."""
+    definition: Any = call.op.definition  # type: ignore[attr-defined]
+    spec = definition.index_spec(call)
+    if spec is None or not spec.computes:
+        raise _none(call, "its sizes are not known" if spec is None else "its body takes arrays")
+    return tuple([_slope(call, spec, k) for k in range(len(spec.operands))])
+
+
+def _slope(call: Call, spec: IndexSpec, k: int) -> Slope:
+    found, own = adjoint(spec, k), spec.operands[k]
+    if found is None:
+        flat = any(clause.monoid in NO_SLOPE for clause in spec.clauses)
+        if is_float(own.dtype or "float32") and not flat:
+            text = f"how {own.name} is combined has no slope that its line tells"
+            raise _none(call, text)
+        return Slope(own.path, None)
+    if not found.spec.clauses:
+        return Slope(own.path, None)
+    count = len(spec.operands)
+    parts = {helper.name: tuple(needed(helper.spec, count)) for helper in found.helpers}
+    return Slope(own.path, tuple(needed(found.spec, count)), parts)
+
+
+@attrs.frozen(eq=False)
 class Derived:
     """The adjoint of a call's spec, as calls."""
 
     call: Call
-    spec: IndexSpec
+    slopes: tuple[Slope, ...]
     result: Expr
     back: Back
     emit: Emit
@@ -110,47 +142,31 @@ class Derived:
         found: list[Back] = [
             [None] * len(arg.fields) if isinstance(arg, Tuple) else None for arg in self.call.args
         ]
-        for k, info in enumerate(self.spec.operands):
-            made = self.operand(k)
-            if len(info.path) > 1:
-                if not isinstance(found[info.path[0]], list):  # a tuple variable
-                    found[info.path[0]] = [None] * _members(self.spec, info.path[0])
-                found[info.path[0]][info.path[1]] = made
+        for slope in self.slopes:
+            made = None if slope.reads is None else self._call(slope, slope.reads, None)
+            argument = slope.path[0]
+            if len(slope.path) > 1:
+                if not isinstance(found[argument], list):  # a tuple variable
+                    found[argument] = [None] * _members(self.slopes, argument)
+                found[argument][slope.path[1]] = made
             else:
-                found[info.path[0]] = made
+                found[argument] = made
         return [tuple(b) if isinstance(b, list) else b for b in found]
 
-    def operand(self, k: int) -> Expr | None:
-        """What comes back to one operand of the spec."""
-        found = adjoint(self.spec, k)
-        if found is None:
-            own = self.spec.operands[k]
-            if is_float(own.dtype or "float32") and not self._flat():
-                text = f"how {own.name} is combined has no slope that its line tells"
-                raise _none(self.call, text)
-            return None
-        return self._call(found, found.spec, k, None) if found.spec.clauses else None
-
-    def _flat(self) -> bool:
-        return any(clause.monoid in NO_SLOPE for clause in self.spec.clauses)
-
-    def _call(self, found: Adjoint, spec: IndexSpec, k: int, part: str | None) -> Expr:
-        names = needed(spec, len(self.spec.operands))
-        read = [self._tensor(found, k, name) for name in names]
-        static = {**self.call.attrs, "of": self.call.op.name, "by": self.spec.operands[k].path}  # type: ignore[attr-defined]
-        static["reads"] = tuple(names)
+    def _call(self, slope: Slope, reads: tuple[str, ...], part: str | None) -> Expr:
+        read = [self._tensor(slope, name) for name in reads]
+        static = {**self.call.attrs, "of": self.call.op.name, "by": slope.path, "reads": reads}  # type: ignore[attr-defined]
         if part is not None:
             static["part"] = part
         definition = ADJOINT.definition
         made: Call = definition.bind((*self.call.args, *read), static, self.call.span)
         return self.emit(made)
 
-    def _tensor(self, found: Adjoint, k: int, name: str) -> Expr:
+    def _tensor(self, slope: Slope, name: str) -> Expr:
         """A result, what comes back to it, or a part, by its name in the adjoint."""
         kind, _, number = name.rpartition(" ")
         if kind not in ("result", "gradient"):
-            (helper,) = [h for h in found.helpers if h.name == name]
-            return self._call(found, helper.spec, k, name)
+            return self._call(slope, slope.parts[name], name)
         if name not in self.made:
             self.made[name] = self._of_result(kind, int(number))
         return self.made[name]
@@ -163,8 +179,8 @@ class Derived:
         return own if kind == "result" else self.emit(zeros(own))
 
 
-def _members(spec: IndexSpec, argument: int) -> int:
-    return 1 + max(info.path[1] for info in spec.operands if info.path[0] == argument)
+def _members(slopes: Sequence[Slope], argument: int) -> int:
+    return 1 + max(slope.path[1] for slope in slopes if slope.path[0] == argument)
 
 
 # Through the parts of a composite, backwards.

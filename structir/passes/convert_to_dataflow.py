@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
-from structir.analysis.variables import walk
+from structir.analysis.variables import variables_in
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -39,7 +39,8 @@ def _converted(seq: SeqExpr, min_size: int) -> SeqExpr:
         blocks += [block] if isinstance(block, DataflowBlock) else _parts(block, min_size)
     if all(map(_is, blocks, seq.blocks)) and len(blocks) == len(seq.blocks):
         return seq
-    new = [block for block in blocks if block not in seq.blocks]
+    old = set(seq.blocks)
+    new = [block for block in blocks if block not in old]
     local = _local(replace(seq, blocks=tuple(blocks)), new)
     names: dict[Var, Expr] = {var: DataflowVar(var.name, var.struct_info) for var in local}
     renamed = Substitution(names)
@@ -74,15 +75,11 @@ def _local(seq: SeqExpr, new: list[BindingBlock]) -> set[Var]:
     }
     local = set(home)
     for block in seq.blocks:
-        local -= {var for var in _read(block) if var in home and home[var] is not block}
-    for block in new:  # an info that is seen outside may speak of a shape variable
-        for binding in block.bindings:
-            local -= {v for v in _read(binding.var.struct_info) if v in home}
-    return local - set(_read(seq.body)) - set(_read(seq.struct_info))
-
-
-def _read(part: Any) -> list[Var]:
-    return [item for item in walk(part) if isinstance(item, Var)]
+        local -= {v for v in variables_in(block) if v in home and home[v] is not block}
+    infos = {b.var.struct_info for block in new for b in block.bindings}
+    for info in infos:  # one that is seen outside may speak of a shape variable
+        local -= variables_in(info).keys()
+    return local - variables_in((seq.body, seq.struct_info)).keys()
 
 
 def _renamed(block: BindingBlock, names: Substitution) -> BindingBlock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structir.analysis.private import PRIVATE
 from structir.analysis.purity import is_pure_value
-from structir.analysis.variables import variables_in, walk
+from structir.analysis.variables import variables_in, walk_values
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -53,7 +53,9 @@ def _reached(functions: dict[str, Node], entries: list[str]) -> dict[str, Node]:
         name = todo.pop()
         if name in functions and name not in found:
             found.add(name)
-            todo += [item.name for item in walk(functions[name]) if isinstance(item, GlobalVar)]
+            todo += [
+                item.name for item in walk_values(functions[name]) if isinstance(item, GlobalVar)
+            ]
     return {name: function for name, function in functions.items() if name in found}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from structir.analysis.private import called, private_functions, with_calls
-from structir.analysis.variables import walk
+from structir.analysis.variables import walk_values
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.expr import Binding, Call, Function, GlobalVar, Tuple, TupleGetItem, Var
 from structir.ir.module import IRModule
@@ -49,7 +49,7 @@ def _fields_read(module: IRModule, functions: Mapping[str, Function]) -> dict[st
             if isinstance(value, TupleGetItem) and value.tuple_value in results:
                 fields[results[value.tuple_value]].add(value.index)
                 looks[value.tuple_value] += 1
-        for item in walk(function):
+        for item in walk_values(function):
             if isinstance(item, Var) and item in looks:
                 looks[item] -= 1
     whole = {results[var] for var, left in looks.items() if left != 0}
