@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: test demo docs lint types format bench clean
+.PHONY: test demo docs package lint types format bench clean
 .NOTPARALLEL:
 
 test: $(VENV)/installed-test
@@ -17,6 +17,15 @@ demo: $(VENV)/installed-demo
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "built: site/index.html"
+
+# Both archives, and the wheel in an environment that holds nothing but what it asks for itself.
+package: $(VENV)/installed-package
+	rm -rf dist build/clean
+	$(BIN)/python -m build --outdir dist . > /dev/null
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	build/clean/bin/structir --version
+	build/clean/bin/python -I tests/data/typed_program.py
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check .

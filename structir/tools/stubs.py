@@ -1,0 +1,109 @@
+"""What type checkers read of packages whose names load on first use: `python -m
+structir.tools.stubs` writes it, one `__init__.pyi` beside each of them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import structir
+from structir.passes import all_passes
+from structir.passes.base import Pass
+
+PACKAGES = Path(structir.__file__).parent
+HEADER = "# Written by structir.tools.stubs; tests/tools/test_stubs.py holds it to the package.\n"
+COLUMNS = 100
+KNOWN = frozenset({"str", "int", "bool", "float", "None", "Any", "Mapping"})
+
+
+def stubs() -> dict[Path, str]:
+    """The stub of every package that has such names."""
+    found = {}
+    for file in sorted(PACKAGES.rglob("__init__.py")):
+        name = ".".join(file.relative_to(PACKAGES.parent).parent.parts)
+        module = importlib.import_module(name)
+        if "_homes" in vars(module):
+            found[file.with_suffix(".pyi")] = stub(module)
+    return found
+
+
+def stub(module: ModuleType) -> str:
+    """One stub: the names from their homes, the module's own functions, and the passes it finds."""
+    homes = vars(module)["_homes"] | vars(module).get("_HOMES", {})
+    imports = {_import(module, name, home) for name, home in homes.items()}
+    lines = list(dict.fromkeys(_functions(module)))
+    lines += [f"{name}: str" for name in ("__version__",) if name in vars(module)]
+    lines += _callable_modules(homes)
+    if "find_pass" in vars(module):
+        lines += [_pass(each) for each in all_passes() if _is_ours(each)]
+        lines += ["def __getattr__(name: str) -> Any: ..."]
+    text = "\n".join(lines) + "\n" if lines else ""
+    used = [name for name in ("Any", "Mapping") if re.search(rf"\b{name}\b", text)]
+    origins = {"Any": "typing", "Mapping": "collections.abc"}
+    library = sorted(f"from {origins[name]} import {name}" for name in used)
+    parts = ["\n".join(library), "\n".join(sorted(imports - {""}, key=_place)), text.rstrip()]
+    return HEADER + "\n" + "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _place(line: str) -> tuple[str, tuple[int, str], str]:
+    """Where an import stands: by its module, then constants, classes, functions."""
+    _, module, _, name, *_ = line.split()
+    rank = 0 if name.isupper() else 1 if name[0].isupper() else 2
+    return module, (rank, name.lower()), line
+
+
+def _import(module: ModuleType, name: str, home: str) -> str:
+    full = home if home.startswith("structir") else f"{module.__name__}.{home}"
+    if full == f"{module.__name__}.{name}":  # a pass by the name of its file
+        return ""
+    if not full.endswith(":"):
+        return f"from {full} import {name} as {name}"
+    made = type(importlib.import_module(full[:-1]))
+    if "__call__" in vars(made):  # a module that is a function, too
+        return f"from {made.__module__} import {made.__name__}"
+    package, _, last = full[:-1].rpartition(".")
+    return f"from {package} import {last} as {name}"
+
+
+def _callable_modules(homes: Mapping[str, str]) -> Iterator[str]:
+    """Modules that are functions, too, and know it by their class."""
+    for name, home in homes.items():
+        made = type(importlib.import_module(home[:-1])) if home.endswith(":") else object
+        if "__call__" in vars(made):
+            yield f"{name}: {made.__name__}"
+
+
+def _functions(module: ModuleType) -> Iterator[str]:
+    """The module's own functions, as they are annotated."""
+    for name, value in vars(module).items():
+        own = isinstance(value, FunctionType) and value.__module__ == module.__name__
+        if own and not name.startswith("_"):
+            signature = re.sub(r"'([^']*)'", r"\1", str(inspect.signature(value)))
+            yield f"def {name}{signature}: ..."
+
+
+def _is_ours(each: Pass) -> bool:
+    return each.transform.__module__.startswith("structir.")
+
+
+def _pass(each: Pass) -> str:
+    """A pass under its name as a class, with its options."""
+    options = [f"{p.name}: {_annotation(p)} = ..." for p in each.parameters()]
+    name = each.name.title().replace("_", "")
+    given = ", ".join(["*", *options]) if options else ""
+    line = f"def {name}({given}) -> Pass: ..."
+    return line if len(line) <= COLUMNS else f"def {name}(\n    {given}\n) -> Pass: ..."
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    text = str(parameter.annotation)
+    return text if set(re.findall(r"\w+", text)) <= KNOWN else "Any"
+
+
+if __name__ == "__main__":
+    for path, text in stubs().items():
+        path.write_text(text, encoding="utf-8")
