@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-import structir
 from structir.passes import all_passes
 from structir.passes.base import Pass
 
-PACKAGES = Path(structir.__file__).parent
+PACKAGES = Path(__file__).parents[1]
 HEADER = "# Written by structir.tools.stubs; tests/tools/test_stubs.py holds it to the package.\n"
 COLUMNS = 100
 KNOWN = frozenset({"str", "int", "bool", "float", "None", "Any", "Mapping"})
