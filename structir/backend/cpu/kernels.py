@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -36,6 +37,7 @@ from structir.backend.cpu.intrinsics import (
     wide_vectors,
 )
 from structir.backend.cpu.objects import Loaded, built, code_of_library
+from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
 from structir.backend.cpu.products import (
     multiply_packed,
@@ -46,6 +48,7 @@ from structir.backend.cpu.products import (
 )
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
+from structir.backend.cpu.translated import translated
 from structir.backend.loops.scalar_text import EIGHTHS
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -111,29 +114,53 @@ llvm.set_option("structir", "-vectorize-scev-check-threshold=256")
 # Loops around loops are not to be written out 24 times, each with vectors of its own: it makes code
 # a quarter larger, and twice as long to come to, that is no faster.
 llvm.set_option("structir", "-unroll-threshold=100")
+# Kernels begin each row of what they read with a pointer, so that a loop needs one index for all;
+# LLVM's search for something better takes most of the time that machine code takes, and finds none.
+llvm.set_option("structir", "-disable-lsr")
 
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()
 
 
 def _built(text: str, routine: Callable[..., Any] | None) -> Loaded:
-    """The text compiled by numba; its symbol is as unique as the text."""
+    """The text compiled; its symbol is as unique as the text."""
     start = time.perf_counter()
     names = {**NAMES, **helpers(), **routine_helpers()}
-    if routine is not None:
-        names["routine"] = compiled_function(routine)
-    exec(compile(text, "<kernel>", "exec"), names)
-    names["kernel"].__qualname__ = f"kernel_{digest(text)}"
-    fastmath: Any = False if text.startswith(EXACT) else CONTRACTED
-    options = {**OPTIONS, "_nrt": routine is not None}  # only such functions make arrays
+    library, symbol = _library(text, names, routine)
+    address = library.get_pointer_to_function(symbol)
+    code = code_of_library(library, [symbol], time.perf_counter() - start)
+    return Loaded(code, (address,), library, from_disk=False)
+
+
+def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | None) -> Any:
+    """What the text is compiled into, and the symbol."""
+    symbol = f"kernel_{digest(text)}"
     if routine is None:
+        with suppress(UntranslatedError):
+            return translated_library(text, symbol, names), symbol
+    else:
+        names["routine"] = compiled_function(routine)
+    return numba_library(text, symbol, names, routine is not None)
+
+
+def translated_library(text: str, symbol: str, names: dict[str, Any]) -> Any:
+    """The text brought into LLVM's form here."""
+    kinds = (TABLE, types.int64, types.int64)
+    return translated(text, symbol, kinds, names, contracted=not text.startswith(EXACT))
+
+
+def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -> Any:
+    """The text compiled by all of numba, and its symbol: for texts that make arrays or say unusual
+    things."""
+    exec(compile(text, "<kernel>", "exec"), names)
+    names["kernel"].__qualname__ = symbol
+    fastmath: Any = False if text.startswith(EXACT) else CONTRACTED
+    options = {**OPTIONS, "_nrt": arrays}
+    if not arrays:
         options["pipeline_class"] = KernelCompiler
     function = njit(SIGNATURE, fastmath=fastmath, **options)(names["kernel"])
     compiled: list[Any] = list(function.overloads.values())
-    library, symbol = compiled[0].library, compiled[0].fndesc.llvm_func_name
-    address = library.get_pointer_to_function(symbol)
-    code = code_of_library(library, [symbol], time.perf_counter() - start)
-    return Loaded(code, (address,), function, from_disk=False)
+    return compiled[0].library, compiled[0].fndesc.llvm_func_name
 
 
 def kernel(text: str, routine: Callable[..., Any] | None = None) -> Kernel:

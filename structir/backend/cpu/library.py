@@ -9,6 +9,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 
 PART = {"opt": 1, "loop_vectorize": False, "slp_vectorize": False}  # before others take it in
+WHOLE = {"opt": 2}  # a level more doubles loops, at twice the time, for code that is no faster
 
 
 class _Detached:
@@ -34,7 +35,7 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
     def _optimize_final_module(self) -> None:
         codegen: Any = self._codegen
-        passes, builder = codegen._module_pass_manager(**({} if self._emitted else PART))
+        passes, builder = codegen._module_pass_manager(**(WHOLE if self._emitted else PART))
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
