@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-import numpy as np
 
-from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.scalar_text import STORED_AS
+from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
 
 ALIGNMENT = 64
@@ -36,11 +34,6 @@ def lifetimes(kernels: Sequence[KernelText], outside: frozenset[Buffer]) -> list
         Lifetime(buffer, first, last, element_bytes(buffer.dtype))
         for buffer, (first, last) in spans.items()
     ]
-
-
-def element_bytes(dtype: str) -> int:
-    """How many bytes an element takes."""
-    return np.dtype(STORED_AS.get(dtype, dtype)).itemsize
 
 
 def laid_out(spans: Sequence[Lifetime], elements: Sequence[int]) -> tuple[list[int], int]:

@@ -19,11 +19,11 @@ from structir.backend import progress
 from structir.backend.cpu.kernels import Kernel, kernel
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address
-from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.loops.writer import KernelText
-from structir.backend.memory import ALIGNMENT, Lifetime, element_bytes, laid_out, lifetimes
+from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
 from structir.backend.results import is_large
 from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 LARGE = 1 << 24  # bytes from which on the system gives fresh memory every time
 MOST_KEPT = 1 << 28  # bytes that are kept, in use or not
+ALIGNMENT = 64  # results start at a line of cache
 ROOMY = 4 / 3  # memory may be so many times as large as what is asked for
 
 Array = NDArray[Any]
@@ -44,7 +45,8 @@ class ResultMemory:
         if not is_large(size):
             return np.empty(shape, dtype)
         with self._lock:
-            return np.ndarray(shape, found, self._memory(size))
+            memory = self._memory(size + ALIGNMENT)
+            return np.ndarray(shape, found, memory, -memory.ctypes.data % ALIGNMENT)
 
     def _memory(self, size: int) -> Array:
         kept = self._kept

@@ -163,6 +163,32 @@ def brain_bits(typing_context: Any, value: Any) -> Any:
 
 
 @intrinsic
+def stream_to(typing_context: Any, pointer: Any, index: Any, value: Any) -> Any:
+    """Stores an element past the caches. The loop that does so starts at a line of cache, so that
+    whole vectors are aligned; LLVM asks for that of each element, or makes no vectors."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.gep(args[0], [args[1]])
+        store = builder.store(args[2], place, align=64)
+        flag = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        store.set_metadata("nontemporal", flag)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, pointer.dtype), generate
+
+
+@intrinsic
+def finish_streams(typing_context: Any) -> Any:
+    """Waits until what was stored past the caches is there for others."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
 def wide_vectors(typing_context: Any) -> Any:
     """Lets the function that says it use the widest vectors; by itself LLVM keeps to half on
     some."""

@@ -8,10 +8,17 @@ from math import prod
 from typing import Any
 
 import attrs
+import numpy as np
 
+from structir.backend.loops.scalar_text import STORED_AS
 from structir.ir.dims import Dim
 
 _numbers = count()
+
+
+def element_bytes(dtype: str) -> int:
+    """How many bytes an element takes."""
+    return np.dtype(STORED_AS.get(dtype, dtype)).itemsize
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)

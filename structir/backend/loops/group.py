@@ -28,13 +28,15 @@ class Group:
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
     stays), "matrix" (a matrix product), "blocks" (matrix products with maps and reductions along
     their rows), "routine" (a text of its own), "padding" (a copy with a border) or "nest" (one
-    stage of any other form). `kept` are the buffers that are read elsewhere.
+    stage of any other form). `kept` are the buffers that are read elsewhere; `given`, those of them
+    that are results of the program.
     """
 
     kind: str
     stages: tuple[Stage, ...]
     rows: tuple[Sym, ...]
     kept: frozenset[Buffer]
+    given: frozenset[Buffer] = frozenset()
 
 
 @attrs.frozen
@@ -340,7 +342,8 @@ class Fusion:
         if any(s in self.products for s in members):
             return Group("blocks", stages, rows, kept)
         columns = any(self.reduces_outside(s, self.classes) for s in members)
-        return Group("columns" if columns else "rows", stages, rows, kept)
+        given = frozenset(b for b in kept if b.root in self.outputs)
+        return Group("columns" if columns else "rows", stages, rows, kept, given)
 
     def _must_exist(self, stage: Stage, members: list[Stage]) -> bool:
         return len(self.writers[stage.out.root]) > 1 or self._read_outside(stage, members)

@@ -49,8 +49,10 @@ class Phases:
         rows: tuple[Sym, ...],
         extents: dict[Sym, Dim],
         stored: frozenset[Buffer],
+        large: frozenset[Buffer] = frozenset(),
     ) -> None:
         self.stages, self.rows, self.extents, self.stored = stages, rows, extents, stored
+        self.large = large  # results that are written once, if so
         writers: dict[Buffer, list[Stage]] = {}
         for stage in stages:
             writers.setdefault(stage.out, []).append(stage)
@@ -156,6 +158,7 @@ class Phases:
     def _can_borrow(self, maker: Stage, stage: Stage) -> bool:
         same = stage.parallel == maker.parallel and stage.write == maker.write
         same = same and not stage.reduce and stage.out in self.makers
+        same = same and stage.out not in self.large
         same = same and stage.out.dtype == computed_in(maker.out.dtype)
         if not same or self.phase[stage] <= self.phase[maker]:
             return False

@@ -12,10 +12,12 @@ from structir.backend.loops.phases import Phases
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
+from structir.backend.loops.streams import may_be_large, two_loops
 from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
 
+FLAT_HEAD = "for i in range(lo, hi):"
 LAST = 1 << 30  # the phase of what stands after all loops of a row
 
 
@@ -49,7 +51,8 @@ class RowSchedule:
         self.rows = rows
         if writer is None:
             self.writer = Writer(axes, rows)
-        self.phases = Phases(group.stages, rows, self.extents, group.kept)
+            self.writer.large = frozenset(filter(may_be_large, group.given))
+        self.phases = Phases(group.stages, rows, self.extents, group.kept, self.writer.large)
         self._declare_local()
 
     def _declare_local(self) -> None:
@@ -102,8 +105,19 @@ class RowSchedule:
             self.writer.name_axes([self.last], ["i"])
         outer, inner = Scope(frozenset()), Scope(frozenset(self.last))
         self._write_roots([s for s in self.stages if s.out in self.group.kept], 0, [outer, inner])
-        head = "for i in range(lo, hi):"
-        return [*outer.lines, head, *indented(inner.lines)]
+        return [*outer.lines, *self._loop(["i"], [], inner.lines)]
+
+    def _loop(self, names: list[str], sizes: list[str], lines: list[str]) -> list[str]:
+        """Loops around lines, the last one over neighbours: what is large is stored past the caches
+        there. Without sizes, one loop over the range."""
+        stores, self.writer.stores = self.writer.stores, []
+        bounds = ("0", sizes[-1]) if sizes else ("lo", "hi")
+        if stores and len(names) == 1:
+            writer = self.writer
+            found = two_loops(names[0], bounds, lines, stores, writer.elements, writer.start)
+            if found is not None:
+                return found
+        return loops(names, sizes, lines) if sizes else [FLAT_HEAD, *indented(lines)]
 
     def _write_roots(self, roots: list[Stage], phase: int, scopes: list[Scope]) -> None:
         for stage in roots:
@@ -173,7 +187,9 @@ class RowSchedule:
         inner = Scope(row.axes | set(self.phases.inner[order]))
         self._write_roots(stages, phase, [row, inner])
         sizes = [self.writer.size(self.extent(g)) for g in groups]
-        row.lines += loops(names, sizes, inner.lines)
+        if any(stage.reduce for stage in stages):  # its terms are added up in one way
+            self.writer.stores = []
+        row.lines += self._loop(names, sizes, inner.lines)
 
     def _kept_reads(self, axes: tuple[Sym, ...]) -> list[Address]:
         """Where loops read what is kept: joined axes must walk these as one as well."""

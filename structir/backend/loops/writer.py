@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from structir.backend.loops.access import address_of
-from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.expression import (
     Apply,
     Entry,
@@ -27,6 +27,7 @@ from structir.backend.loops.scalar_text import (
     number_text,
     store_text,
 )
+from structir.backend.loops.streams import Store, is_large
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
@@ -88,6 +89,9 @@ class Writer:
         self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
         self.scratch: list[Buffer] = []
         self.moved: dict[Buffer, BlockPlace] = {}
+        self.large: frozenset[Buffer] = frozenset()  # results that are at some sizes
+        self.stores: list[Store] = []  # to these, in loops
+        self.starts: dict[Buffer, str] = {}  # their addresses, in elements
         self.counter = 0
         self.needs: dict[Expression, frozenset[Sym]] = {}
 
@@ -251,7 +255,18 @@ class Writer:
     ) -> None:
         """Write a value to an element, in the innermost scope."""
         place = self.place(buffer, entries, scopes)
-        scopes[-1].lines.append(f"{place} = {store_text(buffer.dtype, value)}")
+        line = f"{place} = {store_text(buffer.dtype, value)}"
+        scopes[-1].lines.append(line)
+        if buffer in self.large and len(scopes) > 1:
+            self.stores.append(Store(buffer, line, place, value))
+
+    def elements(self, buffer: Buffer) -> str:
+        """How many elements a buffer has."""
+        return self.size(buffer.elements)
+
+    def start(self, buffer: Buffer) -> str:
+        """The name of a buffer's address, in elements."""
+        return self.starts.setdefault(buffer, f"s{len(self.starts)}")
 
     def finish(self, lines: list[str], extent: Dim, origins: tuple[str, ...] = ()) -> KernelText:
         """The whole text: addresses and sizes taken from the table, then the lines."""
@@ -259,9 +274,14 @@ class Writer:
         for i, (buffer, name) in enumerate(self.pointers.items()):
             head.append(f"{name} = {buffer.dtype}_pointer(a[{i}])")
         next_slot = len(self.pointers)
+        tail = [is_large(buffer, self.elements) for buffer in self.starts]
+        tail = [f"if {' or '.join(tail)}:", f"{INDENT}finish_streams()"] if tail else []
         for i, name in enumerate(self.size_names.values(), next_slot):
             head.append(f"{name} = a[{i}]")
-        body = indented([*head, *lines])
+        slots = {buffer: i for i, buffer in enumerate(self.pointers)}
+        for buffer, name in self.starts.items():
+            head.append(f"{name} = a[{slots[buffer.root]}] // {element_bytes(buffer.dtype)}")
+        body = indented([*head, *lines, *tail])
         return KernelText(
             "\n".join(["def kernel(a, lo, hi):", *body, ""]),
             tuple(self.pointers),

@@ -1,0 +1,90 @@
+"""Large results are written past the caches: what nobody reads soon is not fetched before it is
+overwritten, and pushes nothing out.
+
+A loop over neighbouring elements is written twice: up to the first whole line of cache as it is,
+and, where the result is large, from there on with stores of whole lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer, element_bytes
+
+INDENT = "    "
+LINE = 64  # bytes of a line of cache
+LARGE = 1 << 24  # bytes of a result from which on it is written so
+FEWEST = 32  # times as long as the part before the first whole line the loop has to be
+
+
+@attrs.frozen
+class Store:
+    """A line that stores a value in an element of a result that may be large."""
+
+    buffer: Buffer
+    line: str
+    place: str
+    value: str
+
+    def base(self, name: str) -> str | None:
+        """What the index adds to the position in the loop; None where that is no step of 1."""
+        index = self.place[self.place.index("[") + 1 : -1]
+        return index[: -len(name)] if f" + {index}".endswith(f" + {name}") else None
+
+    @property
+    def streamed(self) -> str:
+        """The same line, past the caches."""
+        pointer, index = self.place[:-1].split("[", 1)
+        return f"stream_to({pointer}, {index}, {self.value})"
+
+
+def may_be_large(buffer: Buffer) -> bool:
+    """Whether a result is large at some sizes, with elements that make up vectors."""
+    size, count = element_bytes(buffer.dtype), buffer.elements
+    return size >= 4 and not (isinstance(count, int) and count * size < LARGE)
+
+
+def is_large(buffer: Buffer, size_text: Callable[[Buffer], str]) -> str:
+    """The condition that a result is large."""
+    return f"{size_text(buffer)} >= {LARGE // element_bytes(buffer.dtype)}"
+
+
+def two_loops(
+    name: str,
+    bounds: tuple[str, str],
+    lines: Sequence[str],
+    stores: Sequence[Store],
+    size_text: Callable[[Buffer], str],
+    start_text: Callable[[Buffer], str],
+) -> list[str] | None:
+    """Both loops over `name`, if all stores are to neighbouring elements of one width. `size_text`
+    tells the number of elements of a buffer, `start_text` its address in elements."""
+    low, high = bounds
+    width = element_bytes(stores[0].buffer.dtype)
+    bases = [s.base(name) for s in stores]
+    if None in bases or any(element_bytes(s.buffer.dtype) != width for s in stores):
+        return None
+    starts = [_first(start_text(s.buffer), b, low) for s, b in zip(stores, bases, strict=True)]
+    buffers = dict.fromkeys(s.buffer for s in stores)
+    tests = [is_large(b, size_text) for b in buffers]
+    length = high if low == "0" else f"{high} - {low}"
+    tests.append(f"ahead * {FEWEST} <= {length}")
+    tests += [f"({start} - ({starts[0]})) % {LINE // width} == 0" for start in starts[1:]]
+    first = "ahead" if low == "0" else f"{low} + ahead"
+    past = {s.line: s.streamed for s in stores}
+    return [
+        f"ahead = -({starts[0]}) % {LINE // width}",
+        f"near = {first} if {' and '.join(tests)} else {high}",
+        f"for {name} in range({low}, near):",
+        *[INDENT + line for line in lines],
+        f"for {name} in range(near, {high}):",
+        *[INDENT + past.get(line, line) for line in lines],
+    ]
+
+
+def _first(start: str, base: str | None, low: str) -> str:
+    """Where the first element of a loop is stored, in elements."""
+    ends = low if low != "0" else ""
+    return f"{start} + {base}{ends}".removesuffix(" + ")

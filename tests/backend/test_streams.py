@@ -1,0 +1,101 @@
+"""Large results, which are stored past the caches: as all others, wherever they start and end."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.loops.streams import LARGE
+from structir.script import I, R
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ENOUGH = LARGE // 4
+
+
+@I.ir_module
+class Maps:
+    @R.function
+    def single(x: R.Tensor(("n",), "float32")):
+        return R.exp(x)
+
+    @R.function
+    def double(x: R.Tensor(("n",), "float64"), y: R.Tensor(("n",), "float64")):
+        return x * y + x
+
+    @R.function
+    def pair(x: R.Tensor(("n",), "float32")):
+        with R.dataflow():
+            y = x + x
+            z = R.exp(y)
+            R.output(y, z)
+        return (y, z)
+
+    @R.function
+    def softmax(x: R.Tensor(("n", "k"), "float32")):
+        return R.nn.softmax(x)
+
+    @R.function
+    def with_total(x: R.Tensor(("n", "k"), "float32")):
+        with R.dataflow():
+            y = x * x
+            total = R.sum(y, axis=[1])
+            R.output(y, total)
+        return (y, total)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def compiled(request: pytest.FixtureRequest) -> Any:
+    return structir.compile(Maps, num_threads=request.param)
+
+
+def numbers(*shape: int, dtype: str = "float32") -> Array:
+    return np.random.default_rng(0).random(shape, np.float32).astype(dtype)
+
+
+def test_the_kernel_of_a_large_result_streams_and_that_of_a_small_one_does_not() -> None:
+    text = '@R.function\ndef main(x: R.Tensor((SIZE,), "float32")):\n    return R.exp(x)\n'
+    sources = [
+        structir.compile(structir.parse(text.replace("SIZE", size))).source("main")
+        for size in ('"n"', "1000", str(ENOUGH))
+    ]
+    assert ["stream_to" in source for source in sources] == [True, False, True]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4, 15])
+def test_a_large_result_may_start_anywhere_in_memory(compiled: Any, offset: int) -> None:
+    x = numbers(ENOUGH + 37)
+    room = np.full(x.size + 32, 7, np.float32)
+    out = room[offset : offset + x.size]
+    assert compiled["single"](x, out=out) is out
+    np.testing.assert_array_equal(
+        out, np.concatenate([compiled["single"](p) for p in np.split(x, [999])])
+    )
+    assert np.all(room[:offset] == 7) and np.all(room[offset + x.size :] == 7)
+
+
+def test_results_of_other_dtypes_and_several_results(compiled: Any) -> None:
+    x, y = numbers(ENOUGH, dtype="float64"), numbers(ENOUGH, dtype="float64") + 1
+    np.testing.assert_allclose(compiled["double"](x, y), x * y + x, rtol=1e-15)
+    x = numbers(ENOUGH + 3)
+    twice, raised = compiled["pair"](x)
+    np.testing.assert_array_equal(twice, x + x)
+    np.testing.assert_array_equal(raised, compiled["single"](x + x))
+
+
+@pytest.mark.parametrize("width", [384, 100, 1000, 70000])
+def test_rows_are_the_same_whether_there_are_few_or_many(compiled: Any, width: int) -> None:
+    x = numbers(ENOUGH // width + 1, width)
+    found = compiled["softmax"](x)
+    np.testing.assert_array_equal(found[:5], compiled["softmax"](x[:5]))
+    np.testing.assert_array_equal(found[-5:], compiled["softmax"](x[-5:]))
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-4)
+
+
+def test_a_sum_beside_a_large_result_is_the_same_for_few_rows(compiled: Any) -> None:
+    x = numbers(ENOUGH // 1000 + 1, 1000)
+    squares, totals = compiled["with_total"](x)
+    few, few_totals = compiled["with_total"](x[:3])
+    np.testing.assert_array_equal(squares, x * x)
+    np.testing.assert_array_equal(squares[:3], few)
+    np.testing.assert_array_equal(totals[:3], few_totals)
