@@ -38,6 +38,7 @@ FLOORS = (
     "script",
     "interpret",
     "adjoints",
+    "planning",
     "passes",
     "backend",
     "frontend",
@@ -46,7 +47,16 @@ FLOORS = (
 )
 # Rooms that work for every op and know none. A word of theirs that is also an op's name is one of
 # another vocabulary: of bodies, of monoids, of Python and NumPy, or one that is listed here.
-OPLESS = ("adjoints", "analysis", "solver", "projections", "printer", "passes", "backend.loops")
+OPLESS = (
+    "adjoints",
+    "planning",
+    "analysis",
+    "solver",
+    "projections",
+    "printer",
+    "passes",
+    "backend.loops",
+)
 OTHER_WORDS = {
     "full": "not partial",
     "linear": "of a size: a coefficient and a rest",

@@ -6,6 +6,8 @@ from structir.ir.expr import Call, Expr, Function, If, SeqExpr
 from structir.ir.op import Op
 from structir.ir.struct_info import FuncStructInfo
 
+FORCE_PURE = "force_pure"  # says of a function that its effects are on memory of its own alone
+
 
 def is_pure_call(call: Call) -> bool:
     """Whether a call has no effect: the op's own word, or the purity of the callee's type."""

@@ -9,7 +9,7 @@ from typing import Any
 from structir.analysis.deduction import callee_name, contradicts, deduce, disjoint
 from structir.analysis.kernels import kernel_breaches
 from structir.analysis.lattice import FAIL_L0, base_check
-from structir.analysis.purity import is_pure_value
+from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import bound_dims, own_dims
@@ -127,7 +127,8 @@ class _Checker:
             for param in function.params:
                 self.info(param.struct_info, param.span, f"parameter {param.name}")
             self.result_scope(function, name)
-            self.sequence(function.body, function.is_pure)
+            forced = function.attrs.get(FORCE_PURE)
+            self.sequence(function.body, function.is_pure and not forced)
             self.result(function, name)
 
     def result_scope(self, function: Function, name: str) -> None:
@@ -206,6 +207,9 @@ class _Checker:
                 self.atom(operand)
         elif type(value) is GlobalVar:
             self.global_use(value)
+        elif self.hands_kernel(value):
+            for operand in value.args[1:]:  # type: ignore[attr-defined]
+                self.expr(operand)
         elif type(value) is not Function and type(value) is not If:
             self.expr(value)
         for stated in getattr(value, "sinfo_args", ()):
@@ -224,6 +228,13 @@ class _Checker:
                     value.span or span,
                     hint="declare it with @R.function(pure=False)",
                 )
+
+    def hands_kernel(self, value: Any) -> bool:
+        """Whether a value is a call of an op that calls the kernel which it is given first."""
+        if type(value) is not Call or type(value.op) is not Op or not value.args:
+            return False
+        hooks = getattr(value.op.definition, "hooks", ())
+        return "calls_kernel" in hooks and self.kernel_of(value.args[0]) is not None
 
     def arity(self, call: Call, span: Span | None) -> None:
         """A function of the module may have changed since a call of it was deduced."""

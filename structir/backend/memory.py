@@ -8,6 +8,7 @@ import attrs
 
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
+from structir.planning import layout
 
 ALIGNMENT = 64
 
@@ -37,24 +38,9 @@ def lifetimes(kernels: Sequence[KernelText], outside: frozenset[Buffer]) -> list
 
 
 def laid_out(spans: Sequence[Lifetime], elements: Sequence[int]) -> tuple[list[int], int]:
-    """The offset of each buffer, and the size of the arena, in bytes.
-
-    Largest first, each in the lowest gap among those alive at the same time.
-    """
+    """The offset of each buffer, and the size of the arena, in bytes."""
     sizes = [
         -(-max(count, 1) * span.element_bytes // ALIGNMENT) * ALIGNMENT
         for span, count in zip(spans, elements, strict=True)
     ]
-    offsets = [0] * len(spans)
-    placed: list[tuple[int, int, Lifetime]] = []
-    for i in sorted(range(len(spans)), key=lambda i: -sizes[i]):
-        span, offset = spans[i], 0
-        for start, end, other in sorted(placed, key=lambda p: p[0]):
-            if other.last < span.first or span.last < other.first:
-                continue
-            if offset + sizes[i] <= start:
-                break
-            offset = max(offset, end)
-        offsets[i] = offset
-        placed.append((offset, offset + sizes[i], span))
-    return offsets, max((end for _, end, _ in placed), default=0)
+    return layout.laid_out([(span.first, span.last) for span in spans], sizes)

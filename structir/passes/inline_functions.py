@@ -8,7 +8,7 @@ from typing import Any
 from structir.analysis.calls import Binder
 from structir.analysis.deduction import contradicts, deduce, disjoint
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
-from structir.analysis.purity import is_pure_value
+from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError
 from structir.ir.bodies import bindings_of, with_bindings
@@ -99,6 +99,8 @@ def _inlined(
         local = isinstance(binding.var, DataflowVar)
         bindings = callee.bindings()
         if len(bindings) > largest or len(call.args) != len(callee.params):
+            return (binding,)
+        if callee.attrs.get(FORCE_PURE):  # its effects are its own only as long as it is a function
             return (binding,)
         if local and not all(map(_may_be_local, bindings)):
             return (binding,)

@@ -1,0 +1,193 @@
+"""Memory as a program writes it out: storage, tensors that lie in it, and calls that fill them.
+
+    storage = R.memory.alloc_storage(R.prim_value(256 * n))
+    space = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 64]), dtype="float32")
+    y = R.memory.call_into(x, space, of="exp")
+
+Tensors in one storage may lie over each other, so that these calls have effects: they stand in
+plain blocks, and nothing shares or drops them. A function whose effects are on storage of its own
+alone says `force_pure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from structir.analysis.lattice import FAIL_L0, base_check
+from structir.errors import (
+    Diagnostic,
+    DiagnosticError,
+    ShapeMismatchError,
+    Span,
+    StructInfoError,
+)
+from structir.ir.dims import Dim
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Call, Expr, Tuple
+from structir.ir.op import Op, find_op, register_op
+from structir.ir.struct_info import (
+    OBJECT,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+)
+from structir.lazy import lazy_module
+from structir.ops.opaque import opaque_op
+from structir.ops.remembered import remembered
+
+np = lazy_module("numpy")
+Array = Any
+DESTINATION = "destination"
+MOST_ARGUMENTS = 64
+
+
+def _storage(size: StructInfo) -> StructInfo:
+    if not isinstance(size, PrimStructInfo) or size.dtype != "int64":
+        raise StructInfoError(Diagnostic("the number of bytes is an integer, as R.prim_value(64)"))
+    known: Dim | None = size.value
+    return TensorStructInfo(None if known is None else (known,), "uint8", 1)
+
+
+def _tensor(
+    storage: StructInfo, offset: StructInfo, shape: StructInfo, dtype: str = "float32"
+) -> StructInfo:
+    if not isinstance(storage, TensorStructInfo) or not isinstance(offset, PrimStructInfo):
+        raise StructInfoError(Diagnostic("a tensor lies in storage, at a number of bytes"))
+    if not isinstance(shape, ShapeStructInfo):
+        raise StructInfoError(Diagnostic("the sizes of a tensor are a shape, as R.shape([n, 64])"))
+    return TensorStructInfo(shape.dims, dtype, shape.ndim)
+
+
+@opaque_op(_storage, "memory.alloc_storage", pure=False)
+def alloc_storage(size: int) -> Array:
+    """Memory of so many bytes, in which tensors may lie."""
+    return np.empty(size, "uint8")
+
+
+@opaque_op(_tensor, "memory.alloc_tensor", pure=False)
+def alloc_tensor(
+    storage: Array, offset: int, shape: tuple[int, ...], *, dtype: str = "float32"
+) -> Array:
+    """A tensor that lies in storage, from a number of bytes on; what it holds is left open."""
+    wanted = numpy_dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
+    if min((offset, *shape)) < 0 or offset + count > storage.nbytes:
+        text = f"a tensor of {count} bytes from {offset} on does not lie in {storage.nbytes} bytes"
+        raise ShapeMismatchError(f"memory.alloc_tensor: {text}")
+    return storage[offset : offset + count].view(wanted).reshape(shape)
+
+
+def _filled(
+    kernel: StructInfo, destination: StructInfo, operands: StructInfo = OBJECT
+) -> StructInfo:
+    return destination
+
+
+@opaque_op(_filled, "memory.fill", pure=False)
+def fill(kernel: Any, destination: Array, operands: tuple[Any, ...] = ()) -> Array:
+    """The destination, filled by a kernel of the module from its operands."""
+    kernel(*operands, destination)
+    return destination
+
+
+fill.definition.hooks["calls_kernel"] = True  # type: ignore[attr-defined]
+
+
+@attrs.define(eq=False)
+class IntoDefinition:
+    """The definition of `memory.call_into`: all is asked of the op that it calls."""
+
+    name: str = "memory.call_into"
+    pure: bool = False
+    operator: str | None = None
+    hooks: dict[str, Any] = attrs.Factory(dict)
+    op: Op = attrs.field(init=False)
+
+    argument_names = tuple([f"argument_{k}" for k in range(MOST_ARGUMENTS)])
+    leading = MOST_ARGUMENTS
+    of_sizes = (False,) * MOST_ARGUMENTS
+
+    def __attrs_post_init__(self) -> None:
+        self.op = register_op(self)
+
+    @property
+    def doc(self) -> str:
+        """What the op does."""
+        return "What the op `of` makes of the other arguments, put where the last argument lies."
+
+    def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
+        """A call from its arguments, the destination last, and the attributes of the op called."""
+        own = dict(keywords)
+        places = {name: k for k, name in enumerate(self.argument_names)}
+        operands = {**dict(enumerate(args)), **{places[n]: own.pop(n) for n in {*own} & {*places}}}
+        last = max(operands, default=-1)
+        given = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
+        static = {n: tuple(v) if isinstance(v, list) else v for n, v in own.items()}
+        call = Call(self.op, given, static, span=span)
+        return Call(self.op, given, static, (), self.deduce(call), span)
+
+    def _argument(self, value: Any, span: Span | None) -> Expr:
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, tuple | list):
+            return Tuple(tuple([self._argument(field, span) for field in value]))
+        message = f"an argument is a value of the program, not {value!r}"
+        raise StructInfoError(Diagnostic(message, span, self.name))
+
+    def deduce(self, call: Call) -> StructInfo:
+        """What is known of the destination; refused where the result cannot lie there."""
+        made, destination = self.forward(call).struct_info, call.args[-1].struct_info
+        if not isinstance(destination, TensorStructInfo) or made is None:
+            raise self._wrong(call, f"the destination is a tensor, not {destination}")
+        if base_check(destination, made) is FAIL_L0:
+            raise self._wrong(call, f"the result is {made}, and the destination {destination}")
+        return destination
+
+    def _wrong(self, call: Call, message: str) -> StructInfoError:
+        return StructInfoError(Diagnostic(message, call.span, self.name))
+
+    def forward(self, call: Call) -> Call:
+        """The call whose result is put somewhere."""
+        name = call.attrs.get("of")
+        op = find_op(name) if isinstance(name, str) else None
+        if op is None or not call.args:
+            raise self._wrong(call, f"of must name an op, and the last argument a tensor: {name!r}")
+        static = {n: v for n, v in call.attrs.items() if n != "of"}
+        args = call.args[:-1]
+        given = zip(op.definition.argument_names, args, strict=False)
+        named = {n: a for n, a in given if not (isinstance(a, Tuple) and not a.fields)}
+        try:
+            made = op.definition.bind((), {**named, **static}, call.span)
+        except DiagnosticError as error:
+            raise self._wrong(call, f"there is no such call of {name}: {error}") from None
+        return Call(op, args, made.attrs, (), made.struct_info, call.span)
+
+    def index_spec(self, call: Call) -> None:
+        """There are no loops to be seen: what it does to memory they cannot say."""
+
+    def decompose(self, call: Call) -> None:
+        """There are no parts."""
+
+    def assumptions(self, call: Call) -> tuple[Any, ...]:
+        """What the op that is called assumes of sizes."""
+        forward = remembered(self.forward, call)
+        found: tuple[Any, ...] = forward.op.definition.assumptions(forward)  # type: ignore[attr-defined]
+        return found
+
+    def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
+        """The destination, once the result lies there."""
+        forward = remembered(self.forward, call)
+        made = forward.op.definition.reference(forward, values[:-1])  # type: ignore[attr-defined]
+        destination = values[-1]
+        if np.shape(made) != destination.shape:
+            text = f"a result of shape {np.shape(made)} does not fill {destination.shape}"
+            raise ShapeMismatchError(f"{self.name}: {text}")
+        destination[...] = made
+        return destination
+
+
+CALL_INTO = IntoDefinition().op

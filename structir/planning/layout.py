@@ -1,0 +1,91 @@
+"""Where values lie in one arena: those that live at the same time lie apart."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+Span = tuple[int, int]  # the first step at which something lives, and the last
+MOST_COMPARED = 1024  # values of which each is held against the others; more are placed in order
+
+
+def laid_out(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:
+    """The offset of each value, and the size of the arena.
+
+    Of few values the largest first, each in the lowest gap among those alive at the same time. Of
+    many, as they come to life, each in the gap that it fills best: that takes time in proportion.
+    """
+    if len(spans) > MOST_COMPARED:
+        return _in_order(spans, sizes)
+    offsets = [0] * len(spans)
+    placed: list[tuple[int, int, Span]] = []
+    for i in sorted(range(len(spans)), key=lambda i: -sizes[i]):
+        (first, last), offset = spans[i], 0
+        for start, end, other in placed:  # from the lowest
+            if other[1] < first or last < other[0]:
+                continue
+            if offset + sizes[i] <= start:
+                break
+            offset = max(offset, end)
+        offsets[i] = offset
+        insort(placed, (offset, offset + sizes[i], spans[i]))
+    return offsets, max((end for _, end, _ in placed), default=0)
+
+
+def _in_order(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:
+    offsets = [0] * len(spans)
+    gaps, living = _Gaps(), list[tuple[int, int]]()
+    for i in sorted(range(len(spans)), key=lambda i: spans[i][0]):
+        while living and living[0][0] < spans[i][0]:
+            _, done = heapq.heappop(living)
+            gaps.give_back(offsets[done], sizes[done])
+        offsets[i] = gaps.taken(sizes[i])
+        heapq.heappush(living, (spans[i][1], i))
+    return offsets, gaps.end
+
+
+class _Gaps:
+    """The free parts of an arena that grows where none of them is large enough."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.by_size: list[tuple[int, int]] = []  # size and start, the smallest first
+        self.by_start: list[tuple[int, int]] = []  # start and size
+
+    def taken(self, size: int) -> int:
+        """The start of the smallest gap that holds a size; what is left of it stays free."""
+        place = bisect_left(self.by_size, (size, 0))
+        if place < len(self.by_size):
+            room, start = self.by_size[place]
+            self._remove(start, room)
+            self._add(start + size, room - size)
+            return start
+        start = self.end
+        if self.by_start and sum(self.by_start[-1]) == self.end:
+            start, room = self.by_start[-1]
+            self._remove(start, room)
+        self.end = start + size
+        return start
+
+    def give_back(self, start: int, size: int) -> None:
+        """Free a part; it joins the gaps on both sides of it."""
+        place = bisect_left(self.by_start, (start, 0))
+        if place < len(self.by_start) and self.by_start[place][0] == start + size:
+            after = self.by_start[place]
+            self._remove(*after)
+            size += after[1]
+        if place and sum(self.by_start[place - 1]) == start:
+            before = self.by_start[place - 1]
+            self._remove(*before)
+            start, size = before[0], size + before[1]
+        self._add(start, size)
+
+    def _add(self, start: int, size: int) -> None:
+        if size:
+            insort(self.by_start, (start, size))
+            insort(self.by_size, (size, start))
+
+    def _remove(self, start: int, size: int) -> None:
+        self.by_start.pop(bisect_left(self.by_start, (start, size)))
+        self.by_size.pop(bisect_left(self.by_size, (size, start)))

@@ -1,0 +1,193 @@
+"""Which values of a sequence share memory: how long each lives, and what it can be written over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
+from typing import Any
+
+import attrs
+
+from structir.analysis.purity import is_pure_value
+from structir.analysis.variables import variables_in
+from structir.errors import DiagnosticError
+from structir.ir.dims import Dim, Poly, Sym, exact_quotient, syms
+from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Binding, Call, GlobalVar, SeqExpr, Var, VarBinding
+from structir.ir.op import Op
+from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
+from structir.ops.remembered import remembered
+from structir.planning.layout import laid_out
+from structir.projections.in_place import dims_product, is_view, keeps_place
+from structir.projections.spec import IndexSpec
+
+ALIGNMENT = 64  # bytes, of sizes that are known; symbolic ones keep their elements aligned
+
+
+@attrs.define(eq=False)
+class Block:
+    """Memory for one value, and for those that are written over it."""
+
+    size: Dim
+    element: int  # the bytes of one element, at a multiple of which it lies
+    first: int
+    last: int
+
+
+@attrs.frozen(eq=False)
+class Storage:
+    """One allocation, and where blocks lie in it."""
+
+    size: Dim
+    offsets: Mapping[Block, Dim]
+
+
+class Lifetimes:
+    """The values of a sequence that get memory of the plan, from where to where they live.
+
+    A value lives until the last reader of anything that may be a view of it: fields of tuples,
+    results of branches and calls, reshapes. What may be part of the result is no business of the
+    plan: it is the caller's.
+    """
+
+    def __init__(self, seq: SeqExpr, known: Iterable[Sym], in_place: bool) -> None:
+        self.known, self.in_place = frozenset(known), in_place
+        self.blocks: dict[Var, Block] = {}
+        self.views: dict[Var, frozenset[Var]] = {}  # of which values a variable may be a view
+        self.own: set[Var] = set()  # values that are made anew
+        self.over: dict[Var, Var] = {}  # values that are written over others
+        bindings = seq.bindings()
+        last, leaving = self._views_of(bindings, seq)
+        for step, binding in enumerate(bindings):
+            var = binding.var
+            if var in self.own and var not in leaving:
+                end = last.get(var, step)
+                over = self._block_over(binding, step, end, last)
+                self.blocks[var] = over or _new_block(var.struct_info, step, end)
+
+    def _views_of(
+        self, bindings: Sequence[Binding], seq: SeqExpr
+    ) -> tuple[dict[Var, int], set[Var]]:
+        """The last step at which each value is read, and the values that may leave."""
+        last: dict[Var, int] = {}
+        leaving: set[Var] = set()
+        for step, binding in enumerate(bindings):
+            value = binding.value
+            seen = self._seen((value, binding.var.struct_info))
+            last |= dict.fromkeys(seen, step)
+            if not is_pure_value(value):
+                leaving |= seen
+            own = planned_call(binding) and syms_of(binding.var.struct_info) <= self.known
+            if own and not _viewed(value):  # type: ignore[arg-type]
+                self.own.add(binding.var)
+                self.views[binding.var] = frozenset({binding.var})
+            else:
+                self.views[binding.var] = frozenset(seen)
+        return last, leaving | self._seen(seq.body)
+
+    def _seen(self, part: Any) -> set[Var]:
+        """The values that a part of the program may look at."""
+        read = [self.views[var] for var in variables_in(part) if var in self.views]
+        return set().union(*read)
+
+    def _block_over(
+        self, binding: Binding, step: int, end: int, last: Mapping[Var, int]
+    ) -> Block | None:
+        """The block of an operand that is not read after this step, where the result may be written
+        over it."""
+        spec = _spec_of(binding.value) if self.in_place else None
+        if spec is None:
+            return None
+        call: Any = binding.value
+        for info in spec.operands:
+            operand = call.args[info.path[0]]
+            seen = self.views.get(operand) if len(info.path) == 1 else None
+            source = next(iter(seen)) if seen is not None and len(seen) == 1 else None
+            if source not in self.blocks or last[source] != step:
+                continue
+            block = self.blocks[source]
+            same = [
+                k
+                for k, other in enumerate(spec.operands)
+                if source in self._seen(call.args[other.path[0]])
+            ]
+            if bytes_of(binding.var.struct_info) == block.size and keeps_place(spec, same):
+                block.last = end
+                self.over[binding.var] = source
+                return block
+        return None
+
+
+def planned_call(binding: Binding) -> bool:
+    """Whether a binding makes one new tensor, of sizes and of a dtype that are known."""
+    value, info = binding.value, binding.var.struct_info
+    if not isinstance(binding, VarBinding) or type(value) is not Call:
+        return False
+    if type(info) is not TensorStructInfo or type(info.dims) is not tuple or info.dtype is None:
+        return False
+    if type(value.op) is GlobalVar:
+        kernel = isinstance(value.op.struct_info, KernelStructInfo)
+        return kernel and len(value.sinfo_args) == 1 and value.sinfo_args[0] == info
+    pure = type(value.op) is Op and value.op.definition.pure
+    return pure and value.struct_info == info and len(value.args) > 0
+
+
+def _new_block(info: Any, first: int, last: int) -> Block:
+    return Block(bytes_of(info), numpy_dtype(info.dtype).itemsize, first, last)
+
+
+def bytes_of(info: Any) -> Dim:
+    """How many bytes a tensor of known sizes takes."""
+    return dims_product(info.dims) * numpy_dtype(info.dtype).itemsize
+
+
+def syms_of(info: Any) -> frozenset[Sym]:
+    """The symbolic variables of the sizes of a tensor."""
+    return frozenset[Sym]().union(*[syms(d) for d in info.dims if type(d) is Poly])
+
+
+def _viewed(call: Call) -> bool:
+    """Whether a call only shows its operand under another shape."""
+    spec = _spec_of(call)
+    return spec is not None and any(is_view(spec, k) for k in range(len(spec.operands)))
+
+
+def _spec_of(value: Any) -> IndexSpec | None:
+    if type(value) is not Call or type(value.op) is not Op:
+        return None
+    try:
+        spec: IndexSpec | None = remembered(_index_spec, value)
+    except DiagnosticError:  # it fails when it runs, and says how
+        return None
+    return spec
+
+
+def _index_spec(call: Call) -> Any:
+    return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
+
+
+def storages(blocks: Sequence[Block]) -> list[Storage]:
+    """Blocks laid out in storage: those together whose sizes are multiples of one symbolic size, so
+    that it is known what fits where."""
+    together: dict[Dim, list[tuple[Block, int]]] = {}
+    for block in dict.fromkeys(blocks):
+        factor, unit = _factored(block.size)
+        together.setdefault(unit, []).append((block, factor))
+    found = []
+    for unit, factors in together.items():
+        aligned = ALIGNMENT if unit == 1 else max(block.element for block, _ in factors)
+        members = [(block, -(-factor // aligned) * aligned) for block, factor in factors]
+        spans = [(block.first, block.last) for block, _ in members]
+        places, whole = laid_out(spans, [size for _, size in members])
+        pairs = zip(members, places, strict=True)
+        found.append(Storage(whole * unit, {block: place * unit for (block, _), place in pairs}))
+    return found
+
+
+def _factored(size: Dim) -> tuple[int, Dim]:
+    """A size as a whole number of times a symbolic size; one of numbers alone times 1."""
+    if isinstance(size, int):
+        return size, 1
+    factor = gcd(size.constant, *size.terms.values())
+    unit = exact_quotient(size, factor)
+    return (1, size) if unit is None else (factor, unit)

@@ -1,0 +1,76 @@
+"""Whether a result may lie where an operand lies, each element made from the one at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.polynomial import Opaque, Poly, rewritten
+from structir.projections.point import Operand
+from structir.projections.spec import Clause, Entry, IndexSpec
+
+
+def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
+    """Whether the only result can be written over these operands, element by element: no point
+    reads an element of them but the one at the address that it writes."""
+    if len(spec.results) != 1 or len(spec.clauses) != 1 or spec.base is not None:
+        return False
+    (clause,) = spec.clauses
+    if clause.whole or clause.reduce or clause.conditions or len(clause.writes) != 1:
+        return False
+    size = dims_product(spec.results[0].dims)
+    if any(dims.equal(dims_product(spec.operands[k].dims), size) is not True for k in operands):
+        return False
+    write = clause.writes[0]
+    sure = write.unique and all(entry.inside for entry in write.entries)
+    written = _address(write.entries) if sure else None
+    read = [_address(read.entries) for read in clause.reads if read.operand in operands]
+    return written is not None and all(
+        address is not None and dims.equal(address, written) is True for address in read
+    )
+
+
+def is_view(spec: IndexSpec, operand: int) -> bool:
+    """Whether the result is an operand under another shape: no element moves or changes."""
+    if not keeps_place(spec, [operand]):
+        return False
+    clause: Clause = spec.clauses[0]
+    reads = [read.name for read in clause.reads if read.operand == operand]
+    same = spec.results[0].dtype == spec.operands[operand].dtype
+    return same and [clause.writes[0].value] == [Operand(name) for name in reads]
+
+
+def dims_product(sizes: Sequence[Dim]) -> Dim:
+    """How many elements a tensor of these sizes has."""
+    count: Dim = 1
+    for size in sizes:
+        count = count * size
+    return count
+
+
+def _address(entries: Sequence[Entry]) -> Dim | None:
+    """The row-major place of an access over letters. Its first axis need not be known to stay
+    inside: it does where the place is that of something inside a tensor of as many elements."""
+    address: Dim = 0
+    for number, entry in enumerate(entries):
+        if entry.data is not None or entry.loose or entry.whole or not (entry.inside or not number):
+            return None
+        address = address * entry.size + entry.dim
+    return _without_remainders(address)
+
+
+def _without_remainders(dim: Dim) -> Dim:
+    """The dim with `a - a // b * b` for `a % b`, so that the parts of a number taken apart meet
+    again."""
+    while type(dim) is Poly:
+        atoms = {atom for monomial in dim.terms for atom in monomial}
+        opened = {
+            atom: atom.args[0] - dims.floordiv(*atom.args) * atom.args[1]
+            for atom in atoms
+            if type(atom) is Opaque and atom.fn == "floormod"
+        }
+        if not opened:
+            break
+        dim = rewritten(dim, opened)
+    return dim
