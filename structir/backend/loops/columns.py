@@ -57,9 +57,7 @@ class ColumnSchedule:
         self.outer = row_axes | frozenset(self.center.reduce)
         self.writer = Writer(axes, row_axes)
         self.dtype = computed_in(self.center.out.dtype)
-        self.totals = Buffer((BLOCK,), self.dtype, "scratch")
-        self.writer.scratch.append(self.totals)
-        self.totals_name = self.writer.pointer(self.totals)
+        self.totals_name = ""
 
     def extent(self, group: tuple[Sym, ...]) -> Dim:
         """The number of points along joined axes."""
@@ -67,23 +65,31 @@ class ColumnSchedule:
 
     def text(self) -> KernelText:
         """The kernel's text."""
-        names = [f"r{i}" for i in range(len(self.rows))] if len(self.rows) > 1 else ["r"]
-        self.writer.name_axes(self.rows, names[: len(self.rows)])
-        self.writer.name_axes([self.vector], ["j"])
-        self.writer.name_axes(self.terms, [f"u{i}" for i in range(len(self.terms))])
+        totals = Buffer((BLOCK,), self.dtype, "scratch")
+        self.writer.scratch.append(totals)
+        self.totals_name = self.writer.pointer(totals)
+        self.name_axes()
         width = self.writer.size(self.extent(self.vector))
         block = [*self._start(), *self._accumulation(width), *self._results()]
-        origins = tuple(dict.fromkeys(s.origin for s in self.group.stages if s.origin))
         if not self.rows:
             head = [f"for j0 in range(lo, hi, {BLOCK}):", f"    j1 = min(j0 + {BLOCK}, hi)"]
             lines = [*head, *indented(block)]
-            return self.writer.finish(lines, self.extent(self.vector), origins)
+            return self.writer.finish(lines, self.extent(self.vector), self.group.origins)
         sizes = [self.writer.size(self.extent(g)) for g in self.rows[1:]]
         lines = self.writer.decoded(self.rows, ["", *sizes], "r")
         lines += [f"for j0 in range(0, {width}, {BLOCK}):"]
         lines += [f"    j1 = min(j0 + {BLOCK}, {width})", *indented(block)]
         whole = prod(self.extent(g) for g in self.rows)
-        return self.writer.finish(["for r in range(lo, hi):", *indented(lines)], whole, origins)
+        return self.writer.finish(
+            ["for r in range(lo, hi):", *indented(lines)], whole, self.group.origins
+        )
+
+    def name_axes(self) -> None:
+        """Rows, the axis that is walked element by element, and the terms."""
+        names = [f"r{i}" for i in range(len(self.rows))] if len(self.rows) > 1 else ["r"]
+        self.writer.name_axes(self.rows, names[: len(self.rows)])
+        self.writer.name_axes([self.vector], ["j"])
+        self.writer.name_axes(self.terms, [f"u{i}" for i in range(len(self.terms))])
 
     def _start(self) -> list[str]:
         identity = MONOIDS[self.center.monoid or ""].identity(self.dtype)

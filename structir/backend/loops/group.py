@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -38,6 +38,11 @@ class Group:
     kept: frozenset[Buffer]
     given: frozenset[Buffer] = frozenset()
 
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Where its stages come from, each place once."""
+        return tuple(dict.fromkeys(s.origin for s in self.stages if s.origin))
+
 
 @attrs.frozen
 class Decision:
@@ -48,9 +53,14 @@ class Decision:
     reason: str
 
 
-def grouped(program: LoopProgram) -> tuple[list[Group], list[Decision]]:
-    """The kernels-to-be in an order that can run, and the log of what was joined or refused."""
-    fusion = Fusion(program)
+def grouped(
+    program: LoopProgram, joins_products: Callable[[str], bool] = has_own_products
+) -> tuple[list[Group], list[Decision]]:
+    """The kernels-to-be in an order that can run, and the log of what was joined or refused.
+
+    `joins_products` tells of a dtype whether its products can share a kernel with other stages.
+    """
+    fusion = Fusion(program, joins_products)
     fusion.join_producers()
     fusion.join_pieces()
     return fusion.groups(), fusion.decisions
@@ -59,7 +69,8 @@ def grouped(program: LoopProgram) -> tuple[list[Group], list[Decision]]:
 class Fusion:
     """The state of grouping: which stages are together, and which axes have become one."""
 
-    def __init__(self, program: LoopProgram) -> None:
+    def __init__(self, program: LoopProgram, joins_products: Callable[[str], bool]) -> None:
+        self.joins_products = joins_products
         self.stages = list(program.stages)
         self.place = {stage: i for i, stage in enumerate(self.stages)}
         self.classes = AxisClasses({a: e for s in self.stages for a, e in s.extents.items()})
@@ -185,8 +196,8 @@ class Fusion:
         rows, made = self.rows_of(stages, classes), {s.out for s in stages}
         for stage in products:
             found = self.products[stage]
-            if not has_own_products(stage.out.dtype):
-                return "a product by BLAS stays by itself"
+            if not self.joins_products(stage.out.dtype):
+                return "a product by a library stays by itself"
             if found.right.buffer in made:
                 return "the right operand of a product is made before"
             if self.own_rows(stage, classes) != rows or not rows:

@@ -43,19 +43,22 @@ class NestSchedule:
         """The kernel's text. The first parallel axis is the range; a scatter is one indivisible
         step."""
         stage = self.stage
-        names = {axis: f"i{n}" for n, axis in enumerate(stage.parallel)}
-        names |= {axis: f"u{n}" for n, axis in enumerate(stage.reduce)}
-        self.writer.names.update(names)
+        self.name_axes()
         whole = stage.unique and bool(stage.parallel)
         if stage.running is not None and stage.parallel[0] is stage.running.target:
             whole = False
         first = stage.parallel[0] if whole else None
         extent: Dim = stage.extents[first] if first is not None else 1
-        lines = self._running() if stage.running else self._nest(list(stage.parallel), first)
+        lines = self.nest(stage.parallel, first)
         if not whole:
             lines = ["for step in range(lo, hi):", *indented(lines)]
-        origins = (stage.origin,) if stage.origin else ()
-        return self.writer.finish(lines, extent, origins)
+        return self.writer.finish(lines, extent, stage.origins)
+
+    def name_axes(self) -> None:
+        """A loop of its own for every axis."""
+        names = {axis: f"i{n}" for n, axis in enumerate(self.stage.parallel)}
+        names |= {axis: f"u{n}" for n, axis in enumerate(self.stage.reduce)}
+        self.writer.names.update(names)
 
     def _header(self, axis: Sym, known: set[Sym], ranged: Sym | None) -> tuple[str, str, str]:
         """The bounds of a loop: its extent, or the range, cut by the guards it can decide."""
@@ -87,15 +90,24 @@ class NestSchedule:
             return True, self.writer.index_text(dims.ceildiv(-rest, step))
         return False, self.writer.index_text(dims.floordiv(rest, -step) + 1)
 
-    def _nest(self, parallel: list[Sym], ranged: Sym | None) -> list[str]:
-        """Loops over the parallel axes; inside, the value of a point and its store."""
+    def nest(
+        self, parallel: Iterable[Sym], ranged: Sym | None = None, around: Iterable[Sym] = ()
+    ) -> list[str]:
+        """Loops over parallel axes, inside of others; in them the value of a point and its
+        store."""
+        known = set(around)
+        if self.stage.running is not None:
+            target = self.stage.running.target
+            others = [axis for axis in parallel if axis is not target]
+            ranged = ranged if ranged in others else None
+            return self._loops(others, known, ranged, self._scan)
         if not self.stage.reduce:
-            return self._loops(parallel, set(), ranged, self._map_point)
+            return self._loops(parallel, known, ranged, self._map_point)
         inner = set(self.stage.reduce)
         outside = [g for g in self.guards if not dims.syms(g.value) & inner]
         held = outside
         self.guards = [g for g in self.guards if g not in outside]
-        return self._loops(parallel, set(), ranged, lambda known: self._reduction(known, held))
+        return self._loops(parallel, known, ranged, lambda known: self._reduction(known, held))
 
     def _loops(
         self,
@@ -111,13 +123,13 @@ class NestSchedule:
             lines.append(INDENT * depth + f"for {name} in range({low}, {high}):")
             known.add(axis)
             depth += 1
-            tests = self._tests(known)
+            tests = self.tests(known)
             if tests:
                 lines.append(INDENT * depth + f"if {tests}:")
                 depth += 1
         return lines + indented(body(known), depth)
 
-    def _tests(self, known: set[Sym]) -> str:
+    def tests(self, known: set[Sym]) -> str:
         """The guards that are decided here and are no bounds, as one condition."""
         axes = set(self.stage.axes)
         ready = [g for g in self.guards if dims.syms(g.value) & axes <= known]
@@ -209,15 +221,8 @@ class NestSchedule:
             lines.append(f"total = total / {self.dtype}(count)")
         return "total"
 
-    def _running(self) -> list[str]:
-        """A scan: along its axis once, storing the total before or after each term."""
-        stage, running = self.stage, self.stage.running
-        assert running is not None
-        others = [a for a in stage.parallel if a is not running.target]
-        first = others[0] if others and others[0] is stage.parallel[0] else None
-        return self._loops(others, set(), first, self._scan)
-
     def _scan(self, known: set[Sym]) -> list[str]:
+        """A scan: along its axis once, storing the total before or after each term."""
         stage, running = self.stage, self.stage.running
         assert running is not None
         self.writer.names[running.target] = self._running_number()

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.backend.cpu.kernels import EXACT, NAMES
+from structir.backend.cpu.kernels import NAMES
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.loops.filling import surely_filled
@@ -79,7 +79,7 @@ class Site:
 
 @attrs.frozen(eq=False)
 class KernelCode:
-    """A kernel as text: its arrays and the symbols of its sizes stand in the table in this
+    """A kernel as lines of text: its arrays and the symbols of its sizes stand in the table in this
     order."""
 
     kernel: Kernel
@@ -87,9 +87,9 @@ class KernelCode:
     arrays: tuple[Var, ...]  # parameters, then scratch
     shapes: dict[Var, tuple[Dim, ...]]
     symbols: tuple[Sym, ...]
-    text: str
+    lines: tuple[str, ...]
     sites: tuple[Site, ...]
-    names: tuple[str, ...]  # of arrays and symbols in the text
+    names: tuple[str, ...]  # of arrays and symbols in the lines
 
 
 def code_of(kernel: Kernel) -> KernelCode:
@@ -143,19 +143,12 @@ class _Writer:
             if not surely_filled(self.kernel, param, self.ranges):
                 body += self.zeroed(param)
         body += self.block(self.kernel.body)
-        lines = []
-        for place, array in enumerate(self.arrays):
-            lines.append(f"{self.name(array)} = {_dtype(array)}_pointer(a[{place}])")
-        for place, symbol in enumerate(self.symbols, len(self.arrays)):
-            lines.append(f"{self.name(symbol)} = a[{place}]")
-        if self.sites:
-            lines.append(f"report = offset_by(a, {len(self.arrays) + len(self.symbols)})")
-        text = EXACT + "\n".join(["def kernel(a, lo, hi):", *indented([*lines, *body]), ""])
         info = replace(self.kernel.struct_info, params=tuple(self.infos))
         arrays, symbols = tuple(self.arrays), tuple(self.symbols)
         sites = tuple(self.sites)
         names = tuple([self.name(item) for item in (*arrays, *symbols)])
-        return KernelCode(self.kernel, info, arrays, self.shapes, symbols, text, sites, names)
+        lines = tuple(body)
+        return KernelCode(self.kernel, info, arrays, self.shapes, symbols, lines, sites, names)
 
     # ---- names
 

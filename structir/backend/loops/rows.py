@@ -87,24 +87,28 @@ class RowSchedule:
 
     def text(self) -> KernelText:
         """The kernel's text."""
-        origins = tuple(dict.fromkeys(s.origin for s in self.stages if s.origin))
+        origins = self.group.origins
         if self.flat and not self.rows:
             return self.writer.finish(self._flat_lines(), self.extent(self.last), origins)
-        groups = self.joined(self.rows)
-        names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
-        self.writer.name_axes(groups, names)
+        groups = self.name_rows(self.joined(self.rows))
         sizes = [self.writer.size(self.extent(g)) for g in groups[1:]]
         lines = self.writer.decoded(groups, ["", *sizes], "r") if groups else []
-        lines += self._row_lines()
+        lines += self.row_lines()
         whole = self.extent(tuple(a for g in groups for a in g))
         return self.writer.finish(["for r in range(lo, hi):", *indented(lines)], whole, origins)
+
+    def name_rows(self, groups: list[tuple[Sym, ...]]) -> list[tuple[Sym, ...]]:
+        """Name joined rows, of which one number tells all; the same groups."""
+        names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
+        self.writer.name_axes(groups, names)
+        return groups
 
     def _flat_lines(self) -> list[str]:
         """Maps that all accesses walk as one axis: one loop over elements."""
         if self.last:
             self.writer.name_axes([self.last], ["i"])
         outer, inner = Scope(frozenset()), Scope(frozenset(self.last))
-        self._write_roots([s for s in self.stages if s.out in self.group.kept], 0, [outer, inner])
+        self.write_roots([s for s in self.stages if s.out in self.group.kept], 0, [outer, inner])
         return [*outer.lines, *self._loop(["i"], [], inner.lines)]
 
     def _loop(self, names: list[str], sizes: list[str], lines: list[str]) -> list[str]:
@@ -119,7 +123,7 @@ class RowSchedule:
                 return found
         return loops(names, sizes, lines) if sizes else [FLAT_HEAD, *indented(lines)]
 
-    def _write_roots(self, roots: list[Stage], phase: int, scopes: list[Scope]) -> None:
+    def write_roots(self, roots: list[Stage], phase: int, scopes: list[Scope]) -> None:
         for stage in roots:
             self._write_root(stage, phase, scopes)
 
@@ -142,13 +146,18 @@ class RowSchedule:
 
     def block_lines(self, start: Sym) -> list[str]:
         """All of one row, inside of the loop over a block of rows from `start` on."""
-        return self._row_lines(frozenset({start}))
+        return self.row_lines(frozenset({start}))
 
-    def _row_lines(self, known: frozenset[Sym] = frozenset()) -> list[str]:
+    def row_lines(self, known: frozenset[Sym] = frozenset()) -> list[str]:
         """All of one row: its loops phase by phase, then what is one value a row."""
         row = Scope(frozenset(self.rows) | known)
         for (phase, _), stages in sorted(self._loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
+        self.store_row(row)
+        return row.lines
+
+    def store_row(self, row: Scope) -> None:
+        """Write what is one value a row."""
         for stage in self.stages:
             if stage.out not in self.group.kept or (self.phases.inner[stage] and not stage.reduce):
                 continue
@@ -157,7 +166,6 @@ class RowSchedule:
             else:
                 body = simplified(self.phases.resolved(stage.body, LAST))
                 self.writer.store(stage.out, stage.write, self.writer.value(body, [row]), [row])
-        return row.lines
 
     def _loops(self) -> dict[tuple[int, frozenset[Sym]], list[Stage]]:
         """The stages that loops must compute, by phase and inner space."""
@@ -185,11 +193,18 @@ class RowSchedule:
                 row_total = self._start_total(stage.out, stage.monoid or "")
                 row.lines.append(row_total)
         inner = Scope(row.axes | set(self.phases.inner[order]))
-        self._write_roots(stages, phase, [row, inner])
+        self.write_roots(stages, phase, [row, inner])
+        row.lines += self.loop_lines(groups, stages, inner.lines)
+
+    def loop_lines(
+        self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
+    ) -> list[str]:
+        """Loops over inner axes that are joined in groups, around what stages do there."""
+        names = [self.writer.names[group[-1]] or "" for group in groups]
         sizes = [self.writer.size(self.extent(g)) for g in groups]
         if any(stage.reduce for stage in stages):  # its terms are added up in one way
             self.writer.stores = []
-        row.lines += self._loop(names, sizes, inner.lines)
+        return self._loop(names, sizes, body)
 
     def _kept_reads(self, axes: tuple[Sym, ...]) -> list[Address]:
         """Where loops read what is kept: joined axes must walk these as one as well."""

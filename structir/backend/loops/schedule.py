@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
+from structir.backend.cpu.kernels import EXACT
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
@@ -15,9 +16,9 @@ from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
-from structir.backend.loops.stage import LoopProgram
+from structir.backend.loops.stage import LoopProgram, Routine
 from structir.backend.loops.windows import plain_windows
-from structir.backend.loops.writer import KernelText
+from structir.backend.loops.writer import KernelText, from_table, table_kernel
 
 
 def routine_kernel(group: Group) -> KernelText | None:
@@ -27,7 +28,7 @@ def routine_kernel(group: Group) -> KernelText | None:
     if routine is None or not routine.runs:
         return None
     return KernelText(
-        routine.text,
+        _routine_text(routine),
         routine.buffers,
         routine.sizes,
         routine.range,
@@ -37,6 +38,18 @@ def routine_kernel(group: Group) -> KernelText | None:
         names=routine.names,
         function=routine.function,
     )
+
+
+def _routine_text(routine: Routine) -> str:
+    arrays, sizes = routine.own_names
+    dtypes = [buffer.dtype for buffer in routine.buffers]
+    head = from_table(dict(zip(arrays, dtypes, strict=True)), sizes)
+    if routine.sites:
+        head.append(f"report = offset_by(a, {len(head)})")
+    text = table_kernel([*head, *routine.lines])
+    if routine.function is None:
+        return EXACT + text
+    return text[:-1] + "".join([f"\n# {line}".rstrip(" ") for line in routine.source])
 
 
 def any_row_kernel(group: Group) -> KernelText:

@@ -71,6 +71,13 @@ class ShortRowSchedule:
 
     def text(self) -> KernelText:
         """The kernel's text."""
+        lines = self.lines()
+        whole = prod(self.extents[a] for a in self.group.rows)
+        lines = ["for r in range(lo, hi):", *indented(lines)]
+        return self.writer.finish(lines, whole, self.group.origins)
+
+    def lines(self) -> list[str]:
+        """All of the row whose number is `r`."""
         groups = joined_axes(self.group.rows, self.extents, self._accesses())
         names = ["r"] if len(groups) == 1 else [f"r{i}" for i in range(len(groups))]
         self.writer.name_axes(groups, names)
@@ -80,10 +87,7 @@ class ShortRowSchedule:
             elif stage.out in self.group.kept:
                 self._store(stage)
         sizes = [self.writer.size(prod(self.extents[a] for a in g)) for g in groups[1:]]
-        lines = [*self.writer.decoded(groups, ["", *sizes], "r"), *self.row.lines]
-        whole = prod(self.extents[a] for a in self.group.rows)
-        origins = tuple(dict.fromkeys(s.origin for s in self.group.stages if s.origin))
-        return self.writer.finish(["for r in range(lo, hi):", *indented(lines)], whole, origins)
+        return [*self.writer.decoded(groups, ["", *sizes], "r"), *self.row.lines]
 
     def _accesses(self) -> list[Address]:
         reads = {r for s in self.group.stages for r in s.loads if r.buffer not in self.makers}

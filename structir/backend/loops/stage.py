@@ -44,11 +44,12 @@ class Running:
 
 @attrs.frozen(eq=False)
 class Routine:
-    """A text that reads and writes whole buffers: of which, in the order of its table, and with
-    which sizes. Its first stage runs it; of each further result, a stage only says that it is
-    made."""
+    """Lines that read and write whole buffers: of which, in the order of its table, and with
+    which sizes. They see both under their `names`, or as p0, p1, ... and n0, n1, ..., and a part of
+    the range from `lo` to `hi`. Its first stage runs it; of each further result, a stage only says
+    that it is made."""
 
-    text: str
+    lines: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]
@@ -56,7 +57,17 @@ class Routine:
     names: tuple[str, ...] = ()
     runs: bool = True
     range: Dim = 1
-    function: Callable[..., Any] | None = None  # what the text calls by the name `routine`
+    function: Callable[..., Any] | None = None  # what the lines call by the name `routine`
+    source: tuple[str, ...] = ()  # of the function
+
+    @property
+    def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What buffers and what sizes are called in the lines."""
+        count = len(self.buffers)
+        if self.names:
+            return self.names[:count], self.names[count:]
+        sizes = tuple([f"n{k}" for k in range(len(self.sizes))])
+        return tuple([f"p{k}" for k in range(count)]), sizes
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -88,6 +99,11 @@ class Stage:
 
     def __repr__(self) -> str:
         return f"{self.out} <- {self.monoid or ''}{list(self.reduce) or ''} {self.body}"
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Where it comes from, if that is known."""
+        return (self.origin,) if self.origin else ()
 
     @property
     def axes(self) -> tuple[Sym, ...]:

@@ -14,7 +14,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import axis_dim, computed_in, load
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Routine, Stage, routine_stages
-from structir.backend.loops.writer import indented, loops
+from structir.backend.loops.writer import loops
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
 from structir.projections.spec import Clause, Entry, IndexSpec
@@ -149,25 +149,19 @@ class PointText:
         self.arrays: dict[tuple[Buffer, bool], str] = {}
 
     def routine(self) -> Routine:
-        """The whole text, with the function under the name by which it is called."""
+        """The lines, with the function under the name by which it is called."""
         call = f"routine({', '.join([self._argument(a) for a in self.calls.arguments])})"
         body = [*self._position(), call]
         lines = [*self._arrays(), *loops(["point"], ["lo, hi"], body)]
-        head = [
-            f"{n} = {b.dtype}_pointer(a[{k}])" for k, (b, n) in enumerate(self.pointers.items())
-        ]
-        first = len(self.pointers)
-        head += [f"{n} = a[{k}]" for k, n in enumerate(self.sizes.values(), first)]
-        source = routine_source(self.calls.function).split("\n")
-        text = ["def kernel(a, lo, hi):", *indented([*head, *lines])]
         return Routine(
-            "\n".join([*text, *[f"# {line}".rstrip() for line in source]]),
+            tuple(lines),
             tuple(self.pointers),
             (),
             tuple(self.sizes),
             (),
             range=prod(self.calls.extents.values()),
             function=self.calls.function,
+            source=tuple(routine_source(self.calls.function).split("\n")),
         )
 
     def _argument(self, argument: Any) -> str:

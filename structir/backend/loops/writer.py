@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -270,20 +270,15 @@ class Writer:
 
     def finish(self, lines: list[str], extent: Dim, origins: tuple[str, ...] = ()) -> KernelText:
         """The whole text: addresses and sizes taken from the table, then the lines."""
-        head = ["wide_vectors()"]
-        for i, (buffer, name) in enumerate(self.pointers.items()):
-            head.append(f"{name} = {buffer.dtype}_pointer(a[{i}])")
-        next_slot = len(self.pointers)
+        named = {name: buffer.dtype for buffer, name in self.pointers.items()}
         tail = [is_large(buffer, self.elements) for buffer in self.starts]
         tail = [f"if {' or '.join(tail)}:", f"{INDENT}finish_streams()"] if tail else []
-        for i, name in enumerate(self.size_names.values(), next_slot):
-            head.append(f"{name} = a[{i}]")
+        head = ["wide_vectors()", *from_table(named, self.size_names.values())]
         slots = {buffer: i for i, buffer in enumerate(self.pointers)}
         for buffer, name in self.starts.items():
             head.append(f"{name} = a[{slots[buffer.root]}] // {element_bytes(buffer.dtype)}")
-        body = indented([*head, *lines, *tail])
         return KernelText(
-            "\n".join(["def kernel(a, lo, hi):", *body, ""]),
+            table_kernel([*head, *lines, *tail]),
             tuple(self.pointers),
             tuple(self.size_names),
             extent,
@@ -302,6 +297,19 @@ class Writer:
             lines += [f"{name} = {rest} % {extent}", f"{following} = {rest} // {extent}"]
             rest = following
         return [*lines, f"{names[0]} = {rest}"] if names else []
+
+
+def from_table(pointers: Mapping[str, str], sizes: Iterable[str]) -> list[str]:
+    """Lines that take addresses, by their names and dtypes, and then sizes out of the table."""
+    lines = [
+        f"{name} = {dtype}_pointer(a[{i}])" for i, (name, dtype) in enumerate(pointers.items())
+    ]
+    return lines + [f"{name} = a[{i}]" for i, name in enumerate(sizes, len(pointers))]
+
+
+def table_kernel(lines: Iterable[str]) -> str:
+    """The text of a kernel over a table and a range."""
+    return "\n".join(["def kernel(a, lo, hi):", *indented(lines), ""])
 
 
 def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
