@@ -1,26 +1,60 @@
-"""`structir.compile`: a module as an executable, compiled once for every size."""
+"""`structir.compile`: a module as an executable of some backend, compiled once for every size."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
-from structir.backend.executable import Executable
+import structir.backend as room
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 
-TARGETS: dict[str, Callable[[IRModule, int | None], Executable]] = {"cpu": Executable}
+HOME = "target"  # the file of a backend's room whose `executable` makes a module's executable
+
+
+@cache
+def targets() -> tuple[str, ...]:
+    """The backends that there are: the rooms beside this file that have such a file."""
+    rooms = [f for f in pkgutil.iter_modules(room.__path__) if f.ispkg]
+    found = [
+        each.name
+        for each in rooms
+        if any(
+            file.name == HOME for file in pkgutil.iter_modules([f"{room.__path__[0]}/{each.name}"])
+        )
+    ]
+    return tuple(sorted(found))
+
+
+@cache
+def _home_of(target: str) -> Callable[..., Any]:
+    if target not in targets():
+        raise StructIRError(f"no backend {target!r}; there are {', '.join(targets())}")
+    home: Callable[..., Any] = importlib.import_module(
+        f"{room.__name__}.{target}.{HOME}"
+    ).executable
+    return home
 
 
 def compile(
-    mod: IRModule | Function, target: str = "cpu", num_threads: int | None = None
-) -> Executable:
+    mod: IRModule | Function, target: str = "cpu", num_threads: int | None = None, **options: Any
+) -> Any:
     """Compile all functions of a module; `exe["main"](*arrays)` runs one.
 
-    Each call uses up to `num_threads` threads: without it, what STRUCTIR_NUM_THREADS says, or one.
+    On the CPU each call uses up to `num_threads` threads: without it, what STRUCTIR_NUM_THREADS
+    says, or one. Every backend has options of its own: for "cuda" see its page.
     """
     module = IRModule({"main": mod}) if isinstance(mod, Function) else mod
-    make = TARGETS.get(target)
-    if make is None:
-        raise StructIRError(f"no backend {target!r}; there are {', '.join(TARGETS)}")
-    return make(module, num_threads)
+    make = _home_of(target)
+    known = list(inspect.signature(make).parameters)[1:]
+    options |= {} if num_threads is None else {"num_threads": num_threads}
+    for name in options.keys() - set(known):
+        raise StructIRError(
+            f"the {target} backend has no option {name!r}; it has {', '.join(known) or 'none'}"
+        )
+    return make(module, **options)

@@ -12,6 +12,7 @@ import numpy as np
 
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Expression, Position, walk
+from structir.backend.loops.stage import LoopProgram
 from structir.backend.native_call import NativeCall, native_call
 from structir.backend.plan import BoundPlan, BoundPlans, Plan
 from structir.backend.region import Region, SizeCheck, buffers_of
@@ -58,8 +59,12 @@ class CompiledRegion:
                 assumed = self.assumed.region if self.assumed else self.region
                 region = assumed if under_assumptions else self.region
                 results = [b for o in region.outputs for b in buffers_of(o)]
-                self._plans[under_assumptions] = Plan(region.program, results)
+                self._plans[under_assumptions] = self.planned(region.program, results)
             return self._plans[under_assumptions]
+
+    def planned(self, program: LoopProgram, results: Sequence[Buffer]) -> Plan:
+        """The plan of a program, compiled."""
+        return Plan(program, results)
 
     def prepare(self) -> Plan:
         """Compile what will most likely run."""

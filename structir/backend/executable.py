@@ -206,7 +206,7 @@ class Executable:
         return Executable(self.module.with_functions({**self.module.functions, name: function}))
 
     def _compiled(self, name: str, function: Function) -> Function:
-        program = HostProgram(self._kernels, self.num_threads)
+        program = HostProgram(self._kernels, partial(CompiledRegion, threads=self.num_threads))
         whole = program.whole(function)
         if whole is not None:
             self.direct[name] = CompiledFunction(name, function, whole)

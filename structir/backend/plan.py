@@ -61,10 +61,10 @@ class Plan:
 
     def __init__(self, program: LoopProgram, results: Sequence[Buffer]) -> None:
         self.results = tuple(results)
-        self.scheduled: Scheduled = scheduled(program)
+        self.scheduled: Scheduled = self.schedule(program)
         self.program = self.scheduled.program
         self.texts = self.scheduled.kernels
-        self.kernels: list[Kernel] = [_compiled(t) for t in self.texts]
+        self.kernels: list[Any] = [self.compiled(t) for t in self.texts]
         touched = {b.root for t in self.texts for b in t.pointers}
         constants = {b for b in touched if b.origin == "constant"}
         outside = {b.root for b in (*program.inputs, *program.outputs)} | constants
@@ -73,6 +73,14 @@ class Plan:
         self.constants = {b: np.ascontiguousarray(b.data) for b in constants}
         self.symbols: list[Sym] = symbols_of(self._dims())
         self._evaluate = evaluator(self._dims(), self.symbols)
+
+    def schedule(self, program: LoopProgram) -> Scheduled:
+        """The program as the texts of kernels."""
+        return scheduled(program)
+
+    def compiled(self, text: KernelText) -> Kernel:
+        """A kernel as machine code."""
+        return _compiled(text)
 
     def _result_roots(self) -> list[Buffer]:
         return list(dict.fromkeys(b.root for b in self.program.outputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,7 +11,14 @@ import attrs
 from structir.analysis.variables import variables_in
 from structir.backend.compiled_region import Assumed, CompiledRegion
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.region import Lowered, Region, RegionLowering, info_of
+from structir.backend.region import (
+    Lowered,
+    Region,
+    RegionLowering,
+    RoutineOf,
+    host_routine,
+    info_of,
+)
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import (
@@ -56,8 +63,13 @@ class WholeRegion:
 class HostProgram:
     """The functions of a module, rewritten around compiled regions."""
 
-    def __init__(self, kernels: Mapping[str, Kernel], threads: int = 1) -> None:
-        self.kernels, self.threads = kernels, threads
+    def __init__(
+        self,
+        kernels: Mapping[str, Kernel],
+        make: Callable[[Region, Assumed | None], CompiledRegion] = CompiledRegion,
+        routine_of: RoutineOf = host_routine,
+    ) -> None:
+        self.kernels, self.make, self.routine_of = kernels, make, routine_of
         self.regions: list[CompiledRegion] = []
 
     def function(self, function: Function) -> Function:
@@ -66,7 +78,7 @@ class HostProgram:
 
     def whole(self, function: Function) -> WholeRegion | None:
         """The function as one region, if it is one and all it takes are tensors."""
-        lowering = RegionLowering(kernels=self.kernels)
+        lowering = RegionLowering(kernels=self.kernels, routine_of=self.routine_of)
         bound = [b for b in function.bindings() if isinstance(b, VarBinding)]
         if len(bound) < len(function.bindings()):
             return None
@@ -92,13 +104,13 @@ class HostProgram:
         last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
         last_use |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
         steps: list[Binding] = []
-        run = Run(self.kernels)
+        run = Run(self.kernels, self.routine_of)
         for place, binding in enumerate(bindings):
             if isinstance(binding, VarBinding) and run.takes(binding):
                 continue
             if any(v in run.lowering.values for v in variables_in(binding)):
                 steps += self._closed(run, last_use, place)
-                run = Run(self.kernels)
+                run = Run(self.kernels, self.routine_of)
             steps.append(self._on_host(binding))
         steps += self._closed(run, last_use, len(bindings))
         return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
@@ -151,13 +163,13 @@ class HostProgram:
         assumed = None
         if equal:
             shapes = {v: b.shape for v, b in lowering.inputs.items()}
-            again = RegionLowering(equal, shapes, self.kernels)
+            again = RegionLowering(equal, shapes, self.kernels, self.routine_of)
             for param in params:
                 again.lowered(param)
             for binding in bindings:
                 again.add(binding)
             assumed = Assumed(again.region(results), equal)
-        return CompiledRegion(region, assumed, self.threads)
+        return self.make(region, assumed)
 
 
 def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:
@@ -178,8 +190,8 @@ def arranged(shape: Any, results: Sequence[Any]) -> Any:
 class Run:
     """Bindings that go into one region, as long as they can be lowered."""
 
-    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
-        self.lowering = RegionLowering(kernels=kernels)
+    def __init__(self, kernels: Mapping[str, Kernel], routine_of: RoutineOf) -> None:
+        self.lowering = RegionLowering(kernels=kernels, routine_of=routine_of)
         self.bindings: list[VarBinding] = []
 
     def takes(self, binding: VarBinding) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -49,6 +49,15 @@ Lowered = Any  # a Buffer, or a tuple of lowered values
 UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
 
 
+def host_routine(definition: Any) -> Callable[..., Any] | None:
+    """The function by which the CPU makes an op's values, where its line does not say them."""
+    function: Callable[..., Any] | None = definition.hooks.get("kernel.cpu")
+    return function
+
+
+RoutineOf = Callable[[Any], Callable[..., Any] | None]  # by the op's definition
+
+
 @attrs.frozen
 class SizeCheck:
     """Two sizes that must be equal when it runs; with `loose`, the first may be 1 instead."""
@@ -77,8 +86,10 @@ class RegionLowering:
         assumed: Mapping[Sym, Dim] | None = None,
         shapes: Mapping[Var, tuple[Dim, ...]] | None = None,
         kernels: Mapping[str, Kernel] | None = None,
+        routine_of: RoutineOf = host_routine,
     ) -> None:
         self.kernels = kernels or {}  # of the module
+        self.routine_of = routine_of
         self.assumed = dict(assumed or {})
         self.shapes = dict(shapes or {})  # of inputs, as an earlier lowering has named them
         self.values: dict[Var, Lowered] = {}
@@ -226,7 +237,7 @@ class RegionLowering:
 
     def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = here.op.definition  # type: ignore[attr-defined]
-        function = definition.hooks.get("kernel.cpu")
+        function = self.routine_of(definition)
         spec = remembered(_spec, here) if definition.pure else None
         if spec is None:
             raise NoKernelError("an effect, or the op has no loop form")

@@ -14,7 +14,7 @@ import numpy as np
 from structir.errors import ShapeMismatchError
 from structir.interpret.rows import Equation, bound_rows
 from structir.interpret.rows import mismatch as _mismatch
-from structir.interpret.scope import Scope, Value
+from structir.interpret.scope import ForeignTensor, Scope, Value
 from structir.ir import dims
 from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Sym
@@ -68,7 +68,7 @@ def _name_of(dtype: Any) -> str:
 
 
 def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Facts) -> None:
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray | ForeignTensor):
         raise _mismatch(where, "a tensor", described(value))
     if info.ndim is not None and value.ndim != info.ndim:
         raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
@@ -142,7 +142,7 @@ def _is_integer(value: Value) -> bool:
 
 def described(value: Value) -> str:
     """A value in a few words, for messages."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | ForeignTensor):
         return f"a {value.dtype.name} tensor of shape {value.shape}"
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"

@@ -39,7 +39,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.signed")
@@ -152,7 +152,7 @@ class Machine:
                 f"{name} takes {len(function.params)} arguments, but {len(args)} are given"
             )
         scope = Scope.inside(closure.outer)
-        given = [as_value(p.struct_info, a) for p, a in zip(function.params, args, strict=True)]
+        given = [self.given(p.struct_info, a) for p, a in zip(function.params, args, strict=True)]
         scope.values.update(zip(function.params, given, strict=True))
         stated = [
             (p.struct_info, value, f"{name}: parameter {p.name}")
@@ -165,6 +165,10 @@ class Machine:
             return value
 
         return frame_of(function.body, scope, finish)
+
+    def given(self, info: StructInfo, value: Value) -> Value:
+        """An argument of a call as a run-time value."""
+        return as_value(info, value)
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """A kernel of the module as a value."""

@@ -16,6 +16,19 @@ from structir.ir.expr import Function, Var
 Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a text, a function
 
 
+class ForeignTensor:
+    """A tensor that does not lie in NumPy's memory: all that is asked of it here is its form."""
+
+    __slots__ = ()
+    shape: Any
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+
 @attrs.frozen(eq=False)
 class Scope:
     """Variables and sizes of one activation; a closure's activation sees those around its

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from structir.backend.cuda.portable import device_routine
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.ir.expr import Call, Var, VarBinding
@@ -31,7 +32,8 @@ made of several. After `@` stands the dtype{dtypes};
 without it all dtypes are equal. Where the line depends on the attributes, it is told in words.
 
 In the tables, backends tell what runs an op's examples: a *kernel* is made from its line or its
-parts, or is its own; *host* is the NumPy reference. A gradient comes from the line and body of the
+parts, or is its own; *host* is the NumPy reference. Where the CUDA backend has *none*, a program
+with the op is refused before it runs. A gradient comes from the line and body of the
 op as the op `grad.adjoint`, through its parts, or by a rule; otherwise the table says why there is
 none.
 """
@@ -77,7 +79,7 @@ def _row(definition: OpDefinition) -> str:
         f"`{text}`",
         ", ".join(attributes),
         f"`{_dtypes(line.operands)}` to `{_dtypes(line.results)}`",
-        f"cpu: {backend(definition, call)}",
+        f"cpu: {backend(definition, call)}, cuda: {device_backend(definition, call)}",
         statement(definition, call) or "not said",
     ]
     return f"| {' | '.join(cells)} |"
@@ -93,6 +95,16 @@ def backend(definition: OpDefinition, call: Call) -> str:
         RegionLowering().add(VarBinding(Var("y", call.struct_info or OBJECT), call))
     except NoKernelError:
         return "host"
+    return "kernel"
+
+
+def device_backend(definition: OpDefinition, call: Call) -> str:
+    """Whether the CUDA backend has a kernel for a call."""
+    lowering = RegionLowering(routine_of=device_routine)
+    try:
+        lowering.add(VarBinding(Var("y", call.struct_info or OBJECT), call))
+    except NoKernelError:
+        return "none"
     return "kernel"
 
 

@@ -33,19 +33,35 @@ def compiled_function(function: Callable[..., Any]) -> Any:
 
 @cache
 def _compiled(function: Callable[..., Any]) -> Any:
+    return njit(**OPTIONS)(rebuilt_function(function, _compiled))
+
+
+def plain_function(function: Callable[..., Any]) -> Any:
+    """The function as Python runs it, without any module that loads later."""
+    return rebuilt_function(function, plain_function)
+
+
+def rebuilt_function(
+    function: Callable[..., Any], called: Callable[[Callable[..., Any]], Any]
+) -> FunctionType:
+    """A function over what stands for the functions that it calls; `np` is NumPy."""
     assert isinstance(function, FunctionType)
-    known = function.__globals__
-    names = {name: _value(known[name]) for name in _names(function.__code__) if name in known}
-    plain = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-    return njit(**OPTIONS)(plain)
+    known, names = function.__globals__, dict[str, Any]()
+    for name in _names(function.__code__) & known.keys():
+        value = known[name]
+        if isinstance(value, FunctionType):
+            value = called(value)
+        names[name] = np if isinstance(value, LAZY) else value
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
 
 
 def routine_source(function: Callable[..., Any]) -> str:
     """The source of a function and of those that it calls, which tells it from every other one."""
-    return "\n".join([dedent(inspect.getsource(f)) for f in _called(function)])
+    return "\n".join([dedent(inspect.getsource(f)) for f in called_functions(function)])
 
 
-def _called(function: Any) -> list[Any]:
+def called_functions(function: Any) -> list[Any]:
+    """A function, and those that it calls by global names."""
     found = [function]
     for caller in found:
         known = caller.__globals__
@@ -63,9 +79,3 @@ def ready_for_arrays() -> None:
 def _names(code: CodeType) -> set[str]:
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
     return set(code.co_names).union(*map(_names, inner))
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, FunctionType):
-        return _compiled(value)
-    return np if isinstance(value, LAZY) else value

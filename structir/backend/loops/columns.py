@@ -114,7 +114,7 @@ class ColumnSchedule:
         outer, lines = Scope(self.outer), list[str]()
         everything = self.outer | set(self.vector)
         axis, name = self.terms[-1][-1], f"u{len(self.terms) - 1}"
-        body = simplified(self._written_out(self.center.body))
+        body = simplified(self.written_out(self.center.body))
         values = []
         for step in range(count):
             self.writer.names[axis] = f"({name} + {step})" if step else name
@@ -150,12 +150,12 @@ class ColumnSchedule:
         for stage in self.group.stages:
             if stage.out not in self.group.kept:
                 continue
-            body: Expression = own if stage is self.center else self._written_out(stage.body)
+            body: Expression = own if stage is self.center else self.written_out(stage.body)
             value = self.writer.value(simplified(body), [outer, inner])
             self.writer.store(stage.out, stage.write, value, [outer, inner])
         return [*outer.lines, "for j in range(j0, j1):", *indented(inner.lines)]
 
-    def _written_out(self, root: Expression) -> Expression:
+    def written_out(self, root: Expression) -> Expression:
         """The expression with the group's maps put in place of their results."""
 
         def leaf(node: Expression) -> Expression:

@@ -172,13 +172,14 @@ class NestSchedule:
         lines = self._identity()
         test = " and ".join(f"{self.writer.index_text(g.value)} >= 0" for g in outside)
         terms = self._loops(list(self.stage.reduce), known, None, self._term)
-        lines += [f"if {test}:", *indented(terms)] if test else terms
+        meets = not self.stage.unique  # where no term exists, there is no place either
+        lines += [f"if {test}:", *indented(terms)] if test and not meets else terms
         scope = Scope(frozenset(known), lines)
         value = self._result(lines)
-        if not self.stage.unique:
+        if meets:
             value = self._combined(value, scope)
         self.writer.store(self.stage.out, self.stage.write, value, [scope])
-        return lines
+        return [f"if {test}:", *indented(lines)] if test and meets else lines
 
     def _identity(self) -> list[str]:
         body = self.stage.body.dtype

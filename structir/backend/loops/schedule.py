@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from structir.backend.cpu.kernels import EXACT
+from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
@@ -18,7 +19,7 @@ from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import LoopProgram, Routine
 from structir.backend.loops.windows import plain_windows
-from structir.backend.loops.writer import KernelText, from_table, table_kernel
+from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
 
 
 def routine_kernel(group: Group) -> KernelText | None:
@@ -46,9 +47,10 @@ def _routine_text(routine: Routine) -> str:
     head = from_table(dict(zip(arrays, dtypes, strict=True)), sizes)
     if routine.sites:
         head.append(f"report = offset_by(a, {len(head)})")
-    text = table_kernel([*head, *routine.lines])
     if routine.function is None:
-        return EXACT + text
+        return EXACT + table_kernel([*head, *routine.lines])
+    lines = loops(["point"], ["lo, hi"], list(routine.lines))
+    text = table_kernel([*head, *routine.before, *lines])
     return text[:-1] + "".join([f"\n# {line}".rstrip(" ") for line in routine.source])
 
 
@@ -81,9 +83,17 @@ class Scheduled:
 
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program."""
-    program = composed(plain_windows(composed(program)))
-    groups, decisions = grouped(program)
-    texts = [(g, SCHEDULES[g.kind](g)) for g in groups]
+    return written(composed(plain_windows(composed(program))), SCHEDULES, has_own_products)
+
+
+def written(
+    program: LoopProgram,
+    schedules: Mapping[str, Callable[[Group], KernelText | None]],
+    joins_products: Callable[[str], bool],
+) -> Scheduled:
+    """A program in groups, each written out by the schedule for its kind."""
+    groups, decisions = grouped(program, joins_products)
+    texts = [(g, schedules[g.kind](g)) for g in groups]
     kernels = tuple([text for _, text in texts if text is not None])
     made_from = tuple([g for g, text in texts if text is not None])
     return Scheduled(program, tuple(groups), kernels, tuple(decisions), made_from)

@@ -45,9 +45,9 @@ class Running:
 @attrs.frozen(eq=False)
 class Routine:
     """Lines that read and write whole buffers: of which, in the order of its table, and with
-    which sizes. They see both under their `names`, or as p0, p1, ... and n0, n1, ..., and a part of
-    the range from `lo` to `hi`. Its first stage runs it; of each further result, a stage only says
-    that it is made."""
+    which sizes. They see both under their `names`, or as p0, p1, ... and n0, n1, ... Lines that
+    call `function` stand for one `point` of the range; others go `before` all points. Its first
+    stage runs it; of each further result, a stage only says that it is made."""
 
     lines: tuple[str, ...]
     buffers: tuple[Buffer, ...]
@@ -59,6 +59,7 @@ class Routine:
     range: Dim = 1
     function: Callable[..., Any] | None = None  # what the lines call by the name `routine`
     source: tuple[str, ...] = ()  # of the function
+    before: tuple[str, ...] = ()
 
     @property
     def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

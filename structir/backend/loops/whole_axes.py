@@ -14,7 +14,6 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import axis_dim, computed_in, load
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Routine, Stage, routine_stages
-from structir.backend.loops.writer import loops
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
 from structir.projections.spec import Clause, Entry, IndexSpec
@@ -151,8 +150,8 @@ class PointText:
     def routine(self) -> Routine:
         """The lines, with the function under the name by which it is called."""
         call = f"routine({', '.join([self._argument(a) for a in self.calls.arguments])})"
-        body = [*self._position(), call]
-        lines = [*self._arrays(), *loops(["point"], ["lo, hi"], body)]
+        lines = [*self._position(), call]
+        before = self._arrays()
         return Routine(
             tuple(lines),
             tuple(self.pointers),
@@ -162,6 +161,7 @@ class PointText:
             range=prod(self.calls.extents.values()),
             function=self.calls.function,
             source=tuple(routine_source(self.calls.function).split("\n")),
+            before=tuple(before),
         )
 
     def _argument(self, argument: Any) -> str:

@@ -34,8 +34,8 @@ def compile(  # the command's name
 
         structir compile model.py --function main > kernels.py
     """
-    if target not in backend.TARGETS:
-        raise typer.BadParameter(f"no target {target!r}; there are: {', '.join(backend.TARGETS)}")
+    if target not in backend.targets():
+        raise typer.BadParameter(f"no target {target!r}; there are: {', '.join(backend.targets())}")
     with diagnostics():
         module = read_program(file)
         names = [name for name, value in module.functions.items() if isinstance(value, Function)]

@@ -1,0 +1,161 @@
+"""Arrays on a device: dense, typed memory, which others can see without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.backend.cuda.device import Device, Memory
+from structir.backend.cuda.dlpack import capsule_of, tensor_of
+from structir.errors import ShapeMismatchError
+from structir.interpret.boundary import as_value
+from structir.interpret.scope import ForeignTensor
+from structir.ir.struct_info import StructInfo
+
+VERSION = 3  # of `__cuda_array_interface__`
+CARD_MEMORY = (2, 13)  # how DLPack calls memory of a card, and such memory of the host's
+
+
+@attrs.frozen(eq=False, repr=False)
+class DeviceArray(ForeignTensor):
+    """A dense array on a device. Reading its elements, and taking it as an array of NumPy, copies
+    it to the host."""
+
+    device: Device
+    memory: Memory
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its elements take."""
+        return self.size * int(self.dtype.itemsize)
+
+    @property
+    def address(self) -> int:
+        """Where its elements begin."""
+        return self.memory.address
+
+    def copy_to_host(self, stream: int = 0) -> Any:
+        """The elements as an array of NumPy."""
+        found = np.empty(self.shape, self.dtype)
+        self.device.copy_out(found, self.address, stream)
+        self.device.synchronize(stream)
+        return found
+
+    def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
+        """The same memory under another shape."""
+        return attrs.evolve(self, shape=tuple(shape))
+
+    @property
+    def __cuda_array_interface__(self) -> Mapping[str, Any]:
+        kind = self.dtype.str if self.dtype.kind != "V" else f"<u{self.dtype.itemsize}"
+        return {
+            "shape": self.shape,
+            "typestr": kind,
+            "data": (self.address, False),
+            "strides": None,
+            "version": VERSION,
+        }
+
+    def __dlpack__(self, *, stream: Any = None, **asked: Any) -> Any:
+        return capsule_of(self, self.address, self.shape, self.dtype, self.__dlpack_device__())
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.dlpack_device()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = self.copy_to_host()
+        return found if dtype is None else found.astype(dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self.copy_to_host())
+
+    def __int__(self) -> int:
+        return int(self.copy_to_host())
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(self.copy_to_host())
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray: {self.dtype.name} {self.shape} on {self.device.architecture}>"
+
+
+def new_array(device: Device, shape: tuple[int, ...], dtype: Any, stream: int = 0) -> DeviceArray:
+    """An array of any contents."""
+    kind = np.dtype(dtype)
+    return DeviceArray(device, device.allocate(prod(shape) * kind.itemsize, stream), shape, kind)
+
+
+def moved(device: Device, array: Any, stream: int = 0) -> DeviceArray:
+    """An array of NumPy's, copied to the device."""
+    dense = np.ascontiguousarray(array).reshape(array.shape)
+    made = new_array(device, array.shape, array.dtype, stream)
+    device.copy_in(made.address, dense, stream)
+    return made
+
+
+def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> Any:
+    """An argument as a run-time value: tensors of a device stay, all others are moved."""
+    if isinstance(value, list | tuple):
+        value = as_value(info, value)
+    if isinstance(value, tuple):
+        fields = getattr(info, "fields", (info,) * len(value))
+        both = zip(fields, value, strict=False)
+        return tuple([on_device(device, field, item, stream) for field, item in both])
+    if isinstance(value, DeviceArray):
+        return value
+    shared = _shared(device, value)
+    if shared is not None:
+        return shared
+    value = as_value(info, value)
+    return moved(device, value, stream) if isinstance(value, np.ndarray) else value
+
+
+def _shared(device: Device, value: Any) -> DeviceArray | None:
+    """The array of another library that is on a device."""
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _described(device, value, interface)
+    place = getattr(value, "__dlpack_device__", None)
+    if place is None or place()[0] not in CARD_MEMORY:
+        return None
+    address, shape, dtype, owner = tensor_of(value)
+    size = prod(shape) * dtype.itemsize
+    return DeviceArray(device, Memory(address, size, owner), shape, dtype)
+
+
+def _described(device: Device, value: Any, interface: Mapping[str, Any]) -> DeviceArray:
+    shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
+    strides = interface.get("strides")
+    if strides is not None and not _is_dense(shape, strides, dtype.itemsize):
+        raise ShapeMismatchError(
+            f"a {type(value).__name__} of shape {shape} on the device is not dense: copy it first"
+        )
+    waits_for = interface.get("stream")
+    if waits_for is not None:
+        device.synchronize(int(waits_for))
+    memory = Memory(int(interface["data"][0]), prod(shape) * dtype.itemsize, value)
+    return DeviceArray(device, memory, shape, dtype)
+
+
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True

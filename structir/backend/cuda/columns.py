@@ -1,0 +1,59 @@
+"""The schedule of a reduction along slow axes: neighbouring threads have neighbouring columns."""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
+from structir.backend.loops.columns import ColumnSchedule
+from structir.backend.loops.expression import load
+from structir.backend.loops.group import Group
+from structir.backend.loops.scalar_text import accumulation_text, number_text
+from structir.backend.loops.simplify import simplified
+from structir.backend.loops.writer import Scope, loops
+from structir.projections.monoid import MONOIDS
+
+
+def column_kernel(group: Group) -> DeviceText:
+    """The text of a group around a reduction along slow axes."""
+    return ThreadColumnSchedule(group).device_text()
+
+
+class ThreadColumnSchedule(ColumnSchedule):
+    """A column group on its way to text."""
+
+    def device_text(self) -> DeviceText:
+        """The kernel's text."""
+        writer = self.writer
+        self.name_axes()
+        groups = [*self.rows, self.vector]
+        sizes = [writer.size(self.extent(group)) for group in groups]
+        number = "j" if len(groups) == 1 else "point"
+        lines = [*writer.decoded(groups, sizes, number), *self._total(), *self._stores()]
+        whole = prod(self.extent(group) for group in groups)
+        lines = over_threads(number, writer.size(whole), lines)
+        return device_text(writer, lines, whole, self.group.origins)
+
+    def _total(self) -> list[str]:
+        """All terms of one column added up."""
+        monoid = self.center.monoid or ""
+        identity = number_text(MONOIDS[monoid].identity(self.dtype), self.dtype)
+        scope = Scope(self.outer | set(self.vector))
+        value = self.writer.value(simplified(self.written_out(self.center.body)), [scope])
+        total = accumulation_text(monoid, self.dtype, "total", value)
+        names = [self.writer.names[group[-1]] or "" for group in self.terms]
+        sizes = [self.writer.size(self.extent(group)) for group in self.terms]
+        return [f"total = {identity}", *loops(names, sizes, [*scope.lines, f"total = {total}"])]
+
+    def _stores(self) -> list[str]:
+        """What is stored from the total: the reduction itself, and maps over it."""
+        scope = Scope(frozenset([a for g in (*self.rows, self.vector) for a in g]))
+        own = load(self.center.out, self.center.write)
+        scope.made[own] = "total"
+        self.writer.local.add(self.center.out)
+        for stage in self.group.stages:
+            if stage.out in self.group.kept:
+                body = own if stage is self.center else self.written_out(stage.body)
+                value = self.writer.value(simplified(body), [scope])
+                self.writer.store(stage.out, stage.write, value, [scope])
+        return scope.lines

@@ -1,0 +1,68 @@
+"""What a device offers: kernels, memory, copies and launches; a card and the simulator are such."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from structir.backend.cuda.device_text import DeviceText
+
+
+@attrs.frozen(eq=False)
+class Memory:
+    """Memory of a device; the owner keeps it alive."""
+
+    address: int
+    size: int
+    owner: Any
+
+
+@attrs.frozen
+class Argument:
+    """A pointer that a kernel gets, and how many elements lie there."""
+
+    address: int
+    dtype: str
+    elements: int
+
+
+@attrs.frozen
+class Launch:
+    """A kernel with all that it is called with."""
+
+    kernel: Any
+    blocks: int
+    threads: int
+    arguments: tuple[Argument, ...]
+    sizes: tuple[int, ...]
+
+
+class Device(Protocol):
+    """A GPU, or what stands for one."""
+
+    architecture: str
+    threads: int  # of a block
+    blocks: int  # of a kernel, at most
+
+    def kernel(self, text: DeviceText) -> Any:
+        """A kernel, ready to be launched."""
+
+    def allocate(self, size: int, stream: int = 0) -> Memory:
+        """Memory of any contents."""
+
+    def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
+        """Bytes of a dense array of the host to the device."""
+
+    def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
+        """Bytes of the device to a dense array of the host."""
+
+    def run(self, launches: Sequence[Launch], stream: int = 0) -> None:
+        """Launch kernels one after another."""
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Wait until all that was asked for is done."""
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """What DLPack calls the place of the memory."""

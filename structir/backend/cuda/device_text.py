@@ -1,0 +1,74 @@
+"""The texts of kernels for a GPU: what a thread does, and over what threads and blocks are
+spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from structir.backend.loops.writer import KernelText, Writer, indented
+from structir.ir.dims import Dim
+
+THREADS = 256  # of a block, where the text leaves it open
+
+
+@attrs.frozen
+class DeviceText(KernelText):
+    """A kernel for a GPU. Its parameters are the pointers, then, if it may fail, that to the words
+    of its report, then the sizes.
+
+    Each of `range` items is one thread's, or with `width` one block's, whose threads share loops
+    that long. Of scratch, each block has a part of its own.
+    """
+
+    width: Dim | None = None
+
+
+def device_text(
+    writer: Writer,
+    lines: Iterable[str],
+    extent: Dim,
+    origins: tuple[str, ...],
+    width: Dim | None = None,
+) -> DeviceText:
+    """The whole text over what a writer has named."""
+    scratch = tuple([b for b in writer.scratch if b in writer.pointers])
+    head = [_own_part(writer.pointers[b], writer.size(b.elements)) for b in scratch]
+    names = [*writer.pointers.values(), *writer.size_names.values()]
+    return DeviceText(
+        kernel_text(names, [*head, *lines]),
+        tuple(writer.pointers),
+        tuple(writer.size_names),
+        extent,
+        scratch,
+        origins,
+        width=width,
+    )
+
+
+def kernel_text(names: Iterable[str], lines: Iterable[str]) -> str:
+    """The text of a kernel with these parameters."""
+    return "\n".join([f"def kernel({', '.join(names)}):", *indented(lines), ""])
+
+
+def _own_part(pointer: str, size: str) -> str:
+    return f"{pointer} = offset_by({pointer}, cuda.blockIdx.x * {size})"
+
+
+def over_threads(name: str, count: str, lines: Iterable[str]) -> list[str]:
+    """Lines for each of so many items, spread over all threads of all blocks."""
+    head = f"for {name} in range(cuda.grid(1), {count}, cuda.gridsize(1)):"
+    return [head, *indented(lines)]
+
+
+def over_blocks(name: str, count: str, lines: Iterable[str]) -> list[str]:
+    """Lines for each of so many items, spread over blocks."""
+    head = f"for {name} in range(cuda.blockIdx.x, {count}, cuda.gridDim.x):"
+    return [head, *indented(lines)]
+
+
+def within_block(name: str, count: str, lines: Iterable[str]) -> list[str]:
+    """Lines for each of so many items, spread over the threads of a block."""
+    head = f"for {name} in range(cuda.threadIdx.x, {count}, cuda.blockDim.x):"
+    return [head, *indented(lines)]

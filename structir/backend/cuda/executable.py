@@ -1,0 +1,119 @@
+"""Executables for a GPU: the functions of a module, called with arrays of the host or the
+device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from structir.backend import progress
+from structir.backend.cuda.arrays import on_device
+from structir.backend.cuda.device import Device
+from structir.backend.cuda.host_part import refuse_host_ops
+from structir.backend.cuda.plan import DevicePlan
+from structir.backend.cuda.portable import device_routine
+from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, DeviceRegion
+from structir.backend.every_rank import EveryRank, rows_of
+from structir.backend.program import HostProgram
+from structir.backend.source import source_of
+from structir.errors import StructIRError
+from structir.ir.expr import Function
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
+
+Value = Any
+
+
+class DeviceExecutable:
+    """A module compiled for a device. `exe["main"](*arrays)` runs a function; sizes are free at
+    every call, and results are arrays of the device.
+
+    A function with row variables is compiled once more for each rank that it is called with.
+    """
+
+    def __init__(self, module: IRModule, device: Device) -> None:
+        self.module, self.device = module, device
+        self.direct: dict[str, DeviceFunction] = {}
+        self.regions: dict[str, list[Any]] = {}
+        self.compile_count = 1
+        self._kernels = {n: k for n, k in module.functions.items() if isinstance(k, Kernel)}
+        functions: dict[str, Any] = dict(module.functions)
+        own = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
+        with progress.shown("compiling"):
+            for name, function in own.items():
+                if not rows_of(function):
+                    functions[name] = self._compiled(name, function)
+        self._every_rank = {
+            name: EveryRank(name, function, partial(_any_rank, name), partial(self._again, name))
+            for name, function in own.items()
+            if rows_of(function)
+        }
+        machine = DeviceMachine(module.with_functions(functions), device=device, direct=self.direct)
+        self._functions: dict[str, Callable[..., Value]] = {
+            name: machine.global_function(name) for name in own if name not in self._every_rank
+        }
+        self._functions |= {n: partial(self._at_rank, f) for n, f in self._every_rank.items()}
+
+    def _at_rank(self, function: EveryRank, *args: Value, **options: Any) -> Value:
+        """A call of a function with rows: on arrays of the device, at their rank."""
+        pairs = zip(function.function.params, args, strict=False)
+        given = [on_device(self.device, p.struct_info, a) for p, a in pairs]
+        return function(*given, *args[len(given) :], **options)
+
+    def _again(self, name: str, function: Function) -> DeviceExecutable:
+        """The module with another form of one function."""
+        self.compile_count += 1
+        changed = self.module.with_functions({**self.module.functions, name: function})
+        return DeviceExecutable(changed, self.device)
+
+    def _compiled(self, name: str, function: Function) -> Function:
+        make = partial(DeviceRegion, device=self.device)
+        program = HostProgram(self._kernels, make, device_routine)
+        whole = program.whole(function)
+        if whole is not None:
+            self.direct[name] = DeviceFunction(name, function, whole)
+        else:
+            function = program.function(function)
+            refuse_host_ops(name, function, self._kernels)
+        self.regions[name] = program.regions
+        for region in program.regions:
+            region.prepare()
+        return function
+
+    def __getitem__(self, name: str) -> Callable[..., Value]:
+        """A function of the module, to be called with arrays."""
+        if name not in self._functions:
+            raise StructIRError(f"the module has no function {name!r}")
+        return self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.module)
+
+    def plans(self, name: str | None = None) -> list[DevicePlan]:
+        """The plans of a function, or of all of them."""
+        names = list(self._functions) if name is None else [name]
+        found = [p for n in names for r in self.regions.get(n, ()) for p in r.plans()]
+        ranks = [(n, self._every_rank[n].forms.values()) for n in names if n in self._every_rank]
+        return found + [p for n, forms in ranks for form in forms if form for p in form.plans(n)]
+
+    @property
+    def kernel_count(self) -> int:
+        """How many distinct kernels the executable has."""
+        return len({text.text for plan in self.plans() for text in plan.texts})
+
+    def source(self, name: str = "main") -> str:
+        """The generated kernels of a function as readable Python, with what each computes."""
+        if name not in self._functions:
+            raise StructIRError(f"the module has no function {name!r}")
+        return source_of(self.plans(name)) or f"# {name} has no kernels\n"
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._functions) or "none"
+        kernels = "1 kernel" if self.kernel_count == 1 else f"{self.kernel_count} kernels"
+        on = self.device.architecture
+        return f"<DeviceExecutable: functions {names}; {kernels}; {on}>"
+
+
+def _any_rank(name: str, *args: Value) -> Value:
+    raise StructIRError(f"{name} cannot be compiled for the number of axes of its arguments")

@@ -1,0 +1,54 @@
+"""What is left of a function around its regions: an op there has no kernel, which is said before
+anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from structir.backend.cuda.portable import device_routine
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.region import RegionLowering
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.expr import Call, Expr, Function, If, SeqExpr, VarBinding
+from structir.ir.kernel import Kernel
+from structir.ir.op import Op
+
+HINT = "compile the function for the CPU, or take this part out of it"
+
+
+def refuse_host_ops(name: str, function: Function, kernels: Mapping[str, Kernel]) -> None:
+    """Raise for the first op that only the host could run."""
+    for binding in _bindings(function.body):
+        call = binding.value
+        if isinstance(call, Call) and isinstance(call.op, Op):
+            raise _refused(name, binding, call, kernels)
+
+
+def _bindings(seq: SeqExpr) -> Iterator[Any]:
+    for binding in seq.bindings():
+        yield binding
+        for inner in _sequences(binding.value):
+            yield from _bindings(inner)
+
+
+def _sequences(value: Expr) -> list[SeqExpr]:
+    match value:
+        case If():
+            return [value.true_branch, value.false_branch]
+        case Function():
+            return [value.body]
+    return []
+
+
+def _refused(name: str, binding: Any, call: Call, kernels: Mapping[str, Kernel]) -> DiagnosticError:
+    reason = "it is no plain binding"
+    if isinstance(binding, VarBinding):
+        lowering = RegionLowering(kernels=kernels, routine_of=device_routine)
+        try:
+            lowering.add(binding)
+        except NoKernelError as error:
+            reason = str(error)
+    what = getattr(call.op, "name", "this call")
+    told = f"{what} in {name} has no CUDA kernel: {reason}"
+    return DiagnosticError(Diagnostic(told, call.span, hint=HINT))

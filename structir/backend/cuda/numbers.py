@@ -1,0 +1,154 @@
+"""What the names in kernels' texts stand for on a GPU, as plain Python: compiled for cards, and run
+as it is by the simulator. The rest is what the CPU's kernels call, taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from structir.backend.cpu.routines import routine_helpers
+from structir.backend.cpu.scalars import helpers
+from structir.backend.loops.scalar_text import LIBRARY, accumulation_text, number_text
+from structir.projections.monoid import MONOIDS
+
+Number = Any  # a number of one dtype, as compiled code sees it
+Make = Callable[[Any], Any]  # of a plain function, what texts can call
+
+# Single instructions, which compiled code and the simulator say in ways of their own.
+bits_of_single: Any = None
+single_of_bits: Any = None
+exponential: Any = None
+
+INTS = tuple([f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)])
+DTYPES = (*INTS, "float32", "float64")
+PUT_TOGETHER = ("sum", "prod", "max", "min", "any", "all")
+
+
+def add_to(total: Number, value: Number) -> Number:
+    """A sum with one term more."""
+    return total + value
+
+
+def multiply_to(total: Number, value: Number) -> Number:
+    """A product with one factor more."""
+    return total * value
+
+
+def maximum(x: Number, y: Number) -> Number:
+    """The greater one, or what is no number."""
+    return x if x > y or x != x else y
+
+
+def minimum(x: Number, y: Number) -> Number:
+    """The smaller one, or what is no number."""
+    return x if x < y or x != x else y
+
+
+def sigmoid(x: Number) -> Number:
+    """1 / (1 + exp(-x)), never by way of an overflow."""
+    e, one = exponential(-abs(x)), type(x)(1)
+    return (one if x >= 0 else e) / (one + e)
+
+
+def brain_value(bits: Number) -> Number:
+    """A stored bfloat16 as a float32."""
+    return single_of_bits(np.int32(np.uint32(bits) << np.uint32(16)))
+
+
+def brain_bits(value: Number) -> Number:
+    """A float32 rounded to nearest even as a stored bfloat16; NaN stays one."""
+    bits = np.int64(bits_of_single(value)) & 0xFFFFFFFF
+    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+    return np.uint16((0x7FC0 if value != value else rounded >> 16) & 0xFFFF)
+
+
+PLAIN = (add_to, multiply_to, maximum, minimum, brain_value, brain_bits)
+
+
+def shared_names(own: Mapping[str, Any], make: Make) -> dict[str, Any]:
+    """Names that every device has. `own` are the single instructions, by their names here."""
+    names = {function.__name__: _over(function, own, make) for function in PLAIN}
+    for dtype in ("float32", "float64"):
+        names[f"sigmoid_{dtype}"] = _over(sigmoid, {"exponential": own[f"exp_{dtype}"]}, make)
+    for name, function in _taken_over().items():
+        names[name] = _over(function, own, make)
+    names |= {dtype: getattr(np, dtype) for dtype in DTYPES}
+    return names | {"inf": np.inf, "nan": np.nan, "np": np}
+
+
+@cache
+def _taken_over() -> dict[str, Any]:
+    """The functions by which the CPU computes what is the same everywhere."""
+    own = {n: f for n, f in helpers().items() if n.rpartition("_float")[0] not in LIBRARY}
+    routines = {n: f for n, f in routine_helpers().items() if n != "inside"}
+    return {name: function.py_func for name, function in (own | routines).items()}
+
+
+def _over(function: Any, own: Mapping[str, Any], make: Make) -> Any:
+    """A function with other instructions behind the same names."""
+    known = {**function.__globals__, **own, "__name__": __name__}
+    moved = FunctionType(
+        function.__code__, known, function.__name__, function.__defaults__, function.__closure__
+    )
+    return make(moved)
+
+
+WARP = """
+def {name}(value):
+    lanes = cuda.shared.array(32, {held})
+    thread = cuda.threadIdx.x
+    step = 16
+    while step > 0:
+        a, b = value, cuda.shfl_xor_sync(0xFFFFFFFF, value, step)
+        value = {combined}
+        step >>= 1
+    cuda.syncthreads()
+    if thread & 31 == 0:
+        lanes[thread >> 5] = value
+    cuda.syncthreads()
+    value = lanes[thread & 31] if thread & 31 < (cuda.blockDim.x + 31) >> 5 else {identity}
+    step = 16
+    while step > 0:
+        a, b = value, cuda.shfl_xor_sync(0xFFFFFFFF, value, step)
+        value = {combined}
+        step >>= 1
+    return value
+"""
+SHARED = """
+def {name}(value):
+    lanes = cuda.shared.array(1024, {held})
+    cuda.syncthreads()
+    lanes[cuda.threadIdx.x] = {stored}
+    cuda.syncthreads()
+    total = {identity}
+    for k in range(cuda.blockDim.x):
+        a, b = total, {read}
+        total = {combined}
+    return total
+"""
+IN_WARPS = frozenset({"int32", "int64", "float32", "float64"})  # what lanes can hand each other
+
+
+@cache
+def totals_of_blocks(warps: bool) -> dict[str, CodeType]:
+    """The functions that put together what the threads of a block have found, by their names: by
+    way of shared memory, or with `warps` first among the lanes of each."""
+    made = {}
+    for dtype in (*DTYPES, "bool"):
+        truth = dtype == "bool"
+        for monoid in PUT_TOGETHER if truth else PUT_TOGETHER[:4]:
+            name = f"block_{monoid}_{dtype}"
+            text = (WARP if warps and dtype in IN_WARPS else SHARED).format(
+                name=name,
+                held="uint8" if truth else dtype,
+                stored="uint8(value)" if truth else "value",
+                read="lanes[k] != 0" if truth else "lanes[k]",
+                combined=accumulation_text(monoid, dtype, "a", "b"),
+                identity=number_text(MONOIDS[monoid].identity(dtype), dtype),
+            )
+            made[name] = compile(text, f"<{name}>", "exec")
+    return made

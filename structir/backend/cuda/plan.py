@@ -1,0 +1,147 @@
+"""Plans on a device: kernels with their launches at given sizes, over an arena of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from structir.backend import progress
+from structir.backend.cuda.arrays import DeviceArray, moved
+from structir.backend.cuda.device import Argument, Device, Launch, Memory
+from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.schedule import scheduled
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.schedule import Scheduled
+from structir.backend.loops.stage import LoopProgram
+from structir.backend.loops.writer import KernelText
+from structir.backend.memory import ALIGNMENT, laid_out
+from structir.backend.plan import REPORT, Numbers, Plan
+from structir.errors import StructIRError
+from structir.ir import dims
+from structir.ir.dims import Sym
+from structir.ir.dtype import numpy_dtype
+
+WARP = 32
+MOST_PARTS = 1024  # blocks of a kernel whose blocks have scratch of their own
+WORD = 8
+
+
+class DevicePlan(Plan):
+    """The kernels of one program, made for a device."""
+
+    def __init__(self, program: LoopProgram, results: Sequence[Buffer], device: Device) -> None:
+        self.device = device
+        super().__init__(program, results)
+
+    def schedule(self, program: LoopProgram) -> Scheduled:
+        """The program as the texts of kernels."""
+        return scheduled(program)
+
+    def compiled(self, text: KernelText) -> Any:
+        """A kernel of the device."""
+        progress.note(next(iter(text.origins), ""))
+        return self.device.kernel(text)  # type: ignore[arg-type]
+
+    @cached_property
+    def constant_arrays(self) -> dict[Buffer, DeviceArray]:
+        """The constants, moved to the device once."""
+        wanted = {*self.constants, *[b.root for b in self.results if b.root.data is not None]}
+        return {b: moved(self.device, b.data) for b in wanted}
+
+    def bound(self, sizes: Mapping[Sym, int], threads: int = 1) -> Any:
+        """The plan at given sizes."""
+        return BoundDevicePlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes)
+
+
+class BoundDevicePlan:
+    """A plan at given sizes: an arena, and what is launched on given arrays."""
+
+    def __init__(self, plan: DevicePlan, numbers: Numbers, sizes: Mapping[Sym, int]) -> None:
+        self.plan, self.numbers, self.sizes = plan, numbers, sizes
+        owned = len(plan.owned)
+        dtypes = [numpy_dtype(b.dtype) for b in plan.owned]
+        self.owned_forms = list(zip(numbers.shapes[:owned], dtypes, strict=True))
+        self.output_shapes = numbers.shapes[owned:]
+        both = zip(plan.texts, numbers.ranges, strict=True)
+        self.blocks = [self._blocks(text, count) for text, count in both]  # type: ignore[arg-type]
+        self.arena: Memory = plan.device.allocate(self.layout[1] + ALIGNMENT)
+        base = -(-self.arena.address // ALIGNMENT) * ALIGNMENT
+        offsets = zip(plan.spans, self.layout[0], strict=True)
+        self.places = {span.buffer: base + offset for span, offset in offsets}
+        self.reports = plan.device.allocate(WORD * REPORT * len(plan.texts))
+
+    def _size(self, size: dims.Dim) -> int:
+        return dims.evaluate(size, self.sizes)
+
+    def threads(self, text: DeviceText) -> int:
+        """How many threads a block has: no more warps than a row has work for."""
+        most = self.plan.device.threads
+        if text.width is None or most < WARP:
+            return most
+        return min(max(-(-self._size(text.width) // WARP), 1) * WARP, most)
+
+    def _blocks(self, text: DeviceText, count: int) -> int:
+        most = self.plan.device.blocks
+        wanted = count if text.width is not None else -(-count // self.threads(text))
+        return min(wanted, min(most, MOST_PARTS) if text.scratch else most)
+
+    @cached_property
+    def layout(self) -> tuple[list[int], int]:
+        """Where each buffer lies in the arena, and the size of the arena."""
+        parts: dict[Buffer, int] = {}
+        for text, blocks in zip(self.plan.texts, self.blocks, strict=True):
+            own = text.function is None and not text.names
+            parts |= {buffer: blocks if own else 1 for buffer in text.scratch}
+        pairs = zip(self.plan.spans, self.numbers.elements, strict=True)
+        counts = [max(count, 0) * parts.get(span.buffer, 1) for span, count in pairs]
+        return laid_out(self.plan.spans, counts)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the results are just the buffers that are filled."""
+        return self.plan.results == self.plan.owned
+
+    def launches(self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray]) -> list[Launch]:
+        """All kernels on these arrays, in order; those that have nothing to do are left out."""
+        given = dict(zip(self.plan.program.inputs, inputs, strict=True))
+        given |= dict(zip(self.plan.owned, owned, strict=True))
+        given |= self.plan.constant_arrays
+        return [self._launch(k, given) for k, count in enumerate(self.numbers.ranges) if count > 0]
+
+    def _launch(self, k: int, given: Mapping[Buffer, DeviceArray]) -> Launch:
+        text: Any = self.plan.texts[k]
+        blocks, arguments = self.blocks[k], []
+        for buffer in text.pointers:
+            found = given.get(buffer)
+            address = self.places[buffer] if found is None else found.address
+            count = self._size(buffer.elements) * (blocks if buffer in text.scratch else 1)
+            arguments.append(Argument(address, buffer.dtype, count))
+        if text.sites:
+            place = self.reports.address + WORD * REPORT * k
+            arguments.append(Argument(place, "int64", REPORT))
+        threads, sizes = self.threads(text), self.numbers.sizes[k]
+        return Launch(self.plan.kernels[k], blocks, threads, tuple(arguments), tuple(sizes))
+
+    def run(
+        self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], stream: int = 0
+    ) -> None:
+        """Fill the owned results; where kernels may fail, wait for what they report."""
+        device = self.plan.device
+        failing = any(text.sites for text in self.plan.texts)
+        reports = np.zeros(REPORT * len(self.plan.texts), np.int64)
+        if failing:
+            device.copy_in(self.reports.address, reports, stream)
+        device.run(self.launches(inputs, owned), stream)
+        if failing:
+            device.copy_out(reports, self.reports.address, stream)
+            device.synchronize(stream)
+            self._raise_reported(reports.reshape(-1, REPORT))
+
+    def _raise_reported(self, reports: Any) -> None:
+        for text, (site, index, size) in zip(self.plan.texts, reports.tolist(), strict=True):
+            if site:
+                error: StructIRError = text.sites[site - 1].error(index, size)
+                raise error

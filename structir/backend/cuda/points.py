@@ -1,0 +1,64 @@
+"""The schedule of a stage by itself: every point that no other one meets is a thread's."""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
+from structir.backend.loops.expression import Expression
+from structir.backend.loops.group import Group
+from structir.backend.loops.nest import NestSchedule
+from structir.backend.loops.writer import Scope, indented
+from structir.ir import dims
+from structir.ir.dims import Sym
+
+
+def point_kernel(group: Group) -> DeviceText:
+    """The text of one stage."""
+    return PointSchedule(group.stages[0]).device_text()
+
+
+class PointSchedule(NestSchedule):
+    """A stage on its way to text. What points of a scan or a scatter must do one after another
+    stays one thread's."""
+
+    def device_text(self) -> DeviceText:
+        """The kernel's text."""
+        stage, writer = self.stage, self.writer
+        self.name_axes()
+        spread = self._spread()
+        rest = [axis for axis in stage.parallel if axis not in spread]
+        sizes = [writer.size(stage.extents[axis]) for axis in spread]
+        lines = writer.decoded([(axis,) for axis in spread], sizes, "point")
+        lines += self._inside(rest, set(spread))
+        whole = prod(stage.extents[axis] for axis in spread)
+        lines = over_threads("point", writer.size(whole), lines)
+        return device_text(writer, lines, whole, stage.origins)
+
+    def _spread(self) -> list[Sym]:
+        """The axes along which no two points meet."""
+        stage = self.stage
+        if stage.running is not None:
+            return [axis for axis in stage.parallel if axis is not stage.running.target]
+        if stage.unique:
+            return list(stage.parallel)
+        own = {dims.as_sym(e) for e in stage.write if not isinstance(e, Expression)}
+        return [axis for axis in stage.parallel if axis in own]
+
+    def _inside(self, rest: list[Sym], known: set[Sym]) -> list[str]:
+        if self.stage.reduce and self.stage.running is None:
+            return self.nest(rest, around=known)
+        test = self.tests(known)
+        lines = self.nest(rest, around=known)
+        if test:
+            lines = [f"if {test}:", *indented(lines)]
+        return [*lines, *self._otherwise(known)] if test else lines
+
+    def _otherwise(self, known: set[Sym]) -> list[str]:
+        """What stands where a guard fails."""
+        if self.stage.otherwise is None:
+            return []
+        scope = Scope(frozenset(known))
+        value = self.writer.value(self.stage.otherwise, [scope])
+        self.writer.store(self.stage.out, self.stage.write, value, [scope])
+        return ["else:", *indented(scope.lines)]

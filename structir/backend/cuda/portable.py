@@ -1,0 +1,35 @@
+"""Functions over whole axes, written for the CPU: which of them a thread of a GPU can run."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from typing import Any
+
+from structir.backend.cpu.functions import called_functions
+
+# What a thread cannot do: have memory of its own making, see arrays as others, or fail.
+HOST_ATTRIBUTES = frozenset(
+    {"asarray", "atleast_1d", "copy", "empty", "max", "min", "ndindex", "ravel", "sum", "zeros"}
+)
+FAILING = "RAISE_VARARGS"
+
+
+def device_routine(definition: Any) -> Callable[..., Any] | None:
+    """The function by which a GPU makes an op's values, where its line does not say them: one of
+    its own, or the CPU's, if that makes no arrays and raises nothing."""
+    own: Callable[..., Any] | None = definition.hooks.get("kernel.cuda")
+    host: Callable[..., Any] | None = definition.hooks.get("kernel.cpu")
+    return own or (host if host is not None and is_portable(host) else None)
+
+
+def is_portable(function: Callable[..., Any]) -> bool:
+    """Whether a thread can run it as it is."""
+    return all(_is_plain(called) for called in called_functions(function))
+
+
+def _is_plain(function: Any) -> bool:
+    found = list(dis.get_instructions(function))
+    attributes = {i.argval for i in found if i.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    fails = any(i.opname == FAILING for i in found)
+    return not fails and not attributes & HOST_ATTRIBUTES

@@ -1,0 +1,113 @@
+"""Regions on a device, and the machine that runs the program around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from structir.backend.compiled_region import Assumed, CompiledRegion
+from structir.backend.cuda.arrays import DeviceArray, new_array, on_device
+from structir.backend.cuda.device import Device
+from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.stage import LoopProgram
+from structir.backend.program import RegionCall, WholeRegion, arranged, numbered
+from structir.backend.region import Region
+from structir.errors import StructIRError
+from structir.interpret.boundary import match
+from structir.interpret.machine import Frame, Machine
+from structir.interpret.scope import Scope
+from structir.ir.expr import Expr, Function
+from structir.ir.struct_info import StructInfo
+
+Value = Any
+
+
+class DeviceRegion(CompiledRegion):
+    """A region with its kernels on a device."""
+
+    def __init__(self, region: Region, assumed: Assumed | None, device: Device) -> None:
+        super().__init__(region, assumed)
+        self.device = device
+
+    def planned(self, program: LoopProgram, results: Sequence[Buffer]) -> DevicePlan:
+        """The plan of a program, made for the device."""
+        return DevicePlan(program, results, self.device)
+
+    def run(
+        self, bound: Any, arrays: Sequence[DeviceArray], out: Any = None, stream: int = 0
+    ) -> list[DeviceArray]:
+        """The results at sizes that are bound."""
+        for array, (dtype, _) in zip(arrays, self.forms, strict=True):
+            if array.dtype.name != dtype.name:
+                raise TypeError(f"expected dtype {dtype}, found {array.dtype}")
+        owned = [new_array(self.device, s, d, stream) for s, d in bound.owned_forms]
+        bound.run(arrays, owned, stream)
+        return owned if bound.is_plain else _results(bound, arrays, owned)
+
+
+def _results(
+    bound: BoundDevicePlan, arrays: Sequence[DeviceArray], owned: Sequence[DeviceArray]
+) -> list[DeviceArray]:
+    """The results where they are not just the buffers that were filled."""
+    plan = bound.plan
+    memory = {**plan.constant_arrays, **dict(zip(plan.owned, owned, strict=True))}
+    memory |= dict(zip(plan.program.inputs, arrays, strict=True))
+    shapes = dict(zip(plan.program.outputs, bound.output_shapes, strict=True))
+    roots = [(buffer, memory[buffer.root]) for buffer in plan.results]
+    return [a if b.base is None else a.reshape(shapes[b]) for b, a in roots]
+
+
+class DeviceFunction:
+    """A function that is one region."""
+
+    def __init__(self, name: str, function: Function, whole: WholeRegion) -> None:
+        self.name, self.function = name, function
+        self.region: Any = whole.region
+        self._single = isinstance(whole.result, Buffer)
+        self._shape = numbered(whole.result)
+
+    def __call__(self, *args: Value, stream: int = 0) -> Value:
+        params = self.function.params
+        if len(args) != len(params):
+            raise StructIRError(
+                f"{self.name} takes {len(params)} arguments, but {len(args)} are given"
+            )
+        region, scope = self.region, Scope({}, {})
+        pairs = list(zip(params, args, strict=True))
+        given = [on_device(region.device, p.struct_info, a, stream) for p, a in pairs]
+        where = [f"{self.name}: parameter {p.name}" for p in params]
+        infos = [p.struct_info for p in params]
+        match(zip(infos, given, where, strict=True), scope)
+        key = tuple([a.shape for a in given])
+        bound = region.bound(key) or region.bind(key, given, scope.sizes)
+        results = region.run(bound, given, stream=stream)
+        value = results[0] if self._single else arranged(self._shape, results)
+        match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
+        return value
+
+
+@attrs.frozen(eq=False)
+class DeviceMachine(Machine):
+    """The interpreter's machine over functions whose regions run on a device."""
+
+    device: Any = None
+    direct: Mapping[str, DeviceFunction] = attrs.Factory(dict)
+
+    def given(self, info: StructInfo, value: Value) -> Value:
+        """An argument of a call: tensors are moved to the device."""
+        return on_device(self.device, info, value)
+
+    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
+        """The value of an expression; a region runs as one."""
+        if type(expr) is RegionCall:
+            pairs = [(v.struct_info, scope.value(v)) for v in expr.inputs]
+            arrays = [on_device(self.device, info, value) for info, value in pairs]
+            return arranged(expr.results, expr.region(arrays, scope.sizes))
+        return super().evaluate(expr, scope)
+
+    def global_function(self, name: str) -> Any:
+        """A function of the module: called without a frame where it is one region."""
+        return self.direct.get(name) or super().global_function(name)

@@ -1,0 +1,35 @@
+"""Texts of routines on the GPU: kernels of a program as one thread, calls at points spread."""
+
+from __future__ import annotations
+
+from structir.backend.cuda.device_text import DeviceText, kernel_text, over_threads
+from structir.backend.loops.group import Group
+from structir.backend.loops.writer import indented
+
+
+def routine_kernel(group: Group) -> DeviceText | None:
+    """The text of a routine, at the stage that runs it."""
+    stage = group.stages[0]
+    routine = stage.routine
+    if routine is None or not routine.runs:
+        return None
+    arrays, sizes = routine.own_names
+    names, dims = [*arrays, *sizes], [*routine.sizes]
+    if routine.function is None:
+        lines = ["if cuda.grid(1) == 0:", *indented(routine.lines)]
+    else:
+        lines = [*routine.before, *over_threads("point", "count", routine.lines)]
+        names, dims = [*names, "count"], [*dims, routine.range]
+    return DeviceText(
+        kernel_text(
+            [*arrays, *(["report"] if routine.sites else []), *names[len(arrays) :]], lines
+        ),
+        routine.buffers,
+        tuple(dims),
+        routine.range,
+        routine.scratch,
+        stage.origins,
+        sites=routine.sites,
+        names=tuple(names),
+        function=routine.function,
+    )

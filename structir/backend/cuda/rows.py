@@ -1,0 +1,97 @@
+"""The schedules of row groups: maps element by element, short rows by threads, others by blocks."""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.cuda.device_text import (
+    DeviceText,
+    device_text,
+    over_blocks,
+    over_threads,
+    within_block,
+)
+from structir.backend.loops.expression import computed_in
+from structir.backend.loops.group import Group
+from structir.backend.loops.rows import RowSchedule
+from structir.backend.loops.short_rows import ShortRowSchedule, has_short_rows
+from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import Scope, indented
+from structir.ir.dims import Dim, Sym
+
+SYNC = "cuda.syncthreads()"
+
+
+def any_row_kernel(group: Group) -> DeviceText:
+    """The text of a row group."""
+    if has_short_rows(group):
+        return short_row_kernel(group)
+    schedule = BlockRowSchedule(group)
+    return schedule.map_text() if schedule.flat else schedule.device_text()
+
+
+def short_row_kernel(group: Group) -> DeviceText:
+    """Rows of few elements, each a thread's."""
+    schedule = ShortRowSchedule(group)
+    lines = schedule.lines()
+    whole = prod(schedule.extents[axis] for axis in group.rows)
+    lines = over_threads("r", schedule.writer.size(whole), lines)
+    return device_text(schedule.writer, lines, whole, group.origins)
+
+
+class BlockRowSchedule(RowSchedule):
+    """A row group on its way to text: the threads of a block share the loops of a row."""
+
+    width: Dim = 1
+
+    def map_text(self) -> DeviceText:
+        """Maps over common axes: every point is a thread's."""
+        writer, axes = self.writer, (*self.rows, *self.last)
+        groups = self.joined(axes)
+        names = ["i"] if len(groups) == 1 else [f"i{k}" for k in range(len(groups))]
+        writer.name_axes(groups, names)
+        sizes = [writer.size(self.extent(group)) for group in groups]
+        scope = Scope(frozenset(axes), writer.decoded(groups, sizes, "i"))
+        self.write_roots([s for s in self.stages if s.out in self.group.kept], 0, [scope])
+        whole = self.extent(axes)
+        lines = over_threads("i", writer.size(whole), scope.lines)
+        return device_text(writer, lines, whole, self.group.origins)
+
+    def device_text(self) -> DeviceText:
+        """The kernel's text; without rows, all is one row."""
+        writer = self.writer
+        groups = self.name_rows(self.joined(self.rows))
+        sizes = [writer.size(self.extent(group)) for group in groups]
+        lines = writer.decoded(groups, sizes, "r") if groups else []
+        lines += self.row_lines()
+        if writer.scratch:
+            lines.append(SYNC)  # before the next row is put where this one is read
+        whole = prod(self.extent(group) for group in groups)
+        lines = over_blocks("r", writer.size(whole), lines)
+        return device_text(writer, lines, whole, self.group.origins, self.width)
+
+    def loop_lines(
+        self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
+    ) -> list[str]:
+        """A loop that the threads of the block share; then totals are put together."""
+        writer = self.writer
+        sizes = [writer.size(self.extent(group)) for group in groups]
+        whole = prod(self.extent(group) for group in groups)
+        self.width = whole if self.width == 1 else self.width
+        number = "j" if len(groups) == 1 else "lane"
+        lines = [*writer.decoded(groups, sizes, number), *body]
+        lines = within_block(number, writer.size(whole), lines)
+        for stage in stages:
+            if stage.reduce:
+                name, dtype = writer.totals[stage.out], computed_in(stage.out.dtype)
+                lines.append(f"{name} = block_{stage.monoid}_{dtype}({name})")
+        stored = any(not stage.reduce for stage in stages)
+        return [*lines, SYNC] if stored else lines
+
+    def store_row(self, row: Scope) -> None:
+        """What is one value a row is one thread's to write."""
+        first = Scope(row.axes)
+        first.made.update(row.made)
+        super().store_row(first)
+        if first.lines:
+            row.lines += ["if cuda.threadIdx.x == 0:", *indented(first.lines)]

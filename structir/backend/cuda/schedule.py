@@ -1,0 +1,29 @@
+"""From a program of stages to the texts of its kernels for a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from structir.backend.cuda.columns import column_kernel
+from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.points import point_kernel
+from structir.backend.cuda.routines import routine_kernel
+from structir.backend.cuda.rows import any_row_kernel
+from structir.backend.loops.compose import composed
+from structir.backend.loops.group import Group
+from structir.backend.loops.schedule import Scheduled, written
+from structir.backend.loops.stage import LoopProgram
+
+SCHEDULES: dict[str, Callable[[Group], DeviceText | None]] = {
+    "rows": any_row_kernel,
+    "columns": column_kernel,
+    "matrix": point_kernel,
+    "nest": point_kernel,
+    "padding": point_kernel,
+    "routine": routine_kernel,
+}
+
+
+def scheduled(program: LoopProgram) -> Scheduled:
+    """Compose, group and write out a program; products stay by themselves."""
+    return written(composed(program), SCHEDULES, lambda dtype: False)

@@ -1,0 +1,154 @@
+"""A GPU on numba's simulator: memory of the host, and kernels as plain Python, thread by thread."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+from numba import cuda
+
+from structir.backend.cpu.functions import plain_function
+from structir.backend.cuda.device import Argument, Launch, Memory
+from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.numbers import shared_names, totals_of_blocks
+from structir.backend.loops.scalar_text import LIBRARY, STORED_AS
+from structir.projections.point import FUNCTIONS
+from structir.projections.values import ufunc
+
+THREADS, BLOCKS = 4, 3  # of a block, and of a kernel: each is a thread of the system
+
+
+@attrs.frozen(eq=False)
+class Pointer:
+    """A pointer: elements of some memory, and which of them it points to."""
+
+    elements: Any
+    first: int = 0
+
+    def __getitem__(self, place: int) -> Any:
+        return self.elements[self._place(place)]
+
+    def __setitem__(self, place: int, value: Any) -> None:
+        self.elements[self._place(place)] = value
+
+    def _place(self, place: int) -> int:
+        found = self.first + int(place)
+        if not 0 <= found < len(self.elements):
+            raise IndexError(f"element {found} of {len(self.elements)}")
+        return found
+
+
+def _offset_by(pointer: Pointer, elements: int) -> Pointer:
+    return Pointer(pointer.elements, pointer.first + int(elements))
+
+
+def _array_at(pointer: Pointer, shape: tuple[int, ...]) -> Any:
+    return pointer.elements[pointer.first :][: int(np.prod(shape))].reshape(shape)
+
+
+def _inside(index: int, size: int, site: int, report: Pointer) -> int:
+    """The index, or 0 where it is none of the axis: what it was then stands in the report."""
+    if 0 <= index < size:
+        return index
+    if report[0] == 0:
+        report[0], report[1], report[2] = site, index, size
+    return 0
+
+
+def _library(name: str) -> Callable[..., Any]:
+    return ufunc(FUNCTIONS[name].numpy)
+
+
+@cache
+def _names() -> dict[str, Any]:
+    own: dict[str, Any] = {
+        "bits_of_single": lambda x: np.float32(x).view(np.int32),
+        "single_of_bits": lambda x: np.int32(x).view(np.float32),
+        "half_value": lambda x: np.float32(np.uint16(x).view(np.float16)),
+        "half_bits": lambda x: np.float16(x).view(np.uint16),
+        "square_root": np.sqrt,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "trunc": np.trunc,
+        "nearest": np.rint,
+        "offset_by": _offset_by,
+        "array_at": _array_at,
+        "inside": _inside,
+    }
+    for name in LIBRARY:
+        own |= {f"{name}_{dtype}": _library(name) for dtype in ("float32", "float64")}
+    return {**own, **shared_names(own, lambda function: function)}
+
+
+def _simulated(text: DeviceText) -> Any:
+    """A kernel as the simulator runs it."""
+    names: dict[str, Any] = {**_names(), "cuda": cuda}
+    if text.function is not None:
+        names["routine"] = plain_function(text.function)
+    for name, code in totals_of_blocks(warps=False).items():
+        if name in text.text:
+            exec(code, names)
+    exec(compile(text.text, "<kernel>", "exec"), names)
+    exec(compile(QUIET, "<kernel>", "exec"), names)
+    jit: Any = cuda.jit
+    return jit(names["quiet"])
+
+
+QUIET = """
+def quiet(*arguments):
+    with np.errstate(all="ignore"):  # each simulated thread has a state of its own
+        kernel(*arguments)
+"""
+
+
+class SimulatedDevice:
+    """The simulator as a device."""
+
+    architecture = "simulator"
+    threads, blocks = THREADS, BLOCKS
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, Any] = {}
+
+    def kernel(self, text: DeviceText) -> Any:
+        """A kernel, ready to be launched."""
+        if text.text not in self._kernels:
+            self._kernels[text.text] = _simulated(text)
+        return self._kernels[text.text]
+
+    def allocate(self, size: int, stream: int = 0) -> Memory:
+        """Memory of any contents."""
+        held = np.empty(max(size, 1), np.uint8)
+        return Memory(held.ctypes.data, size, held)
+
+    def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
+        """Bytes of a dense array of the host to the device."""
+        ctypes.memmove(address, array.ctypes.data, array.nbytes)
+
+    def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
+        """Bytes of the device to a dense array of the host."""
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
+
+    def run(self, launches: Sequence[Launch], stream: int = 0) -> None:
+        """Launch kernels one after another."""
+        for launch in launches:
+            arguments = [_value(argument) for argument in launch.arguments]
+            launch.kernel[launch.blocks, launch.threads](*arguments, *launch.sizes)
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Wait until all is done: it is."""
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """What DLPack calls the place of the memory: the host's."""
+        return (1, 0)
+
+
+def _value(argument: Argument) -> Pointer:
+    dtype = np.dtype(STORED_AS.get(argument.dtype, argument.dtype))
+    size = max(argument.elements * dtype.itemsize, 1)
+    memory: Any = (ctypes.c_char * size).from_address(argument.address)
+    return Pointer(np.ndarray((argument.elements,), dtype, memory))

@@ -1,0 +1,209 @@
+"""Programs on the simulator: fusion, control flow, kernels of users, arrays from elsewhere."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
+from structir.script import I, R, T
+from structir.tools.generate import random_arguments
+from tests.adjoints.test_encoder_gradients import PROGRAM, STORED, WEIGHTS
+from tests.backend.agreement import assert_agree
+from tests.backend.cuda.simulated_every_op import on_host
+from tests.backend.test_kernels import random_call
+
+
+@I.ir_module
+class Mlp:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 7), "float32"),
+        w: R.Tensor((7, "m"), "float32"),
+        b: R.Tensor(("m",), "float32"),
+    ) -> R.Tensor((), "float32"):
+        with R.dataflow():
+            h = R.nn.gelu(R.matmul(x, w) + b)
+            y = R.nn.layer_norm(h, R.ones_like(b), b, axes=-1)
+            z = R.mean(R.nn.softmax(y) * h)
+            R.output(z)
+        return z
+
+
+@I.ir_module
+class Flow:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), again: R.Tensor((), "bool")):
+        if again:
+            y = R.exp(x) + x
+        else:
+            y = R.negative(x)
+        return R.sum(y), y
+
+    @R.function
+    def any_rank(x: R.Tensor(("*s",), "float32")):
+        return R.tanh(x)
+
+    @R.function
+    def same(x: R.Tensor(("n",), "float32")):
+        return x
+
+    @R.function
+    def sorted(x: R.Tensor(("n",), "float32")):
+        return R.sort(x)
+
+
+@I.ir_module
+class WithoutSort:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), again: R.Tensor((), "bool")):
+        if again:
+            y = R.exp(x) + x
+        else:
+            y = R.negative(x)
+        return R.sum(y), y
+
+    @R.function
+    def any_rank(x: R.Tensor(("*s",), "float32")):
+        return R.tanh(x)
+
+    @R.function
+    def same(x: R.Tensor(("n",), "float32")):
+        return x
+
+
+def floats(*shape, seed=1):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def flow():
+    return structir.compile(WithoutSort, target="cuda")
+
+
+def test_one_compilation_for_all_sizes():
+    executable = structir.compile(Mlp, target="cuda")
+    kernels = executable.kernel_count
+    for n, m in ((5, 3), (2, 9), (1, 1)):
+        given = floats(n, 7), floats(7, m), floats(m)
+        wanted = structir.interpret(Mlp, "main", *given)
+        assert_agree(wanted, on_host(executable["main"](*given)))
+    assert executable.kernel_count == kernels
+    assert "block_sum_float32" in executable.source()
+
+
+def test_a_gradient_agrees():
+    trained = structir.passes.Gradient()(Mlp)
+    given = floats(4, 7), floats(7, 3), floats(3)
+    wanted = structir.interpret(trained, "main_adjoint", *given)
+    found = structir.compile(trained, target="cuda")["main_adjoint"](*given)
+    assert_agree(wanted, on_host(found))
+
+
+def test_the_encoder_block_with_its_gradient():
+    with np.load(STORED) as stored:
+        arguments = [stored[name] for name in ("x", "mask", "wanted", *WEIGHTS)]
+    trained = structir.passes.Gradient(parameters=", ".join(WEIGHTS))(structir.parse(PROGRAM))
+    wanted = structir.interpret(trained, "main_adjoint", *arguments)
+    found = structir.compile(trained, target="cuda")["main_adjoint"](*arguments)
+    assert_agree(wanted, on_host(found))
+
+
+def test_both_ways_of_a_branch(flow):
+    x = floats(6)
+    for again in (True, False):
+        wanted = structir.interpret(WithoutSort, "main", x, np.asarray(again))
+        assert_agree(wanted, on_host(flow["main"](x, np.asarray(again))))
+
+
+def test_every_rank(flow):
+    for shape in ((3,), (2, 3), ()):
+        assert_agree(np.tanh(floats(*shape)), on_host(flow["any_rank"](floats(*shape))))
+
+
+def test_an_op_without_a_kernel_is_refused_where_it_stands():
+    with pytest.raises(DiagnosticError, match="sort in sorted has no CUDA kernel") as caught:
+        structir.compile(Flow, target="cuda")
+    assert caught.value.diagnostics[0].span is not None
+
+
+def test_arrays_stay_on_the_device(flow):
+    x = floats(5)
+    held = flow["any_rank"](x)
+    again = flow["same"](held)
+    assert again.address == held.address
+    np.testing.assert_array_equal(np.from_dlpack(held), np.tanh(x))
+    assert np.asarray(held).dtype == np.float32
+    described = held.__cuda_array_interface__
+    assert (described["shape"], described["typestr"]) == ((5,), "<f4")
+
+
+class Described:
+    """An array of another library on the device."""
+
+    def __init__(self, array, strides=None):
+        self.array = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (array.ctypes.data, False),
+            "strides": strides,
+            "version": 3,
+        }
+
+
+def test_arrays_of_others_are_read_where_they_lie(flow):
+    x = floats(5)
+    found = flow["same"](Described(x))
+    assert found.address == x.ctypes.data
+    np.testing.assert_array_equal(on_host(flow["any_rank"](Described(x))), np.tanh(x))
+    with pytest.raises(ShapeMismatchError, match="not dense"):
+        flow["any_rank"](Described(x, (8,)))
+
+
+def test_what_does_not_fit_is_refused(flow):
+    with pytest.raises(ShapeMismatchError, match="dtype"):
+        flow["same"](np.zeros(3))
+    with pytest.raises(ShapeMismatchError, match="1 axes"):
+        flow["same"](floats(2, 2))
+    with pytest.raises(StructIRError, match="takes 1 arguments"):
+        flow["same"]()
+    with pytest.raises(StructIRError, match="no function 'other'"):
+        flow["other"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.filterwarnings("ignore")
+def test_kernels_of_users(seed):
+    module = random_call(seed)
+    for args in [random_arguments(module["main"], seed)]:
+        try:
+            wanted = structir.interpret(module, "main", *args)
+        except StructIRError as error:
+            with pytest.raises(type(error)):
+                structir.compile(module, target="cuda")["main"](*args)
+            continue
+        assert_agree(wanted, on_host(structir.compile(module, target="cuda")["main"](*args)))
+
+
+def test_an_index_out_of_range_is_told():
+    @I.ir_module
+    class Gather:
+        @I.kernel
+        def pick(
+            x: R.Tensor(("n",), "float32"),
+            at: R.Tensor(("m",), "int64"),
+            out: R.Tensor(("m",), "float32"),
+        ):
+            for k in range(m):
+                out[k] = x[at[k]]
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), at: R.Tensor(("m",), "int64")):
+            m = T.int64()
+            return R.call_kernel(pick, (x, at), out_sinfo=R.Tensor((m,), "float32"))
+
+    run = structir.compile(Gather, target="cuda")["main"]
+    x = floats(4)
+    np.testing.assert_array_equal(on_host(run(x, np.array([2, 0]))), x[[2, 0]])
+    with pytest.raises(StructIRError, match="index 4"):
+        run(x, np.array([2, 4]))
