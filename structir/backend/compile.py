@@ -7,12 +7,16 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as room
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
+
+if TYPE_CHECKING:
+    from structir.backend.cuda.executable import DeviceExecutable
+    from structir.backend.executable import Executable
 
 HOME = "target"  # the file of a backend's room whose `executable` makes a module's executable
 
@@ -41,6 +45,16 @@ def _home_of(target: str) -> Callable[..., Any]:
     return home
 
 
+@overload
+def compile(
+    mod: IRModule | Function, target: Literal["cpu"] = "cpu", num_threads: int | None = None
+) -> Executable: ...
+@overload
+def compile(mod: IRModule | Function, target: Literal["cuda"]) -> DeviceExecutable: ...
+@overload
+def compile(
+    mod: IRModule | Function, target: str, num_threads: int | None = None, **options: Any
+) -> Any: ...
 def compile(
     mod: IRModule | Function, target: str = "cpu", num_threads: int | None = None, **options: Any
 ) -> Any:

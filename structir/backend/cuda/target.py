@@ -22,7 +22,7 @@ def executable(module: IRModule) -> DeviceExecutable:
 
 @cache
 def _device() -> Any:
-    simulated: bool = config.ENABLE_CUDASIM
-    if not simulated:
+    settings: Any = config
+    if not settings.ENABLE_CUDASIM:
         raise StructIRError("only numba's simulator can run it: set NUMBA_ENABLE_CUDASIM=1")
     return simulator.SimulatedDevice()
