@@ -30,7 +30,7 @@ HINTS: dict[type[ast.AST], str] = {
     ast.AugAssign: "bind the new value to a name: y = y + x",
     ast.Return: "a function returns once, on its last line; a branch gives its value to a name",
     ast.Delete: "values are never deleted",
-    ast.Assert: "use R.assert_op, or R.match_cast for a structure",
+    ast.Assert: "use R.require for a fact about sizes, R.match_cast for a structure",
     ast.Import: "imports stand outside of functions",
     ast.ImportFrom: "imports stand outside of functions",
     ast.ClassDef: "a module is one class",
