@@ -56,6 +56,12 @@ def _compiled(text: KernelText) -> Kernel:
     return kernel(text.text, text.function)
 
 
+def owned_results(program: LoopProgram) -> tuple[Buffer, ...]:
+    """The arrays that a program makes for its results, in order."""
+    roots = dict.fromkeys(b.root for b in program.outputs)
+    return tuple([b for b in roots if b.origin == "value"])
+
+
 class Plan:
     """The kernels of one program, compiled, and the tables by which they are called."""
 
@@ -69,7 +75,7 @@ class Plan:
         constants = {b for b in touched if b.origin == "constant"}
         outside = {b.root for b in (*program.inputs, *program.outputs)} | constants
         self.spans: list[Lifetime] = lifetimes(self.texts, frozenset(outside))
-        self.owned = tuple([b for b in self._result_roots() if b.origin == "value"])
+        self.owned = owned_results(self.program)
         self.constants = {b: np.ascontiguousarray(b.data) for b in constants}
         self.symbols: list[Sym] = symbols_of(self._dims())
         self._evaluate = evaluator(self._dims(), self.symbols)
@@ -81,9 +87,6 @@ class Plan:
     def compiled(self, text: KernelText) -> Kernel:
         """A kernel as machine code."""
         return _compiled(text)
-
-    def _result_roots(self) -> list[Buffer]:
-        return list(dict.fromkeys(b.root for b in self.program.outputs))
 
     def _dims(self) -> list[Dim]:
         found: list[Dim] = [d for t in self.texts for d in t.sizes]

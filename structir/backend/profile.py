@@ -14,6 +14,7 @@ import attrs
 from structir.backend.cpu.layouts import ROW, SPACE
 from structir.backend.loops.expression import Apply, walk
 from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import KernelText
 from structir.backend.plan import BoundPlan, Workspace, recording, run_space
 from structir.backend.source import origins
 from structir.ir import dims
@@ -32,6 +33,7 @@ class KernelTime:
     seconds: float
     operations: int  # additions, products, functions, as the program writes them
     bytes: int  # of what it reads and writes, each element once
+    text: KernelText | None = None
 
     @property
     def gigaflops(self) -> float:
@@ -118,6 +120,7 @@ class Recorder:
             median(map(sum, rounds)),
             runs * sum(_operations(stage, bound) for stage in stages),
             runs * sum(bound.bytes_of(buffer) for buffer in touched),
+            text,
         )
 
 

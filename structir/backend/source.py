@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from structir.backend.loops.buffer import Buffer
@@ -13,22 +13,22 @@ from structir.ir import dims
 
 def source_of(plans: Iterable[Plan]) -> str:
     """All kernels of some plans in the order in which they run; equal ones are written once."""
-    return "\n".join(part for plan in plans for part in PlanSource(plan).parts())
+    return "\n".join(part for plan in plans for part in PlanSource(plan.texts, plan.owned).parts())
 
 
 class PlanSource:
     """The text of one plan: kernels are numbered, and so are the values that have no name."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.names = {b: "result" for b in plan.owned}
-        if len(plan.owned) > 1:
-            self.names = {b: f"result {k}" for k, b in enumerate(plan.owned)}
+    def __init__(self, kernels: Sequence[KernelText], owned: Sequence[Buffer]) -> None:
+        self.kernels, self.owned = kernels, owned
+        self.names = {b: "result" for b in owned}
+        if len(owned) > 1:
+            self.names = {b: f"result {k}" for k, b in enumerate(owned)}
 
     def parts(self) -> Iterator[str]:
         """The kernels, each under a head that explains it."""
         numbers: dict[str, int] = {}
-        for number, kernel in enumerate(self.plan.texts, 1):
+        for number, kernel in enumerate(self.kernels, 1):
             first = numbers.setdefault(kernel.text, number)
             head = [f"kernel {number}", *origins(kernel.origins), *self._names(kernel)]
             body = kernel.text if first == number else f"# the same text as kernel {first}\n"
@@ -58,7 +58,7 @@ class PlanSource:
         return buffer.name or self.names.setdefault(buffer, f"value {self._values()}")
 
     def _values(self) -> int:
-        return len(self.names) - len(self.plan.owned) + 1
+        return len(self.names) - len(self.owned) + 1
 
 
 def origins(found: Iterable[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import attrs
 from structir.lazy import lazy_module
 
 printer = lazy_module("structir.printer.text")
+notebook = lazy_module("structir.tools.explorer.notebook")
 T = TypeVar("T")
 
 
@@ -24,6 +25,11 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        text: str = notebook.html_of(self)
+        return text
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))

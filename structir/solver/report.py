@@ -68,7 +68,7 @@ def _lines(name: str, hearing: Hearing) -> list[str]:
     for var, tree in hearing.trees.items():
         shapes = [hearing.solver.shape(value) for value in leaves(tree)]
         if shapes:
-            told = ", ".join(f"({', '.join(map(_text, shape))})" for shape in shapes)
+            told = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)
             mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
             lines.append(f"  {var.name}: {told}{mark}")
     lines += [f"  open: {_open(constraint)}" for constraint in hearing.solver.residual]
@@ -87,15 +87,16 @@ def _open(constraint: Constraint) -> str:
 def _part(part: Any, kind: str) -> str:
     match kind:
         case "dim":
-            return _text(part)
+            return element_text(part)
         case "row" | "dims":
-            return f"({', '.join(map(_text, part))})"
+            return f"({', '.join(map(element_text, part))})"
         case "rows":
             return f"({', '.join([_part(row, 'row') for row in part])})"
     return repr(part)
 
 
-def _text(element: Element) -> str:
+def element_text(element: Element) -> str:
+    """A size or a row variable as a report shows it."""
     if isinstance(element, RowVar):
         return repr(element)
     return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")

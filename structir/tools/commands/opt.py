@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,21 +9,18 @@ import typer
 from rich.table import Table
 from typer.core import TyperCommand
 
-from structir.errors import ParseError
-from structir.passes import add_pass, all_passes
+from structir.passes import all_passes
 from structir.passes.base import Instrument, Pass, PassContext
-from structir.passes.manager.pipeline import pipeline as read_pipeline
 from structir.passes.manager.printing import Printing
 from structir.passes.manager.statistics import Statistics
 from structir.passes.manager.timing import Timing
 from structir.passes.manager.trace import Trace
 from structir.passes.manager.verifying import SameResults, WellFormed
+from structir.tools.pipelines import Own, read_pipeline
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.terminal import (
-    ExitCode,
     console,
     diagnostics,
-    show,
     show_difference,
     show_program,
 )
@@ -62,10 +58,6 @@ def _default(value: Any) -> str:
 Pipeline = Annotated[
     str,
     typer.Option("--passes", "-p", metavar="PIPELINE", help="Passes, such as cse,dce or dce{a=1}."),
-]
-Own = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE.py", exists=True, help="Passes of your own, read first."),
 ]
 Verify = Annotated[
     bool, typer.Option("--verify", help="After each pass: is it well formed, does it do the same?")
@@ -113,11 +105,7 @@ def opt(
 
         structir opt model.py --load my_pass.py -p my_pass --time --trace run.html
     """
-    for own in load or ():
-        for value in runpy.run_path(str(own)).values():
-            if isinstance(value, Pass):
-                add_pass(value)
-    applied = _pipeline(passes)
+    applied = read_pipeline(passes, load)
     timing, counting, tracing = Timing(), Statistics(), Trace()
     printing = Printing(_show, print_before or (), print_after or (), print_changed)
     checks: list[Instrument] = [WellFormed(), SameResults()]
@@ -134,14 +122,6 @@ def opt(
                 tracing.write(trace)
     if not quiet:
         show_program(module.script())
-
-
-def _pipeline(text: str) -> Pass:
-    try:
-        return read_pipeline(text)
-    except ParseError as error:
-        show(str(error))
-        raise typer.Exit(ExitCode.WRONG_USAGE) from None
 
 
 def _show(title: str, text: str) -> None:

@@ -1,0 +1,80 @@
+"""What the kernels of a function are, before any is compiled or as an executable has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from structir.backend.executable import Executable
+from structir.backend.loops.as_kernel import shown_kernel
+from structir.backend.loops.as_scalar import NotShown
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.group import Group
+from structir.backend.loops.schedule import Scheduled, scheduled
+from structir.backend.loops.writer import KernelText
+from structir.backend.plan import owned_results
+from structir.backend.program import HostProgram
+from structir.backend.source import PlanSource
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
+
+
+@attrs.frozen(eq=False)
+class KernelOutline:
+    """One kernel: the group of stages that it was made of, its source, and the same as a kernel
+    of the language where that can say it."""
+
+    text: KernelText
+    group: Group
+    source: str
+    shown: str | None
+
+
+@attrs.frozen(eq=False)
+class Outline:
+    """The kernels of one function in the order in which they run, and why stages were put
+    together or not: the place of the producer, that of its reader, the reason."""
+
+    kernels: tuple[KernelOutline, ...]
+    decisions: tuple[tuple[str, str, str], ...]
+
+
+def outline(module: IRModule, name: str) -> Outline:
+    """The kernels that a function will have; nothing is compiled."""
+    function = module[name]
+    program = HostProgram({n: k for n, k in module.functions.items() if isinstance(k, Kernel)})
+    if program.whole(function) is None:
+        program.function(function)
+    usual = [r.assumed.region if r.assumed else r.region for r in program.regions]
+    return _outline([scheduled(region.program) for region in usual])
+
+
+def outline_of(executable: Executable, name: str) -> Outline:
+    """The kernels that a function of an executable has."""
+    return _outline([plan.scheduled for plan in executable.plans(name)])
+
+
+def _outline(plans: Sequence[Scheduled]) -> Outline:
+    kernels = [kernel for plan in plans for kernel in _kernels(plan)]
+    decisions = [
+        (decision.producer.origin, decision.reader.origin, decision.reason)
+        for plan in plans
+        for decision in plan.decisions
+    ]
+    return Outline(tuple(kernels), tuple(dict.fromkeys(decisions)))
+
+
+def _kernels(plan: Scheduled) -> Iterator[KernelOutline]:
+    owned: tuple[Buffer, ...] = owned_results(plan.program)
+    sources = PlanSource(plan.kernels, owned).parts()
+    for text, group, source in zip(plan.kernels, plan.made_from, sources, strict=True):
+        yield KernelOutline(text, group, source, _shown(group))
+
+
+def _shown(group: Group) -> str | None:
+    try:
+        return str(shown_kernel(group, "kernel").kernel)
+    except (NotShown, NoKernelError):
+        return None

@@ -1,0 +1,232 @@
+"""The explorer's page in a real browser: what is drawn, what keys and the pointer do, what cannot
+run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import structir
+from structir.passes import PassContext, Trace, find_pass
+from structir.tools.explorer.kernels import Timed
+from structir.tools.explorer.page import page
+from tests.tools.browser import CHROMIUM, DRIVER, MISSING, Browser
+from tests.tools.test_view import HOSTILE, LAYER
+
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=MISSING)
+DOWN, ENTER, ESCAPE = "\ue015", "\ue007", "\ue00c"
+
+# Every leaf box lies in its container, and beside all others of it; no label covers a box.
+TANGLED = """
+const wrong = [], scene = explorer.scene;
+const apart = (a, b) => a.left + a.width <= b.left + 0.5 || b.left + b.width <= a.left + 0.5
+  || a.top + a.height <= b.top + 0.5 || b.top + b.height <= a.top + 0.5;
+const check = (outer) => {
+  for (const [k, item] of (outer.children || []).entries()) {
+    if (outer !== scene.root && (item.left < outer.left - 0.5 || item.top < outer.top
+      || item.left + item.width > outer.left + outer.width + 0.5
+      || item.top + item.height > outer.top + outer.height + 0.5)) wrong.push(`${item.id} leaves`);
+    for (const other of outer.children.slice(0, k)) {
+      if (!apart(item, other)) wrong.push(`${item.id} over ${other.id}`);
+    }
+    check(item);
+  }
+};
+check(scene.root);
+return wrong;
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    made = Browser(tmp_path_factory.mktemp("browser"))
+    yield made
+    made.close()
+
+
+def shown(browser: Browser, folder: Path, html: str) -> None:
+    file = folder / "page.html"
+    file.write_text(html)
+    browser.open(file)
+    wait(browser, "return window.explorerReady !== undefined")
+
+
+def wait(browser: Browser, script: str) -> None:
+    """Until a script of the page says that it is so."""
+    waiting = f"const ask = () => {{ {script} }};" + (
+        "return new Promise((done) => { const look = () => ask() ? done(true)"
+        " : requestAnimationFrame(look); look(); })"
+    )
+    assert browser.run(waiting)
+
+
+@pytest.fixture
+def layer(browser: Browser, tmp_path: Path) -> Browser:
+    trace = Trace()
+    module = structir.parse(LAYER)
+    with PassContext([trace]):
+        find_pass("dce")(find_pass("cse")(module))
+    shown(browser, tmp_path, page(module, "layer", trace.steps))
+    return browser
+
+
+def chosen(browser: Browser) -> Any:
+    return browser.run(
+        "const n = explorer.scene.nodes.get(explorer.chosen); return n ? n.name : explorer.chosen"
+    )
+
+
+def test_the_graph_is_drawn_and_nothing_lies_over_anything(layer: Browser) -> None:
+    assert layer.run("return explorer.scene.boxes.length") > 15
+    assert layer.run(TANGLED) == []
+    painted = "const c = document.getElementById('graph'); const d = c.getContext('2d')"
+    colours = layer.run(
+        f"{painted}.getImageData(0, 0, c.width, c.height).data;"
+        "return new Set(new Uint32Array(d.buffer)).size"
+    )
+    assert colours > 20
+    assert layer.complaints() == []
+
+
+def test_choosing_a_box_shows_its_line_and_the_other_way_round(layer: Browser) -> None:
+    x, y = layer.run(
+        "const item = explorer.scene.boxes.find((b) => b.node && b.node.name === 'h');"
+        "explorer.drawing.reveal(item); const c = explorer.drawing.camera;"
+        "const at = document.getElementById('graph').getBoundingClientRect();"
+        "return [at.left + (item.left + item.width / 2 - c.x) * c.scale,"
+        " at.top + (item.top + 10 - c.y) * c.scale]"
+    )
+    layer.click(x, y)
+    assert chosen(layer) == "h"
+    assert layer.run("return document.querySelector('.line.chosen').textContent").count("h: R.T")
+    x, y = layer.run(
+        "const rows = [...document.querySelectorAll('.line')];"
+        "const row = rows.find((l) => l.textContent.includes('lv: R'));"
+        "const at = row.querySelector('.t-op').getBoundingClientRect();"
+        "return [at.left + 2, at.top + 5]"
+    )
+    layer.click(x, y)
+    assert chosen(layer) == "lv"
+    assert "gelu" in layer.run("return document.getElementById('inspector').textContent")
+
+
+def test_a_size_in_the_text_is_explained(layer: Browser) -> None:
+    x, y = layer.run(
+        "const rows = [...document.querySelectorAll('.line')];"
+        "const row = rows.find((l) => l.textContent.includes('lv: R'));"
+        "const at = row.querySelector('.dim').getBoundingClientRect();"
+        "return [at.left + 2, at.top + 5]"
+    )
+    layer.click(x, y)
+    why = layer.run("return document.querySelector('.why').textContent")
+    assert "axis 0 of lv is n" in why
+    assert "the same as axis 0" in why and "a parameter of the function" in why
+
+
+def test_keys_go_along_the_wires(layer: Browser) -> None:
+    layer.run("explorer.choose(explorer.scene.byLine.get(explorer.scene.nodes.get(2).line))")
+    layer.run("document.getElementById('graph').focus(); explorer.choose(1)")
+    layer.keys(DOWN)
+    first = chosen(layer)
+    layer.keys(DOWN)
+    assert first == "lv" and chosen(layer) == "h"
+    told = layer.run("return document.getElementById('said').textContent")
+    assert told.startswith("nn.gelu h: R.Tensor(")
+    layer.keys(ESCAPE)
+    assert chosen(layer) is None
+
+
+def test_kernels_close_and_open(layer: Browser) -> None:
+    before = layer.run("return explorer.scene.boxes.length")
+    layer.run("document.getElementById('graph').focus()")
+    layer.keys("c")
+    closed = layer.run("return explorer.scene.boxes.length")
+    assert closed < before and layer.run(TANGLED) == []
+    key = layer.run("return [...explorer.scene.groups.keys()][0]")
+    layer.run("explorer.choose(arguments[0])", key)
+    assert "@I.kernel" in layer.run("return document.getElementById('inspector').textContent")
+    layer.keys(ENTER)
+    assert layer.run("return explorer.scene.boxes.length") > closed
+
+
+def test_search_finds_names_ops_and_shapes(layer: Browser) -> None:
+    layer.run("document.getElementById('graph').focus()")
+    layer.keys("/softmax")
+    assert layer.run("return document.getElementById('found').textContent") == "1 found"
+    layer.keys(ENTER)
+    assert chosen(layer) == "y"
+
+
+def test_a_step_of_the_passes_shows_its_difference_and_its_program(layer: Browser) -> None:
+    names = layer.run(
+        "return [...document.querySelectorAll('.step .pass')].map((s) => s.textContent)"
+    )
+    assert names == ["as read", "common_subexpression_elimination", "dead_code_elimination"]
+    layer.run("document.querySelectorAll('.step')[2].click()")
+    wait(layer, "return document.querySelector('.line.cut') !== null")
+    assert "dead" in layer.run("return document.querySelector('.line.cut').textContent")
+    assert layer.run("return explorer.scene.program.nodes.some((n) => n.name === 'dead')") is False
+
+
+def test_a_theme_is_light_or_dark(layer: Browser) -> None:
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    light = layer.run(ground)
+    layer.run("document.getElementById('theme').click()")
+    assert layer.run(ground) != light
+
+
+def test_everything_that_can_be_pressed_has_a_name(layer: Browser) -> None:
+    nameless = (
+        "return [...document.querySelectorAll('button, canvas, input, [tabindex]')].filter((e) =>"
+        " !e.textContent.trim() && !e.getAttribute('aria-label') && !e.labels?.length).length"
+    )
+    assert layer.run(nameless) == 0
+
+
+def test_times_stand_at_the_kernels(browser: Browser, tmp_path: Path) -> None:
+    shown(browser, tmp_path, page(structir.parse(LAYER), "t", timed=Timed({"n": 3}, "main", 2)))
+    text = browser.run("return document.getElementById('inspector').textContent")
+    assert "a call of main takes" in text and "µs" in text
+    assert browser.run("return explorer.scene.kernels.some((k) => k.share > 0)")
+
+
+def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:
+    text = f"""
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")):
+    R.func_attr({{"told": {HOSTILE!r}}})
+    return R.call_packed({HOSTILE!r}, x)
+"""
+    module = structir.parse(text)
+    for html in (
+        page(module, HOSTILE),
+        f"<body>{module._repr_html_()}{module['main']._repr_html_()}",
+    ):
+        (tmp_path / "page.html").write_text(html)
+        browser.open(tmp_path / "page.html")
+        assert browser.run("return window.stolen === undefined")
+        assert browser.run("return document.querySelectorAll('img').length") == 0
+    shown(browser, tmp_path, page(module, HOSTILE))
+    assert browser.run("return document.querySelector('h1').textContent") == HOSTILE
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'window.stolen = 1';"
+        "document.body.append(s); document.body.insertAdjacentHTML('beforeend',"
+        " '<img src=x onerror=\"window.stolen = 1\">')"
+    )
+    assert browser.run("return window.stolen === undefined"), "the policy lets other code run"
+    browser.complaints()  # the policy has refused, and said so
+
+
+def test_two_thousand_ops_are_laid_out(browser: Browser, tmp_path: Path) -> None:
+    lines = ["@R.function", 'def main(v0: R.Tensor(("n", 8), "float32")):']
+    for k in range(2000):
+        other = f"v{max(0, k - 7 * (k % 5))}"
+        call = f"R.add(v{k}, {other})" if k % 3 == 0 else f"R.exp(v{k})"
+        lines.append(f"    v{k + 1} = {call}")
+    module = structir.parse("\n".join([*lines, "    return v2000\n"]))
+    shown(browser, tmp_path, page(module, "many"))
+    browser.run("explorer.setKernels(true)")
+    assert browser.run("return explorer.scene.boxes.filter((b) => b.node).length") == 2002
+    assert browser.run(TANGLED) == []
+    assert browser.complaints() == []

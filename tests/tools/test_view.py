@@ -1,0 +1,279 @@
+"""`structir view`: what the page holds of programs, passes and kernels, and what cannot harm it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import structir
+from structir.ir import IRModule
+from structir.tools import cli
+from structir.tools.explorer import page as pages
+from structir.tools.explorer.kernels import kernel_data
+from structir.tools.explorer.program import shown
+
+LAYER = """
+@I.ir_module
+class Layer:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 6), "float32")):
+        with R.dataflow():
+            h = R.nn.gelu(R.matmul(x, w))
+            y = R.nn.softmax(h)
+            z = R.log(R.sum(R.exp(x), axis=[1]))
+            again = R.exp(x)
+            dead = R.log(again)
+            R.output(y, z)
+        return y, z
+
+    @R.function
+    def chosen(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")):
+        @R.function
+        def add(y: R.Tensor(("m",), "float32")):
+            return R.add(y, y)
+
+        if c:
+            r = R.exp(x)
+        else:
+            r = add(x)
+        return r
+"""
+HOSTILE = "</script><script>window.stolen = 1</script><img src=x onerror=window.stolen=1>&\u2028'\""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "layer.py"
+    path.write_text(LAYER)
+    return path
+
+
+def view(*words: object) -> Result:
+    return CliRunner().invoke(cli.build(), ["view", *map(str, words)], env={"COLUMNS": "300"})
+
+
+def data_in(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def program(text: str = LAYER) -> dict[str, Any]:
+    return shown(structir.parse(text)).data
+
+
+def named(data: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(node for node in data["nodes"] if node.get("name") == name)
+
+
+# ---- the data
+
+
+def test_every_binding_is_a_node_at_its_line() -> None:
+    data = program()
+    lines = data["text"].splitlines()
+    ops = [node for node in data["nodes"] if node["kind"] == "op"]
+    assert len(ops) == 10  # those of main, of both branches, and of the function inside
+    for node in ops:
+        assert lines[node["line"] - 1].strip().startswith(f"{node['name']}: R.Tensor(")
+        assert f"R.{node['label']}(" in lines[node["line"] - 1]
+
+
+def test_wires_go_from_what_makes_a_value_to_what_reads_it() -> None:
+    data = program()
+    matmul, gelu, soft = (named(data, name) for name in ("lv", "h", "y"))
+    assert [entry["from"] for entry in gelu["inputs"]] == [matmul["id"]]
+    assert [entry["from"] for entry in soft["inputs"]] == [gelu["id"]]
+    x, w = (node for node in data["nodes"] if node["kind"] == "param" and node["in"] == 0)
+    reads = [(e["slot"], e["from"]) for e in matmul["inputs"]]
+    assert reads == [("x1", x["id"]), ("x2", w["id"])] or [r[1] for r in reads] == [
+        x["id"],
+        w["id"],
+    ]
+
+
+def test_branches_and_functions_inside_are_containers() -> None:
+    data = program()
+    kinds = {c["id"]: c for c in data["containers"]}
+    (add,) = (c for c in data["containers"] if c["kind"] == "closure")
+    branches = [c for c in data["containers"] if c["kind"] == "branch"]
+    assert [c["label"] for c in branches] == ["then", "else"]
+    assert kinds[branches[0]["in"]]["kind"] == "if"
+    join = next(node for node in data["nodes"] if node["kind"] == "join")
+    assert len(join["inputs"]) == 2 and join["name"] == "r"
+    call = next(node for node in data["nodes"] if node["label"] == "call")
+    assert add["id"] in [entry["from"] for entry in call["inputs"]]
+
+
+def test_a_size_is_followed_along_the_axes_of_ops() -> None:
+    data = program()
+    matmul, soft = named(data, "lv"), named(data, "y")
+    assert matmul["along"] == [[[[0, 0, True]], [[1, 1, True]]]]
+    assert soft["along"][0][0] == [[0, 0, True]]
+    assert data["lines"][matmul["rule"]].endswith("-> out[~b, i, j]")
+
+
+def test_the_solver_tells_what_it_finds_and_why() -> None:
+    text = """
+@R.function
+def main(a: R.Tensor((3, 4), "float32"), u: R.Tensor(ndim=2, dtype="float32")):
+    t = R.matmul(a, u)
+    s = R.add(t, R.zeros((3, 5), "float32"))
+    return s
+"""
+    data = program(text)
+    u = named(data, "u")
+    assert u["found"][0][0] == "4"
+    told = data["explanations"][u["why"][0][0]]
+    assert told[0]["text"] == "`t` is bound"
+    line = data["text"].splitlines()[told[0]["line"] - 1].strip()
+    assert line == 't: R.Tensor(dtype="float32", ndim=2) = R.matmul(a, u)'
+    assert "found" not in named(data, "a")
+
+
+# ---- kernels
+
+
+def test_kernels_tell_the_lines_of_their_ops() -> None:
+    found = shown(structir.parse(LAYER))
+    told = kernel_data(found.module)["functions"]["main"]
+    lines = {
+        found.data["text"].splitlines()[line - 1].split(":")[0].strip() for line in fused(told)
+    }
+    assert lines == {"lv", "h", "y"}
+    kernel = next(k for k in told["kernels"] if len(k["lines"]) == 3)
+    assert "@I.kernel" in kernel["shown"] and "# kernel" in kernel["source"]
+    assert "joined" in [reason for _, _, reason in told["decisions"]]
+
+
+def fused(told: dict[str, Any]) -> list[int]:
+    lines: list[int] = max((k["lines"] for k in told["kernels"]), key=len)
+    return lines
+
+
+def test_kernels_are_told_without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a kernel was compiled")
+
+    monkeypatch.setattr("structir.backend.plan.kernel", refuse)
+    assert kernel_data(shown(structir.parse(LAYER)).module)["functions"]["main"]["kernels"]
+
+
+def test_a_profile_tells_the_time_of_every_kernel(file: Path, tmp_path: Path) -> None:
+    result = view(file, "--profile", "n=4", "-o", tmp_path / "p.html")
+    assert result.exit_code == 0, result.output
+    (program,) = data_in((tmp_path / "p.html").read_text())["programs"]
+    compiled = program["compiled"]
+    assert compiled["entry"] == "main" and compiled["shapes"]["x"] == [4, 8]
+    kernels = compiled["functions"]["main"]["kernels"]
+    assert kernels and all(k["seconds"] > 0 and k["runs"] == 1 for k in kernels)
+    assert all("seconds" not in k for k in compiled["functions"]["chosen"]["kernels"])
+
+
+# ---- the command and its page
+
+
+def test_view_writes_a_page_beside(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    assert view(file).exit_code == 0
+    page = (file.parent / "layer.html").read_text()
+    assert data_in(page)["title"] == "layer.py"
+    assert not re.search(r"(?:src|href)\s*=|@import|url\(|https?://", page), "asks the network"
+
+
+def test_view_shows_each_pass(file: Path, tmp_path: Path) -> None:
+    result = view(file, "-p", "cse,dce", "-o", tmp_path / "p.html")
+    assert result.exit_code == 0
+    data = data_in((tmp_path / "p.html").read_text())
+    names = [step["pass"] for step in data["steps"]]
+    assert names == ["pipeline", "common_subexpression_elimination", "dead_code_elimination"]
+    last = data["steps"][-1]
+    assert "-            dead" in last["difference"]
+    after = data["programs"][last["program"]]
+    assert all(node.get("name") != "dead" for node in after["nodes"])
+    assert len(data["programs"]) == len({p["text"] for p in data["programs"]})
+
+
+def test_of_a_long_run_the_first_and_the_last_program_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trace = structir.passes.Trace()
+    with structir.passes.PassContext([trace]):
+        structir.passes.find_pass("dce")(structir.passes.find_pass("cse")(structir.parse(LAYER)))
+    assert len(data_in(trace.page())["programs"]) == 3
+    monkeypatch.setattr(pages, "MOST_DRAWN", 10)
+    assert len(data_in(trace.page())["programs"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["-p", "nonsense"], "nonsense"),
+        (["--profile", "q=4"], "no symbolic dim q"),
+        (["-f", "third"], "main, chosen"),
+        (["-o", "missing/page.html"], "cannot be written"),
+    ],
+)
+def test_a_wrong_command_line(file: Path, words: list[str], part: str) -> None:
+    result = view(file, *words)
+    assert result.exit_code == 2
+    assert part in result.stderr
+
+
+def test_a_wrong_program_has_no_page(file: Path, tmp_path: Path) -> None:
+    file.write_text(LAYER.replace("(8, 6)", "(9, 6)"))
+    assert view(file, "-o", tmp_path / "p.html").exit_code == 1
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_what_a_program_says_stays_data() -> None:
+    text = f"""
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")):
+    R.func_attr({{"told": {HOSTILE!r}}})
+    return R.call_packed({HOSTILE!r}, x)
+"""
+    module = structir.parse(text)
+    page = pages.page(module, HOSTILE)
+    assert page.count("<script") == 2 and page.count("</script>") == 2
+    assert "<img" not in page
+    assert data_in(page)["title"] == HOSTILE
+    assert "stolen" in data_in(page)["programs"][0]["text"]
+    assert "<script" not in structir.parse(text)["main"]._repr_html_().replace("&lt;", "")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None and "default-src 'none'" in policy[1]
+    assert "unsafe-inline" not in policy[1].partition("script-src")[2]
+
+
+# ---- notebooks
+
+
+def test_a_notebook_shows_programs_as_the_explorer_and_all_else_as_coloured_text() -> None:
+    module = structir.parse(LAYER)
+    for shown_as_page in (module, module["main"]):
+        html = shown_as_page._repr_html_()
+        assert html.startswith('<iframe sandbox="allow-scripts"') and "srcdoc" in html
+        assert '<span class="op">@R.function</span>' in html
+    binding = module["main"].bindings()[0]
+    for part in (binding, binding.var, module["main"].struct_info, module["main"].ret_struct_info):
+        html = part._repr_html_()
+        text = re.sub(r"<style>.*?</style>|<[^>]*>", "", html, flags=re.DOTALL)
+        assert text.replace("&quot;", '"').replace("&gt;", ">") == str(part).rstrip()
+
+
+def test_a_large_program_is_shown_as_the_beginning_of_its_text() -> None:
+    lines = [f"    v{k} = R.exp({f'v{k - 1}' if k else 'x'})" for k in range(500)]
+    head = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n'
+    html = structir.parse(head + "\n".join(lines) + "\n    return v499\n")._repr_html_()
+    assert "iframe" not in html
+    assert "lines more" in html
+
+
+def test_an_empty_module_has_a_page() -> None:
+    (program,) = data_in(pages.page(IRModule(), "empty"))["programs"]
+    assert program["nodes"] == []
