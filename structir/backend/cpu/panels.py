@@ -33,7 +33,7 @@ def panel_registers(left: Number, lanes: Number, most: Number) -> Number:
 
 def packed(matrix: NDArray[Any]) -> NDArray[Any]:
     """A matrix in panels, filled up with zeros, on a boundary of a cache line."""
-    return _in_panels(matrix, _widths(matrix.shape[1], tile_shapes(matrix.dtype.name)))
+    return _in_panels(matrix, panel_widths(matrix.shape[1], tile_shapes(matrix.dtype.name)))
 
 
 def packed_narrow(matrix: NDArray[Any]) -> NDArray[Any]:
@@ -59,7 +59,8 @@ def padded_columns(columns: Any, lanes: int) -> Any:
     return (columns + lanes - 1) // lanes * lanes
 
 
-def _widths(columns: int, shapes: tuple[TileShape, ...]) -> list[int]:
+def panel_widths(columns: int, shapes: tuple[TileShape, ...]) -> list[int]:
+    """The widths of the panels that hold so many columns."""
     lanes, most, found, left = shapes[0].lanes, len(shapes), list[int](), columns
     while left > 0:
         found.append(lanes * panel_registers(left, lanes, most))

@@ -16,13 +16,14 @@ from numba import types
 from numba.extending import intrinsic
 
 from structir.backend.cpu.c_functions import assembled, c_function
+from structir.backend.cpu.integer_products import has_integer_products
 from structir.backend.cpu.intrinsics import offset_by
 from structir.backend.cpu.objects import Loaded, built
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
+from structir.backend.cpu.symbols import call_with_fields, extern
 from structir.backend.cpu.tiles import PanelFunction, TileFunction, TileShape, tile_shapes
 from structir.backend.cpu.transposes import write_transpose
-from structir.backend.math.bits import declared
 from structir.backend.math.options import Number, vectorisable
 
 DTYPES: dict[str, Any] = {"float32": types.float32, "float64": types.float64}
@@ -43,28 +44,6 @@ def _tiles_text(shapes: tuple[TileShape, ...], name: str, windows: bool = False)
         tile.write()
     PanelFunction(module, {key: tile.function for key, tile in tiles.items()}, name).write()
     return str(module)
-
-
-def _extern(name: str) -> Any:
-    """A function at a symbol, for use in compiled code: called with a tuple of its arguments."""
-
-    @intrinsic
-    def call(typing_context: Any, args: Any) -> Any:
-        return types.void(args), _call_with_fields(name, len(args.types))
-
-    return call
-
-
-def _call_with_fields(name: str, count: int) -> Any:
-    """What an intrinsic generates that calls a symbol with the fields of a tuple."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        fields = [builder.extract_value(values[0], i) for i in range(count)]
-        shape = ir.FunctionType(ir.VoidType(), [v.type for v in fields])
-        builder.call(declared(builder.module, shape, name), fields)
-        return context.get_dummy_value()
-
-    return generate
 
 
 @vectorisable
@@ -98,7 +77,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
     registers_for = vectorisable(panel_registers)
-    pass_panel = _extern(f"structir_panel_{shapes[0].dtype}")
+    pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
 
     def product(
         a: Number,
@@ -149,7 +128,7 @@ def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
     registers_for = vectorisable(panel_registers)
-    pass_panel = _extern(f"structir_panel_{shapes[0].dtype}")
+    pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
 
     def product(
         a: Number,
@@ -194,7 +173,7 @@ def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
     registers_for = vectorisable(panel_registers)
-    pass_panel = _extern(f"structir_windows_panel_{shapes[0].dtype}")
+    pass_panel = extern(f"structir_windows_panel_{shapes[0].dtype}")
 
     def product(
         a: Number,
@@ -245,7 +224,7 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     from_here: Any = offset_by
     registers_for = vectorisable(panel_registers)
 
-    turn = _extern(f"structir_transpose_{shapes[0].dtype}")
+    turn = extern(f"structir_transpose_{shapes[0].dtype}")
 
     def packing(
         panels: Number, b: Number, k: Number, n: Number, b_row: Number, b_column: Number
@@ -270,7 +249,10 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
 
 @cache
 def has_own_products(dtype: str) -> bool:
-    """Whether the library has matrix products of this dtype here; building it if so."""
+    """Whether the library has matrix products of this dtype here; building it if so. Those of int32
+    are sums of products of int8."""
+    if dtype == "int32":
+        return has_integer_products()
     shapes = tile_shapes(dtype) if dtype in DTYPES else ()
     if not shapes:
         return False
@@ -331,7 +313,7 @@ def _library(name: str) -> Any:
     @intrinsic
     def call(typing_context: Any, args: Any) -> Any:
         symbol = f"structir_{name}_{args.types[0].dtype}"
-        return types.void(args), _call_with_fields(symbol, len(args.types))
+        return types.void(args), call_with_fields(symbol, len(args.types))
 
     return call
 

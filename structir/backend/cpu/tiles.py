@@ -16,6 +16,8 @@ from structir.backend.math.bits import declared
 
 WORD = ir.IntType(64)
 INDEX = ir.IntType(32)
+ELEMENTS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int32": INDEX}
+SUFFIXES = {"float32": "f32", "float64": "f64", "int32": "i32"}
 
 
 @attrs.frozen
@@ -37,7 +39,7 @@ def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
     """The tiles for this processor, narrowest first: one, two and more registers across. There are
     none where it has no wide fused multiply-add."""
     features = cpu_features()
-    half = 1 if dtype == "float32" else 2
+    half = 2 if dtype == "float64" else 1
     if "avx512f" in features:
         return tuple([TileShape(dtype, 16 // half, v, (8, 4, 2, 1)) for v in (1, 2, 3)])
     if {"avx2", "fma"} <= features:
@@ -60,15 +62,20 @@ class TileFunction:
     """
 
     def __init__(
-        self, module: ir.Module, shape: TileShape, rows: int, windows: bool = False
+        self,
+        module: ir.Module,
+        shape: TileShape,
+        rows: int,
+        windows: bool = False,
+        operands: ir.Type | None = None,
     ) -> None:
         self.module, self.shape, self.rows, self.windows = module, shape, rows, windows
-        self.real = ir.FloatType() if shape.dtype == "float32" else ir.DoubleType()
+        self.real = ELEMENTS[shape.dtype]
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
-        pointer = self.real.as_pointer()
+        read, written = (operands or self.real).as_pointer(), self.real.as_pointer()
         steps = WORD.as_pointer() if windows else WORD
-        kinds = [pointer, WORD, WORD, pointer, steps, pointer, WORD, WORD, WORD, WORD]
+        kinds = [read, WORD, WORD, read, steps, written, WORD, WORD, WORD, WORD]
         kind = ir.FunctionType(ir.VoidType(), kinds)
         self.function = ir.Function(module, kind, tile_name(shape, rows))
         a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate = self.function.args
@@ -119,7 +126,7 @@ class TileFunction:
                 total.add_incoming(builder.call(fma, [left, vector, total]), body)
 
     def _suffix(self) -> str:
-        return f"v{self.shape.lanes}{'f32' if self.shape.dtype == 'float32' else 'f64'}"
+        return f"v{self.shape.lanes}{SUFFIXES[self.shape.dtype]}"
 
     def _load(self, line: Any, vector: int) -> Any:
         place = self.builder.gep(line, [_word(vector * self.shape.lanes)])

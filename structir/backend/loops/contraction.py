@@ -66,7 +66,7 @@ def contraction_of(stage: Stage) -> Contraction | None:
     """The matrix product that a stage is, if it is one that BLAS or the library can take."""
     loads = factors_of(stage) if stage.simple else None
     if loads is None:
-        return None
+        return _integer_product(stage)
     axes = stage.axes
     addresses = [address_of(load.buffer, load.entries, axes) for load in loads]
     out = address_of(stage.out, stage.write, axes)
@@ -91,6 +91,35 @@ def factors_of(stage: Stage) -> tuple[Load, Load] | None:
         return None
     dtypes = {left.buffer.dtype, right.buffer.dtype, stage.out.dtype}
     return (left, right) if len(dtypes) == 1 and dtypes <= BLAS_DTYPES else None
+
+
+def _integer_product(stage: Stage) -> Contraction | None:
+    """The product of int8 by a constant of int8, added up in int32."""
+    loads = _small_factors(stage) if stage.simple else None
+    if loads is None or not has_own_products("int32"):
+        return None
+    for left, right in (loads, loads[::-1]):
+        a, b = [address_of(x.buffer, x.entries, stage.axes) for x in (left, right)]
+        out = address_of(stage.out, stage.write, stage.axes)
+        if a.data or b.data or out.data or out.pinned(stage.axes):
+            return None
+        found = _split(stage, left, right, a, b, out)
+        if found is not None and a.coefficient(found.k[-1]) == 1 and len(found.k) == 1:
+            form = constant_matrix(stage, right.buffer.root, b, found.k, found.n)
+            if form is not None:
+                return found
+    return None
+
+
+def _small_factors(stage: Stage) -> tuple[Load, Load] | None:
+    body = stage.body
+    if not (stage.monoid == "sum" and stage.reduce and stage.out.dtype == "int32"):
+        return None
+    if not (isinstance(body, Apply) and body.fn == "mul" and body.dtype == "int32"):
+        return None
+    found = [a.args[0] for a in body.args if isinstance(a, Apply) and a.fn == "cast"]
+    small = [x for x in found if isinstance(x, Load) and x.buffer.dtype == "int8"]
+    return (small[0], small[1]) if len(small) == 2 else None
 
 
 def _split(

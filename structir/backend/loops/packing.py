@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.backend.cpu.integer_products import packed_integers
 from structir.backend.cpu.panels import packed, packed_narrow
 from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.buffer import Buffer
@@ -26,19 +27,20 @@ def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
         return None
     buffer = found.right.buffer.root
     form = constant_matrix(stage, buffer, found.right_address, found.k, found.n)
-    return None if form is None else _constant(stage, buffer, form, packed)
+    packing = packed_integers if stage.out.dtype == "int32" else packed
+    return None if form is None else _constant(buffer, form, packing)
 
 
 def packed_weights(stage: Stage, found: Contraction) -> Buffer | None:
     """The left operand of a product with weights, turned over, in panels one register wide."""
     if found.weights is None:
         return None
-    return _constant(stage, found.left.buffer.root, found.weights, packed_narrow)
+    return _constant(found.left.buffer.root, found.weights, packed_narrow)
 
 
-def _constant(stage: Stage, buffer: Buffer, form: MatrixForm, packing: Packing) -> Buffer:
+def _constant(buffer: Buffer, form: MatrixForm, packing: Packing) -> Buffer:
     panels = _panels_of(buffer.data, form, packing)
-    return Buffer(panels.shape, stage.out.dtype, "constant", data=panels, name="packed constant")
+    return Buffer(panels.shape, panels.dtype.name, "constant", data=panels, name="packed constant")
 
 
 def _panels_of(data: Any, form: MatrixForm, packing: Packing) -> Any:

@@ -18,7 +18,7 @@ from structir.frontend.onnx.builder import NodeBuilder
 from structir.frontend.onnx.joins import bound, choice_of, common
 from structir.frontend.onnx.listing import listed
 from structir.frontend.onnx.names import Names, lookup
-from structir.frontend.onnx.node import ABSENT, Node, Split
+from structir.frontend.onnx.node import ABSENT, Node, RunTimeValueError, Split
 from structir.frontend.onnx.registry import DEFAULT, find_build, find_carry
 from structir.frontend.onnx.survey import plain_domain
 from structir.frontend.onnx.tensors import array_of, dense
@@ -176,8 +176,8 @@ class Importer:
             return None
         try:
             elements = carry(node, *[v and v.elements for v in node.values])
-        except UNREADABLE:
-            return None  # the mapping itself says what is wrong
+        except (RunTimeValueError, *UNREADABLE):
+            return None  # the mapping itself does what can be done, or says what is wrong
         if elements is None:
             return None
         made, dtype = elements

@@ -3,6 +3,7 @@ time."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from structir.frontend.onnx.families.quantise import (
@@ -11,12 +12,12 @@ from structir.frontend.onnx.families.quantise import (
     quantised,
     spread,
 )
-from structir.frontend.onnx.families.recurrent import recurrent_layers
+from structir.frontend.onnx.families.recurrent import Products, recurrent_layers
 from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.said import as_node, one_said
-from structir.frontend.onnx.scalars import number
+from structir.frontend.onnx.scalars import constant, number
 from structir.ir.expr import Expr, Tuple
 
 FLOAT = "float32"
@@ -180,31 +181,26 @@ def quantised_now(node: Node, x: Expr) -> list[Expr]:
     return [node.emit(v) for v in made]
 
 
-def _rounded_now(node: Node, x: Expr) -> Expr:
-    """Numbers as they are after they were quantised over the range that they have."""
-    small, scale, zero = quantised_now(node, x)
-    moved = R.subtract(R.astype(small, "int32"), R.astype(zero, "int32"))
-    return node.emit(R.multiply(R.astype(moved, FLOAT), scale))
-
-
 @onnx_op("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_lstm(node: Node) -> list[Any]:
-    """The weights, gates last, as numbers; the operand and each hidden state rounded as they are
-    quantised."""
-    weights = [_weights(node, 1, 8), _weights(node, 2, 10)]
-    operands = [_rounded_now(node, node[0]), *weights, *[node.get(k) for k in range(3, 8)]]
+    """The operand, and at each step the hidden state, are quantised before they meet the
+    weights."""
+    operands = [node.get(k) for k in range(8)]
     hidden = node.attr("hidden_size", None) or node.static_dims(2)[1]
     layers = as_node(node, "LSTM", operands, hidden_size=hidden)
-    return recurrent_layers(layers, lambda h: _rounded_now(node, h))
+    products = Products(partial(_quantised_product, node, 1), partial(_quantised_product, node, 2))
+    return recurrent_layers(layers, products)
 
 
-def _weights(node: Node, place: int, scale: int) -> Expr:
-    """The weights of all directions, gates before inputs."""
-    ways = node.dims(place)[0]
+def _quantised_product(node: Node, place: int, way: int, x: Expr) -> Expr:
+    """The product with the weights of one direction, gates last, their scale and zero point in the
+    operands from 8 on."""
+    at = 6 + 2 * place
+    weights, scale, zeros = [_of_way(node, k, way) for k in (place, at, at + 1)]
+    small, own, zero = quantised_now(node, x)
+    product = integer_product(node, small, weights, zero, zeros)
+    return R.multiply(R.astype(product, FLOAT), R.multiply(own, scale))
 
-    def beside(at: int) -> Expr:
-        columns = -1 if node.rank(at) > 1 else 1
-        return shaped(node[at], (ways, 1, columns))
 
-    whole = R.subtract(R.astype(node[place], "int32"), R.astype(beside(scale + 1), "int32"))
-    return R.permute_dims(R.multiply(R.astype(whole, FLOAT), beside(scale)), [0, 2, 1])
+def _of_way(node: Node, place: int, way: int) -> Expr:
+    return node.importer.worked_out(R.take(node[place], constant(way), axis=0))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import reduce
 
+import numpy as np
+
 from structir.frontend.onnx.families.cast import converted
 from structir.frontend.onnx.families.conv import convolved, with_bias
 from structir.frontend.onnx.families.shapes import shaped
@@ -118,7 +120,11 @@ def exact_parts(terms: Dim, left: int, right: int) -> tuple[str, int]:
 
 
 def _product(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """The product of integer matrices in int32, computed in floats."""
+    """The product of integer matrices in int32: as one of int8 if the right one is known, else
+    computed in floats."""
+    known = node.is_constant(places[1]) and node.rank(places[1]) == 2 and node.rank(places[0]) > 1
+    if known and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
+        return _product_with_constant(node, places, zeros)
     bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
     terms = node.dims(places[0])[-1]
     dtype, part = exact_parts(terms, *bounds)
@@ -137,6 +143,40 @@ def _product(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Exp
         sums.append(R.astype(R.matmul(row, column), "int32"))
     total: Expr = reduce(R.add, sums)
     return total
+
+
+def _product_with_constant(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """The product of int8 in int32, then what the zero points, and a move to int8, change of it."""
+    weights = node.constant(places[1]).astype(np.int32)
+    point = node.constant(zeros[1]).astype(np.int32) if node.has(zeros[1]) else np.int32(0)
+    rest = np.zeros_like(point)
+    if not ((weights - point >= -128) & (weights - point <= 127)).all():
+        moved = np.int32(128 if node.dtype(places[1]) == "uint8" else 0)
+        point, rest = moved, point - moved
+    weights = (weights - point).astype(np.int8)
+    x, zero = _as_signed(node, places[0], zeros[0])
+    product: Expr = R.matmul(x, Constant(weights), out_dtype="int32")
+    if zero is not None:
+        sums = Constant(weights.sum(axis=0, dtype=np.int32))
+        product = R.subtract(product, R.multiply(zero, sums))
+    if rest.any():
+        lost: Expr = R.sum(R.astype(x, "int32"), axis=-1, keepdims=True)
+        if zero is not None:
+            lost = R.subtract(lost, R.multiply(zero, number(weights.shape[0], "int32")))
+        product = R.subtract(product, R.multiply(lost, Constant(np.atleast_1d(rest))))
+    return product
+
+
+def _as_signed(node: Node, place: int, zero: int) -> tuple[Expr, Expr | None]:
+    """The left operand of a product as int8, and its zero point as int32, unless it is 0."""
+    x, point = node[place], None
+    if node.has(zero):
+        point = R.astype(spread(node, zero, -2, place), "int32")
+    if node.dtype(place) != "uint8":
+        return x, point
+    moved = number(128, "int32")
+    x = node.emit(R.astype(R.subtract(R.astype(x, "int32"), moved), "int8"))
+    return x, R.subtract(number(0, "int32") if point is None else point, moved)
 
 
 def _convolution(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:

@@ -4,6 +4,7 @@ over them where peepholes, limits or other activations ask for more."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -33,7 +34,7 @@ class Layer:
     bias: Expr | None  # of the recurrence, gates
     peepholes: Expr | None
     activations: tuple[Activation, ...]
-    seen: Activation | None = None  # what the recurrence sees of the hidden state, if not all
+    times: Activation | None = None  # how a hidden state meets the recurrence, if not plainly
 
     def gate(self, x: Expr, k: int) -> Expr:
         """The k-th gate out of all of them side by side along the last axis."""
@@ -89,7 +90,7 @@ def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
 
 
 def _recurrent(layer: Layer, h: Expr) -> Expr:
-    made = R.matmul(h if layer.seen is None else layer.seen(h), layer.recurrence)
+    made = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
     return made if layer.bias is None else R.add(made, layer.bias)
 
 
@@ -155,8 +156,16 @@ def recurrent(node: Node) -> list[Any]:
     return recurrent_layers(node)
 
 
-def recurrent_layers(node: Node, seen: Activation | None = None) -> list[Any]:
-    """All directions of a recurrent layer; `seen` acts on a hidden state before its products."""
+@attrs.frozen
+class Products:
+    """How the weights of a direction meet the input and a hidden state, if not plainly."""
+
+    of_input: Callable[[int, Expr], Expr]
+    of_hidden: Callable[[int, Expr], Expr]
+
+
+def recurrent_layers(node: Node, products: Products | None = None) -> list[Any]:
+    """All directions of a recurrent layer."""
     kind = KINDS[node.op_type]
     by_batch = node.flag("layout")
     x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if by_batch else node[0]
@@ -164,7 +173,7 @@ def recurrent_layers(node: Node, seen: Activation | None = None) -> list[Any]:
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
         node.fail(f"there is no direction {direction!r}")
-    made = [_directed(node, kind, x, k, back, seen) for k, back in enumerate(ways)]
+    made = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
     whole = R.stack(Tuple(tuple([m[-1] for m in made])), axis=1)
     last = [R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*made, strict=True))[:-1]]
     if by_batch:
@@ -174,18 +183,17 @@ def recurrent_layers(node: Node, seen: Activation | None = None) -> list[Any]:
 
 
 def _directed(
-    node: Node, kind: Kind, x: Expr, k: int, back: bool, seen: Activation | None
+    node: Node, kind: Kind, x: Expr, k: int, back: bool, products: Products | None
 ) -> list[Expr]:
     """The last states of one direction, then all hidden states along the first axis."""
     steps, batch, _ = _dims(node, x)
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
-    layer, weights, bias = _layer(node, kind, hidden, k)
-    layer = attrs.evolve(layer, seen=seen)
+    layer, bias = _layer(node, kind, hidden, k, products)
     lengths = node.get(4)
-    plain = seen is None and _is_plain(node, kind)
+    plain = products is None and _is_plain(node, kind)
     if back and not plain:
         x = _reversed(x, lengths)
-    gates = R.matmul(x, weights)
+    gates = _met(node, x, k, products)
     gates = node.emit(gates if bias is None else R.add(gates, bias))
     states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
     if plain:
@@ -266,10 +274,23 @@ def _settled(node: Node, x: Expr) -> Expr:
     return found if isinstance(found, Constant) else node.emit(found)
 
 
-def _layer(node: Node, kind: Kind, hidden: int, k: int) -> tuple[Layer, Expr, Expr | None]:
-    """The weights of one direction: of the recurrence, and of the input with its bias."""
-    weights = _settled(node, R.permute_dims(_row(node, node[1], k), [1, 0]))
-    recurrence = _settled(node, R.permute_dims(_row(node, node[2], k), [1, 0]))
+def _met(node: Node, x: Expr, k: int, products: Products | None) -> Expr:
+    """The products of the input with all gates of a direction."""
+    if products is not None:
+        return products.of_input(k, x)
+    return R.matmul(x, _settled(node, R.permute_dims(_row(node, node[1], k), [1, 0])))
+
+
+def _layer(
+    node: Node, kind: Kind, hidden: int, k: int, products: Products | None
+) -> tuple[Layer, Expr | None]:
+    """One direction, and the bias of its input."""
+    times: Activation | None = None
+    recurrence: Expr = ABSENT
+    if products is None:
+        recurrence = _settled(node, R.permute_dims(_row(node, node[2], k), [1, 0]))
+    else:
+        times = partial(products.of_hidden, k)
     bias = inner = None
     if node.has(3):
         width = kind.gates * hidden
@@ -286,7 +307,7 @@ def _layer(node: Node, kind: Kind, hidden: int, k: int) -> tuple[Layer, Expr, Ex
         alpha = alphas[place] if place < len(alphas) else None
         beta = betas[place] if place < len(betas) else None
         chosen.append(_activation(node, name, alpha, beta))
-    return Layer(node, hidden, recurrence, inner, holes, tuple(chosen)), weights, bias
+    return Layer(node, hidden, recurrence, inner, holes, tuple(chosen), times), bias
 
 
 def _start(node: Node, place: int, k: int, batch: Dim, hidden: int) -> Expr:

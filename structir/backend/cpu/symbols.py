@@ -1,0 +1,33 @@
+"""Calls of functions that stand at a symbol of the process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from structir.backend.math.bits import declared
+
+
+def extern(name: str) -> Any:
+    """A function at a symbol, for use in compiled code: called with a tuple of its arguments."""
+
+    @intrinsic
+    def call(typing_context: Any, args: Any) -> Any:
+        return types.void(args), call_with_fields(name, len(args.types))
+
+    return call
+
+
+def call_with_fields(name: str, count: int) -> Any:
+    """What an intrinsic generates that calls a symbol with the fields of a tuple."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        fields = [builder.extract_value(values[0], i) for i in range(count)]
+        shape = ir.FunctionType(ir.VoidType(), [v.type for v in fields])
+        builder.call(declared(builder.module, shape, name), fields)
+        return context.get_dummy_value()
+
+    return generate

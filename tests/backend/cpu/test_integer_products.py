@@ -1,0 +1,75 @@
+"""Products of small integers: each way of a processor against NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.cpu import integer_products
+from structir.backend.cpu.c_functions import assembled
+from structir.backend.cpu.features import cpu_features
+from structir.backend.cpu.integer_products import packed_integers
+from structir.backend.cpu.integer_tiles import Grouping, integer_tiles_text
+from structir.backend.cpu.tiles import TileShape
+from structir.build import BlockBuilder
+from structir.ir import dims
+from structir.ir.expr import Constant, Var
+from structir.ir.module import IRModule
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+WAYS = [
+    ("avx512vnni", 16, Grouping(4, 128)),
+    ("avx512bw", 16, Grouping(2, 0)),
+    ("avx2", 8, Grouping(2, 0)),
+    ("any", 4, Grouping(1, 0)),
+]
+
+
+def small(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).integers(-128, 128, shape).astype(np.int8)
+
+
+@pytest.mark.parametrize(("feature", "lanes", "group"), WAYS, ids=[w[0] for w in WAYS])
+def test_tiles_of_every_processor(
+    feature: str, lanes: int, group: Grouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if feature != "any" and feature not in cpu_features():
+        pytest.skip(f"this processor has no {feature}")
+    shapes = tuple([TileShape("int32", lanes, v, (4, 1)) for v in (1, 2)])
+    monkeypatch.setattr(integer_products, "grouping", lambda: group)
+    monkeypatch.setattr(integer_products, "integer_shapes", lambda: shapes)
+    name = f"test_panel_{feature}"
+    panel = assembled(integer_tiles_text(shapes, group, name), [name])
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 12)(panel.addresses[0])
+    for rows, columns, terms in [(1, 1, 1), (5, lanes, 8), (7, 2 * lanes - 3, 13), (4, 3, 6)]:
+        left, right = small(rows, terms), small(terms, columns)
+        made = np.full((rows, columns), -7, np.int32)
+        panels = packed_integers(right)
+        places = [a.ctypes.data for a in (left, panels, made)]
+        sizes = [columns, terms, columns, 0, -(-columns // lanes), rows]
+        call(places[0], terms, 1, places[1], 0, places[2], *sizes)
+        assert (made == left.astype(int) @ right.astype(int)).all()
+
+
+def product_of(right: np.ndarray) -> IRModule:
+    builder, n = BlockBuilder(), dims.sym("n")
+    x = Var("x", TensorStructInfo((n, right.shape[0]), "int8"))
+    with builder.function("main", [x]):
+        made = builder.emit(R.matmul(x, Constant(right), out_dtype="int32"))
+        builder.emit_func_output(builder.emit(R.add(made, R.const(1, "int32"))))
+    return builder.get()
+
+
+@pytest.mark.parametrize("terms", [4, 7, 33])
+@pytest.mark.parametrize("columns", [2, 17, 75])
+def test_products_with_constants_are_exact(terms: int, columns: int) -> None:
+    right = small(terms, columns)
+    exe = structir.compile(product_of(right))
+    assert "multiply_packed" in exe.source()
+    for rows in (0, 1, 9, 70):
+        left = small(rows, terms)
+        assert (exe["main"](left) == left.astype(int) @ right.astype(int) + 1).all()
