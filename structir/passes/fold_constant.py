@@ -48,6 +48,8 @@ def fold_constant(function: Function, *, max_bytes: int = 1 << 20) -> Function:
         new = _folded(value, known, max_bytes)
         if type(new) in (Constant, Tuple, ShapeExpr, PrimValue):
             known[binding.var] = new
+        elif isinstance(new, Var) and new in known:
+            known[binding.var] = known[new]
         return (binding,) if new is value else (VarBinding(binding.var, new, binding.span),)
 
     return with_bindings(function, folded)

@@ -85,6 +85,19 @@ def test_a_slice_that_arrives_at_run_time(start: int, end: int, step: int) -> No
     agree(model, {"x": np.arange(10, dtype="f4").reshape(2, 5), **given})
 
 
+def test_the_first_elements_of_a_constant() -> None:
+    nodes = [
+        node("Shape", "x", "n", start=1, end=2),
+        node("Slice", "known zero n one one", "cut"),
+        node("Add", "x cut", "y"),
+    ]
+    known = np.arange(12.0, dtype="f4").reshape(1, 12)
+    constants = {"known": known, "zero": np.array([0]), "one": np.array([1])}
+    model = made(nodes, [value("x", ["b", "n"])], ["y"], constants)
+    x = np.ones((2, 5), "f4")
+    assert (structir.interpret(from_onnx(model), "main", x) == x + known[:, :5]).all()
+
+
 def test_one_program_for_each_value_of_axes() -> None:
     inputs = [value("x", [2, "n"]), value("axes", [1], INT64)]
     model = made([node("ReduceSum", "x axes", "y", keepdims=0)], inputs, ["y"])

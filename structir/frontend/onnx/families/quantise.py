@@ -148,10 +148,11 @@ def _product(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Exp
 def _product_with_constant(node: Node, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
     """The product of int8 in int32, then what the zero points, and a move to int8, change of it."""
     weights = node.constant(places[1]).astype(np.int32)
-    point = node.constant(zeros[1]).astype(np.int32) if node.has(zeros[1]) else np.int32(0)
+    given = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
+    point = given.astype(np.int32)
     rest = np.zeros_like(point)
     if not ((weights - point >= -128) & (weights - point <= 127)).all():
-        moved = np.int32(128 if node.dtype(places[1]) == "uint8" else 0)
+        moved = np.array(128 if node.dtype(places[1]) == "uint8" else 0, np.int32)
         point, rest = moved, point - moved
     weights = (weights - point).astype(np.int8)
     x, zero = _as_signed(node, places[0], zeros[0])
