@@ -13,8 +13,8 @@ from onnx import FunctionProto, GraphProto, NodeProto
 from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
+from structir.frontend.builder import NodeBuilder
 from structir.frontend.onnx.bodies import arguments_of, body_of
-from structir.frontend.onnx.builder import NodeBuilder
 from structir.frontend.onnx.joins import bound, choice_of, common
 from structir.frontend.onnx.listing import listed
 from structir.frontend.onnx.names import Names, lookup

@@ -13,7 +13,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
-from structir.frontend.onnx.builder import NodeBuilder
+from structir.frontend.builder import NodeBuilder
 from structir.frontend.onnx.names import Names
 from structir.frontend.onnx.tensors import dtype_name
 from structir.frontend.onnx.types import Symbols, info_of_type

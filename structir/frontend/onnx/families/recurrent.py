@@ -12,9 +12,9 @@ import attrs
 from structir.frontend.onnx.families.control import Loop
 from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import ABSENT, Node
-from structir.frontend.onnx.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, like, number
+from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo

@@ -1,4 +1,4 @@
-"""A builder whose bindings carry the place of the ONNX node that they come from."""
+"""A builder whose bindings carry the place of the node of a model that they come from."""
 
 from __future__ import annotations
 
