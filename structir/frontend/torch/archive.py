@@ -1,0 +1,127 @@
+"""The files of a `.pt2` archive: its graph as JSON, its tensors as bytes; nothing is unpickled."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import IO, Any
+
+import numpy as np
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.torch.fields import DTYPES, field, integers
+from structir.ir.dtype import numpy_dtype
+
+Array = np.ndarray[Any, Any]
+DAMAGED = (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError, EOFError, ValueError)
+OLD = "serialized_exported_program.json"  # how older releases of torch named the graph
+
+
+def wrong(message: str, hint: str | None = None) -> DiagnosticError:
+    """The error that says what is wrong with a file."""
+    return DiagnosticError(Diagnostic(message, hint=hint))
+
+
+class Archive:
+    """An open archive. Torch stores every file plainly, so that no file can be larger than the
+    archive, and all that is read together cannot be either."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self.name = name
+        try:
+            self.zip = zipfile.ZipFile(file)
+            self.left = file.seek(0, 2)
+        except DAMAGED as error:
+            raise wrong(f"{name} is no .pt2 archive, or it is cut off") from error
+        self.home, self.model = self._model()
+        self.read: dict[str, bytes] = {}
+
+    def _model(self) -> tuple[str, str]:
+        """The folder of the archive that all is in, and the name of its model."""
+        names = self.zip.namelist()
+        if OLD in names:
+            raise wrong(
+                f"{self.name} was saved by an old release of torch",
+                "load it with torch.export.load and save it again with torch 2.9 or newer",
+            )
+        found = [n for n in names if "models/" in n and n.endswith(".json")]
+        if len(found) != 1:
+            raise wrong(f"{self.name} holds {len(found)} exported programs; one is expected")
+        home, _, model = found[0].rpartition("models/")
+        return home, model.removesuffix(".json")
+
+    def bytes_of(self, path: str) -> bytes:
+        """The bytes of one file of the archive, which are read once."""
+        found = self.read.get(path)
+        if found is None:
+            found = self.read[path] = self._bytes(self.home + path)
+        return found
+
+    def _bytes(self, path: str) -> bytes:
+        try:
+            info = self.zip.getinfo(path)
+        except KeyError:
+            raise wrong(f"{self.name} has no file {path!r}") from None
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise wrong(f"{path!r} in {self.name} is compressed, which torch never does")
+        self.left -= info.file_size
+        if self.left < 0:
+            raise wrong(f"the files in {self.name} are larger than the archive itself")
+        try:
+            return self.zip.read(info)
+        except DAMAGED as error:
+            raise wrong(f"{path!r} in {self.name} is damaged: {error}") from error
+
+    def json_of(self, path: str) -> Any:
+        """A file of the archive, read as JSON."""
+        try:
+            return json.loads(self.bytes_of(path))
+        except (ValueError, RecursionError) as error:
+            raise wrong(f"{path!r} in {self.name} is no JSON") from error
+
+    def program(self) -> Any:
+        """The exported program."""
+        return self.json_of(f"models/{self.model}.json")
+
+    def payloads(self, kind: str) -> dict[str, Any]:
+        """What the archive says of its `weights` or `constants`, by their names in the model."""
+        path = f"data/{kind}/{self.model}_{kind}_config.json"
+        if self.home + path not in self.zip.namelist():
+            legacy = f"data/{kind}/{self.model}.pt"
+            if self.home + legacy in self.zip.namelist():
+                raise wrong(f"the {kind} in {self.name} are pickled, which is never read")
+            return {}
+        found: dict[str, Any] = field(self.json_of(path), "config", dict)
+        return {name: (kind, payload) for name, payload in found.items()}
+
+    def tensor(self, name: str, payload: tuple[str, Any]) -> Array:
+        """One weight or constant."""
+        kind, stated = payload
+        if field(stated, "use_pickle", bool):
+            raise wrong(f"{name!r} in {self.name} is pickled, which is never read")
+        meta = field(stated, "tensor_meta", dict)
+        dtype = DTYPES.get(field(meta, "dtype", int))
+        if dtype is None:
+            raise wrong(f"{name!r} in {self.name} has elements that no dtype here stands for")
+        path = f"data/{kind}/{field(stated, 'path_name', str)}"
+        data = np.frombuffer(self.bytes_of(path), numpy_dtype(dtype))
+        first = integers([field(meta, "storage_offset", dict)])[0]
+        return _strided(
+            data[first:], integers(meta.get("sizes")), integers(meta.get("strides")), name
+        )
+
+
+def _strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Array:
+    """Elements under a shape and strides, which must lie within the data."""
+    if len(sizes) != len(strides) or min([0, *sizes, *strides]) < 0:
+        raise wrong(f"{name!r} has wrong sizes or strides")
+    if 0 in sizes:
+        return np.zeros(sizes, data.dtype)
+    reach = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    many = 1
+    for n in sizes:
+        many *= n
+    if reach >= data.size or many > max(data.size, 1):
+        raise wrong(f"{name!r} needs more elements than are stored for it")
+    steps = [step * data.itemsize for step in strides]
+    return np.array(np.lib.stride_tricks.as_strided(data, sizes, steps))

@@ -1,0 +1,68 @@
+"""Attention: weights from queries and keys, spent on values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from structir.frontend.torch.node import Node, same
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr
+from structir.script import R
+
+
+@torch_op("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu")
+def attention(node: Node) -> Any:
+    query, key, value = node["query"], node["key"], node["value"]
+    dtype = node.dtype("query")
+    if float(node.arg("dropout_p", 0.0)) != 0.0:
+        node.fail("attention with dropout draws random numbers, which is not supported")
+    if node.flag("enable_gqa"):
+        key, value = (_shared(node, x) for x in (key, value))
+    rank = node.rank("query")
+    turned = R.permute_dims(key, [*range(rank - 2), rank - 1, rank - 2])
+    scores = R.multiply(R.matmul(query, turned), _scale(node, dtype))
+    if node.flag("is_causal"):
+        allowed = _causal(node.dims("query")[-2], node.dims("key")[-2])
+        scores = R.where(allowed, scores, number(-math.inf, dtype))
+    mask = node.get("attn_mask")
+    if mask is not None:
+        if node.dtype_of(mask) == "bool":
+            scores = R.where(mask, scores, number(-math.inf, dtype))
+        else:
+            scores = R.add(scores, cast(mask, dtype))
+    weights = R.nn.softmax(node.emit(scores), axis=rank - 1)
+    if mask is not None and node.dtype_of(mask) == "bool":  # a row that sees nothing gives 0
+        seen = R.max(cast(mask, "int8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
+        weights = R.where(cast(seen, "bool"), weights, number(0.0, dtype))
+    made = R.matmul(weights, value)
+    if len(node.spec.outputs) > 1:
+        node.fail("the logarithms of attention's sums are not made")
+    return made
+
+
+def _scale(node: Node, dtype: str) -> Expr:
+    stated = node.arg("scale", None)
+    if stated is not None:
+        return as_tensor(stated, dtype)
+    width: Dim = node.dims("query")[-1]
+    if isinstance(width, int):
+        return number(1 / math.sqrt(width), dtype)
+    return R.rsqrt(size_number(width, dtype))
+
+
+def _causal(length: Dim, total: Dim) -> Expr:
+    """Where a key is no later than the query."""
+    return R.less_equal(shaped(counted(total), (1, total)), shaped(counted(length), (length, 1)))
+
+
+def _shared(node: Node, x: Expr) -> Expr:
+    """Keys or values for every head of the queries, where several share them."""
+    heads, own = node.dims("query")[-3], node.dims_of(x)
+    if same((heads,), (own[-3],)):
+        return x
+    if not isinstance(heads, int) or not isinstance(own[-3], int):
+        node.fail("how many heads share a key is not known")
+    return node.emit(R.repeat(x, heads // own[-3], axis=len(own) - 3))

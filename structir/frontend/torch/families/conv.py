@@ -1,0 +1,88 @@
+"""Convolutions, transposed ones too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.torch.node import Node
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import shaped
+from structir.ir.expr import Expr
+from structir.script import R
+
+CONVOLUTIONS: dict[int, Callable[..., Expr]] = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
+TRANSPOSED: dict[int, Callable[..., Expr]] = {
+    1: R.nn.conv1d_transpose,
+    2: R.nn.conv2d_transpose,
+    3: R.nn.conv3d_transpose,
+}
+
+
+def spread(node: Node, name: str, count: int, default: int) -> list[int]:
+    """An attribute with a number for each spatial axis, of which one may stand for all."""
+    found = list(node.ints(name, (default,))) or [default]
+    return found * count if len(found) == 1 else found
+
+
+@torch_op("conv1d", "conv2d", "conv3d", "convolution")
+def convolution(node: Node) -> Expr:
+    count = node.rank("weight") - 2
+    if count not in CONVOLUTIONS:
+        node.fail(f"a convolution over {count} axes is not supported")
+    if node.flag("transposed"):
+        return transposed(node)
+    x, bare = _batched(node, count)
+    before, after = _padding(node, count)
+    made = CONVOLUTIONS[count](
+        x,
+        node["weight"],
+        strides=spread(node, "stride", count, 1),
+        padding=[*before, *after],
+        dilation=spread(node, "dilation", count, 1),
+        groups=node.plain("groups", 1),
+    )
+    return _finished(node, made, count, bare)
+
+
+def _batched(node: Node, count: int) -> tuple[Expr, bool]:
+    """The operand with a batch of one where it has none."""
+    if node.rank("input") == count + 2:
+        return node["input"], False
+    return R.expand_dims(node["input"], [0]), True
+
+
+def _padding(node: Node, count: int) -> tuple[list[int], list[int]]:
+    given = node.arg("padding", 0)
+    if given == "valid":
+        return [0] * count, [0] * count
+    if given == "same":
+        dilation = spread(node, "dilation", count, 1)
+        kernel = node.static_dims("weight")[2:]
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        return [t // 2 for t in totals], [t - t // 2 for t in totals]
+    same = spread(node, "padding", count, 0)
+    return same, same
+
+
+def _finished(node: Node, made: Expr, count: int, bare: bool) -> Expr:
+    bias = node.get("bias")
+    if bias is not None:
+        made = R.add(made, shaped(bias, (1, *node.dims("bias"), *[1] * count)))
+    return R.squeeze(made, [0]) if bare else made
+
+
+@torch_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def transposed(node: Node) -> Any:
+    count = node.rank("weight") - 2
+    x, bare = _batched(node, count)
+    made = TRANSPOSED[count](
+        x,
+        node["weight"],
+        strides=spread(node, "stride", count, 1),
+        padding=spread(node, "padding", count, 0) * 2,
+        output_padding=spread(node, "output_padding", count, 0),
+        dilation=spread(node, "dilation", count, 1),
+        groups=node.plain("groups", 1),
+    )
+    return _finished(node, made, count, bare)

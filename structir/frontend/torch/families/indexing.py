@@ -1,0 +1,279 @@
+"""Reads and writes whose places are read from data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.torch.families.shapes import reordered
+from structir.frontend.torch.node import Node
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import as_tensor, cast, number, shaped, size_number
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, Tuple
+from structir.script import R
+
+
+def from_front(node: Node, places: Expr, size: Dim) -> Expr:
+    """Places along an axis, negative ones counted from its end."""
+    if isinstance(places, Constant):
+        data = places.data.astype(np.int64)
+        if (data >= 0).all():
+            return Constant(data)
+    wide = node.emit(cast(places, "int64"))
+    end = R.add(wide, size_number(size))
+    return R.where(R.less(wide, number(0, "int64")), end, wide)
+
+
+@torch_op("embedding")
+def embedding(node: Node) -> Expr:
+    return R.take(node["weight"], cast(node["indices"], "int64"), axis=0)
+
+
+@torch_op("index_select")
+def index_select(node: Node) -> Expr:
+    axis, index = node.axis(), node["index"]
+    if not node.rank():
+        return node["self"]
+    if node.rank("index") == 0:
+        index = shaped(index, (1,))
+    return R.take(node["self"], cast(index, "int64"), axis=axis)
+
+
+@torch_op("take")
+def take(node: Node) -> Expr:
+    flat = R.flatten(node["self"])
+    size = node.dims_of(node.emit(flat))[0]
+    return R.take(flat, from_front(node, node["index"], size), axis=0)
+
+
+@torch_op("gather")
+def gather(node: Node) -> Expr:
+    axis = node.axis()
+    if not node.rank():
+        return node["self"]
+    return R.gather_elements(node["self"], cast(node["index"], "int64"), axis=axis)
+
+
+@torch_op("take_along_dim")
+def take_along(node: Node) -> Expr:
+    axis = node.axis()
+    places = from_front(node, node["indices"], node.dims()[axis])
+    return R.gather_elements(node["self"], places, axis=axis)
+
+
+# ---- several indices, some axes of which are taken whole
+
+
+def _masked(node: Node, given: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
+    """Indices in which a mask stands as the places that are True along each of its axes."""
+    made: list[Expr | None] = []
+    for index in given:
+        if index is None or node.dtype_of(index) not in ("bool", "uint8"):
+            made.append(index)
+            continue
+        rank = len(node.dims_of(index))
+        places = node.emit(R.nonzero(cast(index, "bool")))
+        count = node.host.symbols.fresh(f"{node.spec.name}_found")
+        sizes = (rank, count)
+        places = node.host.builder.match_cast(places, _vector(sizes), None, node.place)
+        made += [R.take(places, number(k, "int64"), axis=0) for k in range(rank)]
+    return made
+
+
+def _vector(sizes: tuple[Dim, ...]) -> Any:
+    return R.Tensor(sizes, "int64")
+
+
+def _apart(given: Sequence[Expr | None], rank: int) -> tuple[list[int], list[int], list[int]]:
+    """The axes that are indexed, the others, and the order of axes of the result: the broadcast
+    axes of adjacent indices stand in their place, else first."""
+    at = [k for k, index in enumerate(given) if index is not None]
+    rest = [k for k in range(rank) if k not in at]
+    adjacent = at == list(range(at[0], at[-1] + 1))
+    before = [k for k in rest if k < at[0]] if adjacent else []
+    return at, rest, before
+
+
+@torch_op("index.Tensor", "_unsafe_index.Tensor")
+def index(node: Node) -> Expr:
+    given = _masked(node, node.arg("indices"), node["self"])
+    sizes = node.dims()
+    if all(i is None for i in given):
+        return node["self"]
+    at, rest, before = _apart(given, len(sizes))
+    places = [from_front(node, given[k], sizes[k]) for k in at]  # type: ignore[arg-type]
+    if len(at) == 1:
+        return R.take(node["self"], places[0], axis=at[0])
+    x = reordered(node["self"], [*at, *rest])
+    made = node.emit(R.index_tensor(x, Tuple(tuple(places))))
+    many = len(node.dims_of(made)) - len(rest)
+    return reordered(made, _back(many, len(before), len(rest)))
+
+
+def _back(many: int, before: int, rest: int) -> list[int]:
+    """The order that puts the broadcast axes behind the axes that stand before them."""
+    others = list(range(many, many + rest))
+    return [*others[:before], *range(many), *others[before:]]
+
+
+@torch_op("index_put", "_unsafe_index_put", "_index_put_impl")
+def index_put(node: Node) -> Expr:
+    x = node["self"]
+    given = node.arg("indices")
+    values = node.operand("values", node.dtype())
+    mask = _whole_mask(node, given)
+    if mask is not None and len(node.dims_of(values)) == 0 and not node.flag("accumulate"):
+        return R.where(mask, values, x)
+    given = _masked(node, given, x)
+    sizes = node.dims()
+    at, rest, before = _apart(given, len(sizes))
+    places = [node.emit(from_front(node, given[k], sizes[k])) for k in at]  # type: ignore[arg-type]
+    order = [*at, *rest]
+    shape = _broadcast(node, places)
+    others = [sizes[k] for k in rest]
+    many, first = len(shape), len(before)
+    whole = (*others[:first], *shape, *others[first:])
+    if node.dims_of(values) != whole:
+        values = R.broadcast_to(values, whole)
+    values = reordered(
+        values, [*range(first, first + many), *range(first), *range(first + many, len(whole))]
+    )
+    put = R.index_put(
+        reordered(x, order), Tuple(tuple(places)), values, accumulate=node.flag("accumulate")
+    )
+    return reordered(put, [order.index(k) for k in range(len(order))])
+
+
+def _whole_mask(node: Node, given: Sequence[Expr | None]) -> Expr | None:
+    """A mask over the first axes of the operand, if it is the only index."""
+    if len(given) != 1 or given[0] is None or node.dtype_of(given[0]) != "bool":
+        return None
+    own = node.dims_of(given[0])
+    return shaped(given[0], (*own, *[1] * (node.rank() - len(own))))
+
+
+def _broadcast(node: Node, places: Sequence[Expr]) -> tuple[Dim, ...]:
+    total = places[0]
+    for other in places[1:]:
+        total = node.emit(R.add(total, other))
+    return node.dims_of(total)
+
+
+@torch_op("masked_select")
+def masked_select(node: Node) -> Expr:
+    sizes = node.dims() if node.rank() >= node.rank("mask") else node.dims("mask")
+    mask = R.broadcast_to(node["mask"], sizes)
+    x = node.emit(R.flatten(R.broadcast_to(node["self"], sizes)))
+    found = _masked(node, [node.emit(R.flatten(mask))], x)[0]
+    return R.take(x, found, axis=0)
+
+
+@torch_op("masked_scatter")
+def masked_scatter(node: Node) -> Expr:
+    """The elements of a source, one after the other, where the mask is True."""
+    sizes = node.dims()
+    mask = node.emit(R.flatten(R.broadcast_to(node["mask"], sizes)))
+    rank = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
+    source = R.flatten(node["source"])
+    at = R.maximum(rank, number(0, "int64"))
+    made = R.where(mask, R.take(source, at, axis=0), R.flatten(node["self"]))
+    return shaped(made, sizes)
+
+
+@torch_op("nonzero", "argwhere")
+def nonzero(node: Node) -> Expr:
+    return R.permute_dims(R.nonzero(node["self"]), [1, 0])
+
+
+@torch_op("nonzero_numpy")
+def nonzero_by_axis(node: Node) -> list[Any]:
+    places = _masked(node, [node.operand("self", "bool")], node["self"])
+    return list(places)
+
+
+# ---- writes
+
+
+@torch_op("scatter", "scatter_add", "scatter_reduce")
+def scatter(node: Node) -> Expr:
+    x, index, axis = node["self"], node["index"], node.axis()
+    base = node.spec.target.split(".")[1]
+    how = "add" if base == "scatter_add" else node.arg("reduce", "update")
+    how = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}.get(
+        how, how
+    )
+    if how == "mean" or not node.flag("include_self", True):
+        node.fail("a scatter that takes means, or leaves out what was there, is not supported")
+    own = node.dims("index")
+    if "src" in node.spec.args:
+        new = _corner(node, node["src"], own)
+    else:
+        new = R.broadcast_to(node.operand("value", node.dtype()), own)
+    if not node.rank():
+        return new
+    return R.scatter_elements(x, cast(index, "int64"), new, axis=axis, reduction=how)
+
+
+def _corner(node: Node, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
+    """The first elements along every axis."""
+    own = node.dims_of(x)
+    axes = [k for k, (a, b) in enumerate(zip(own, sizes, strict=True)) if a != b]
+    if not axes:
+        return x
+    return R.strided_slice(x, axes, [0] * len(axes), [sizes[k] for k in axes])
+
+
+@torch_op("slice_scatter")
+def slice_scatter(node: Node) -> Expr:
+    axis, step = node.axis("dim", 0), node.plain("step", 1)
+    size = node.dims()[axis]
+    start, end = node.arg("start", None), node.arg("end", None)
+    first = _bound(node, 0 if start is None else start, size)
+    last = size if end is None else _bound(node, end, size)
+    return R.slice_scatter(node["self"], node["src"], first, last, step, axis=axis)
+
+
+def _bound(node: Node, place: Any, size: Dim) -> Dim:
+    whole = node.whole(place)
+    if isinstance(whole, int) and whole < 0:
+        return whole + size
+    return size if isinstance(whole, int) and whole >= 1 << 31 else whole
+
+
+@torch_op("select_scatter")
+def select_scatter(node: Node) -> Expr:
+    axis, place = node.axis(), node.size("index")
+    place = place + node.dims()[axis] if isinstance(place, int) and place < 0 else place
+    src = R.expand_dims(node["src"], [axis])
+    return R.slice_scatter(node["self"], src, place, place + 1, 1, axis=axis)
+
+
+@torch_op("index_add", "index_copy", "index_fill")
+def index_write(node: Node) -> Expr:
+    axis, sizes = node.axis(), node.dims()
+    base = node.spec.target.split(".")[1]
+    places = from_front(node, node["index"], sizes[axis])
+    rank = len(sizes)
+    order = [axis, *[k for k in range(rank) if k != axis]]
+    x = reordered(node["self"], order)
+    if base == "index_fill":
+        whole = (*node.dims("index"), *[sizes[k] for k in order[1:]])
+        new = R.broadcast_to(node.operand("value", node.dtype()), whole)
+    else:
+        new = reordered(node["source"], order)
+        factor = node.arg("alpha", 1)
+        new = new if factor == 1 else R.multiply(new, as_tensor(factor, node.dtype()))
+    made = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
+    return reordered(made, [order.index(k) for k in range(rank)])
+
+
+@torch_op("isin")
+def is_in(node: Node) -> Expr:
+    rank = node.rank("elements")
+    tests = R.flatten(node["test_elements"])
+    found = R.equal(R.expand_dims(node["elements"], [rank]), tests)
+    made = R.astype(R.max(R.astype(found, "int8"), axis=[rank]), "bool")
+    return R.logical_not(made) if node.flag("invert") else made

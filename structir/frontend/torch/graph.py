@@ -1,0 +1,302 @@
+"""An exported program as plain values: graphs of nodes, what is known of their values, and what
+their inputs and outputs stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from structir.frontend.torch.fields import DTYPES, field, malformed, real, tagged
+
+DEEPEST = 60  # graphs within graphs
+
+
+@attrs.frozen
+class Ref:
+    """The name of a value."""
+
+    name: str
+
+
+@attrs.frozen
+class DTypeName:
+    """An element type as an argument; None for one that has no dtype here."""
+
+    dtype: str | None
+
+
+@attrs.frozen
+class Word:
+    """A device, a layout, a memory format: what says how a value is stored, not what it is."""
+
+    text: str
+
+
+@attrs.frozen
+class Meta:
+    """What torch knows of a tensor: sizes are numbers or texts of symbolic expressions."""
+
+    dtype: str | None
+    sizes: tuple[int | str, ...]
+    strides: tuple[int | str, ...]
+
+
+@attrs.frozen(eq=False)
+class NodeSpec:
+    """One node: its target, its arguments by name, the names of what it gives, its origin."""
+
+    target: str
+    args: Mapping[str, Any]
+    outputs: tuple[Any, ...]
+    name: str
+    trace: str = ""
+    line: int = 0
+
+
+@attrs.frozen(eq=False)
+class Graph:
+    """A graph: its nodes in order, its inputs and outputs, and its values' descriptions."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    nodes: tuple[NodeSpec, ...]
+    tensors: Mapping[str, Meta]
+    scalars: Mapping[str, int | float | str]  # symbolic numbers, by name: values or expressions
+    single: bool = False
+
+
+@attrs.frozen
+class Input:
+    """What an input of the program is: `user`, `parameter`, `buffer`, `constant` or `value`."""
+
+    kind: str
+    value: Any  # a Ref, or what is known of it
+    target: str = ""
+
+
+@attrs.frozen
+class Output:
+    """What an output of the program is: `user`, or a new value of a buffer or an input."""
+
+    kind: str
+    value: Any
+    target: str = ""
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A whole exported program but its tensors."""
+
+    graph: Graph
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    ranges: Mapping[str, tuple[int | None, int | None]]
+    version: str
+
+
+def program_of(stated: Any) -> Program:
+    """The program that a `.pt2` archive states."""
+    module = field(stated, "graph_module", dict)
+    signature = field(module, "signature", dict)
+    ranges = field(stated, "range_constraints", dict)
+    return Program(
+        _graph(field(module, "graph", dict), 0),
+        tuple([_input(i) for i in field(signature, "input_specs", list)]),
+        tuple([_output(o) for o in field(signature, "output_specs", list)]),
+        {name: (_bound(r, "min_val"), _bound(r, "max_val")) for name, r in ranges.items()},
+        str(stated.get("torch_version", "")),
+    )
+
+
+def _bound(stated: Any, name: str) -> int | None:
+    found = stated.get(name) if isinstance(stated, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _graph(stated: Any, depth: int) -> Graph:
+    if depth > DEEPEST:
+        raise malformed(f"an end: graphs are nested more than {DEEPEST} deep")
+    scalars: dict[str, int | float | str] = {}
+    for kind in ("sym_int_values", "sym_bool_values", "sym_float_values"):
+        for name, value in (stated.get(kind) or {}).items():
+            scalars[name] = _symbolic(value)
+    return Graph(
+        tuple([argument(a, depth) for a in field(stated, "inputs", list)]),
+        tuple([argument(a, depth) for a in field(stated, "outputs", list)]),
+        tuple([_node(n, k, depth) for k, n in enumerate(field(stated, "nodes", list))]),
+        {name: _meta(m) for name, m in field(stated, "tensor_values", dict).items()},
+        scalars,
+        bool(stated.get("is_single_tensor_return")),
+    )
+
+
+def _node(stated: Any, place: int, depth: int) -> NodeSpec:
+    args: dict[str, Any] = {}
+    for k, given in enumerate(field(stated, "inputs", list)):
+        name = field(given, "name", str) or f"*{k}"  # nameless ones belong to no schema
+        args[name if name not in args else f"{name}*{k}"] = argument(given.get("arg"), depth)
+    outputs = tuple([argument(o, depth) for o in field(stated, "outputs", list)])
+    metadata = stated.get("metadata")
+    trace = metadata.get("stack_trace") if isinstance(metadata, dict) else ""
+    target = field(stated, "target", str).removeprefix("torch.ops.")
+    own = stated.get("name")
+    name = own if isinstance(own, str) else next(iter(names_of(outputs)), target)
+    return NodeSpec(target, args, outputs, name, str(trace or ""), place + 1)
+
+
+def names_of(value: Any) -> list[str]:
+    """All names of values in an argument."""
+    if isinstance(value, Ref):
+        return [value.name]
+    if isinstance(value, list | tuple):
+        return [name for item in value for name in names_of(item)]
+    return []
+
+
+def _meta(stated: Any) -> Meta:
+    sizes = tuple([_symbolic(s) for s in field(stated, "sizes", list)])
+    strides = tuple([_symbolic(s) for s in field(stated, "strides", list)])
+    return Meta(DTYPES.get(field(stated, "dtype", int)), sizes, strides)  # type: ignore[arg-type]
+
+
+def _symbolic(union: Any) -> int | float | str:
+    """A number, or the text of a symbolic expression."""
+    kind, value = tagged(union)
+    if kind == "as_expr":
+        text: str = field(value, "expr_str", str)
+        return text
+    if not isinstance(value, int | float):
+        raise malformed("a size")
+    return value
+
+
+# ---- arguments
+
+
+def argument(union: Any, depth: int = 0) -> Any:
+    """An argument or an output as a plain value; values of the graph are `Ref`s."""
+    kind, value = tagged(union)
+    read = ARGUMENTS.get(kind)
+    if read is None:
+        raise malformed(f"a way to read arguments of kind {kind!r}")
+    return read(value, depth)
+
+
+def _named(value: Any, depth: int) -> Any:
+    return Ref(field(value, "name", str))
+
+
+def _symbol(value: Any, depth: int) -> Any:
+    kind, inner = tagged(value)
+    return Ref(str(inner)) if kind == "as_name" else inner
+
+
+def _optional(value: Any, depth: int) -> Any:
+    kind, inner = tagged(value)
+    return Ref(field(inner, "name", str)) if kind == "as_tensor" else None
+
+
+def _each(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    def every(value: Any, depth: int) -> Any:
+        if not isinstance(value, list):
+            raise malformed("a list")
+        return tuple([read(item, depth) for item in value])
+
+    return every
+
+
+def _plain(kind: type) -> Callable[[Any, int], Any]:
+    def read(value: Any, depth: int) -> Any:
+        if not isinstance(value, kind):
+            raise malformed(f"an argument of kind {kind.__name__}")
+        return value
+
+    return read
+
+
+def _inner_graph(value: Any, depth: int) -> Graph:
+    return _graph(field(value, "graph", dict), depth + 1)
+
+
+def _by_name(value: Any, depth: int) -> Any:
+    if not isinstance(value, dict):
+        raise malformed("arguments by name")
+    return {str(name): argument(item, depth) for name, item in value.items()}
+
+
+def _real(value: Any, depth: int) -> float:
+    return real(value)
+
+
+ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
+    "as_none": lambda value, depth: None,
+    "as_tensor": _named,
+    "as_tensors": _each(_named),
+    "as_nested_tensors": _each(_each(_named)),
+    "as_optional_tensor": _optional,
+    "as_optional_tensors": _each(_optional),
+    "as_int": _plain(int),
+    "as_ints": _each(_plain(int)),
+    "as_int_lists": _each(_each(_plain(int))),
+    "as_float": _real,
+    "as_floats": _each(_real),
+    "as_float_lists": _each(_each(_real)),
+    "as_bool": _plain(bool),
+    "as_bools": _each(_plain(bool)),
+    "as_string": _plain(str),
+    "as_strings": _each(_plain(str)),
+    "as_sym_int": _symbol,
+    "as_sym_ints": _each(_symbol),
+    "as_sym_bool": _symbol,
+    "as_sym_bools": _each(_symbol),
+    "as_sym_float": _symbol,
+    "as_sym_floats": _each(_symbol),
+    "as_scalar_type": lambda value, depth: DTypeName(DTYPES.get(value)),
+    "as_memory_format": lambda value, depth: Word(str(value)),
+    "as_layout": lambda value, depth: Word(str(value)),
+    "as_device": lambda value, depth: Word(str(value)),
+    "as_operator": lambda value, depth: Word(str(value)),
+    "as_custom_obj": _named,
+    "as_complex": lambda value, depth: Word("complex"),
+    "as_graph": _inner_graph,
+    "as_string_to_argument": _by_name,
+}
+
+
+# ---- what inputs and outputs stand for
+
+PARTS = {
+    "parameter": "parameter_name",
+    "buffer": "buffer_name",
+    "tensor_constant": "tensor_constant_name",
+    "custom_obj": "custom_obj_name",
+}
+CHANGED = {
+    "buffer_mutation": "buffer_name",
+    "parameter_mutation": "parameter_name",
+    "user_input_mutation": "user_input_name",
+}
+
+
+def _input(union: Any) -> Input:
+    kind, stated = tagged(union)
+    if kind == "user_input":
+        return Input("user", argument(stated.get("arg")))
+    if kind == "constant_input":
+        return Input("value", argument(stated.get("value")), field(stated, "name", str))
+    if kind in PARTS:
+        value = _named(stated.get("arg"), 0)
+        return Input(kind.replace("tensor_", ""), value, field(stated, PARTS[kind], str))
+    raise malformed(f"a way to read inputs of kind {kind!r}")
+
+
+def _output(union: Any) -> Output:
+    kind, stated = tagged(union)
+    if kind in ("user_output", "loss_output"):
+        arg = stated.get("arg")
+        return Output("user", argument(arg) if kind == "user_output" else _named(arg, 0))
+    if kind in CHANGED:
+        return Output(kind, _named(stated.get("arg"), 0), field(stated, CHANGED[kind], str))
+    raise malformed(f"a way to read outputs of kind {kind!r}")

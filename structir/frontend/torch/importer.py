@@ -1,0 +1,268 @@
+"""Graphs built node by node: arguments looked up, the mapping applied, results bound by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.errors import Diagnostic, DiagnosticError, Span
+from structir.frontend.builder import NodeBuilder
+from structir.frontend.torch.graph import Graph, NodeSpec, Ref, names_of
+from structir.frontend.torch.listing import listed
+from structir.frontend.torch.memory import Memory
+from structir.frontend.torch.node import Node, Scope
+from structir.frontend.torch.registry import find_build, in_place
+from structir.frontend.torch.scalars import cast, tensor_info
+from structir.frontend.torch.sizes import Symbols
+from structir.interpret.machine import Machine
+from structir.interpret.scope import Scope as RunScope
+from structir.ir import dims
+from structir.ir.dims import Poly
+from structir.ir.expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.module import IRModule
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+Ranges = Mapping[str, tuple[int | None, int | None]]
+MOST_BUILT = 300_000  # nodes; graphs within graphs can stand for more than a file holds
+
+
+class Importer:
+    """Builds the function of a program."""
+
+    def __init__(
+        self,
+        symbols: Symbols,
+        ranges: Ranges,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.builder = NodeBuilder()
+        self.symbols, self.ranges, self.progress = symbols, ranges, progress
+        self.memory = Memory(self)
+        self.built = 0
+
+    # ---- graphs
+
+    def run(self, scope: Scope) -> list[Any]:
+        """Build the nodes of a graph in order; what its outputs stand for at the end."""
+        for spec, place in zip(
+            scope.graph.nodes, listed(scope.graph.nodes, scope.where), strict=True
+        ):
+            self.node(spec, scope, place)
+            self.progress()
+        return [self._found(scope, output) for output in scope.graph.outputs]
+
+    def _found(self, scope: Scope, stated: Any) -> Any:
+        if isinstance(stated, Ref):
+            return self.read(scope, stated.name)
+        if isinstance(stated, tuple):
+            return tuple([self._found(scope, item) for item in stated])
+        return stated
+
+    def inner(self, graph: Graph, operands: Sequence[Any], where: str) -> list[Any]:
+        """The results of a graph within another one, built into the open scope."""
+        names = [name for given in graph.inputs for name in names_of(given)]
+        if len(names) != len(operands):
+            raise DiagnosticError(
+                Diagnostic(f"{where} takes {len(names)} values, but {len(operands)} are given")
+            )
+        outer, self.memory = self.memory, Memory(self)
+        try:
+            return self.run(Scope(graph, dict(zip(names, operands, strict=True)), where))
+        finally:
+            self.memory = outer
+
+    def is_size(self, stated: Any) -> bool:
+        """Whether a symbolic number is a variable that is never below 0."""
+        found = self.symbols.number(stated).whole()
+        least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == found]
+        return found is not None and bool(least) and least[0] is not None and least[0] >= 0
+
+    def read(self, scope: Scope, name: str) -> Any:
+        """What a name stands for now."""
+        if name not in scope.values:
+            raise DiagnosticError(Diagnostic(f"{name!r} is used, but no node before makes it"))
+        return self.memory.read(scope, name)
+
+    # ---- nodes
+
+    def node(self, spec: NodeSpec, scope: Scope, place: Span) -> None:
+        """Build one node."""
+        node = Node(spec, self, scope, place)
+        self.built += 1
+        if self.built > MOST_BUILT:
+            node.fail(f"the program unfolds to more than {MOST_BUILT} nodes")
+        try:
+            with self.builder.at(place):
+                self._built(node)
+        except DiagnosticError as error:
+            raise placed(error, node) from error
+        except UNREADABLE as error:
+            detail = f"{type(error).__name__}: {error}"
+            raise DiagnosticError(
+                Diagnostic(f"this node cannot be understood ({detail})", place, spec.target)
+            ) from error
+
+    def _built(self, node: Node) -> None:
+        functional = in_place(node.spec.target)
+        if functional is not None and find_build(node.spec.target) is None:
+            self._written(node, functional)
+            return
+        names = names_of(node.spec.outputs)
+        build = find_build(node.spec.target)
+        if build is None or (names and all(n in node.scope.graph.scalars for n in names)):
+            if not self._told(node, names):
+                self.bind(node, self.results(node))
+            return
+        self.bind(node, self.results(node))
+        self.memory.note(node)
+
+    def _told(self, node: Node, names: list[str]) -> bool:
+        """Bind symbolic numbers that the program states; False where one is not known yet."""
+        known = self.builder.scopes[-1].symbols()
+        values: dict[str, Any] = {}
+        for name in names:
+            ratio = self.symbols.number(node.scope.graph.scalars[name])
+            if not (dims.syms(ratio.over) | dims.syms(ratio.under)) <= known:
+                if find_build(node.spec.target) is None:
+                    node.fail(
+                        f"the number {name!r} is only known when the program runs, and may be "
+                        "negative",
+                        "tell torch that it is not: torch._check(number >= 0)",
+                    )
+                return False
+            whole = ratio.whole()
+            values[name] = ratio if whole is None else whole
+        node.scope.values.update(values)
+        return True
+
+    def results(self, node: Node) -> list[Any]:
+        """What the mapping of a node gives."""
+        build = find_build(node.spec.target)
+        assert build is not None  # the survey has found all of them
+        made = build(node)
+        return list(made) if isinstance(made, list | tuple) else [made]
+
+    def _written(self, node: Node, functional: str) -> None:
+        """A node that writes its first operand: the new elements take its place."""
+        first = next(iter(node.spec.args.values()), None)
+        if not isinstance(first, Ref):
+            node.fail("what is written must be a tensor of the graph")
+        old = self.read(node.scope, first.name)
+        spec = attrs.evolve(node.spec, target=functional)
+        new = self.results(Node(spec, self, node.scope, node.place))[0]
+        info = tensor_info(old)
+        new = cast(new, info.dtype or "float32")
+        if isinstance(info.dims, tuple) and tensor_info(new).dims != info.dims:
+            new = R.broadcast_to(new, ShapeExpr(info.dims))
+        self.memory.write(node, first.name, self.builder.emit(new, first.name))
+        for name in names_of(node.spec.outputs):
+            node.scope.values[name] = self.read(node.scope, first.name)
+            self.memory.same(name, first.name)
+
+    # ---- results
+
+    def bind(self, node: Node, results: Sequence[Any]) -> None:
+        """Bind the results of a node to variables of their names."""
+        names = names_of(node.spec.outputs)
+        for place, (name, value) in enumerate(zip(names, results, strict=False)):
+            if value is None:
+                node.fail(f"result {name!r} is not made")
+            node.scope.values[name] = self._named(node, name, value, place)
+        if len(results) < len(names):
+            node.fail(f"there are {len(names)} results, but {len(results)} are made")
+
+    def _named(self, node: Node, name: str, value: Any, place: int) -> Any:
+        if not isinstance(value, Expr) or type(value) is Constant:
+            return value
+        if name not in node.scope.graph.tensors:
+            return value if isinstance(value, Var) else self.builder.emit(value, name)
+        if self.builder.scopes[-1].in_dataflow and name in node.scope.results:
+            value = self.builder.emit_output(value, name)
+        elif not isinstance(value, Var):
+            value = self.builder.emit(value, name)
+        return self._measured(node, name, value, place)
+
+    def _measured(self, node: Node, name: str, value: Expr, place: int) -> Expr:
+        """A value with sizes: those that only running tells are bound under torch's names."""
+        info = value.struct_info
+        if not isinstance(info, TensorStructInfo):
+            return value
+        sizes = node.out_dims(place)
+        known = self.builder.scopes[-1].symbols()
+        if isinstance(info.dims, tuple) and all(dims.syms(d) <= known for d in sizes):
+            return value
+        return self.builder.match_cast(value, TensorStructInfo(sizes, info.dtype), name, node.place)
+
+    def worked_out(self, value: Expr) -> Expr:
+        """A value that only constants make, as a constant; any other as it is."""
+        if not _all_constant(value):
+            return value
+        found = Machine(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
+        return Constant(np.asarray(found))
+
+    def shown(self, value: Any, name: str) -> Expr:
+        """A result of the program as it leaves the block that makes it."""
+        if type(value) is Constant:
+            value = self.builder.emit_output(value, name) if self._open() else value
+        elif isinstance(value, DataflowVar):
+            value = self.builder.emit_output(value, name)
+        elif not isinstance(value, Var):
+            value = (
+                self.builder.emit_output(value, name)
+                if self._open()
+                else self.builder.emit(value, name)
+            )
+        return value
+
+    def _open(self) -> bool:
+        return self.builder.scopes[-1].in_dataflow
+
+
+def _all_constant(value: Expr) -> bool:
+    """Whether an expression is made of constants alone."""
+    todo: list[Any] = [value]
+    while todo:
+        part = todo.pop()
+        match part:
+            case Call():
+                todo += part.args
+            case Tuple():
+                todo += part.fields
+            case TupleGetItem():
+                todo.append(part.tuple_value)
+            case PrimValue(value=Poly()):
+                return False
+            case ShapeExpr():
+                if any(isinstance(d, Poly) for d in part.dims):
+                    return False
+            case Constant() | PrimValue():
+                pass
+            case _:
+                return False
+    return True
+
+
+def placed(error: DiagnosticError, node: Node) -> DiagnosticError:
+    """An error with its node's place, where it has none."""
+    if all(d.span is not None for d in error.diagnostics):
+        return error
+    made = [d.at(node.place) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in made])
+
+
+__all__ = ["UNREADABLE", "Importer", "placed"]

@@ -1,0 +1,176 @@
+"""`from_exported_program` and `from_pt2`: a whole exported program as a module."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
+from structir.frontend.torch import families
+from structir.frontend.torch.archive import Archive, wrong
+from structir.frontend.torch.graph import Graph, Program, Ref, program_of
+from structir.frontend.torch.importer import UNREADABLE, Importer
+from structir.frontend.torch.node import Scope
+from structir.frontend.torch.params import Parameters, check_ranges
+from structir.frontend.torch.scalars import as_tensor
+from structir.frontend.torch.sizes import Ratio, Symbols
+from structir.frontend.torch.survey import check_supported
+from structir.ir.dims import Poly
+from structir.ir.expr import Expr, Tuple
+from structir.ir.module import IRModule
+from structir.lazy import lazy_module
+
+torch = lazy_module("torch")
+UNKNOWN = (AttributeError, KeyError, IndexError, TypeError)  # releases of torch differ here
+Progress = Callable[[int, int], None]
+CHOICES = frozenset({"higher_order.cond", "higher_order.while_loop", "higher_order.scan"})
+
+
+def from_exported_program(
+    program: Any,
+    *,
+    names: Mapping[str, str] | None = None,
+    weights_as_inputs: bool = False,
+    progress: Progress | None = None,
+) -> IRModule:
+    """The module of a program that `torch.export.export` has made: its function `main`.
+
+    Sizes are called as the `Dim`s that the program was exported with, or else as torch calls them;
+    `names` gives them others, such as `{"s77": "batch"}`. Parameters and buffers are constants, or
+    with `weights_as_inputs` the last parameters of `main`.
+    """
+    names = {**_dim_names(program), **(names or {})}
+    held = io.BytesIO()
+    try:
+        torch.export.save(program, held)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        message = "exported programs need torch: pip install structir[torch]"
+        raise MissingExtraError(message) from None
+    except Exception as error:  # torch raises whatever its serialiser meets
+        raise wrong(f"torch cannot write this program: {error}") from error
+    return _module(held, "program", names, weights_as_inputs, progress)
+
+
+def _dim_names(program: Any) -> dict[str, str]:
+    """The names of the `Dim`s that a program was exported with, by the symbols that torch has made
+    of them; torch keeps them only until the program is stored."""
+    try:
+        values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
+        modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
+        known = modes[0].shape_env.source_name_to_debug_name
+        sources = modes[0].shape_env.var_to_sources
+        places = [(str(var), s.name) for var, listed in sources.items() for s in listed]
+        named = [(var, name() if callable(name) else name) for var, name in places]
+        return {var: known[name] for var, name in named if name in known}
+    except UNKNOWN:
+        return {}
+
+
+def from_pt2(
+    path: str | os.PathLike[str] | IO[bytes],
+    *,
+    names: Mapping[str, str] | None = None,
+    weights_as_inputs: bool = False,
+    progress: Progress | None = None,
+) -> IRModule:
+    """The module of a file that `torch.export.save` has written; torch itself is not needed."""
+    if not isinstance(path, str | os.PathLike):
+        return _module(path, "program", names, weights_as_inputs, progress)
+    place = Path(path)
+    try:
+        with place.open("rb") as file:
+            return _module(file, place.name, names, weights_as_inputs, progress)
+    except OSError as error:
+        raise wrong(f"{place.name} cannot be read: {error.strerror}") from error
+
+
+def _module(
+    file: Any,
+    name: str,
+    names: Mapping[str, str] | None,
+    as_inputs: bool,
+    progress: Progress | None,
+) -> IRModule:
+    families.load()
+    archive = Archive(file, name)
+    try:
+        program = program_of(archive.program())
+        check_supported(program.graph)
+        symbols = Symbols(names or {})
+        count = _counter(progress, len(program.graph.nodes))
+        importer = Importer(symbols, program.ranges, count)
+        params = Parameters(archive, program, importer, as_inputs)
+        return _built(importer, program, params, name)
+    except UNREADABLE as error:  # names that are no text, fields that contradict each other
+        raise wrong(f"{name} cannot be understood ({type(error).__name__}: {error})") from error
+
+
+def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
+    if progress is None:
+        return lambda: None
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        progress(min(done, total), total)
+
+    return count
+
+
+def _built(importer: Importer, program: Program, params: Parameters, where: str) -> IRModule:
+    graph, builder = program.graph, importer.builder
+    named = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
+    scope = Scope(graph, params.values, where, frozenset(named))
+    shown = [o for o in program.outputs if o.kind == "user"]
+    kept = params.changed(program)
+    attributes: dict[str, Any] = {
+        "input_names": tuple([p.name for p in params.variables]),
+        "output_names": tuple([*_output_names(shown), *kept]),
+        "num_input": params.inputs,
+    }
+    with builder.function("main", params.variables, attrs=attributes):
+        with builder.dataflow() if is_flat(graph) else nullcontext():
+            check_ranges(importer, program, params)
+            found = importer.run(scope)
+            user = [v for v, o in zip(found, program.outputs, strict=True) if o.kind == "user"]
+            values = [*user, *[importer.read(scope, name) for name in kept.values()]]
+            results = [
+                importer.shown(_result(value), name)
+                for value, name in zip(values, attributes["output_names"], strict=True)
+            ]
+        if not results:
+            raise wrong("the program has no outputs")
+        builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
+    return builder.get()
+
+
+def is_flat(graph: Graph) -> bool:
+    """Whether a graph can stand in a dataflow block: no choices and loops are in it."""
+    inner = [v for n in graph.nodes for v in n.args.values() if isinstance(v, Graph)]
+    return all(n.target not in CHOICES for n in graph.nodes) and all(is_flat(g) for g in inner)
+
+
+def _output_names(shown: list[Any]) -> list[str]:
+    return [o.value.name if isinstance(o.value, Ref) else f"out_{k}" for k, o in enumerate(shown)]
+
+
+def _result(value: Any) -> Expr:
+    """A result as an expression: numbers are tensors without axes, None the empty tuple."""
+    if value is None:
+        return Tuple(())
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool):
+        return as_tensor(value, "bool")
+    if isinstance(value, int | Poly):
+        return as_tensor(value, "int64")
+    if isinstance(value, float | Ratio):
+        return as_tensor(value, "float64")
+    raise DiagnosticError(Diagnostic(f"the program gives {value!r}, which is no tensor"))

@@ -1,0 +1,139 @@
+"""The inputs of an exported program: parameters of the function, constants, and what their sizes
+must fulfil."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from structir.frontend.torch.archive import Archive, wrong
+from structir.frontend.torch.graph import Input, Meta, Program, Ref
+from structir.frontend.torch.importer import Importer
+from structir.frontend.torch.memory import written_names
+from structir.frontend.torch.registry import in_place
+from structir.frontend.torch.scalars import tensor_info
+from structir.frontend.torch.sizes import Symbols
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Var
+from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
+
+STATE = ("parameter", "buffer", "constant")
+FAR = 1 << 40  # a bound beyond which a range says nothing
+
+
+class Parameters:
+    """What stands for the inputs: variables for the user's own and for what the program changes,
+    constants for the rest."""
+
+    def __init__(
+        self, archive: Archive, program: Program, importer: Importer, as_inputs: bool
+    ) -> None:
+        self.program, self.symbols = program, importer.symbols
+        self.values: dict[str, Any] = {}
+        self.variables: list[Var] = []
+        self.measured: dict[str, tuple[Dim, ...]] = {}  # sizes as torch states them, by name
+        user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
+        tensors = {i.value.name for i in user} & set(program.graph.tensors)
+        numbers = [program.graph.scalars.get(i.value.name) for i in user]
+        metas = {name: program.graph.tensors[name] for name in sorted(tensors)}
+        self.stated = solved(self.symbols, metas, [n for n in numbers if isinstance(n, str)])
+        for given in user:
+            self._variable(given)
+        self.inputs = len(self.variables)
+        self.written = written_names(program.graph.nodes, in_place)
+        self._state(archive, as_inputs)
+
+    def _meta(self, given: Input) -> Meta:
+        meta = self.program.graph.tensors.get(given.value.name)
+        if meta is None:
+            raise wrong(f"nothing is told of the input {given.value.name!r}")
+        return meta
+
+    def _variable(self, given: Input) -> None:
+        name = given.value.name
+        scalar = self.program.graph.scalars.get(name)
+        if scalar is not None:
+            size = self.symbols.dim(scalar)
+            self.values[name] = size
+            self.variables.append(Var(name, PrimStructInfo("int64", value=size)))
+            return
+        meta = self._meta(given)
+        sizes = tuple([self.symbols.dim(s) for s in meta.sizes])
+        stated = tuple([self.stated.get((name, k), d) for k, d in enumerate(sizes)])
+        var = Var(name, TensorStructInfo(stated, meta.dtype))
+        self.values[name] = var
+        self.variables.append(var)
+        self.measured[name] = sizes
+
+    def _state(self, archive: Archive, as_inputs: bool) -> None:
+        payloads = archive.payloads("constants") | archive.payloads("weights")
+        changed = {o.target for o in self.program.outputs if o.kind != "user"} | self.written
+        for given in self.program.inputs:
+            if given.kind == "value":
+                self.values[given.target] = given.value
+            if given.kind not in STATE:
+                if given.kind not in ("user", "value"):
+                    raise wrong(f"the program needs {given.target!r}, an object that is no tensor")
+                continue
+            name = given.value.name
+            if as_inputs or name in changed or given.target in changed:
+                self._variable(given)
+            elif given.target not in payloads:
+                raise wrong(f"{archive.name} does not hold the elements of {given.target!r}")
+            else:
+                self.values[name] = Constant(archive.tensor(given.target, payloads[given.target]))
+
+    def changed(self, program: Program) -> dict[str, str]:
+        """What the program changes: by the name that it is told under, the value that holds its
+        elements in the end."""
+        found = {}
+        for output in program.outputs:
+            if output.kind != "user":
+                found[f"{output.target}"] = output.value.name
+        for given in program.inputs:
+            if isinstance(given.value, Ref) and given.value.name in self.written:
+                found[given.target or given.value.name] = given.value.name
+        return found
+
+
+def solved(
+    symbols: Symbols, metas: Mapping[str, Meta], numbers: Sequence[str]
+) -> dict[tuple[str, int], Dim]:
+    """Sizes under variables of their own, where torch's variables stand alone in no size: these are
+    worked out from them. An input of `2 * s` rows has `n` rows, and `s` is `n // 2`."""
+    sizes = {(n, k): symbols.dim(s) for n, m in metas.items() for k, s in enumerate(m.sizes)}
+    found = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
+    bound = {s for s in found if s is not None}
+    stated: dict[tuple[str, int], Dim] = {}
+    for place, size in sizes.items():
+        for variable in sorted(dims.syms(size) - bound, key=lambda s: s.name):
+            parts = dims.linear(size, variable)
+            if parts is None or not isinstance(parts[0], int) or not dims.syms(parts[1]) <= bound:
+                continue
+            own = stated[place] = symbols.fresh(f"{place[0]}_{place[1]}")
+            symbols.define(variable, dims.floordiv(own - parts[1], parts[0]))
+            bound.add(variable)
+            break
+    return stated
+
+
+def check_ranges(importer: Importer, program: Program, params: Parameters) -> None:
+    """Check what torch knows of the sizes of the inputs when the program runs."""
+    ranges = {importer.symbols.variable(n): r for n, r in program.ranges.items()}
+    for var in params.variables:
+        measured = params.measured.get(var.name)
+        if measured is None:
+            continue
+        wanted = tuple([_within(d, *ranges.pop(d, (None, None))) for d in measured])
+        known = tensor_info(var)
+        if wanted != known.dims:
+            info = TensorStructInfo(wanted, known.dtype)
+            importer.builder.match_cast(var, info, f"{var.name}_checked")
+
+
+def _within(size: Dim, least: int | None, most: int | None) -> Dim:
+    """A size that is another one where it is out of its range."""
+    if least is not None and least > 0:
+        size = dims.dim_max(size, least)
+    return dims.dim_min(size, most) if most is not None and most < FAR else size

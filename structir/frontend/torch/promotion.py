@@ -1,0 +1,65 @@
+"""The dtype that torch works in where operands have several: kinds of numbers, then widths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from structir.frontend.torch.scalars import tensor_info
+from structir.frontend.torch.sizes import Ratio
+from structir.ir.dtype import is_float, is_int
+from structir.ir.expr import Expr
+
+DEFAULT = {0: "bool", 1: "int64", 2: "float32"}
+
+
+def promoted(values: Iterable[Any]) -> str:
+    """The dtype of a result of these tensors and numbers.
+
+    Tensors with axes tell, unless tensors without axes, or else numbers, are of a higher kind.
+    """
+    ranked: list[set[str]] = [set(), set(), set()]
+    for value in values:
+        if not isinstance(value, Expr):
+            ranked[2].add(DEFAULT[_number_kind(value)])
+        else:
+            info = tensor_info(value)
+            ranked[0 if info.ndim else 1].add(info.dtype or "float32")
+    made: str | None = None
+    for group in ranked:
+        if not group:
+            continue
+        own = _joined(group)
+        if made is None or _kind(own) > _kind(made):
+            made = own
+    return made or "float32"
+
+
+def _kind(dtype: str) -> int:
+    """0 for bool, 1 for integers, 2 for floats."""
+    return 2 if is_float(dtype) else 1 if is_int(dtype) else 0
+
+
+def _number_kind(value: Any) -> int:
+    if isinstance(value, float | Ratio):
+        return 2
+    return 0 if isinstance(value, bool) else 1
+
+
+def _joined(group: set[str]) -> str:
+    """The dtype that holds all of these."""
+    highest = max(map(_kind, group))
+    names = sorted(name for name in group if _kind(name) == highest)
+    if len(names) == 1:
+        return names[0]
+    if {"float16", "bfloat16"} == set(names):
+        return "float32"
+    widest = max(names, key=_bits)
+    if highest == 1 and widest.startswith("u") and any(not n.startswith("u") for n in names):
+        return {8: "int16", 16: "int32", 32: "int64"}.get(_bits(widest), "float32")
+    return widest
+
+
+def _bits(dtype: str) -> int:
+    digits = "".join(c for c in dtype.partition("_")[0] if c.isdigit())
+    return int(digits or 8)

@@ -1,0 +1,231 @@
+"""Symbolic expressions of exported programs, which are texts there, as sizes; nothing is run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+import attrs
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+LONGEST = 20_000  # characters of an expression
+HIGHEST = 64  # power of a size
+
+
+@attrs.frozen
+class Ratio:
+    """A quotient of sizes: a symbolic number that need not be whole."""
+
+    over: Dim
+    under: Dim = 1
+
+    def whole(self) -> Dim | None:
+        """The size that it is; None where it need not be one."""
+        return dims.exact_quotient(self.over, self.under)
+
+
+class UnreadableSizeError(Exception):
+    """An expression has no meaning for sizes."""
+
+
+class Symbols:
+    """The symbolic variables of a program, by the names that torch gives them."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.by_name: dict[str, Dim] = {}
+        self.known: dict[str, Ratio] = {}
+
+    def variable(self, name: str) -> Dim:
+        """The variable of a name."""
+        if name not in self.by_name:
+            self.by_name[name] = dims.sym(identifier(self.names.get(name, name)))
+        return self.by_name[name]
+
+    def fresh(self, name: str) -> Dim:
+        """A size that torch has no name for."""
+        return dims.sym(identifier(name))
+
+    def define(self, variable: Sym, size: Dim) -> None:
+        """Let a variable stand for a size that others make."""
+        changed = [n for n, d in self.by_name.items() if dims.as_sym(d) is variable]
+        self.by_name.update(dict.fromkeys(changed, size))
+        self.known.clear()
+
+    def number(self, stated: Any) -> Ratio:
+        """What a number or an expression says."""
+        if not isinstance(stated, str):
+            fraction = Fraction(stated)
+            return Ratio(fraction.numerator, fraction.denominator)
+        if stated not in self.known:
+            self.known[stated] = self._read(stated)
+        return self.known[stated]
+
+    def dim(self, stated: Any) -> Dim:
+        """What an expression that must be whole says."""
+        found = self.number(stated).whole()
+        if found is None:
+            raise unreadable(stated, "it need not be a whole number")
+        return found
+
+    def _read(self, text: str) -> Ratio:
+        if len(text) > LONGEST:
+            raise unreadable(text[:60], "it is too long")
+        try:
+            return self._value(ast.parse(text.strip(), mode="eval").body)
+        except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+            raise unreadable(text, "it is no expression") from error
+        except UnreadableSizeError as error:
+            raise unreadable(text, str(error)) from error
+
+    def _value(self, tree: ast.expr) -> Ratio:
+        match tree:
+            case ast.Constant(value=bool() | int() | float()):
+                return self.number(tree.value)
+            case ast.Name(id="true" | "false"):
+                return Ratio(int(tree.id == "true"))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return _negated(self._value(operand))
+            case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name)), *_]):
+                return Ratio(self.variable(name))
+            case ast.Call(func=ast.Name(id="Float"), args=[ast.Constant(value=value), *_]):
+                return self.number(float(value))  # type: ignore[arg-type]
+            case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS:
+                return FUNCTIONS[name]([self._value(a) for a in tree.args])
+            case ast.Call(func=ast.Name(id="Piecewise")):
+                return self._piecewise(tree.args)
+            case ast.Call(func=ast.Name(id=name)):
+                raise UnreadableSizeError(f"{name} has no meaning here")
+        raise UnreadableSizeError(f"{ast.unparse(tree)[:60]} has no meaning here")
+
+    def _piecewise(self, pieces: list[ast.expr]) -> Ratio:
+        found = []
+        for piece in pieces:
+            if not isinstance(piece, ast.Call | ast.Tuple):
+                raise UnreadableSizeError("a piece is no pair")
+            pair = piece.args if isinstance(piece, ast.Call) else piece.elts
+            if len(pair) != 2:
+                raise UnreadableSizeError("a piece is no pair")
+            found.append([_whole(self._value(part)) for part in pair])
+        value = found.pop()[0]
+        for piece_value, condition in reversed(found):
+            value = dims.select(condition, piece_value, value)
+        return Ratio(value)
+
+
+def identifier(name: str) -> str:
+    """A name as a Python identifier."""
+    made = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
+
+
+def unreadable(text: str, reason: str) -> DiagnosticError:
+    """The error that says why an expression is no size."""
+    return DiagnosticError(Diagnostic(f"the size {text} cannot be understood: {reason}"))
+
+
+def _whole(ratio: Ratio) -> Dim:
+    found = ratio.whole()
+    if found is None:
+        raise UnreadableSizeError("a part of it need not be a whole number")
+    return found
+
+
+def _negated(a: Ratio) -> Ratio:
+    return Ratio(-a.over, a.under)
+
+
+def _sum(a: Ratio, b: Ratio) -> Ratio:
+    if a.under == b.under:
+        return Ratio(a.over + b.over, a.under)
+    return Ratio(a.over * b.under + b.over * a.under, a.under * b.under)
+
+
+def _product(a: Ratio, b: Ratio) -> Ratio:
+    return Ratio(a.over * b.over, a.under * b.under)
+
+
+def _quotient(a: Ratio, b: Ratio) -> Ratio:
+    return Ratio(a.over * b.under, a.under * b.over)
+
+
+def _power(a: Ratio, b: Ratio) -> Ratio:
+    exponent = _whole(b)
+    if not isinstance(exponent, int) or abs(exponent) > HIGHEST:
+        raise UnreadableSizeError("an exponent is no small number")
+    made = reduce(_product, [a] * abs(exponent), Ratio(1))
+    return made if exponent >= 0 else Ratio(made.under, made.over)
+
+
+def _floor(a: Ratio) -> Dim:
+    return dims.floordiv(a.over, a.under)
+
+
+def _ceiling(a: Ratio) -> Dim:
+    return -dims.floordiv(-a.over, a.under)
+
+
+def _all(act: Callable[[Ratio, Ratio], Ratio]) -> Callable[[list[Ratio]], Ratio]:
+    return lambda args: reduce(act, args)
+
+
+def _sizes(act: Callable[..., Dim]) -> Callable[[list[Ratio]], Ratio]:
+    return lambda args: Ratio(act(*[_whole(a) for a in args]))
+
+
+def _compared(op: str, turned: bool = False) -> Callable[[list[Ratio]], Ratio]:
+    def compare(args: list[Ratio]) -> Ratio:
+        a, b = reversed(args) if turned else args
+        return Ratio(dims.compare(op, a.over * b.under, b.over * a.under))
+
+    return compare
+
+
+def _both(a: Dim, b: Dim) -> Dim:
+    return a * b
+
+
+def _either(a: Dim, b: Dim) -> Dim:
+    return dims.dim_max(a, b)
+
+
+FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
+    "Add": _all(_sum),
+    "And": _sizes(lambda *args: reduce(_both, args)),
+    "CeilToInt": lambda args: Ratio(_ceiling(args[0])),
+    "CleanDiv": lambda args: Ratio(_floor(_quotient(*args))),
+    "Equality": _compared("eq"),
+    "Eq": _compared("eq"),
+    "FloatTrueDiv": lambda args: _quotient(*args),
+    "FloorDiv": lambda args: Ratio(_floor(_quotient(*args))),
+    "FloorToInt": lambda args: Ratio(_floor(args[0])),
+    "GreaterThan": _compared("le", turned=True),
+    "Identity": lambda args: args[0],
+    "IntTrueDiv": lambda args: _quotient(*args),
+    "Integer": lambda args: args[0],
+    "LessThan": _compared("le"),
+    "Max": _sizes(dims.dim_max),
+    "Min": _sizes(dims.dim_min),
+    "Mod": _sizes(dims.floormod),
+    "Mul": _all(_product),
+    "Not": _sizes(lambda a: 1 - a),
+    "Or": _sizes(lambda *args: reduce(_either, args)),
+    "Pow": lambda args: _power(*args),
+    "PowByNatural": lambda args: _power(*args),
+    "PythonMod": _sizes(dims.floormod),
+    "Rational": lambda args: _quotient(*args),
+    "StrictGreaterThan": _compared("lt", turned=True),
+    "StrictLessThan": _compared("lt"),
+    "ToFloat": lambda args: args[0],
+    "TruncToInt": lambda args: Ratio(_floor(args[0])),
+    "Unequality": _compared("ne"),
+    "Ne": _compared("ne"),
+    "ceiling": lambda args: Ratio(_ceiling(args[0])),
+    "floor": lambda args: Ratio(_floor(args[0])),
+}
