@@ -1,0 +1,133 @@
+"""Writes the stored programs: `python tests/frontend/torch/make_stored.py`, where torch is."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import lzma
+import re
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import models  # noqa: E402
+import op_cases  # noqa: E402
+
+
+class Group(torch.nn.Module):
+    """Cases as one module: it takes the operands of all, and gives the results of all."""
+
+    def __init__(self, cases: list[op_cases.Case]) -> None:
+        super().__init__()
+        self.cases = cases
+
+    def forward(self, *operands: Any) -> Any:
+        given, made = list(operands), []
+        for _, act, own in self.cases:
+            taken, given = given[: len(own)], given[len(own) :]
+            made.append(act(*taken))
+        return made
+
+
+def flat(value: Any) -> list[Any]:
+    """The tensors of a nested result in their order; numbers are tensors without axes."""
+    if isinstance(value, torch.Tensor):
+        return [value.detach().numpy().copy()]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        return [item for part in value for item in flat(part)]
+    return [np.asarray(value)]
+
+
+def write(name: str, program: Any, runs: list[tuple[list[Any], list[Any]]]) -> None:
+    held = io.BytesIO()
+    torch.export.save(program, held)
+    held = slimmed(held)
+    arrays = {"program": np.frombuffer(held.getvalue(), "uint8")}
+    for k, (given, expected) in enumerate(runs):
+        arrays |= {f"in_{k}_{i}": a for i, a in enumerate(given)}
+        arrays |= {f"out_{k}_{i}": a for i, a in enumerate(expected)}
+    whole = io.BytesIO()
+    np.savez(whole, **arrays)
+    path = HERE / "stored" / f"{name}.npz.xz"
+    path.write_bytes(lzma.compress(whole.getvalue(), preset=9))
+    print(path.name, path.stat().st_size)
+
+
+def slimmed(held: io.BytesIO) -> io.BytesIO:
+    """The archive without its pickled sample operands, and without the folders of this machine."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(held) as old, zipfile.ZipFile(made, "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            if "sample_inputs" in info.filename:
+                continue
+            if info.filename.endswith("models/model.json"):
+                text = data.decode()
+                text = re.sub(r'File \\"([^"\\]*)', _shortened, text)
+                data = json.dumps(json.loads(text)).encode()
+            new.writestr(zipfile.ZipInfo(info.filename), data)
+    return made
+
+
+def _shortened(found: re.Match[str]) -> str:
+    """A file without the folders of this machine; those within torch are kept."""
+    _, inside, behind = found[1].partition("site-packages/")
+    return f'File \\"{behind if inside else Path(found[1]).name}'
+
+
+def run(
+    model: Any, operands: tuple[Any, ...], extra: Callable[..., Any]
+) -> tuple[list[Any], list[Any]]:
+    """What a model gives for operands, and what it leaves in its buffers and operands."""
+    model = copy.deepcopy(model)
+    given = [o.clone() for o in operands]
+    before = extra(model)
+    with torch.no_grad():
+        expected = flat(model(*given))
+    changed = [a for a, o in zip(given, operands, strict=True) if not torch.equal(a, o)]
+    inputs = [*flat(operands), *flat([b.clone() for b in before])]
+    return inputs, [*expected, *flat(changed), *flat(extra(model))]
+
+
+def main(wanted: list[str]) -> None:
+    (HERE / "stored").mkdir(exist_ok=True)
+    torch.manual_seed(3)
+    for name, cases in op_cases.GROUPS.items():
+        operands = tuple([o for _, _, own in cases for o in own])
+        if not wanted or name in wanted:
+            module = Group(cases)
+            program = torch.export.export(module, operands)
+            write(f"ops_{name}", program, [(flat(operands), flat(module(*operands)))])
+    for name, example in models.examples().items():
+        if wanted and name not in wanted:
+            continue
+        program = torch.export.export(
+            copy.deepcopy(example.model), example.operands, dynamic_shapes=example.dynamic
+        )
+        states = state_of(name)
+        every = (example.operands, *example.others)
+        write(f"model_{name}", program, [run(example.model, o, states) for o in every])
+
+
+def state_of(name: str) -> Callable[[Any], list[Any]]:
+    """The buffers that a model writes."""
+    if name == "cached":
+        return lambda model: [model.steps.clone(), model.seen.clone()]
+    return lambda model: []
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(sys.argv[1:])

@@ -1,0 +1,171 @@
+"""Whole programs, written by hand: sizes and their ranges, weights, names, messages."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import DiagnosticError, StructIRError
+from structir.frontend.torch import from_exported_program, from_pt2
+from structir.ir import dims
+from structir.ir.struct_info import TensorStructInfo
+from tests.frontend.torch.written import archive, meta, node, program, symbol
+
+N, M = symbol("s0"), symbol("s1")
+
+
+def doubled(rows, **ranges):
+    """x + x for x of these rows."""
+    nodes = [node("aten.add.Tensor", "y", self="x", other="x")]
+    return program(nodes, {"x": meta(rows, 3), "y": meta(rows, 3)}, ["x"], ["y"], **ranges)
+
+
+def info_of(var) -> TensorStructInfo:
+    assert isinstance(var.struct_info, TensorStructInfo)
+    return var.struct_info
+
+
+def test_sizes_keep_torchs_names_or_get_others():
+    module = from_pt2(archive(doubled(N)))
+    assert str(module["main"].params[0].struct_info) == 'R.Tensor((s0, 3), dtype="float32")'
+    module = from_pt2(archive(doubled(N)), names={"s0": "batch"})
+    assert str(module["main"].ret_struct_info) == 'R.Tensor((batch, 3), dtype="float32")'
+
+
+def test_ranges_are_checked_when_the_program_runs():
+    run = structir.compile(from_pt2(archive(doubled(N, s0=(2, 8)))))["main"]
+    assert run(np.ones((2, 3), "float32")).shape == (2, 3)
+    assert run(np.ones((8, 3), "float32")).shape == (8, 3)
+    for rows in (1, 9):
+        with pytest.raises(StructIRError, match="s0"):
+            run(np.ones((rows, 3), "float32"))
+
+
+def test_a_size_that_is_a_multiple_is_checked_too():
+    """No operand has s0 rows, so s0 is worked out from what there is."""
+    stated = doubled(f"Add(Mul(Integer(2), {N}), Integer(1))")
+    module = from_pt2(archive(stated))
+    (rows, _) = info_of(module["main"].params[0]).dims
+    assert dims.as_sym(rows).name == "x_0"
+    run = structir.compile(module)["main"]
+    assert run(np.ones((7, 3), "float32")).shape == (7, 3)
+    with pytest.raises(StructIRError):
+        run(np.ones((6, 3), "float32"))
+
+
+def test_weights_are_constants_or_the_last_parameters():
+    nodes = [node("aten.mm.default", "y", self="x", mat2="w")]
+    values = {"x": meta(N, 2), "w": meta(2, 3), "y": meta(N, 3)}
+    stated = program(nodes, values, ["x"], ["y"], ("w",))
+    weight = np.arange(6, dtype="float32").reshape(3, 2).T  # its strides are told
+    x = np.ones((4, 2), "float32")
+    held = from_pt2(archive(stated, {"w": weight}))
+    bare = from_pt2(archive(stated), weights_as_inputs=True)
+    assert [p.name for p in held["main"].params] == ["x"]
+    assert [p.name for p in bare["main"].params] == ["x", "w"]
+    assert bare["main"].attrs["num_input"] == 1
+    wanted = np.full((4, 3), [1, 5, 9], "float32")
+    np.testing.assert_array_equal(structir.interpret(held, "main", x), wanted)
+    np.testing.assert_array_equal(structir.interpret(bare, "main", x, weight), wanted)
+
+
+def test_what_is_not_supported_is_told_all_at_once():
+    nodes = [
+        node("aten.fft_fft.default", "a", self="x"),
+        node("aten.fft_fft.default", "b", self="a"),
+        node("mine.op.default", "y", self="b"),
+    ]
+    values = {name: meta(2) for name in "xaby"}
+    with pytest.raises(DiagnosticError) as error:
+        from_pt2(archive(program(nodes, values, ["x"], ["y"])))
+    text = str(error.value)
+    assert "3 nodes of 2 ops cannot be imported" in text
+    assert "2 x aten.fft_fft.default" in text and "1 x mine.op.default" in text
+
+
+def test_a_wrong_node_is_shown_with_the_line_of_python_it_comes_from():
+    trace = 'File "/home/me/model.py", line 12, in forward\n    y = x @ w\n'
+    trace += '  File "/lib/torch/nn/functional.py", line 9, in linear\n    return mm(x, w)'
+    nodes = [node("aten.mm.default", "y", trace, self="x", mat2="w")]
+    values = {"x": meta(N, 2), "w": meta(5, 3), "y": meta(N, 3)}
+    with pytest.raises(DiagnosticError) as error:
+        from_pt2(archive(program(nodes, values, ["x", "w"], ["y"])))
+    text = str(error.value)
+    assert "y = aten.mm.default(x, w)  # model.py:12: y = x @ w" in text
+    assert "matmul" in text
+
+
+def test_random_numbers_are_refused():
+    nodes = [node("aten.dropout.default", "y", input="x", p=0.5, train=True)]
+    with pytest.raises(DiagnosticError, match=r"model\.eval\(\)"):
+        from_pt2(archive(program(nodes, {"x": meta(2), "y": meta(2)}, ["x"], ["y"])))
+
+
+def test_a_write_that_may_or_may_not_be_shared_is_refused():
+    nodes = [
+        node("aten.transpose.int", "t", self="x", dim0=0, dim1=1),
+        node("aten.reshape.default", "r", self="t", shape=[6]),
+        node("aten.add_.Scalar", "a", self="r", other=1),
+    ]
+    values = {"x": meta(2, 3), "t": meta(3, 2), "r": meta(6), "a": meta(6)}
+    values["t"]["strides"] = [{"as_int": 1}, {"as_int": 3}]
+    with pytest.raises(DiagnosticError, match="run_decompositions"):
+        from_pt2(archive(program(nodes, values, ["x"], ["a"])))
+
+
+def test_what_is_written_in_place_is_a_result():
+    nodes = [
+        node("aten.select.int", "row", self="x", dim=0, index=1),
+        node("aten.mul_.Scalar", "more", self="row", other=3.0),
+        node("aten.sum.default", "y", self="x"),
+    ]
+    values = {"x": meta(2, 3), "row": meta(3), "more": meta(3), "y": meta()}
+    module = from_pt2(archive(program(nodes, values, ["x"], ["y"])))
+    assert module["main"].attrs["output_names"] == ("y", "x")
+    total, after = structir.interpret(module, "main", np.ones((2, 3), "float32"))
+    assert total == 12
+    np.testing.assert_array_equal(after, [[1, 1, 1], [3, 3, 3]])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+def test_torch_is_asked_for_where_it_is_needed():
+    with pytest.raises(StructIRError, match=r"pip install structir\[torch\]"):
+        from_exported_program(object())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (f"FloorDiv({N}, Integer(2))", "s0 // 2"),
+        (f"Add(Mul(Integer(-1), {N}), Integer(5))", "-s0 + 5"),
+        (f"Mul(Rational(1, 2), Mul(Integer(4), {N}))", "2 * s0"),
+        (f"CeilToInt(IntTrueDiv({N}, Integer(3)))", "(s0 + 2) // 3"),
+        (f"Max(Integer(4), {N})", "max(s0, 4)"),
+        (f"Mod({N}, Integer(4))", "s0 % 4"),
+        (f"Pow({N}, Integer(2))", "s0 * s0"),
+        (f"Min({N}, {M}, Integer(9))", "min(s0, s1, 9)"),
+        (f"FloorToInt(Mul(Float('0.5', precision=53), {N}))", "s0 // 2"),
+    ],
+)
+def test_expressions(text, wanted):
+    from structir.frontend.torch.sizes import Symbols
+
+    symbols = Symbols({})
+    found = symbols.dim(text)
+    names = {n: dims.as_sym(d) for n, d in symbols.by_name.items()}
+    for n, m in ((3, 4), (10, 2), (17, 33)):
+        values = {names[k]: v for k, v in (("s0", n), ("s1", m)) if k in names}
+        assert dims.evaluate(found, values) == eval(wanted, {"s0": n, "s1": m})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os')", "x.y", "Symbol", "Pow(Symbol('s'), Integer(10000000))", "(" * 5000, "1 +",
+     "Mul(Rational(1, 2), Symbol('s'))", "sqrt(Symbol('s'))", "Rational(1, 0)"],
+)  # fmt: skip
+def test_expressions_that_are_no_sizes(text):
+    with pytest.raises(DiagnosticError):
+        from_pt2(archive(doubled(text)))

@@ -1,0 +1,48 @@
+"""Programs that torch has exported and run: every op, and models at several sizes."""
+
+import io
+
+import numpy as np
+import pytest
+
+import structir
+from structir.frontend.torch import from_pt2
+from structir.ir import structural_equal
+from tests.frontend.torch.stored_programs import NAMES, stored
+
+MODELS = [name for name in NAMES if name.startswith("model_")]
+OPS = [name for name in NAMES if name.startswith("ops_")]
+
+
+def agree(found, expected, closeness=2e-5):
+    found = list(found) if isinstance(found, tuple | list) else [found]
+    assert len(found) == len(expected)
+    for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        a = np.asarray(a)
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), k
+        np.testing.assert_allclose(a, b, rtol=closeness, atol=closeness / 10, err_msg=str(k))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_ops_give_what_torch_gives(name):
+    program = stored(name)
+    module = from_pt2(io.BytesIO(program.program))
+    for operands, expected in program.runs:
+        agree(structir.interpret(module, "main", *operands), expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_give_what_torch_gives(name):
+    """One compilation for all sizes."""
+    program = stored(name)
+    module = from_pt2(io.BytesIO(program.program))
+    run = structir.compile(module)["main"]
+    for operands, expected in program.runs:
+        agree(run(*operands), expected, 1e-4)
+
+
+@pytest.mark.parametrize("name", ["model_decoder", "model_cached", "model_chooser", "ops_indices"])
+def test_text_round_trip(name, tmp_path):
+    module = from_pt2(io.BytesIO(stored(name).program))
+    structir.save(module, tmp_path / "module.sir")
+    assert structural_equal(structir.load(tmp_path / "module.sir"), module)
