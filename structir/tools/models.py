@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import typer
 from rich.progress import Progress
 
 from structir.errors import MissingExtraError
@@ -12,7 +15,21 @@ from structir.lazy import lazy_module
 from structir.tools.terminal import console
 
 onnx_room = lazy_module("structir.frontend.onnx.model")
-SUFFIXES = frozenset({".onnx"})
+torch_room = lazy_module("structir.frontend.torch.model")
+
+
+def _onnx(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
+    if names:
+        raise typer.BadParameter("the sizes of an ONNX model have names of their own")
+    return onnx_room.from_onnx(file, progress=show)
+
+
+def _torch(file: Path, names: Mapping[str, str], show: Callable[[int, int], None]) -> Any:
+    return torch_room.from_pt2(file, names=names, progress=show)
+
+
+READERS: dict[str, Callable[..., Any]] = {".onnx": _onnx, ".pt2": _torch}
+SUFFIXES = frozenset(READERS)
 
 
 def is_model(file: Path) -> bool:
@@ -20,8 +37,8 @@ def is_model(file: Path) -> bool:
     return file.suffix in SUFFIXES
 
 
-def imported(file: Path) -> IRModule:
-    """The module of a model; a bar tells how far it is."""
+def imported(file: Path, names: Mapping[str, str] | None = None) -> IRModule:
+    """The module of a model; a bar tells how far it is. `names` are other names for its sizes."""
     with Progress(console=console(stderr=True), transient=True) as progress:
         bar = progress.add_task("importing", total=None)
 
@@ -29,7 +46,7 @@ def imported(file: Path) -> IRModule:
             progress.update(bar, completed=done, total=total)
 
         try:
-            module: IRModule = onnx_room.from_onnx(file, progress=show)
+            module: IRModule = READERS[file.suffix](file, names or {}, show)
         except ModuleNotFoundError as error:
             if error.name != "onnx":
                 raise

@@ -14,6 +14,7 @@ from structir.ir import structural_equal
 from structir.tools import cli, commands
 from tests.frontend.models import made, node, value
 
+ROOT = Path(__file__).parents[2]
 GOOD = """
 from structir.script import I, R, T
 
@@ -351,6 +352,16 @@ def test_import_writes_a_program_that_runs(model: Path, tmp_path: Path) -> None:
 
 def test_import_shows_the_text(model: Path) -> None:
     assert 'R.Tensor(("batch", 3)' in structir_("import", model).stdout
+
+
+def test_import_of_an_exported_program(tmp_path: Path) -> None:
+    program, written = ROOT / "examples" / "scorer.pt2", tmp_path / "scorer.sir"
+    named = ("--rename", "s52=batch", "--rename", "s27=length")
+    assert structir_("import", program, *named, "-o", written).exit_code == 0
+    shown = structir_("run", written, "--random", "batch=4,length=5")
+    assert "(4, 3)" in shown.stdout
+    assert "(4, 3)" in structir_("run", program, "--random", "s52=4,s27=5").stdout
+    assert structir_("import", program, "--rename", "s52").exit_code == 2
 
 
 def test_import_of_what_is_no_model(model: Path, good: Path) -> None:

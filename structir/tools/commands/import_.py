@@ -17,7 +17,10 @@ archive = lazy_module("structir.printer.archive")
 
 def import_(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", exists=True, dir_okay=False, help="An .onnx file.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", exists=True, dir_okay=False, help="An .onnx or a .pt2 file."
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -26,6 +29,14 @@ def import_(
             "-o",
             metavar="FILE.sir",
             help="Write the program and its weights there instead of showing its text.",
+        ),
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            metavar="SIZE=NAME",
+            help="Another name for a size of a .pt2 program, such as s77=batch; may be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -38,11 +49,14 @@ def import_(
         structir import model.onnx
 
         structir import model.onnx -o model.sir
+
+        structir import model.pt2 --rename s77=batch -o model.sir
     """
     if not is_model(model):
         raise typer.BadParameter(f"{model.name} must end in {' or '.join(sorted(SUFFIXES))}")
+    names = dict(_pair(text) for text in rename or ())
     with diagnostics():
-        module = imported(model)
+        module = imported(model, names)
         text = module.script() if output is None else ""
     if output is None:
         show_program(text)
@@ -54,3 +68,10 @@ def import_(
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     count = sum(len(f.bindings()) for f in functions)
     console(stderr=True).print(f"{model.name}: {count} bindings, written to {output}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    size, equals, name = text.partition("=")
+    if not equals or not size or not name.isidentifier():
+        raise typer.BadParameter(f"{text} is no SIZE=NAME")
+    return size, name
