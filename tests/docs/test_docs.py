@@ -37,6 +37,7 @@ def test_what_a_document_shows_comes_true(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     text, written = path.read_text(encoding="utf-8"), []
     namespace: dict[str, object] = {"__name__": path.stem}
     for block in BLOCKS.finditer(text):
