@@ -81,6 +81,7 @@ class Parts:
         `regions` is what these blocks need of every value, themselves included.
         """
         writer = _Writer(self, regions, cut or {})
+        writer.key.append(tuple(results))  # parts with the same steps may give different results
         for number, step in enumerate(self.program.steps):
             if step.origin is not None and any(regions.get(output) for output in step.outputs):
                 writer.step(number, step)

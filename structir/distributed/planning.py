@@ -102,7 +102,10 @@ class Planner:
         """A value of the program, as a plan names it."""
         owner, way = key
         name = getattr(owner, "name", "constant") + "".join([f"[{k}]" for k in way])
-        return Tensor(name, self.program.shapes[key], str(info_of(key).dtype))
+        dtype = info_of(key).dtype
+        if dtype is None:
+            raise StructIRError(f"{name} has no known dtype, so its blocks cannot be planned")
+        return Tensor(name, self.program.shapes[key], dtype)
 
     @cached_property
     def reduction(self) -> Reduction | None:

@@ -73,6 +73,8 @@ def divided(given: Given) -> Written:
         read = f"join({', '.join([f'j{k}' for k in range(count)])})"
         line = f"{written('x', [*own[:axis], read, *own[axis + 1 :]])} -> {', '.join(outs)}"
         return Written(line, where(checks), "", attributes)
+    if not isinstance(sizes[axis], int):  # where cuts go back, the last one is not the highest
+        checks.append(f"n >= {max(starts)}")  # type: ignore[type-var]
     read = written("x", [*own[:axis], "n", *own[axis + 1 :]])
     return Written(f"{read} -> {', '.join(outs)}", where(checks), "", attributes, sizes=True)
 

@@ -59,7 +59,7 @@ def expand_dims(x: Point, axis: Axes) -> Point:
 
 
 def squeezed(given: Given) -> Written:
-    """The axes of size 1 read at 0; a constant size other than 1 keeps its axis."""
+    """The axes of size 1, read at 0."""
     rank, sizes, axis = given.rank("x"), given.dims("x"), given["axis"]
     if rank is None:
         return Written("x[*s] -> y[*t]")
@@ -68,8 +68,13 @@ def squeezed(given: Given) -> Written:
             return Written("x[*s] -> y[*t]")
         gone = [k for k, size in enumerate(sizes) if size == 1]
     else:
-        wanted = given.axes("axis", rank)
-        gone = [k for k in wanted if sizes is None or sizes[k] == 1 or type(sizes[k]) is not int]
+        gone = list(given.axes("axis", rank))
+        wide = [
+            k for k in gone if sizes is not None and isinstance(sizes[k], int) and sizes[k] != 1
+        ]
+        if wide and sizes is not None:
+            text = f"axis {wide[0]} of x has size {sizes[wide[0]]}, and only axes of size 1 can go"
+            given.reject(text, "R.reshape merges axes of other sizes")
     own = letters(rank)
     read = [f"0 : q{k}" if k in gone else i for k, i in enumerate(own)]
     out = [i for k, i in enumerate(own) if k not in gone]

@@ -17,6 +17,7 @@ from structir.ops.entries import Chosen, Letters, element_name, elements_of
 from structir.ops.formula import Element, Formula, Letter
 from structir.ops.notation import Entry as LineEntry
 from structir.ops.notation import Relation
+from structir.projections.monoid import MONOIDS
 from structir.projections.point import Point, operands_of
 from structir.projections.spec import (
     Clause,
@@ -96,9 +97,19 @@ class SpecMaker:
             tuple([ResultInfo(t.name, t.dims, t.dtype) for t in self.results]),
             {s: self.letters.extent(s) for s in self.letters.symbols.values()},
             tuple([clause for clause in made if clause is not None]),
-            fill,
+            self.nothing(made, fill),
             None if self.base is None else self.named[self.base],
         )
+
+    def nothing(self, made: Sequence[Clause | None], fill: Any) -> Any:
+        """What stands where no point writes: for a reduction, be it over no letter at all, what
+        combines with nothing."""
+        clauses = [clause for clause in made if clause is not None]
+        single = all(not c.reduce and all(w.unique for w in c.writes) for c in clauses)
+        dtype = self.results[0].dtype
+        if self.monoid is None or self.base is not None or not single or dtype is None:
+            return fill
+        return MONOIDS[self.monoid].identity(dtype)
 
     def pieces(self) -> Iterator[Piece]:
         """The combinations of joined letters; a single empty one when nothing is joined."""

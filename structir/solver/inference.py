@@ -55,20 +55,24 @@ def infer(module: IRModule, *, learn: str | None = None, close: bool = False) ->
     `learn` says what a proof about a named size does to a signature: `guard` keeps the signature
     and checks the fact on entry, `refine` rewrites the signature, `strict` refuses. Without it each
     function's own `R.function(learn=...)` holds; else a private one is refined, others guarded.
-    `close` gives
-    parameters of which too little is known the least shape that their uses allow: a choice.
+    `close` gives parameters of which too little is known the least shape that their uses allow: a
+    choice.
     """
     if learn is not None and learn not in POLICIES:
         raise ValueError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
     heard = heard_functions(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
+    checked = False
     for name, hearing in heard.items():
         rewriter = Rewriter(hearing, globals_, learn or policy_of(module[name]))
         made = rewriter.function(module[name])
         functions[name] = made
         globals_[name] = made.struct_info
-    return module.with_functions(functions)
+        checked |= _checks(made) > _checks(module[name])
+    completed = module.with_functions(functions)
+    # what is checked on entry is stated from there on, and may tell more
+    return infer(completed, learn=learn, close=close) if checked else completed
 
 
 def heard_functions(module: IRModule, *, close: bool = False) -> dict[str, Hearing]:
@@ -413,6 +417,10 @@ def _checked_on_entry(function: Function) -> Iterator[tuple[Expr, StructInfo]]:
         if not isinstance(binding, MatchCast):
             return
         yield binding.value, binding.struct_info
+
+
+def _checks(function: Function) -> int:
+    return sum(1 for _ in _checked_on_entry(function))
 
 
 def _led_by(guards: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:

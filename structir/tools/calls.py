@@ -20,7 +20,12 @@ from structir.ir.dims import Dim, Poly, Sym, evaluate, syms
 from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Constant, Expr, Var
 from structir.ir.op import Op, registered_ops
-from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import (
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.ops.attributes import Kind, WrongValue
 from structir.ops.signature import REQUIRED
 
@@ -28,6 +33,7 @@ DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "bool")
 ATTEMPTS = 8
 LARGEST = 600  # elements of a result where every symbolic dim is PROBE
 PROBE = 4
+MOST_AXES = 5
 QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -181,7 +187,7 @@ class CallDrawer:
 
     def small(self, info: TensorStructInfo) -> bool:
         """Whether a tensor has a dtype that is wanted and few elements."""
-        if info.dtype not in self.dtypes or info.ndim is None or info.ndim > 4:
+        if info.dtype not in self.dtypes or info.ndim is None or info.ndim > MOST_AXES:
             return False
         dims = info.dims if isinstance(info.dims, tuple) else ()
         return elements(dims) <= LARGEST and all(map(_is_simple, dims))
@@ -224,7 +230,10 @@ def _is_tensor(value: Expr) -> bool:
 
 
 def _tensors(info: StructInfo) -> list[TensorStructInfo]:
-    """The tensors of an info; anything else it may hold counts as one of which nothing is known."""
+    """The tensors of an info; a shape of known rank holds none, and anything else counts as one of
+    which nothing is known."""
     if isinstance(info, TupleStructInfo):
         return [tensor for field in info.fields for tensor in _tensors(field)]
+    if isinstance(info, ShapeStructInfo) and info.ndim is not None:
+        return []
     return [info if isinstance(info, TensorStructInfo) else TensorStructInfo()]

@@ -35,6 +35,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from structir.ops.loop import scan
 from structir.tools.calls import CallDrawer
 from structir.tools.kernels import KernelDrawer, fits_kernels
 
@@ -48,9 +49,9 @@ DEEPEST = 2  # functions and branches within one another
 def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) -> IRModule:
     """A well-formed module of one to three functions, `main` last, with about `size` bindings each.
 
-    It holds calls of any registered op, dataflow blocks and plain ones, constants, shapes, tuples,
-    branches, closures, kernels, calls between the functions, and match_casts that succeed when
-    run. The same seed gives the same module as long as the same ops are registered.
+    It holds calls of any registered op, dataflow blocks and plain ones, constants, shapes,
+    tuples, branches, closures, scans, kernels, calls between functions, and match_casts that hold
+    when run. The same seed gives the same module as long as the same ops are registered.
     """
     rng = Random(seed)
     writer = _Writer(rng, drawer or CallDrawer(rng), size)
@@ -271,6 +272,30 @@ class _Writer:
         self.live = outer
         return made
 
+    def loop(self) -> Var | None:
+        """A scan over the first axis of a tensor: a closure takes a state and a slice."""
+        fitting = [var for var in self.live if _is_sized(var.struct_info)]
+        scanned = [var for var in fitting if var.struct_info.dims]  # type: ignore[attr-defined]
+        if not scanned:
+            return None
+        x, state = self.rng.choice(scanned), self.rng.choice(fitting)
+        info: Any = x.struct_info
+        step = Var("step", TensorStructInfo(info.dims[1:], info.dtype))
+        before = Var("state", state.struct_info)
+
+        def result() -> Expr:
+            outputs = [var for var in self.live if _is_sized(var.struct_info)]
+            return Tuple((self.chosen(before.struct_info), self.rng.choice(outputs)))
+
+        def body() -> Expr:
+            self.live += [before, step]
+            return self.nested(result)
+
+        outer = list(self.live)
+        cell = self.builder.local_function([before, step], body)
+        self.live = outer
+        return self.builder.emit(scan(cell, (state,), x))
+
     def call(self) -> Var | None:
         """A call of a closure or of an earlier function of the module."""
         closures = [v for v in self.live if isinstance(v.struct_info, FuncStructInfo)]
@@ -315,6 +340,11 @@ def _is_data(info: StructInfo) -> bool:
     return not isinstance(info, FuncStructInfo | ObjectStructInfo)
 
 
+def _is_sized(info: StructInfo | None) -> bool:
+    """Whether a value is a tensor of known dtype and sizes."""
+    return isinstance(info, TensorStructInfo) and isinstance(info.dims, tuple) and bool(info.dtype)
+
+
 def _looks_like(info: StructInfo, wanted: StructInfo) -> bool:
     same = type(info) is type(wanted)
     fields = ("dtype", "ndim")
@@ -331,4 +361,4 @@ _PLAIN: dict[Callable[[_Writer], Var | None], int] = {
     _Writer.match_cast: 2,
     _Writer.kernel_call: 1,
 }
-_STATEMENTS = _PLAIN | {_Writer.if_else: 2, _Writer.closure: 1, _Writer.call: 3}
+_STATEMENTS = _PLAIN | {_Writer.if_else: 2, _Writer.closure: 1, _Writer.loop: 1, _Writer.call: 3}

@@ -14,6 +14,7 @@ from structir.ir.bodies import bindings_of
 from structir.ir.expr import (
     Binding,
     BindingBlock,
+    Call,
     DataflowVar,
     Expr,
     Function,
@@ -26,6 +27,7 @@ from structir.ir.expr import (
 )
 from structir.ir.module import IRModule
 from structir.ir.node import replace
+from structir.ir.op import Op
 from structir.ir.struct_info import FuncStructInfo, ObjectStructInfo
 from structir.passes.dead_code_elimination import dead_code_elimination
 
@@ -57,6 +59,12 @@ def size_of(module: IRModule) -> int:
     """How many bindings a module has, nested ones too."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     return sum(1 for function in functions for _ in bindings_of(function))
+
+
+def ops_of(module: IRModule) -> list[str]:
+    """The names of the ops that a module calls."""
+    calls = [part for f in module.functions.values() for part in walk(f) if isinstance(part, Call)]
+    return sorted({call.op.name for call in calls if isinstance(call.op, Op)})
 
 
 def _size(module: IRModule) -> tuple[int, int, int, int]:

@@ -165,3 +165,8 @@ def test_nothing_in_place_of_something(name):
 def test_a_number_that_its_dtype_does_not_hold():
     with pytest.raises(DiagnosticError, match="y is -100, which uint8 does not hold"):
         called("add", np.zeros(3, "uint8"), -100)
+
+
+def test_squeeze_takes_axes_of_size_1_alone():
+    with pytest.raises(DiagnosticError, match="axis 1 of x has size 2, and only axes of size 1"):
+        called("squeeze", np.zeros((1, 2), "float32"), axis=(0, 1))

@@ -117,3 +117,11 @@ def test_deduction_notices_an_untrue_struct_info() -> None:
     found = failure("deduction", structir.parse(UNTRUE), 0)
     assert found is not None
     assert "does not hold: y" in str(found.error)
+
+
+FINDINGS = sorted((Path(__file__).parent / "findings").iterdir())
+
+
+@pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
+def test_what_was_found_fails_no_more(file: Path) -> None:
+    assert not replayed(file)

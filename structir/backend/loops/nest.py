@@ -118,6 +118,9 @@ class NestSchedule:
     ) -> list[str]:
         lines: list[str] = []
         depth, known = 0, set(known)
+        if alone := self._tests(known):  # what no axis decides
+            lines.append(f"if {alone}:")
+            depth = 1
         for axis in axes:
             name, low, high = self._header(axis, known, ranged)
             lines.append(INDENT * depth + f"for {name} in range({low}, {high}):")

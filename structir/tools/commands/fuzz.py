@@ -22,10 +22,10 @@ from structir.tools.fuzzing import (
     replayed,
     smallest,
 )
-from structir.tools.reduction import size_of
+from structir.tools.reduction import ops_of, size_of
 from structir.tools.terminal import ExitCode, console, diagnostics, show
 
-MOST_ALIKE = 1  # failures that look the same are counted, and the first is kept
+MOST_ALIKE = 4  # of failures that look the same at first are made small; the rest is counted
 
 
 @attrs.define(eq=False)
@@ -57,10 +57,13 @@ class Campaign:
         self.programs += 1
 
     def keep(self, found: Failure) -> None:
-        """Reduce a failure and write it down, if none like it was found before."""
+        """Reduce a failure and write it down, if none like it and of its ops was found before."""
         self.alike[found.signature] += 1
-        if self.alike[found.signature] == MOST_ALIKE:
-            self.files[found.signature] = kept(smallest(found), self.folder)
+        if self.alike[found.signature] <= MOST_ALIKE:
+            small = smallest(found)
+            name = f"{found.signature} ({', '.join(ops_of(small.module)) or 'no op'})"
+            if name not in self.files:
+                self.files[name] = kept(small, self.folder)
 
     def __str__(self) -> str:
         return f"{self.programs} programs, {self.failed.total()} failures"
@@ -125,7 +128,7 @@ def fuzz(
     err.print(campaign.table())
     err.print(f"seeds from {first}" + (", interrupted" if interrupted else ""))
     for signature, place in campaign.files.items():
-        show(f"error: {campaign.alike[signature]}x {signature}\n  --> {place}")
+        show(f"error: {signature}\n  --> {place}")
     if campaign.files:
         raise typer.Exit(ExitCode.FOUND)
 
