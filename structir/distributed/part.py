@@ -314,9 +314,6 @@ class _Writer:
         """A call of what is at hand."""
         args = tuple([self.argument(arg, at_hand) for arg in call.args])
         bare = Call(call.op, args, call.attrs, call.sinfo_args, call.struct_info, call.span)
-        if isinstance(call.op, Var):
-            text = f"`{call.op.name}` is a closure, and a function that calls one is not cut"
-            raise StructInfoError(Diagnostic(text, call.span, hint="the pass lambda_lift may help"))
         if not isinstance(call.op, Op):
             return bare
         info = call.op.definition.deduce(bare)

@@ -14,10 +14,12 @@ from structir.analysis.variables import symbols_in
 from structir.distributed.lifting import lifted
 from structir.distributed.plan import Piece, Plan, Shard, Tensor
 from structir.distributed.reductions import Reduction, reduction_of
-from structir.errors import StructIRError
+from structir.errors import Diagnostic, StructInfoError, StructIRError
+from structir.ir.bodies import bindings_of
 from structir.ir.dims import Sym
-from structir.ir.expr import Expr, Function, Var
+from structir.ir.expr import Call, Expr, Function, Var
 from structir.ir.module import IRModule
+from structir.ir.struct_info import FuncStructInfo
 from structir.passes.inline_functions import inline_functions
 from structir.passes.lambda_lift import lambda_lift
 from structir.projections.boxes import Bounds, Region, region
@@ -65,10 +67,25 @@ def planner_of(function: Function, sizes: dict[str, int], name: str, pieces: int
     unknown = sizes.keys() - {s.name for s in symbols_in(function)}
     if unknown:
         raise StructIRError(f"the function has no size {', '.join(sorted(unknown))}")
+    _without_closures(function)
     lone, constants = lifted(function)
     named: dict[Sym | str, int] = {name: size for name, size in sizes.items()}
     program = program_of(lone, named, parts=True)
     return Planner(lone, constants, sizes, program, name, pieces)
+
+
+def _without_closures(function: Function) -> None:
+    """Refuse what reads tensors that no argument tells of."""
+    for binding in bindings_of(function):
+        call = binding.value
+        if isinstance(call, Call):
+            for part in (call.op, *call.args):
+                if isinstance(part, Var) and isinstance(part.struct_info, FuncStructInfo):
+                    text = (
+                        f"`{part.name}` is a closure, and a function that hands one on is not cut"
+                    )
+                    hint = "a function of the module can be: it takes what it reads as arguments"
+                    raise StructInfoError(Diagnostic(text, call.span, hint=hint))
 
 
 @attrs.frozen(eq=False)

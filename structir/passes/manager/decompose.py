@@ -30,7 +30,8 @@ def _apart(binding: Binding, names: frozenset[str], training: bool) -> Binding:
     if not isinstance(binding, VarBinding) or type(call) is not Call or type(call.op) is not Op:
         return binding
     definition: Any = call.op.definition
-    modes = [p for p in definition.signature.attributes if p.name == TRAINING]
+    signature = getattr(definition, "signature", None)  # none: what it is, no line tells
+    modes = [p for p in signature.attributes if p.name == TRAINING] if signature else []
     if (not modes and call.op.name not in names) or (names and call.op.name not in names):
         return binding
     if modes and not training:
