@@ -60,6 +60,13 @@ def infer(module: IRModule, *, learn: str | None = None, close: bool = False) ->
     """
     if learn is not None and learn not in POLICIES:
         raise ValueError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
+    completed, checked = _completed(module, learn, close)
+    # what is checked on entry is stated from there on, and may tell more
+    return _completed(completed, learn, close)[0] if checked else completed
+
+
+def _completed(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
+    """What one hearing gives, and whether functions check more on entry than they did."""
     heard = heard_functions(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
@@ -70,9 +77,7 @@ def infer(module: IRModule, *, learn: str | None = None, close: bool = False) ->
         functions[name] = made
         globals_[name] = made.struct_info
         checked |= _checks(made) > _checks(module[name])
-    completed = module.with_functions(functions)
-    # what is checked on entry is stated from there on, and may tell more
-    return infer(completed, learn=learn, close=close) if checked else completed
+    return module.with_functions(functions), checked
 
 
 def heard_functions(module: IRModule, *, close: bool = False) -> dict[str, Hearing]:
