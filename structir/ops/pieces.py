@@ -102,14 +102,13 @@ class SpecMaker:
         )
 
     def nothing(self, made: Sequence[Clause | None], fill: Any) -> Any:
-        """What stands where no point writes: for a reduction, be it over no letter at all, what
-        combines with nothing."""
+        """What stands where no point writes: for a reduction, what it gives over nothing."""
         clauses = [clause for clause in made if clause is not None]
-        single = all(not c.reduce and all(w.unique for w in c.writes) for c in clauses)
+        single = all(w.unique for c in clauses for w in c.writes)
         dtype = self.results[0].dtype
         if self.monoid is None or self.base is not None or not single or dtype is None:
             return fill
-        return MONOIDS[self.monoid].identity(dtype)
+        return MONOIDS[self.monoid].of_nothing(dtype)
 
     def pieces(self) -> Iterator[Piece]:
         """The combinations of joined letters; a single empty one when nothing is joined."""

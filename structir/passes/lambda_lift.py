@@ -51,13 +51,20 @@ def _lifted(function: Function, name: str, functions: dict[str, Node]) -> Functi
     handed_on = _handed_on(function)
     extra: dict[Var, tuple[GlobalVar, tuple[Expr, ...]]] = {}
 
-    def out(binding: Binding) -> Iterable[Binding]:
+    def called(binding: Binding) -> Iterable[Binding]:
         value = binding.value
         if isinstance(value, Call) and value.op in extra:
             callee, more = extra[value.op]
             return (replace(binding, value=replace(value, op=callee, args=(*value.args, *more))),)
+        return (binding,)
+
+    def out(binding: Binding) -> Iterable[Binding]:
+        value = binding.value
         if not isinstance(value, Function):
-            return (binding,)
+            return called(binding)
+        if extra:  # it may call what stood before it
+            value = with_bindings(value, called)
+            binding = binding if value is binding.value else replace(binding, value=value)
         captured = [var for var in free_vars(value) if var is not binding.var]
         dims = _open_dims(function, value, captured)
         recursive = binding.var in free_vars(value)

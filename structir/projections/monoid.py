@@ -31,6 +31,15 @@ class Monoid:
             return int(info.max if self.least > 0 else info.min)
         return int(self.least)
 
+    def of_nothing(self, dtype: str) -> Scalar:
+        """What a reduction over no points gives."""
+        match self.name:
+            case "mean":
+                return float("nan") if is_float(dtype) else 0
+            case "argmax" | "argmin":
+                return 0
+        return self.identity(dtype)
+
 
 INF = float("inf")
 MONOIDS: dict[str, Monoid] = {

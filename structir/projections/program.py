@@ -227,6 +227,8 @@ class Reader:
         if spec is not None and self.decomposes and not _runs_in_parts(definition, spec):
             spec = None
         if spec is None or not _symbols(spec) <= self.sizes.keys():
+            for size in symbols_in(call.args) if self.decomposes else ():
+                self.number(dims.as_dim(size), call)
             self.opaque(made, (args, self.tree(call.op)), Origin(call))
             return made
         inputs = tuple([_at(args, info.path) for info in spec.operands])

@@ -187,7 +187,9 @@ def _reduced(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         return total
     with np.errstate(all="ignore"):
         number = np.prod(value.shape[parallel:]) if exists is None else exists.sum(axis=axes)
-        return np.divide(total, number, dtype=total.dtype if is_float(total.dtype.name) else None)
+        if is_float(total.dtype.name):
+            return np.divide(total, number, dtype=total.dtype)
+        return np.divide(total, np.maximum(number, 1))  # no integer says that there was nothing
 
 
 def _started(state: Run, result: int) -> Array:

@@ -64,7 +64,9 @@ class Hearing:
 
     def __init__(self, functions: Mapping[str, Scheme], least: int = 1) -> None:
         self.functions = functions
+        self.least = least
         self.solver = Solver(least)
+        self.left_in_a_branch = False
         self.trees: dict[Var, Tree] = {}
         self.shapes: dict[Var, Row] = {}  # of shape variables
         self.infos: dict[Var, StructInfo] = {}  # what is known inside branches when they end
@@ -381,6 +383,9 @@ class Hearing:
                 self.infos[var] = refined(self.solver, var.struct_info, self.trees[var])
             return [self.solver.shape(leaf) for leaf in leaves(self._tree(body.body))]
         except Conflict as conflict:
+            if self.least:  # it may be reached where a size is 0
+                self.left_in_a_branch = True
+                raise
             warn(Diagnostic(f"this branch can never run: {conflict.message}", body.span))
             return None
         finally:

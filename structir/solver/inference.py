@@ -113,8 +113,9 @@ def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
     except _Impossible as first:
         try:
             return _heard(function, schemes, 0)  # sizes may be 0 after all
-        except _Impossible:
-            raise Impossible(explain(first.hearing.solver, first.conflict)) from None
+        except _Impossible as second:
+            told = second if first.hearing.left_in_a_branch else first
+            raise Impossible(explain(told.hearing.solver, told.conflict)) from None
 
 
 class Impossible(StructInfoError):
@@ -364,7 +365,9 @@ class Rewriter:
         if type(size) is not int:
             written = size_in(said)
             anonymous = type(written) is AnySize
-            open_ = anonymous or (self.learn == "refine" and type(size) is Poly)
+            # inside a body, another name for the same size would tell nothing
+            sharper = new or symbol_of(size) is None
+            open_ = anonymous or (self.learn == "refine" and type(size) is Poly and sharper)
             known = self._expressed(size, new and anonymous) if open_ else None
             kept = substitute(written, self.names) if type(written) is Poly else written
             size = kept if known is None else known

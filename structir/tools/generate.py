@@ -43,6 +43,7 @@ __all__ = ["random_arguments", "random_module"]
 
 SCALAR_BOOL = TensorStructInfo((), "bool")
 MOST_KERNELS = 2  # of a module: each takes a tenth of a second to compile
+NAMELESS = '"_"'  # a size of a value; a parameter's text gives it a name
 DEEPEST = 2  # functions and branches within one another
 
 
@@ -261,7 +262,7 @@ class _Writer:
     def closure(self) -> Var:
         """A function inside the function; it may read what is around it."""
         infos = [self.rng.choice(self.live).struct_info for _ in range(self.rng.randint(0, 2))]
-        params = [Var(f"p{i}", info) for i, info in enumerate(infos)]
+        params = [Var(f"p{i}", info) for i, info in enumerate(infos) if NAMELESS not in str(info)]
 
         def body() -> Expr:
             self.live += params

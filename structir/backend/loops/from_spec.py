@@ -200,6 +200,8 @@ class ClauseLowering:
         monoid: str | None,
         running: Running | None = None,
     ) -> Stage:
+        if self.clause.reduce and not self.axes(self.clause.reduce):
+            self._test_the_only_point()
         exists: Expression | None = None
         for test in self.tests:
             exists = test if exists is None else apply("and", (exists, test), "bool")
@@ -229,6 +231,14 @@ class ClauseLowering:
             self.lowering.origin,
         )
 
+    def _test_the_only_point(self) -> None:
+        """A reduction over letters of extent 1 is the value of one point, or of none."""
+        zero = number(0, "int64")
+        self.tests += [
+            apply("ge", (position(guard.value, "int64"), zero), "bool") for guard in self.guards
+        ]
+        self.guards = []
+
     def _in_result_dtype(self, body: Expression, monoid: str | None) -> Expression:
         if self.clause.reduce and monoid in ("any", "all"):
             body = cast(body, "bool")
@@ -245,6 +255,8 @@ class ClauseLowering:
             fill = self.lowering.spec.fill
             based = self.lowering.spec.base is not None
             return None if based else cast(number(fill, _literal_dtype(fill)), body.dtype)
+        if not self.axes(self.clause.reduce):
+            return number(MONOIDS[monoid or "sum"].of_nothing(body.dtype), body.dtype)
         if monoid is None or monoid in PICKING or monoid == "mean":
             return None
         return number(MONOIDS[monoid].identity(body.dtype), body.dtype)
@@ -267,12 +279,12 @@ class ClauseLowering:
 
     def _load(self, read: Read) -> Expression:
         buffer = self.lowering.operands[read.operand]
+        entries = [self._entry(e, buffer) for e in read.entries]  # and where they are inside
         if buffer.origin == "constant" and buffer.data.size == 1:
             return number(
                 buffer.data.reshape(()).astype(_plain(buffer.dtype)).item(),
                 computed_in(buffer.dtype),
             )
-        entries = [self._entry(e, buffer) for e in read.entries]
         return load(buffer, tuple(entries))
 
     def _entry(self, entry: specs.Entry, buffer: Buffer) -> Entry:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import attrs
 
 from structir.backend.loops.access import address_of
@@ -22,8 +24,9 @@ def as_view(stage: Stage) -> Buffer | None:
         return None
     if body.buffer.dtype != stage.out.dtype or any(isinstance(e, Expression) for e in body.entries):
         return None
-    if dims.equal(body.buffer.elements, stage.out.elements) is not True:
-        return None
+    moved = prod(stage.extents[axis] for axis in stage.parallel)
+    if not all(dims.equal(moved, b.elements) for b in (body.buffer, stage.out)):
+        return None  # it is only a part
     read = address_of(body.buffer, body.entries, stage.axes)
     written = address_of(stage.out, stage.write, stage.axes)
     same = dict(read.coefficients) == dict(written.coefficients) and read.rest == written.rest
