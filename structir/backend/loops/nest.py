@@ -118,7 +118,7 @@ class NestSchedule:
     ) -> list[str]:
         lines: list[str] = []
         depth, known = 0, set(known)
-        if alone := self._tests(known):  # what no axis decides
+        if alone := self.tests(known):  # what no axis decides
             lines.append(f"if {alone}:")
             depth = 1
         for axis in axes:
