@@ -50,7 +50,9 @@ def compile(
     mod: IRModule | Function, target: Literal["cpu"] = "cpu", num_threads: int | None = None
 ) -> Executable: ...
 @overload
-def compile(mod: IRModule | Function, target: Literal["cuda"]) -> DeviceExecutable: ...
+def compile(
+    mod: IRModule | Function, target: Literal["cuda"], *, arch: str | None = None
+) -> DeviceExecutable: ...
 @overload
 def compile(
     mod: IRModule | Function, target: str, num_threads: int | None = None, **options: Any

@@ -263,7 +263,8 @@ def _(
     for k in range(data.shape[0]):
         known = id_index < 0 or data[k, id_index] >= 0
         if data[k, score_index] > score_threshold and known:
-            boxes[found] = data[k]
+            for j in range(data.shape[1]):
+                boxes[found, j] = data[k, j]
             positions[found] = k
             found += 1
     count[0] = found

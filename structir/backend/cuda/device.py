@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -58,8 +58,8 @@ class Device(Protocol):
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
         """Bytes of the device to a dense array of the host."""
 
-    def run(self, launches: Sequence[Launch], stream: int = 0) -> None:
-        """Launch kernels one after another."""
+    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+        """What runs these launches on a stream, as often as it is called."""
 
     def synchronize(self, stream: int = 0) -> None:
         """Wait until all that was asked for is done."""

@@ -108,6 +108,12 @@ class DeviceExecutable:
             raise StructIRError(f"the module has no function {name!r}")
         return source_of(self.plans(name)) or f"# {name} has no kernels\n"
 
+    def ptx(self, name: str = "main") -> str:
+        """The kernels of a function as PTX, each once."""
+        kernels = {k.text: k for plan in self.plans(name) for k in plan.kernels}
+        texts = [getattr(kernel, "code", kernel).ptx for kernel in kernels.values()]
+        return "\n\n".join(texts)
+
     def __repr__(self) -> str:
         names = ", ".join(self._functions) or "none"
         kernels = "1 kernel" if self.kernel_count == 1 else f"{self.kernel_count} kernels"

@@ -66,7 +66,18 @@ def brain_bits(value: Number) -> Number:
     return np.uint16((0x7FC0 if value != value else rounded >> 16) & 0xFFFF)
 
 
-PLAIN = (add_to, multiply_to, maximum, minimum, brain_value, brain_bits)
+def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
+    """The index, or 0 where it is none of the axis: what it was then stands in the report."""
+    if 0 <= index < size:
+        return index
+    if report[0] == 0:
+        report[0] = site
+        report[1] = index
+        report[2] = size
+    return 0
+
+
+PLAIN = (add_to, multiply_to, maximum, minimum, brain_value, brain_bits, inside)
 
 
 def shared_names(own: Mapping[str, Any], make: Make) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +27,7 @@ from structir.ir.dtype import numpy_dtype
 
 WARP = 32
 MOST_PARTS = 1024  # blocks of a kernel whose blocks have scratch of their own
+MOST_PREPARED = 16  # sets of arrays for which launches are kept
 WORD = 8
 
 
@@ -71,6 +73,7 @@ class BoundDevicePlan:
         base = -(-self.arena.address // ALIGNMENT) * ALIGNMENT
         offsets = zip(plan.spans, self.layout[0], strict=True)
         self.places = {span.buffer: base + offset for span, offset in offsets}
+        self._ready: OrderedDict[tuple[int, ...], Callable[[int], None]] = OrderedDict()
         self.reports = plan.device.allocate(WORD * REPORT * len(plan.texts))
 
     def _size(self, size: dims.Dim) -> int:
@@ -134,11 +137,23 @@ class BoundDevicePlan:
         reports = np.zeros(REPORT * len(self.plan.texts), np.int64)
         if failing:
             device.copy_in(self.reports.address, reports, stream)
-        device.run(self.launches(inputs, owned), stream)
+        self._prepared(inputs, owned)(stream)
         if failing:
             device.copy_out(reports, self.reports.address, stream)
             device.synchronize(stream)
             self._raise_reported(reports.reshape(-1, REPORT))
+
+    def _prepared(
+        self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray]
+    ) -> Callable[[int], None]:
+        """What runs the kernels on these arrays: kept, as the same memory comes again and again."""
+        key = tuple([array.address for array in (*inputs, *owned)])
+        found = self._ready.get(key)
+        if found is None:
+            found = self._ready[key] = self.plan.device.prepared(self.launches(inputs, owned))
+            while len(self._ready) > MOST_PREPARED:
+                self._ready.popitem(last=False)
+        return found
 
     def _raise_reported(self, reports: Any) -> None:
         for text, (site, index, size) in zip(self.plan.texts, reports.tolist(), strict=True):

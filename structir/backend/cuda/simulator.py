@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import attrs
@@ -50,15 +50,6 @@ def _array_at(pointer: Pointer, shape: tuple[int, ...]) -> Any:
     return pointer.elements[pointer.first :][: int(np.prod(shape))].reshape(shape)
 
 
-def _inside(index: int, size: int, site: int, report: Pointer) -> int:
-    """The index, or 0 where it is none of the axis: what it was then stands in the report."""
-    if 0 <= index < size:
-        return index
-    if report[0] == 0:
-        report[0], report[1], report[2] = site, index, size
-    return 0
-
-
 def _library(name: str) -> Callable[..., Any]:
     return ufunc(FUNCTIONS[name].numpy)
 
@@ -77,7 +68,6 @@ def _names() -> dict[str, Any]:
         "nearest": np.rint,
         "offset_by": _offset_by,
         "array_at": _array_at,
-        "inside": _inside,
     }
     for name in LIBRARY:
         own |= {f"{name}_{dtype}": _library(name) for dtype in ("float32", "float64")}
@@ -133,11 +123,9 @@ class SimulatedDevice:
         """Bytes of the device to a dense array of the host."""
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
-    def run(self, launches: Sequence[Launch], stream: int = 0) -> None:
-        """Launch kernels one after another."""
-        for launch in launches:
-            arguments = [_value(argument) for argument in launch.arguments]
-            launch.kernel[launch.blocks, launch.threads](*arguments, *launch.sizes)
+    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+        """What runs these launches, as often as it is called."""
+        return partial(_run, launches)
 
     def synchronize(self, stream: int = 0) -> None:
         """Wait until all is done: it is."""
@@ -145,6 +133,12 @@ class SimulatedDevice:
     def dlpack_device(self) -> tuple[int, int]:
         """What DLPack calls the place of the memory: the host's."""
         return (1, 0)
+
+
+def _run(launches: Sequence[Launch], stream: int = 0) -> None:
+    for launch in launches:
+        arguments = [_value(argument) for argument in launch.arguments]
+        launch.kernel[launch.blocks, launch.threads](*arguments, *launch.sizes)
 
 
 def _value(argument: Argument) -> Pointer:

@@ -1,7 +1,9 @@
-"""A GPU as a target of `structir.compile`."""
+"""A GPU as a target of `structir.compile`: the card of this machine, one elsewhere, or numba's
+simulator."""
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cache
 from typing import Any
 
@@ -13,16 +15,55 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 simulator = lazy_module("structir.backend.cuda.simulator")
+card = lazy_module("structir.backend.cuda.card")
+ahead = lazy_module("structir.backend.cuda.ahead")
+driver = lazy_module("cuda.bindings.driver")
+NEEDED = ("numba_cuda", "cuda.bindings", "cuda.core")
 
 
-def executable(module: IRModule) -> DeviceExecutable:
-    """Compile a module for numba's simulator of a GPU."""
-    return DeviceExecutable(module, _device())
+def executable(module: IRModule, arch: str | None = None) -> DeviceExecutable:
+    """Compile a module for the card of this machine, or for another architecture such as sm_90:
+    that can be saved, and loaded where there is such a card."""
+    return DeviceExecutable(module, device_of(arch))
+
+
+def device_of(arch: str | None) -> Any:
+    """The device to compile for."""
+    settings: Any = config
+    if settings.ENABLE_CUDASIM:
+        return _simulator()
+    _require_libraries()
+    here = _card()
+    if arch is None or (not isinstance(here, str) and here.architecture == arch):
+        if isinstance(here, str):
+            raise StructIRError(
+                f"{here}; with arch, as in arch='sm_90', it compiles without a card"
+            )
+        return here
+    return ahead.AheadDevice(arch)
 
 
 @cache
-def _device() -> Any:
-    settings: Any = config
-    if not settings.ENABLE_CUDASIM:
-        raise StructIRError("only numba's simulator can run it: set NUMBA_ENABLE_CUDASIM=1")
+def _simulator() -> Any:
     return simulator.SimulatedDevice()
+
+
+def _require_libraries() -> None:
+    try:
+        missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    except ModuleNotFoundError as error:
+        missing = [str(error.name)]
+    if missing:
+        names = ", ".join(missing)
+        raise StructIRError(f"the cuda backend needs {names}: pip install 'structir[cuda]'")
+
+
+@cache
+def _card() -> Any:
+    """The card of this machine; where there is none, why."""
+    try:
+        return card.Card(driver)
+    except StructIRError as error:
+        return str(error)
+    except Exception as error:  # the binding has several ways to say that there is no driver
+        return f"no CUDA driver is here ({type(error).__name__})"

@@ -1,0 +1,55 @@
+"""A device that is not there: kernels are made for its architecture, and nothing can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from structir.backend.cuda.compiler import CardCode, capability_of, card_code
+from structir.backend.cuda.device import Launch, Memory
+from structir.backend.cuda.device_text import THREADS, DeviceText
+from structir.errors import StructIRError
+
+
+class AheadDevice:
+    """An architecture to compile for."""
+
+    threads = THREADS
+    blocks = 1
+
+    def __init__(self, architecture: str) -> None:
+        capability_of(architecture)
+        self.architecture = architecture
+
+    def kernel(self, text: DeviceText) -> CardCode:
+        """The kernel's code."""
+        return card_code(text, self.architecture)
+
+    def _absent(self) -> StructIRError:
+        return StructIRError(
+            f"compiled for {self.architecture}, of which there is no card here: save the"
+            " executable, and structir.load it where there is one"
+        )
+
+    def allocate(self, size: int, stream: int = 0) -> Memory:
+        """There is no memory."""
+        raise self._absent()
+
+    def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
+        """There is no memory."""
+        raise self._absent()
+
+    def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
+        """There is no memory."""
+        raise self._absent()
+
+    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+        """Nothing can run."""
+        raise self._absent()
+
+    def synchronize(self, stream: int = 0) -> None:
+        """There is nothing to wait for."""
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """There is no memory."""
+        raise self._absent()

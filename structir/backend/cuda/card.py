@@ -1,0 +1,224 @@
+"""A card, by way of the CUDA driver: memory that is used again, kernels launched without numba, and
+what is launched again and again captured as a graph."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from structir.backend.cuda.compiler import CardCode, card_code
+from structir.backend.cuda.device import Launch, Memory
+from structir.backend.cuda.device_text import THREADS, DeviceText
+from structir.errors import StructIRError
+
+BLOCKS_EACH = 32  # of a kernel, for each multiprocessor, at most
+SMALLEST = 512  # bytes that are taken at once
+CARD_MEMORY = 2  # how DLPack calls it
+LAUNCHES_BEFORE = 1  # of the same kernels on the same arrays, before they become a graph
+
+
+def checked(what: str, found: Sequence[Any]) -> Any:
+    """What a call of the driver gives, or its error in words."""
+    error, *values = found
+    if int(error) != 0:
+        raise StructIRError(f"CUDA: {what} failed: {getattr(error, 'name', error)}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+@attrs.define(eq=False)
+class CardKernel:
+    """A kernel of a card; it is loaded when it is first launched."""
+
+    code: CardCode
+    function: Any = None
+
+    @property
+    def text(self) -> str:
+        """What it was made from."""
+        return self.code.text
+
+
+class Owner:
+    """Holds memory: when nobody does any more, it can be used again."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Card:
+    """The first card of this machine. `driver` is CUDA's, as Python sees it."""
+
+    threads = THREADS
+
+    def __init__(self, driver: Any, number: int = 0) -> None:
+        self.driver, self.number = driver, number
+        checked("its start", driver.cuInit(0))
+        if checked("counting cards", driver.cuDeviceGetCount()) <= number:
+            raise StructIRError(f"CUDA: there is no card {number}")
+        self._device = checked("opening the card", driver.cuDeviceGet(number))
+        self._context = checked("its context", driver.cuDevicePrimaryCtxRetain(self._device))
+        facts = driver.CUdevice_attribute
+        major = self._fact(facts.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        minor = self._fact(facts.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        self.architecture = f"sm_{major}{minor}"
+        self.blocks = BLOCKS_EACH * self._fact(facts.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+        self._kernels: dict[str, CardKernel] = {}
+        self._free: dict[tuple[int, int], list[int]] = {}  # by stream and size
+        self._lock = threading.RLock()
+        self._capturing: Any = None
+
+    def _fact(self, which: Any) -> int:
+        return int(
+            checked("asking the card", self.driver.cuDeviceGetAttribute(which, self._device))
+        )
+
+    def enter(self) -> None:
+        """Make the card the one that this thread of Python talks to."""
+        checked("taking the card", self.driver.cuCtxSetCurrent(self._context))
+
+    # kernels
+
+    def kernel(self, text: DeviceText) -> CardKernel:
+        """A kernel, ready to be launched."""
+        with self._lock:
+            if text.text not in self._kernels:
+                self._kernels[text.text] = CardKernel(card_code(text, self.architecture))
+            return self._kernels[text.text]
+
+    def _loaded(self, kernel: CardKernel) -> Any:
+        if kernel.function is None:
+            module = checked("loading a kernel", self.driver.cuModuleLoadData(kernel.code.cubin))
+            found = self.driver.cuModuleGetFunction(module, kernel.code.entry.encode())
+            kernel.function = checked("finding a kernel", found)
+        return kernel.function
+
+    # memory
+
+    def allocate(self, size: int, stream: int = 0) -> Memory:
+        """Memory of any contents: what was given back on this stream, if it fits."""
+        key = (stream, _rounded(size))
+        with self._lock:
+            free = self._free.get(key)
+            address = free.pop() if free else self._fresh(key[1])
+        owner = Owner()
+        weakref.finalize(owner, self._give_back, key, address).atexit = False
+        return Memory(address, size, owner)
+
+    def _give_back(self, key: tuple[int, int], address: int) -> None:
+        self._free.setdefault(key, []).append(address)
+
+    def _fresh(self, size: int) -> int:
+        self.enter()
+        error, address = self.driver.cuMemAlloc(size)
+        if int(error) != 0 and self._free:
+            self.free_unused()
+            error, address = self.driver.cuMemAlloc(size)
+        return int(checked(f"taking {size} bytes", (error, address)))
+
+    def free_unused(self) -> None:
+        """Give the driver back what nobody uses."""
+        self.synchronize()
+        with self._lock:
+            unused, self._free = self._free, {}
+        for address in [a for addresses in unused.values() for a in addresses]:
+            checked("freeing memory", self.driver.cuMemFree(address))
+
+    def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
+        """Bytes of a dense array of the host to the card."""
+        if array.nbytes:
+            self.enter()
+            found = self.driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, stream)
+            checked("copying to the card", found)
+
+    def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
+        """Bytes of the card to a dense array of the host."""
+        if array.nbytes:
+            self.enter()
+            found = self.driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, stream)
+            checked("copying from the card", found)
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Wait until all that was asked for is done; what failed meanwhile is told here."""
+        self.enter()
+        checked("a kernel before this", self.driver.cuStreamSynchronize(stream))
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """What DLPack calls the place of the memory."""
+        return (CARD_MEMORY, self.number)
+
+    # launches
+
+    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+        """What runs these launches on a stream, as often as it is called."""
+        return Prepared(self, [self._launcher(launch) for launch in launches]).run
+
+    def _launcher(self, launch: Launch) -> Callable[[int], None]:
+        self.enter()
+        function = self._loaded(launch.kernel)
+        words = [*[a.address for a in launch.arguments], *launch.sizes]
+        values = (ctypes.c_int64 * max(len(words), 1))(*words)
+        first, step = ctypes.addressof(values), ctypes.sizeof(ctypes.c_int64)
+        places = (ctypes.c_void_p * max(len(words), 1))(
+            *[first + step * k for k in range(len(words))]
+        )
+        return partial(self._launch, function, launch, (values, places))
+
+    def _launch(self, function: Any, launch: Launch, held: Any, stream: int) -> None:
+        places = ctypes.addressof(held[1])
+        shape = (launch.blocks, 1, 1, launch.threads, 1, 1)
+        checked("a launch", self.driver.cuLaunchKernel(function, *shape, 0, stream, places, 0))
+
+    def captured(self, launch: Callable[[int], None]) -> Any:
+        """What is launched, as a graph."""
+        with self._lock:
+            driver = self.driver
+            if self._capturing is None:
+                kind = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+                self._capturing = checked("making a stream", driver.cuStreamCreate(kind))
+            stream = self._capturing
+            mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+            checked("capturing", driver.cuStreamBeginCapture(stream, mode))
+            try:
+                launch(stream)
+            finally:
+                graph = checked("capturing", driver.cuStreamEndCapture(stream))
+            return checked("making a graph", driver.cuGraphInstantiate(graph, 0))
+
+    def replay(self, graph: Any, stream: int) -> None:
+        """Launch a graph."""
+        checked("launching a graph", self.driver.cuGraphLaunch(graph, stream))
+
+
+class Prepared:
+    """Launches with all that they are called with; a graph from the second time on."""
+
+    def __init__(self, card: Card, launchers: Sequence[Callable[[int], None]]) -> None:
+        self.card, self.launchers = card, launchers
+        self.graph: Any = None
+        self.runs = 0
+
+    def run(self, stream: int = 0) -> None:
+        """Launch all on a stream."""
+        self.card.enter()
+        if self.graph is None and len(self.launchers) > 1 and self.runs >= LAUNCHES_BEFORE:
+            self.graph = self.card.captured(self._each)
+        self.runs += 1
+        if self.graph is None:
+            self._each(stream)
+        else:
+            self.card.replay(self.graph, stream)
+
+    def _each(self, stream: Any) -> None:
+        for launcher in self.launchers:
+            launcher(stream)
+
+
+def _rounded(size: int) -> int:
+    """Sizes in steps of an eighth at most, so that memory fits again."""
+    step = max(1 << max(size.bit_length() - 4, 0), SMALLEST)
+    return -(-max(size, 1) // step) * step

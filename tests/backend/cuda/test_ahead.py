@@ -1,0 +1,95 @@
+"""Programs as PTX and machine code for cards that are not here."""
+
+import re
+
+import numpy as np
+import pytest
+
+import structir
+from minilm_program import minilm_text
+from structir.backend.cuda.ahead import AheadDevice
+from structir.backend.cuda.executable import DeviceExecutable
+from structir.errors import StructIRError
+from structir.ops import load
+from structir.script import I, R
+from tests.backend.test_every_example import program
+from tests.ops.test_every_op import OPS
+
+SHARE = 24  # one op in so many, another set for each architecture
+
+
+@I.ir_module
+class Mlp:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 7), "float32"),
+        w: R.Tensor((7, "m"), "float32"),
+        b: R.Tensor(("m",), "float32"),
+    ) -> R.Tensor((), "float32"):
+        with R.dataflow():
+            h = R.nn.gelu(R.matmul(x, w) + b)
+            y = R.mean(R.nn.softmax(h) * h)
+            R.output(y)
+        return y
+
+
+def codes(executable):
+    return [kernel for plan in executable.plans() for kernel in plan.kernels]
+
+
+def assert_is_code(executable, architecture):
+    """Each kernel has PTX for the architecture, and an ELF with machine code."""
+    found = codes(executable)
+    assert found
+    for code in found:
+        assert f".target {architecture}" in code.ptx
+        assert re.search(rf"\.visible \.entry {code.entry}\(", code.ptx)
+        assert code.cubin[:4] == b"\x7fELF" and code.entry.encode() in code.cubin
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_a_network_with_its_gradient(architecture):
+    trained = structir.passes.Gradient()(Mlp)
+    assert_is_code(structir.compile(trained, target="cuda", arch=architecture), architecture)
+
+
+def test_the_encoder():
+    executable = structir.compile(structir.parse(minilm_text()), target="cuda", arch="sm_90")
+    assert_is_code(executable, "sm_90")
+    assert "block_max_float32" in executable.source("encoder_layer")
+    assert "shfl.sync" in executable.ptx("encoder_layer")
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_a_share_of_the_ops(architecture):
+    load()
+    device = AheadDevice(architecture)
+    for name in sorted(OPS)[int(architecture[3:]) % SHARE :: SHARE]:
+        definition = OPS[name].definition
+        args, keywords = definition.examples[0]
+        module, _ = program(definition, args, keywords)
+        try:
+            executable = DeviceExecutable(module, device)
+        except StructIRError as error:
+            assert "has no CUDA kernel" in str(error)
+            continue
+        if codes(executable):
+            assert_is_code(executable, architecture)
+
+
+def test_nothing_runs_without_a_card():
+    executable = structir.compile(Mlp, target="cuda", arch="sm_90")
+    with pytest.raises(StructIRError, match="compiled for sm_90, of which there is no card"):
+        executable["main"](*[np.ones(s, np.float32) for s in ((2, 7), (7, 3), (3,))])
+
+
+def test_architectures_have_names():
+    with pytest.raises(StructIRError, match="no architecture 'hopper'"):
+        structir.compile(Mlp, target="cuda", arch="hopper")
+
+
+def test_options_that_a_backend_does_not_have():
+    with pytest.raises(StructIRError, match="the cpu backend has no option 'arch'"):
+        structir.compile(Mlp, arch="sm_90")
+    with pytest.raises(StructIRError, match="no backend 'tpu'; there are cpu, cuda"):
+        structir.compile(Mlp, target="tpu")
