@@ -146,6 +146,7 @@ def helpers() -> dict[str, Any]:
         **{f"{name}_float32": function for name, function in SINGLE.items()},
         **doubles,
         **eighth_helpers(),
+        "erf_plus_one_float32": error_function.erf_plus_one,
         "sigmoid_float64": sigmoid_double,
         "sign_of": sign_of,
         "whole_power": whole_power,

@@ -49,7 +49,7 @@ FLOATS = {
     "round_to_float16": "half_value(half_bits({0}))",
     "round_to_bfloat16": "brain_value(brain_bits({0}))",
     **{f"round_to_{eighth}": f"{eighth}_value({eighth}_code({{0}}))" for eighth in EIGHTHS},
-    **{name: f"{name}_{{dtype}}({{0}})" for name in LIBRARY},
+    **{name: f"{name}_{{dtype}}({{0}})" for name in (*LIBRARY, "erf_plus_one")},
     **{name: f"{name}_{{dtype}}({{0}}, {{1}})" for name in OF_TWO},
 }
 WHOLE = {

@@ -35,13 +35,18 @@ def _rewritten(node: Apply) -> Expression:
 
 
 def _sum(node: Apply, left: Expression, right: Expression) -> Expression:
-    """1 + tanh(u) is 2 / (1 + exp(-2u)): one exponential and no polynomial beside it."""
-    if isinstance(right, Number) and right.value == 1 and _calls(left, "tanh"):
-        dtype = node.dtype
+    """1 + tanh(u) is 2 / (1 + exp(-2u)): one exponential and no polynomial beside it; 1 + erf(u)
+    needs no digits of erf(u) below those of 1."""
+    if not (isinstance(right, Number) and right.value == 1):
+        return node
+    dtype = node.dtype
+    if _calls(left, "tanh"):
         doubled = _rewritten(apply("mul", (left.args[0], number(-2.0, dtype)), dtype))
         power = apply("exp", (doubled,), dtype)
         under = apply("add", (power, number(1.0, dtype)), dtype)
         return apply("div", (number(2.0, dtype), under), dtype)
+    if _calls(left, "erf") and dtype == "float32":
+        return apply("erf_plus_one", left.args, dtype)
     return node
 
 

@@ -1,4 +1,4 @@
-"""float32 erf: a polynomial near 0, 1 - exp(polynomial) elsewhere."""
+"""float32 erf: a polynomial near 0, 1 - exp(polynomial) elsewhere; and 1 + erf by one quotient."""
 
 from __future__ import annotations
 
@@ -32,6 +32,35 @@ L3, L4, L5 = (
     single(-0.004156248178333044),
 )
 L6, L7 = single(0.000431392079917714), single(-2.0828485503443517e-05)
+
+# erf(x)/x as a quotient in x**2, |x| <= 4: minimax for the absolute error of erf, 2e-8
+P0, P1, P2 = single(1.128378987312317), single(0.19625131785869598), single(0.05346772447228432)
+P3, P4, P5 = (
+    single(0.004003723617643118),
+    single(0.00028803941677324474),
+    single(1.9747669739444973e-06),
+)
+Q1, Q2, Q3 = single(0.5072543621063232), single(0.11647733300924301), single(0.015444587916135788)
+Q4, Q5 = single(0.0012163714272901416), single(3.748009476112202e-05)
+RECIPROCAL = np.int32(0x7EF311C0)  # less the bits of a number: those of its reciprocal, roughly
+
+
+@vectorisable
+def erf_plus_one(x: Number) -> Number:
+    """1 + erf(x), the error 4e-7 wherever, 4 ulp where it is not small. What it does is written
+    in plain arithmetic, so that other devices can have it compiled anew; a division would take
+    longer than all the rest. A guess at the reciprocal by the exponent is good to a twentieth; its
+    error is cubed, then squared."""
+    bounded = LAST if x > LAST else x
+    bounded = -LAST if bounded < -LAST else bounded
+    t = bounded * bounded
+    over = bounded * (((((P5 * t + P4) * t + P3) * t + P2) * t + P1) * t + P0)
+    under = ((((Q5 * t + Q4) * t + Q3) * t + Q2) * t + Q1) * t + ONE
+    guess = single_of_bits(RECIPROCAL - bits_of_single(under))
+    error = ONE - under * guess
+    guess = (error * error + error) * guess + guess
+    found = over * guess
+    return ONE + ((over - under * found) * guess + found)
 
 
 @vectorisable

@@ -42,7 +42,7 @@ def exp_mantissa(r: Number) -> Number:
     p = fma_single(p, r, E2)
     p = fma_single(p, r, E1)
     p = fma_single(p, r, E0)
-    return fma_single(p, r * r, r) + ONE
+    return fma_single(fma_single(p, r, ONE), r, ONE)
 
 
 @vectorisable
@@ -58,19 +58,24 @@ scale: Any = scale_single if has_vector_scale() else scale_twice
 
 
 @vectorisable
-def exp(x: Number) -> Number:
-    """exp, subnormal results, overflow and NaN as IEEE has them."""
+def exp_below(x: Number) -> Number:
+    """exp up to a little more than where it is infinite."""
     vanishes = x < LOWEST
     x = (
         ZERO if vanishes else x
     )  # an underflow in the arithmetic costs the processor a hundred cycles
-    x = HIGHEST if x > HIGHEST else x
     shifted = fma_single(x, LOG2_E, ROUNDER)
     n = shifted - ROUNDER
     r = fma_single(n, LN_2_HIGH, x)
     r = fma_single(n, LN_2_LOW, r)
     value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
     return ZERO if vanishes else value
+
+
+@vectorisable
+def exp(x: Number) -> Number:
+    """exp, subnormal results, overflow and NaN as IEEE has them."""
+    return exp_below(HIGHEST if x > HIGHEST else x)
 
 
 @vectorisable
@@ -87,7 +92,7 @@ def exp_normal(x: Number) -> Number:
 @vectorisable
 def sigmoid(x: Number) -> Number:
     """1 / (1 + exp(-x)), never by way of an overflow."""
-    e = exp(-abs(x))
+    e = exp_below(-abs(x))
     return (ONE if x >= ZERO else e) / (ONE + e)
 
 
