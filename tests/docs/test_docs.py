@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -39,7 +40,9 @@ def test_what_a_document_shows_comes_true(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     text, written = path.read_text(encoding="utf-8"), []
-    namespace: dict[str, object] = {"__name__": path.stem}
+    module = ModuleType(f"document_{path.stem.replace('-', '_')}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    namespace = vars(module)
     for block in BLOCKS.finditer(text):
         line = text[: block.start()].count("\n") + 1
         if block["terminal"]:
