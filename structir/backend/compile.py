@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as room
@@ -21,9 +22,18 @@ if TYPE_CHECKING:
 HOME = "target"  # the file of a backend's room whose `executable` makes a module's executable
 
 
-@cache
+PLUGINS = "structir.backends"  # the entry points of other packages that have one
+
+
 def targets() -> tuple[str, ...]:
-    """The backends that there are: the rooms beside this file that have such a file."""
+    """The backends that there are, here and in other packages."""
+    others = [plugin.name for plugin in metadata.entry_points(group=PLUGINS)]
+    return tuple(dict.fromkeys((*_own_targets(), *sorted(others))))
+
+
+@cache
+def _own_targets() -> tuple[str, ...]:
+    """The rooms beside this file that have such a file."""
     rooms = [f for f in pkgutil.iter_modules(room.__path__) if f.ispkg]
     found = [
         each.name
@@ -39,10 +49,13 @@ def targets() -> tuple[str, ...]:
 def _home_of(target: str) -> Callable[..., Any]:
     if target not in targets():
         raise StructIRError(f"no backend {target!r}; there are {', '.join(targets())}")
-    home: Callable[..., Any] = importlib.import_module(
-        f"{room.__name__}.{target}.{HOME}"
-    ).executable
-    return home
+    if target in _own_targets():
+        home: Any = importlib.import_module(f"{room.__name__}.{target}.{HOME}").executable
+    else:
+        (plugin, *_) = metadata.entry_points(group=PLUGINS, name=target)
+        home = plugin.load()
+    made: Callable[..., Any] = home
+    return made
 
 
 @overload
