@@ -52,7 +52,7 @@ class Substitution:
         if known is None:
             known = erase(info, lambda s: self.dims.get(s, s), _Shapes(self.variables))
             self.infos[info] = known
-        return known
+        return info if known == info else known  # one that is equal is no change
 
     def part(self, part: Any) -> Any:
         """Any part of a program."""

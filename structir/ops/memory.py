@@ -2,7 +2,7 @@
 
     storage = R.memory.alloc_storage(R.prim_value(256 * n))
     space = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 64]), dtype="float32")
-    y = R.memory.call_into(x, space, of="exp")
+    y = R.memory.call_into(x, space, callee="exp")
 
 Tensors in one storage may lie over each other, so that these calls have effects: they stand in
 plain blocks, and nothing shares or drops them. A function whose effects are on storage of its own
@@ -117,7 +117,9 @@ class IntoDefinition:
     @property
     def doc(self) -> str:
         """What the op does."""
-        return "What the op `of` makes of the other arguments, put where the last argument lies."
+        return (
+            "What the op `callee` makes of the other arguments, put where the last argument lies."
+        )
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
         """A call from its arguments, the destination last, and the attributes of the op called."""
@@ -152,11 +154,13 @@ class IntoDefinition:
 
     def forward(self, call: Call) -> Call:
         """The call whose result is put somewhere."""
-        name = call.attrs.get("of")
+        name = call.attrs.get("callee")
         op = find_op(name) if isinstance(name, str) else None
         if op is None or not call.args:
-            raise self._wrong(call, f"of must name an op, and the last argument a tensor: {name!r}")
-        static = {n: v for n, v in call.attrs.items() if n != "of"}
+            raise self._wrong(
+                call, f"callee must name an op, and the last argument a tensor: {name!r}"
+            )
+        static = {n: v for n, v in call.attrs.items() if n != "callee"}
         args = call.args[:-1]
         given = zip(op.definition.argument_names, args, strict=False)
         named = {n: a for n, a in given if not (isinstance(a, Tuple) and not a.fields)}

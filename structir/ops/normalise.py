@@ -10,7 +10,7 @@ from structir.ops.define import op
 from structir.ops.elementwise import exp, log, rsqrt, square
 from structir.ops.examples import f32
 from structir.ops.given import Given, Written
-from structir.ops.layout import expand_dims
+from structir.ops.layout import expand_dims, permute_dims
 from structir.ops.letters import letters, written
 from structir.ops.reduce import max_, mean, sum_, variance
 from structir.ops.reshape import reshape
@@ -107,9 +107,12 @@ def _weighted(value: Expr, weight: Expr | None, shift: Expr | None) -> Expr:
 def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
     """A weight over some axes, with axes of size 1 where it has none of its own after the first."""
     rank: int = data.struct_info.ndim
-    own = sorted(a % rank for a in ((axes,) if isinstance(axes, int) else axes))
+    given = [a % rank for a in ((axes,) if isinstance(axes, int) else axes)]
+    own = sorted(given)
     if not own:
         return weight
+    if given != own:
+        weight = permute_dims(weight, tuple([given.index(k) for k in own]))
     missing = [k for k in range(own[0], rank) if k not in own]
     places = tuple([k - own[0] for k in missing])
     return expand_dims(weight, axis=places) if places else weight
@@ -239,6 +242,7 @@ log_softmax.example(f32[3, 7])
 layer_norm.example(f32[2, 3, 4], f32[4], f32[4], axes=-1)
 layer_norm.example(f32[2, 3, 4], f32[2, 4], f32[2, 4], axes=(0, 2))
 rms_norm.example(f32[3, 7], f32[7], axes=-1)
+rms_norm.example(f32[2, 3, 4], f32[4, 2], axes=(2, 0))
 group_norm.example(f32[2, 6, 3, 2], f32[6], f32[6], num_groups=3, channel_axis=1, axes=(2, 3))
 instance_norm.example(f32[2, 3, 4], f32[3], f32[3], channel_axis=1, axes=(2,))
 batch_norm.example(f32[4, 3, 2], f32[3], f32[3], f32[3], f32[3], axis=1)

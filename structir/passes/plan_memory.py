@@ -98,7 +98,7 @@ class _Writer:
         if type(call.op) is GlobalVar:
             made = _op("memory.fill", call.op, space, Tuple(call.args))
         else:
-            attributes = {**call.attrs, "of": call.op.name}
+            attributes = {**call.attrs, "callee": call.op.name}
             made = _op("memory.call_into", *call.args, space, **attributes)
         return VarBinding(var, replace(made, span=call.span), binding.span)
 

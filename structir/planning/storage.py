@@ -78,7 +78,7 @@ class Lifetimes:
             if not is_pure_value(value):
                 leaving |= seen
             own = planned_call(binding) and syms_of(binding.var.struct_info) <= self.known
-            if own and not _viewed(value):  # type: ignore[arg-type]
+            if own and not viewed(value):  # type: ignore[arg-type]
                 self.own.add(binding.var)
                 self.views[binding.var] = frozenset({binding.var})
             else:
@@ -146,7 +146,7 @@ def syms_of(info: Any) -> frozenset[Sym]:
     return frozenset[Sym]().union(*[syms(d) for d in info.dims if type(d) is Poly])
 
 
-def _viewed(call: Call) -> bool:
+def viewed(call: Call) -> bool:
     """Whether a call only shows its operand under another shape."""
     spec = _spec_of(call)
     return spec is not None and any(is_view(spec, k) for k in range(len(spec.operands)))

@@ -94,9 +94,9 @@ def test_a_tensor_that_does_not_lie_in_its_storage_is_refused() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('a = R.memory.call_into(x, x, of="sum")', "the result is"),
-        ('a = R.memory.call_into(x, x, of="nothing")', "of must name an op"),
-        ('a = R.memory.call_into(x, x, of="matmul")', "there is no such call of matmul"),
+        ('a = R.memory.call_into(x, x, callee="sum")', "the result is"),
+        ('a = R.memory.call_into(x, x, callee="nothing")', "callee must name an op"),
+        ('a = R.memory.call_into(x, x, callee="matmul")', "there is no such call of matmul"),
         ('a = R.memory.alloc_tensor(s, x, R.shape([n, 8]), dtype="float32")', "a number of bytes"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -328,21 +329,32 @@ class Fusion:
             self._commit(together, trial)
 
     def groups(self) -> list[Group]:
-        """The groups in an order in which they can run, stages over their common axes."""
-        done: set[Stage] = set()
+        """The groups, stages over their common axes, in the order of the program as far as they can
+        run in it: what the program computes late does not take memory early."""
+        home = {s: id(members) for members in self.members.values() for s in members}
+        groups = {id(members): members for members in self.members.values()}
+        needs = {
+            key: {home[p] for s in members for p in self.before(s)} - {key}
+            for key, members in groups.items()
+        }
+        waiting: dict[int, list[int]] = {}
+        for key, needed in needs.items():
+            for other in needed:
+                waiting.setdefault(other, []).append(key)
+        ready = [(self._first(groups[key]), key) for key, needed in needs.items() if not needed]
+        heapq.heapify(ready)
         found: list[Group] = []
-        waiting = {id(m): m for m in self.members.values()}
-        while waiting:
-            ready = [m for m in waiting.values() if self._is_ready(m, done)]
-            for members in ready:
-                found.append(self._group(members))
-                done.update(members)
-                del waiting[id(members)]
+        while ready:
+            _, key = heapq.heappop(ready)
+            found.append(self._group(groups[key]))
+            for other in waiting.get(key, ()):
+                needs[other].remove(key)
+                if not needs[other]:
+                    heapq.heappush(ready, (self._first(groups[other]), other))
         return found
 
-    def _is_ready(self, members: list[Stage], done: set[Stage]) -> bool:
-        inside = set(members)
-        return all(p in done or p in inside for s in members for p in self.before(s))
+    def _first(self, members: list[Stage]) -> int:
+        return min(self.place[stage] for stage in members)
 
     def _group(self, members: list[Stage]) -> Group:
         kept = frozenset(s.out for s in members if self._must_exist(s, members))

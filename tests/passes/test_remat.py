@@ -1,0 +1,98 @@
+"""Values computed again: what it saves, measured on the plan and on the compiled program."""
+
+import re
+
+import numpy as np
+import pytest
+
+import structir
+from structir import passes
+from structir.errors import StructIRError
+from structir.ir import IRModule
+from structir.passes import PassContext, SameResults, Statistics, WellFormed, pipeline
+
+
+def gradient_of_layers(count: int) -> IRModule:
+    """The way there and back of a net of `count` layers."""
+    lines = [f"    h{k + 1} = R.tanh(R.matmul(h{k}, w))" for k in range(count)]
+    params = 'h0: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")'
+    text = f"@R.function\ndef main({params}):\n"
+    module = structir.parse(text + "\n".join(lines) + f"\n    return R.sum(h{count})\n")
+    return pipeline("grad,dce{entries=main_adjoint}")(module)
+
+
+def peak(module: IRModule) -> int:
+    """The bytes for each row that a plan of the memory takes."""
+    text = passes.PlanMemory()(module).script()
+    found = re.findall(r"alloc_storage\(R.prim_value\((\d+) \* n\)\)", text)
+    return sum(map(int, found))
+
+
+def again(module: IRModule, **options: object) -> tuple[IRModule, list[str]]:
+    counting = Statistics()
+    with PassContext([counting, WellFormed(), SameResults(inputs=1)]):
+        made = passes.Remat(sizes="n=64", **options)(module)
+    return made, counting.rows[-1][0].notes if counting.rows else []
+
+
+def test_memory_grows_much_slower_than_the_net() -> None:
+    peaks = {}
+    for count in (8, 32):
+        module = gradient_of_layers(count)
+        made, _ = again(module)
+        peaks[count] = peak(module), peak(made)
+    assert peaks[32][0] > 3.5 * peaks[8][0]
+    assert peaks[32][1] < 2.5 * peaks[8][1]
+    assert peaks[32][1] < peaks[32][0] / 3
+
+
+def test_a_budget_is_met_with_as_little_work_as_does() -> None:
+    module = gradient_of_layers(16)
+    least, (most_work,) = again(module)
+    half, (note,) = again(module, budget=64 * peak(module) // 2)
+    live, before, part = map(int, re.findall(r"(\d+) bytes live, not (\d+), for (\d+)%", note)[0])
+    assert peak(least) < peak(half) <= peak(module) * 0.6
+    assert live <= 64 * peak(module) // 2 < before
+    assert part < int(re.findall(r"(\d+)%", most_work)[0])
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    module = gradient_of_layers(4)
+    assert again(module, budget=1 << 30)[0] is module
+    assert again(module, work=0.0)[0]["main_adjoint"].script().count("R.matmul") == 4
+
+
+def test_compiled_programs_take_less_memory() -> None:
+    module = gradient_of_layers(24)
+    made = passes.Remat(sizes="n=512")(module)
+    x, w = np.random.default_rng(0).normal(size=(2, 512, 16)).astype("float32")
+    arenas, results = [], []
+    for each in (module, made):
+        executable = structir.compile(each)
+        results.append(executable["main_adjoint"](x, w[:16] / 4))
+        (region,) = executable._regions["main_adjoint"]
+        arenas.append(region._bound.latest()[0].layout[1])
+    np.testing.assert_allclose(results[0][1][1], results[1][1][1], rtol=1e-4, atol=1e-5)
+    assert arenas[1] < arenas[0] / 2
+
+
+def test_what_cannot_be_computed_again_is_kept() -> None:
+    module = structir.parse("""
+@R.function(pure=False)
+def main(x: R.Tensor(("n", 16), "float32")):
+    a = R.call_packed("made", x, sinfo_args=R.Tensor((4096,), "float32"))
+    b = R.exp(a)
+    c = R.sum(b)
+    d = R.add(R.exp(R.exp(x)), c)
+    return (d, R.add(a, R.add(b, b)))
+""")
+    made = passes.Remat(work=9.0)(module)
+    assert made.script().count("call_packed") == 1
+
+
+def test_wrong_options_are_told() -> None:
+    module = gradient_of_layers(2)
+    with pytest.raises(StructIRError, match="the module has no function other"):
+        passes.Remat(function="other")(module)
+    with pytest.raises(StructIRError, match="there is no dim q"):
+        passes.Remat(sizes="q=4")(module)
