@@ -53,6 +53,20 @@ class Profile:
     kernels: tuple[KernelTime, ...]
     seconds: float  # of a whole call as it usually is made
 
+    def data(self) -> dict[str, Any]:
+        """The profile as plain data."""
+        kernels = [
+            {
+                "ops": list(origins(kernel.origins)),
+                "runs": kernel.runs,
+                "seconds": kernel.seconds,
+                "gigaflops": kernel.gigaflops,
+                "gigabytes": kernel.gigabytes,
+            }
+            for kernel in self.kernels
+        ]
+        return {"seconds": self.seconds, "kernels": kernels}
+
     def table(self) -> Any:
         """The profile as a table for a terminal."""
         table = rich_table.Table(box=None, header_style="bold")

@@ -4,7 +4,7 @@ blocks."""
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from structir.distributed.plan import Plan, Shard, Tensor
 from structir.lazy import lazy_module
@@ -54,6 +54,26 @@ def traffic_table(plan: Plan) -> Table:
         times = f"{sent / size:.2f}" if size else "-"
         found.add_row(name, f"{size:,}", f"{sent:,}", times, *shared)
     return found
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data: of each shard the blocks that it makes and reads, as bounds."""
+    shards = [
+        {
+            "number": shard.number,
+            "makes": {t.name: _bounds(b) for t, b in zip(plan.results, shard.results, strict=True)},
+            "reads": {t.name: _bounds(shard.block_of(t.name)) for t in plan.inputs},
+            "bytes_in": shard.bytes_in,
+            "bytes_out": shard.bytes_out,
+        }
+        for shard in plan.shards
+    ]
+    sent = {name: {"bytes": size, "sent": moved} for name, (size, moved) in plan.traffic().items()}
+    return {"plan": str(plan), "shards": shards, "traffic": sent}
+
+
+def _bounds(bounds: Bounds | None) -> Any:
+    return None if bounds is None else [list(ends) for ends in zip(*bounds, strict=True)]
 
 
 def _sharing(plan: Plan, axis: int, name: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from structir.errors import Diagnostic, StructIRError
 from structir.ir import dims
+from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.solver.constraints import Constraint
 from structir.solver.explanation import Explanation
@@ -53,6 +54,19 @@ class Report:
                     return value
         raise StructIRError(f"{function} has no tensor {name!r}")
 
+    def data(self) -> dict[str, Any]:
+        """The report as plain data: of each function the shapes, and what stays open."""
+        return {
+            name: {
+                "shapes": {
+                    var.name: [list(map(element_text, shape)) for shape in shapes]
+                    for var, shapes in _shapes(hearing)
+                },
+                "open": list(map(_open, hearing.solver.residual)),
+            }
+            for name, hearing in self.functions.items()
+        }
+
     def __str__(self) -> str:
         if self.conflicts:
             return "\n\n".join(map(str, self.conflicts))
@@ -65,14 +79,20 @@ def _lines(name: str, hearing: Hearing) -> list[str]:
     lines = [f"{name}:"]
     made = [statement.origin for statement in hearing.solver.statements]
     chosen = {origin.label for origin in made if origin.kind == "chosen"}
+    for var, shapes in _shapes(hearing):
+        told = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)
+        mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
+        lines.append(f"  {var.name}: {told}{mark}")
+    lines += [f"  open: {_open(constraint)}" for constraint in hearing.solver.residual]
+    return lines
+
+
+def _shapes(hearing: Hearing) -> Iterator[tuple[Var, list[tuple[Element, ...]]]]:
+    """The variables that have shapes: one, or those of a tuple's fields."""
     for var, tree in hearing.trees.items():
         shapes = [hearing.solver.shape(value) for value in leaves(tree)]
         if shapes:
-            told = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)
-            mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
-            lines.append(f"  {var.name}: {told}{mark}")
-    lines += [f"  open: {_open(constraint)}" for constraint in hearing.solver.residual]
-    return lines
+            yield var, shapes
 
 
 def _open(constraint: Constraint) -> str:

@@ -14,16 +14,32 @@ from rich.syntax import Syntax
 from rich.theme import Theme
 
 from structir.errors import DiagnosticError, DiagnosticWarning, PassError, StructIRError
+from structir.tools.as_json import write_errors
 
 
 class ExitCode(IntEnum):
     """What a command tells the shell."""
 
+    WELL = 0
     WRONG_PROGRAM = 1
     WRONG_USAGE = 2
     WRONG_RUN = 3
     WRONG_PASS = 4
     FOUND = 5
+    BUG = 70
+    INTERRUPTED = 130
+
+
+EXIT_CODES = {
+    ExitCode.WELL: "all is well",
+    ExitCode.WRONG_PROGRAM: "a program is wrong, each error shown with its place",
+    ExitCode.WRONG_USAGE: "the command line is wrong",
+    ExitCode.WRONG_RUN: "the program went wrong when it ran",
+    ExitCode.WRONG_PASS: "a pass broke the program",
+    ExitCode.FOUND: "the fuzzer found a failure",
+    ExitCode.BUG: "StructIR itself went wrong, which is a bug",
+    ExitCode.INTERRUPTED: "it was interrupted",
+}
 
 
 class DiagnosticHighlighter(RegexHighlighter):
@@ -86,8 +102,9 @@ def show_program(text: str) -> None:
 
 
 @contextmanager
-def diagnostics() -> Iterator[None]:
-    """Show warnings and errors of what runs inside; an error ends the command by its exit code."""
+def diagnostics(as_json: bool = False) -> Iterator[None]:
+    """Show warnings and errors of what runs inside; an error ends the command by its exit code.
+    With `as_json` the errors are what the command writes for scripts."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DiagnosticWarning)
         try:
@@ -95,7 +112,10 @@ def diagnostics() -> Iterator[None]:
         except StructIRError as error:
             show_warnings(caught)
             wrong_program = isinstance(error, DiagnosticError)
-            show(str(error) if wrong_program else f"error: {error}")
+            if as_json:
+                write_errors(error)
+            else:
+                show(str(error) if wrong_program else f"error: {error}")
             code = ExitCode.WRONG_PROGRAM if wrong_program else ExitCode.WRONG_RUN
             code = ExitCode.WRONG_PASS if isinstance(error, PassError) else code
             raise typer.Exit(code) from None

@@ -10,9 +10,11 @@ import typer
 from rich.table import Table
 
 from structir.lazy import lazy_module
+from structir.tools.as_json import Json, write
 from structir.tools.terminal import console
 
 disk = lazy_module("structir.backend.cache")
+PANEL = "Run"
 
 
 class Action(StrEnum):
@@ -22,11 +24,17 @@ class Action(StrEnum):
     clear = "clear"
 
 
-def cache(action: Annotated[Action, typer.Argument(help="What to do.")]) -> None:
+def cache(
+    action: Annotated[Action, typer.Argument(help="What to do.")],
+    json: Json = False,
+) -> None:
     """Show or clear the cache of compiled kernels.
 
     The environment variable STRUCTIR_CACHE says where it lies, or [bold]off[/bold]; \
 STRUCTIR_CACHE_BYTES how much it may take before what was unused for longest goes.
+
+    With --json: `place`, `entries`, `bytes`, `most_bytes`, `last_used`; of clear, how many were
+    `removed`.
 
     [bold]Examples[/bold]
 
@@ -36,13 +44,26 @@ STRUCTIR_CACHE_BYTES how much it may take before what was unused for longest goe
     """
     store = disk.store()
     if store is None:
-        console().print("the cache is turned off (STRUCTIR_CACHE=off)")
+        if json:
+            write({"place": None})
+        else:
+            console().print("the cache is turned off (STRUCTIR_CACHE=off)")
+        return
+    if json:
+        write({"removed": store.clear()} if action is Action.clear else _data(store))
         return
     if action is Action.clear:
         count = store.clear()
         console().print(f"removed {count} {'entry' if count == 1 else 'entries'}")
         return
     console().print(_table(store))
+
+
+def _data(store: Any) -> dict[str, Any]:
+    files = list(store.files())
+    sizes = {"bytes": sum(f.size for f in files), "most_bytes": store.most_bytes}
+    used = max((f.used for f in files), default=None)
+    return {"place": str(store.root), "entries": len(files), **sizes, "last_used": used}
 
 
 def _table(store: Any) -> Table:

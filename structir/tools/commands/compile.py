@@ -10,10 +10,12 @@ from rich.syntax import Syntax
 
 from structir.ir.expr import Function
 from structir.lazy import lazy_module
+from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import console, diagnostics
 
 backend = lazy_module("structir.backend.compile")
+PANEL = "Run"
 
 
 def compile(  # the command's name
@@ -23,10 +25,13 @@ def compile(  # the command's name
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Only tell whether it works.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Compile a program, once for all sizes, and show the source of its kernels.
 
     Above each kernel stand the ops that it came from, and what its names stand for.
+
+    With --json: `target`, `seconds`, and the `sources` by function.
 
     [bold]Examples[/bold]
 
@@ -36,7 +41,7 @@ def compile(  # the command's name
     """
     if target not in backend.targets():
         raise typer.BadParameter(f"no target {target!r}; there are: {', '.join(backend.targets())}")
-    with diagnostics():
+    with diagnostics(json):
         module = read_program(file)
         names = [name for name, value in module.functions.items() if isinstance(value, Function)]
         names = names if function is None else [entry(module, function)[0]]
@@ -44,6 +49,9 @@ def compile(  # the command's name
         executable = backend.compile(module, target=target)
         sources = {name: executable.source(name) for name in names}
         seconds = time.perf_counter() - start
+    if json:
+        write({"target": target, "seconds": seconds, "sources": sources})
+        return
     out = console()
     for name, source in sources.items():
         text = f"# {name}\n{source}"

@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from structir.tools.as_json import Json, write
 from structir.tools.checks import CHECKS
 from structir.tools.fuzzing import (
     Failure,
@@ -26,6 +27,8 @@ from structir.tools.reduction import ops_of, size_of
 from structir.tools.terminal import ExitCode, console, diagnostics, show
 
 MOST_ALIKE = 4  # of failures that look the same at first are made small; the rest is counted
+
+PANEL = "Find faults"
 
 
 @attrs.define(eq=False)
@@ -68,6 +71,14 @@ class Campaign:
     def __str__(self) -> str:
         return f"{self.programs} programs, {self.failed.total()} failures"
 
+    def data(self) -> dict[str, Any]:
+        """The same as plain data."""
+        counts = {"passed": self.passed, "failed": self.failed, "seconds": self.seconds}
+        checks = {name: {what: n[name] for what, n in counts.items()} for name in self.checks}
+        failures = [{"signature": s, "file": str(place)} for s, place in self.files.items()]
+        sizes = {"programs": self.programs, "bindings": self.bindings}
+        return {**sizes, "checks": checks, "failures": failures}
+
     def table(self) -> Table:
         """What each check has seen."""
         title = f"{self.programs} programs, {self.bindings} bindings"
@@ -90,7 +101,10 @@ def fuzz(
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Bindings of a function, more or less.")] = 6,
     check: Annotated[
-        list[str] | None, typer.Option(help=f"Only this check: {', '.join(CHECKS)}.")
+        list[str] | None,
+        typer.Option(
+            help=f"Only this check: {', '.join(CHECKS)}.", autocompletion=lambda: list(CHECKS)
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where failures are kept.")
@@ -99,6 +113,7 @@ def fuzz(
         Path | None,
         typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Check a kept failure."),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Draw random programs and hold each against every check: its text reads back, every pass
     keeps what it computes, compiled, sharded and interpreted it gives the same, and what deduction
@@ -106,6 +121,9 @@ def fuzz(
 
     A failure is reduced and written to a file; failures that look alike are written once. The exit
     code is 5 if there was any. The same seed draws the same programs.
+
+    With --json: `programs`, `bindings`, `checks`, `failures`, `seed`, and whether it was
+    `interrupted`.
 
     [bold]Examples[/bold]
 
@@ -116,7 +134,7 @@ def fuzz(
         structir fuzz --replay fuzz-failures/passes-123.py
     """
     if replay is not None:
-        _replay(replay)
+        _replay(replay, json)
         return
     unknown = set(check or ()) - CHECKS.keys()
     if unknown:
@@ -124,11 +142,14 @@ def fuzz(
     first = time.time_ns() % (1 << 31) if seed is None else seed
     campaign = Campaign(tuple(check or CHECKS), size, output)
     interrupted = _run(campaign, _seeds(first, programs, minutes))
-    err = console(stderr=True)
-    err.print(campaign.table())
-    err.print(f"seeds from {first}" + (", interrupted" if interrupted else ""))
-    for signature, place in campaign.files.items():
-        show(f"error: {signature}\n  --> {place}")
+    if json:
+        write(campaign.data() | {"seed": first, "interrupted": interrupted})
+    else:
+        err = console(stderr=True)
+        err.print(campaign.table())
+        err.print(f"seeds from {first}" + (", interrupted" if interrupted else ""))
+        for signature, place in campaign.files.items():
+            show(f"error: {signature}\n  --> {place}")
     if campaign.files:
         raise typer.Exit(ExitCode.FOUND)
 
@@ -156,12 +177,15 @@ def _run(campaign: Campaign, seeds: Iterator[int]) -> bool:
     return False
 
 
-def _replay(file: Path) -> None:
+def _replay(file: Path, json: bool) -> None:
     """Check a kept failure again."""
-    with diagnostics():
+    with diagnostics(json):
         found = replayed(file)
-    for each in found:
+    if json:
+        write({"failures": [{"signature": f.signature, "error": str(f.error)} for f in found]})
+    for each in [] if json else found:
         show(f"error: {each.signature}\n{each.error}")
     if found:
         raise typer.Exit(ExitCode.FOUND)
-    show(f"{file} fails no more")
+    if not json:
+        show(f"{file} fails no more")

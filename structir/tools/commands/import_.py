@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from structir.ir.binding_dims import standing_alone
 from structir.ir.expr import Function
 from structir.lazy import lazy_module
+from structir.tools.as_json import Json, write
 from structir.tools.models import SUFFIXES, imported, is_model
 from structir.tools.terminal import console, diagnostics, show_program
 
 archive = lazy_module("structir.printer.archive")
+PANEL = "Change"
 
 
 def import_(
@@ -39,10 +42,13 @@ def import_(
             help="Another name for a size of a .pt2 program, such as s77=batch; may be repeated.",
         ),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Bring a model in. Its named sizes are symbolic dims, its values keep their names.
 
     What cannot be imported is told all at once, by name and count.
+
+    With --json: `model`, `bindings`, `symbolic_dims`, and the `text`, or the `output`.
 
     [bold]Examples[/bold]
 
@@ -55,18 +61,25 @@ def import_(
     if not is_model(model):
         raise typer.BadParameter(f"{model.name} must end in {' or '.join(sorted(SUFFIXES))}")
     names = dict(_pair(text) for text in rename or ())
-    with diagnostics():
+    with diagnostics(json):
         module = imported(model, names)
         text = module.script() if output is None else ""
-    if output is None:
+    if output is None and not json:
         show_program(text)
         return
     try:
-        archive.save(module, output)
+        if output is not None:
+            archive.save(module, output)
     except OSError as error:
         raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     count = sum(len(f.bindings()) for f in functions)
+    if json:
+        params = [param.struct_info for f in functions for param in f.params]
+        names = list({sym.name: None for sym in standing_alone(params)})
+        told = {"text": text} if output is None else {"output": str(output)}
+        write({"model": str(model), "bindings": count, "symbolic_dims": names, **told})
+        return
     console(stderr=True).print(f"{model.name}: {count} bindings, written to {output}")
 
 

@@ -9,11 +9,13 @@ import typer
 
 from structir.errors import DiagnosticWarning
 from structir.lazy import lazy_module
+from structir.tools.as_json import Json, write
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.terminal import ExitCode, console, diagnostics, show, show_program
 
 inference = lazy_module("structir.solver.inference")
 report_room = lazy_module("structir.solver.report")
+PANEL = "Read and look"
 
 
 def infer(
@@ -28,10 +30,13 @@ def infer(
             help="Choose the least shape for parameters of which too little is known.",
         ),
     ] = False,
+    json: Json = False,
 ) -> None:
     """Complete the shapes of a program, from operands to results and back, and show it.
 
     What cannot hold is an error that shows the lines which together are to blame.
+
+    With --json: the `text`, and of the `functions` the `shapes` and what stays `open`.
 
     [bold]Examples[/bold]
 
@@ -40,12 +45,19 @@ def infer(
         structir infer model.py --explain
 
         structir infer model.py --close > closed.py
+
+        structir infer model.py --json | jq '.functions.main.shapes'
     """
-    with diagnostics():
+    with diagnostics(json):
         with warnings.catch_warnings():
             # what reading alone cannot decide is what is solved here
             warnings.simplefilter("ignore", DiagnosticWarning)
             module = read_program(file)
+        if json:
+            report = report_room.explain(module, close=close)
+            text = inference.infer(module, close=close).script()  # raises what cannot hold
+            write({"text": text, "functions": report.data()})
+            return
         if not explain:
             show_program(inference.infer(module, close=close).script())
             return

@@ -16,7 +16,8 @@ from structir.passes.manager.statistics import Statistics
 from structir.passes.manager.timing import Timing
 from structir.passes.manager.trace import Trace
 from structir.passes.manager.verifying import SameResults, WellFormed
-from structir.tools.pipelines import Own, read_pipeline
+from structir.tools.as_json import Json, write
+from structir.tools.pipelines import Own, passes_beginning, read_pipeline
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.terminal import (
     console,
@@ -24,6 +25,8 @@ from structir.tools.terminal import (
     show_difference,
     show_program,
 )
+
+PANEL = "Change"
 
 
 class PassHelp(TyperCommand):
@@ -57,7 +60,13 @@ def _default(value: Any) -> str:
 
 Pipeline = Annotated[
     str,
-    typer.Option("--passes", "-p", metavar="PIPELINE", help="Passes, such as cse,dce or dce{a=1}."),
+    typer.Option(
+        "--passes",
+        "-p",
+        metavar="PIPELINE",
+        help="Passes, such as cse,dce or dce{a=1}.",
+        autocompletion=passes_beginning,
+    ),
 ]
 Verify = Annotated[
     bool, typer.Option("--verify", help="After each pass: is it well formed, does it do the same?")
@@ -91,11 +100,14 @@ def opt(
     stats: Stats = False,
     trace: TraceFile = None,
     quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Run passes over a program and show it; below stand all passes there are.
 
     With --verify the program is run before and after each pass on drawn inputs; the first pass that
     changes an answer ends the command with exit code 4, its name, and the input.
+
+    With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
     [bold]Examples[/bold]
 
@@ -109,9 +121,14 @@ def opt(
     timing, counting, tracing = Timing(), Statistics(), Trace()
     printing = Printing(_show, print_before or (), print_after or (), print_changed)
     checks: list[Instrument] = [WellFormed(), SameResults()]
-    chosen = [(True, printing), (time, timing), (stats, counting), (trace is not None, tracing)]
+    chosen = [
+        (True, printing),
+        (time, timing),
+        (stats, counting),
+        (trace is not None or json, tracing),
+    ]
     watching = [one for wanted, one in chosen if wanted] + (checks if verify else [])
-    with diagnostics():
+    with diagnostics(json):
         module = read_program(file)
         try:
             with PassContext(watching):
@@ -120,7 +137,9 @@ def opt(
             _report(timing if time else None, counting if stats else None)
             if trace is not None:
                 tracing.write(trace)
-    if not quiet:
+    if json:
+        write({"text": module.script(), "passes": tracing.records()})
+    elif not quiet:
         show_program(module.script())
 
 

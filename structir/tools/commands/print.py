@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from structir.ir.expr import Function
+from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import diagnostics, show_program
+
+PANEL = "Read and look"
 
 
 def print(  # the command's name
@@ -18,10 +22,14 @@ def print(  # the command's name
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write there instead of showing it."),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Show a program with the StructInfo of every binding, in the text that reads back as it is.
 
     Large constants stand there as references; a file of structir.save holds their values too.
+
+    With --json: the `text`, and of the `functions` what is known of `params`, `bindings` and
+    `result`.
 
     [bold]Examples[/bold]
 
@@ -31,11 +39,15 @@ def print(  # the command's name
 
         structir print model.sir --output model.py
     """
-    with diagnostics():
+    with diagnostics(json):
         module = read_program(file)
         if function is not None:
             module = module.with_functions(dict([entry(module, function)]))
         text = module.script()
+    if json:
+        functions = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
+        write({"text": text, "functions": {n: _told(f) for n, f in functions.items()}})
+        return
     if output is not None:
         try:
             output.write_text(text, encoding="utf-8")
@@ -43,3 +55,12 @@ def print(  # the command's name
             raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
         return
     show_program(text)
+
+
+def _told(function: Function) -> dict[str, Any]:
+    """What is known of a function's parameters, its bindings and its result."""
+    bindings = [
+        {"name": b.var.name, "struct_info": str(b.var.struct_info)} for b in function.bindings()
+    ]
+    params = [{"name": p.name, "struct_info": str(p.struct_info)} for p in function.params]
+    return {"params": params, "bindings": bindings, "result": str(function.ret_struct_info)}

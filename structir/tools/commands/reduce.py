@@ -15,11 +15,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from structir.ir.module import IRModule
 from structir.tools import cli
+from structir.tools.as_json import Json, write
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.reduction import reduced, size_of
 from structir.tools.terminal import ExitCode, console, diagnostics, show, show_program
 
 PLACE = "{}"
+
+PANEL = "Find faults"
 
 
 def reduce(
@@ -37,11 +40,14 @@ def reduce(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to the terminal."),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Drop functions, bindings, results and parameters for as long as a command fails as before.
 
     A failure is the same exit code, and the same text where --match states one. Every program
     tried is well formed. A command that starts with structir runs without a new process.
+
+    With --json: the bindings `before` and `after`, and the `text`.
 
     [bold]Examples[/bold]
 
@@ -49,8 +55,9 @@ def reduce(
 
         structir reduce model.py -c 'python compile_it.py {}' --match 'IndexError' -o small.py
     """
-    with diagnostics():
+    with diagnostics(json):
         module = read_program(file)
+        whole = size_of(module)
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "program.py"
             code, said = _outcome(command, module, place)
@@ -64,9 +71,11 @@ def reduce(
                 return found == code and match in text
 
             module = _with_progress(module, fails)
+    if json:
+        write({"before": whole, "after": size_of(module), "text": module.script()})
     if output is not None:
         output.write_text(module.script(), encoding="utf-8")
-    else:
+    elif not json:
         show_program(module.script())
 
 

@@ -20,11 +20,16 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
+from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.sizes import refuse_unknown, sizes_of
 from structir.tools.terminal import console, diagnostics
 
 backend_room = lazy_module("structir.backend.compile")
+PANEL = "Run"
+
+
+COLUMNS = ("value", "dtype", "shape", "mean", "std", "min", "max")
 
 
 class Backend(StrEnum):
@@ -55,10 +60,14 @@ def run(
     repeat: Annotated[
         int, typer.Option(min=1, help="How often to run it; the best time is told.")
     ] = 1,
+    json: Json = False,
 ) -> None:
     """Run a program on random inputs, and show shapes and statistics of what goes in and comes out.
 
     Every parameter that --inputs does not hold gets random values of the structure it asks for.
+
+    With --json: `function`, `backend`, `seconds`, and the `values` with `dtype`, `shape` and
+    statistics.
 
     [bold]Examples[/bold]
 
@@ -68,7 +77,7 @@ def run(
 
         structir run model.py --inputs batch.npz --repeat 20
     """
-    with diagnostics():
+    with diagnostics(json):
         sizes = sizes_of(random)
         module = read_program(file)
         name, entered = entry(module, function)
@@ -76,10 +85,14 @@ def run(
         runner = _runner(module, name, backend)
         result, seconds = _timed(runner, arguments, repeat)
     values = [(p.name, v) for p, v in zip(entered.params, arguments, strict=True)]
+    rows = [row for label, value in [*values, ("result", result)] for row in _rows(label, value)]
+    if json:
+        told = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        write({"function": name, "backend": backend.value, "seconds": seconds, "values": told})
+        return
     table = _table()
-    for label, value in [*values, ("result", result)]:
-        for row in _rows(label, value):
-            table.add_row(*row)
+    for row in rows:
+        table.add_row(*map(_shown, row))
     console().print(table)
     console(stderr=True).print(f"{name} on {backend.value}: {seconds * 1e3:.3f} ms")
 
@@ -123,29 +136,32 @@ def _timed(runner: Callable[..., Any], arguments: list[Any], repeat: int) -> tup
 
 def _table() -> Table:
     table = Table(box=None, header_style="bold")
-    for name in ("value", "dtype", "shape"):
-        table.add_column(name)
-    for name in ("mean", "std", "min", "max"):
-        table.add_column(name, justify="right")
+    for name in COLUMNS:
+        table.add_column(name, justify="right" if name in COLUMNS[3:] else "left")
     return table
 
 
-def _rows(label: str, value: Any) -> Iterator[tuple[str, ...]]:
-    """A row for each array in a value; shapes and numbers are shown as they are."""
+def _shown(entry: Any) -> str:
+    if isinstance(entry, list):
+        return str(tuple(entry))
+    return f"{entry:.4g}" if isinstance(entry, float) else "" if entry is None else str(entry)
+
+
+def _rows(label: str, value: Any) -> Iterator[tuple[Any, ...]]:
+    """A row for each array in a value; shapes and numbers are given as they are."""
     if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
         for position, item in enumerate(value):
             yield from _rows(f"{label}[{position}]", item)
     elif isinstance(value, np.ndarray):
-        yield (label, value.dtype.name, str(value.shape), *_statistics(value))
+        yield (label, value.dtype.name, list(value.shape), *_statistics(value))
     else:
-        yield (label, type(value).__name__, str(value), "", "", "", "")
+        yield (label, type(value).__name__, str(value), None, None, None, None)
 
 
-def _statistics(array: Any) -> tuple[str, str, str, str]:
+def _statistics(array: Any) -> tuple[float | None, ...]:
     if not array.size:
-        return "", "", "", ""
+        return None, None, None, None
     numbers = array.astype(np.float64)
     with np.errstate(all="ignore"):
         found = numbers.mean(), numbers.std(), numbers.min(), numbers.max()
-    mean, std, low, high = [f"{number:.4g}" for number in found]
-    return mean, std, low, high
+    return tuple([float(number) for number in found])

@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from structir.lazy import lazy_module
+from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.sizes import sizes_of
 from structir.tools.terminal import console, diagnostics
 
 planning = lazy_module("structir.distributed.planning")
 report = lazy_module("structir.distributed.report")
+PANEL = "Run"
 
 
 def shard(
@@ -39,8 +41,12 @@ def shard(
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Draw the blocks into this SVG file.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Show how a function would be cut into shards: the block of every input that each receives.
+
+    With --json: the `plan` in words, the `shards` with bounds of all blocks, the `traffic` by
+    input.
 
     [bold]Examples[/bold]
 
@@ -49,7 +55,7 @@ def shard(
         structir shard model.py --sizes n=1024 --grid 2,2 --picture blocks.svg
     """
     pieces = None if grid is None else [_number(g) for g in grid.split(",")]
-    with diagnostics():
+    with diagnostics(json):
         module = read_program(file)
         name, _ = entry(module, function)
         plan = planning.plan(
@@ -61,9 +67,12 @@ def shard(
             reduce=reduce,
             max_bytes=max_bytes,
         )
-        out = console()
-        out.print(report.shard_table(plan), soft_wrap=False)
-        out.print(report.traffic_table(plan), soft_wrap=False)
+        if json:
+            write(report.plan_data(plan))
+        else:
+            out = console()
+            out.print(report.shard_table(plan), soft_wrap=False)
+            out.print(report.traffic_table(plan), soft_wrap=False)
         if picture is not None:
             picture.write_text(report.picture(plan), encoding="utf-8")
 

@@ -12,13 +12,15 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.passes.base import PassContext
 from structir.passes.manager.trace import Trace
-from structir.tools.pipelines import Own, read_pipeline
+from structir.tools.as_json import Json, write
+from structir.tools.pipelines import Own, passes_beginning, read_pipeline
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.sizes import refuse_unknown, sizes_of
 from structir.tools.terminal import console, diagnostics
 
 explorer = lazy_module("structir.tools.explorer.page")
 kernels = lazy_module("structir.tools.explorer.kernels")
+PANEL = "Read and look"
 
 
 def view(
@@ -26,7 +28,11 @@ def view(
     passes: Annotated[
         str,
         typer.Option(
-            "--passes", "-p", metavar="PIPELINE", help="Run these passes, and show each step."
+            "--passes",
+            "-p",
+            metavar="PIPELINE",
+            help="Run these passes, and show each step.",
+            autocompletion=passes_beginning,
         ),
     ] = "",
     output: Annotated[
@@ -45,11 +51,14 @@ def view(
             help="Compile it, time its kernels on random inputs of sizes such as batch=4,seq=16.",
         ),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Write one page that shows a program: its graph, its text, its kernels, its passes.
 
     The page needs no network and no server. Choose a value to see where it comes from, the kernel
     that computes it, and why each of its sizes is what it is. Press / to search.
+
+    With --json: the `page` and its `bytes`.
 
     [bold]Examples[/bold]
 
@@ -60,7 +69,7 @@ def view(
         structir view model.py --profile batch=8,seq=128
     """
     pipeline = read_pipeline(passes, load) if passes else None
-    with diagnostics():
+    with diagnostics(json):
         module = read_program(file)
         if function is not None:
             module = module.with_functions(dict([entry(module, function)]))
@@ -75,6 +84,9 @@ def view(
         place.write_text(text, encoding="utf-8")
     except OSError as error:
         raise typer.BadParameter(f"{place} cannot be written: {error.strerror}") from None
+    if json:
+        write({"page": str(place), "bytes": len(text.encode())})
+        return
     console(stderr=True).print(f"{place}: {len(text) / 1024:,.0f} kB; open it in a browser")
 
 

@@ -1,0 +1,62 @@
+"""What commands tell scripts: results and diagnostics as JSON on the standard output."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Annotated, Any
+
+import typer
+
+from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Write the result, or what is wrong, as JSON for scripts.")
+]
+Data = dict[str, Any]
+
+
+def write(data: Data) -> None:
+    """Write a result; numbers that JSON does not know are null."""
+    typer.echo(json.dumps(_known(data), indent=1, ensure_ascii=False))
+
+
+def write_errors(error: StructIRError) -> None:
+    """Write what is wrong, in the place of a result."""
+    write({"errors": errors_data(error)})
+
+
+def errors_data(error: StructIRError) -> list[Data]:
+    """An error by its diagnostics; one that has none by its text."""
+    if isinstance(error, DiagnosticError):
+        return [diagnostic_data(diagnostic) for diagnostic in error.diagnostics]
+    return [{"severity": "error", "message": str(error)}]
+
+
+def diagnostic_data(diagnostic: Diagnostic) -> Data:
+    """A diagnostic by its parts."""
+    told: dict[str, str | None] = {"severity": diagnostic.severity, "message": diagnostic.message}
+    told |= {"op": diagnostic.op, "hint": diagnostic.hint}
+    notes = [{"text": note.text} | _place(note.span) for note in diagnostic.notes]
+    return (
+        {key: value for key, value in told.items() if value}
+        | _place(diagnostic.span)
+        | {"notes": notes}
+    )
+
+
+def _place(span: Span | None) -> Data:
+    if span is None:
+        return {}
+    file, end = span.source.filename, (span.end_line, span.end_column + 1)
+    return {"file": file, "line": span.line, "column": span.column + 1, "end": list(end)}
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _known(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(item) for item in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return value

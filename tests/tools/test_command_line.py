@@ -1,0 +1,231 @@
+"""What holds for every command: help that teaches, JSON for scripts, exit codes, completion."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+import structir
+from structir.passes.base import Pass
+from structir.tools import cli
+from structir.tools.command_page import page
+from structir.tools.commands import check, print
+from structir.tools.terminal import EXIT_CODES, ExitCode
+from tests.frontend.models import made, node, value
+
+DOCS = Path(__file__).parents[2] / "docs"
+GROUP: Any = typer.main.get_command(cli.build())
+PROGRAM = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 6), "float32")):
+    a = R.exp(x)
+    b = R.exp(x)
+    return R.matmul(R.add(a, b), w)
+"""
+WRONG = PROGRAM.replace("(8, 6)", "(9, 6)")
+every_command = pytest.mark.parametrize("name", list(GROUP.commands))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "model.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def structir_(*words: object, **environment: str) -> Result:
+    env = {"COLUMNS": "300", **environment}
+    return CliRunner().invoke(cli.build(), list(map(str, words)), env=env, prog_name="structir")
+
+
+# ---- help
+
+
+@every_command
+def test_help_teaches_by_examples_that_can_be_typed(name: str) -> None:
+    result = structir_(name, "--help")
+    assert result.exit_code == 0
+    command = GROUP.commands[name]
+    told, _, examples = command.help.partition("Examples[/bold]")
+    assert told.strip() and "\n    " not in told
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    assert lines
+    for line in lines:
+        assert line in result.output
+        words = shlex.split(line.split(" | jq ")[0].split(" > ")[0])
+        words = words[words.index("structir") + 1 :]
+        assert words[0] == name
+        context = command.make_context(name, [], resilient_parsing=True)
+        command.make_parser(context).parse_args(words[1:])  # refuses what it does not know
+
+
+@every_command
+def test_every_option_says_what_it_does(name: str) -> None:
+    assert [p.name for p in GROUP.commands[name].params if not p.help] == []
+
+
+def test_the_page_is_what_the_commands_say() -> None:
+    assert (DOCS / "command-line.md").read_text(encoding="utf-8") == page()
+
+
+# ---- JSON
+
+
+JSON_CALLS = {
+    "check": "model.py",
+    "infer": "model.py",
+    "print": "model.py",
+    "view": "model.py -o page.html",
+    "run": "model.py --random n=3 --backend interpret",
+    "compile": "model.py",
+    "bench": "model.py --random n=3 --repeat 1",
+    "cache": "show",
+    "shard": "model.py -s n=4 -w 2",
+    "opt": "model.py -p cse",
+    "fuzz": "--programs 1 --seed 1 --check text",
+    "reduce": "model.py -c 'structir opt -p cse,nonsense'",
+    "import": "model.onnx",
+}
+
+
+@every_command
+def test_json_holds_what_the_help_says(name: str, folder: Path) -> None:
+    if name == "import":
+        values = value("x", ["batch", 3])
+        onnx.save(made([node("Relu", "x", "y")], [values], ["y"]), folder / "model.onnx")
+    result = structir_(name, *shlex.split(JSON_CALLS[name]), "--json")
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    told = GROUP.commands[name].help.partition("With --json:")[2].partition("[bold]")[0]
+    assert [key for key in data if f"`{key}`" not in told] == []
+
+
+def test_json_of_reduce(folder: Path) -> None:
+    words = [*shlex.split(JSON_CALLS["reduce"]), "--json"]
+    data = json.loads(structir_("reduce", *words).stdout)
+    assert data["before"] > data["after"]
+    assert structir.parse(data["text"])
+
+
+def test_json_of_a_wrong_program_tells_the_place(folder: Path) -> None:
+    for name in ("print", "infer", "run", "compile", "bench", "opt", "view", "shard"):
+        result = structir_(name, "wrong.py", "--json", *(["-p", "cse"] if name == "opt" else []))
+        assert result.exit_code == ExitCode.WRONG_PROGRAM
+        (error,) = json.loads(result.stdout)["errors"]
+        assert error["file"] == "wrong.py" and error["line"] == 6
+        assert {"message", "severity", "column", "end", "notes"} <= error.keys()
+    data = json.loads(structir_("check", "wrong.py", "model.py", "--json").stdout)
+    assert [len(file["errors"]) for file in data["files"]] == [1, 0]
+    assert data["files"][1]["symbolic_dims"] == ["n"]
+
+
+def test_json_of_results(folder: Path) -> None:
+    values = json.loads(structir_("run", "model.py", "--random", "n=3", "--json").stdout)["values"]
+    assert [value["shape"] for value in values] == [[3, 8], [8, 6], [3, 6]]
+    assert all(isinstance(value["mean"], float) for value in values)
+    shapes = json.loads(structir_("infer", "model.py", "--json").stdout)["functions"]["main"]
+    assert shapes["shapes"]["a"] == [["n", "8"]]
+    steps = json.loads(structir_("opt", "model.py", "-p", "cse", "--json").stdout)
+    assert "-        b: R.Tensor" in steps["passes"][0]["difference"]
+    plan = json.loads(structir_("shard", "model.py", "-s", "n=4", "-w", "2", "--json").stdout)
+    assert [shard["reads"]["x"] for shard in plan["shards"]] == [
+        [[0, 2], [0, 8]],
+        [[2, 4], [0, 8]],
+    ]
+
+
+# ---- exit codes
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("check model.py", ExitCode.WELL),
+        ("check wrong.py", ExitCode.WRONG_PROGRAM),
+        ("check --nonsense", ExitCode.WRONG_USAGE),
+        ("check missing.py", ExitCode.WRONG_USAGE),
+        ("opt model.py -p nonsense", ExitCode.WRONG_USAGE),
+        ("run model.py --inputs bad.npz --backend interpret", ExitCode.WRONG_RUN),
+        ("opt model.py -p breaking --verify", ExitCode.WRONG_PASS),
+        ("fuzz --programs 1 --check failing -o found", ExitCode.FOUND),
+    ],
+)
+def test_exit_codes(
+    folder: Path, words: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(folder / "bad.npz", x=np.zeros((2, 7), "float32"))
+    breaking = Pass("breaking", lambda module: structir.parse(PROGRAM.replace("add", "multiply")))
+    monkeypatch.setattr("structir.passes._OTHERS", {"breaking": breaking})
+    monkeypatch.setitem(structir.tools.checks.CHECKS, "failing", _failing)  # type: ignore[attr-defined]
+    assert structir_(*words.split()).exit_code == code
+
+
+def _failing(*_: object) -> None:
+    raise AssertionError("as it is meant to")
+
+
+def test_what_no_command_expects_is_called_a_bug(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise IndexError("inside")
+
+    monkeypatch.setattr(check, "read_program", broken)
+    result = structir_("check", "model.py")
+    assert result.exit_code == ExitCode.BUG
+    assert "IndexError: inside" in result.stderr and "bug in StructIR" in result.stderr
+
+
+def test_an_interrupt_is_no_wrong_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(print, "read_program", interrupted)
+    assert structir_("print", "model.py").exit_code == ExitCode.INTERRUPTED
+
+
+def test_exit_codes_are_told_in_the_help() -> None:
+    assert set(EXIT_CODES) == set(ExitCode)
+    shown = " ".join(structir_("--help").output.split())
+    assert all(f"{code:d} {told}" in shown for code, told in EXIT_CODES.items())
+
+
+# ---- the shell
+
+
+def completed(words: str) -> list[str]:
+    environment = {
+        "_STRUCTIR_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"structir {words}",
+        "COMP_CWORD": str(len(words.split())),
+    }
+    return structir_(**environment).output.split()
+
+
+def test_the_shell_completes_commands_options_and_passes() -> None:
+    assert completed("co") == ["compile"]
+    assert "--verify" in completed("opt --ver")
+    assert completed("opt -p cse,dead") == ["cse,dead_code_elimination"]
+    assert "passes" in completed("fuzz --check pa")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_shown(shell: str) -> None:
+    result = structir_("--show-completion", shell)
+    assert "_STRUCTIR_COMPLETE" in result.output
+
+
+def test_no_color_holds_for_help_and_programs(folder: Path) -> None:
+    colour = re.compile(r"\x1b\[(?:\d+;)*(?:[349][0-8]|10[0-7])[;m]")
+    for words in (["--help"], ["opt", "--help"], ["print", "model.py"], ["infer", "model.py"]):
+        assert colour.search(structir_(*words, FORCE_COLOR="1", NO_COLOR="").output)
+        assert not colour.search(structir_(*words, FORCE_COLOR="1", NO_COLOR="1").output)
