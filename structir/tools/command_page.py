@@ -18,9 +18,9 @@ HEADER = """# The command line
 `structir --help` lists the commands, `structir COMMAND --help` teaches one by examples. This page
 is made from what they say.
 
-A FILE is the text of a program, a `.sir` file, a model that ends in `.onnx` or `.pt2`, or a dash for the
-standard input. Results go to the standard output; errors, warnings, progress and times to the
-standard error.
+A FILE is the text of a program, a `.sir` file, a model that ends in `.onnx` or `.pt2`, or a dash
+for the standard input. Results go to the standard output; errors, warnings, progress and times to
+the standard error.
 
 - **Colours** follow the terminal. `NO_COLOR=1` turns them off; `FORCE_COLOR=1` turns them on where
   there is no terminal.
