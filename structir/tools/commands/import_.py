@@ -76,9 +76,9 @@ def import_(
     count = sum(len(f.bindings()) for f in functions)
     if json:
         params = [param.struct_info for f in functions for param in f.params]
-        names = list({sym.name: None for sym in standing_alone(params)})
+        dims = list({sym.name: None for sym in standing_alone(params)})
         told = {"text": text} if output is None else {"output": str(output)}
-        write({"model": str(model), "bindings": count, "symbolic_dims": names, **told})
+        write({"model": str(model), "bindings": count, "symbolic_dims": dims, **told})
         return
     console(stderr=True).print(f"{model.name}: {count} bindings, written to {output}")
 
