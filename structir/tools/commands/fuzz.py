@@ -29,6 +29,12 @@ from structir.tools.terminal import ExitCode, console, diagnostics, show
 MOST_ALIKE = 4  # of failures that look the same at first are made small; the rest is counted
 
 PANEL = "Find faults"
+Checks = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Only this check: {', '.join(CHECKS)}.", autocompletion=lambda: list(CHECKS)
+    ),
+]
 
 
 @attrs.define(eq=False)
@@ -100,12 +106,7 @@ def fuzz(
         int | None, typer.Option(min=1, help="Stop after so many programs, however long it takes.")
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Bindings of a function, more or less.")] = 6,
-    check: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Only this check: {', '.join(CHECKS)}.", autocompletion=lambda: list(CHECKS)
-        ),
-    ] = None,
+    check: Checks = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where failures are kept.")
     ] = Path("fuzz-failures"),

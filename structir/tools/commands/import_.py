@@ -16,6 +16,15 @@ from structir.tools.terminal import console, diagnostics, show_program
 
 archive = lazy_module("structir.printer.archive")
 PANEL = "Change"
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE.sir",
+        help="Write the program and its weights there instead of showing its text.",
+    ),
+]
 
 
 def import_(
@@ -25,15 +34,7 @@ def import_(
             metavar="MODEL", exists=True, dir_okay=False, help="An .onnx or a .pt2 file."
         ),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.sir",
-            help="Write the program and its weights there instead of showing its text.",
-        ),
-    ] = None,
+    output: Output = None,
     rename: Annotated[
         list[str] | None,
         typer.Option(

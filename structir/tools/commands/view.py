@@ -21,36 +21,39 @@ from structir.tools.terminal import console, diagnostics
 explorer = lazy_module("structir.tools.explorer.page")
 kernels = lazy_module("structir.tools.explorer.kernels")
 PANEL = "Read and look"
+Passes = Annotated[
+    str,
+    typer.Option(
+        "--passes",
+        "-p",
+        metavar="PIPELINE",
+        help="Run these passes, and show each step.",
+        autocompletion=passes_beginning,
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="PAGE.html", help="Where to write the page; else FILE.html."
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="SIZES",
+        help="Compile it, time its kernels on random inputs of sizes such as batch=4,seq=16.",
+    ),
+]
 
 
 def view(
     file: ProgramFile,
-    passes: Annotated[
-        str,
-        typer.Option(
-            "--passes",
-            "-p",
-            metavar="PIPELINE",
-            help="Run these passes, and show each step.",
-            autocompletion=passes_beginning,
-        ),
-    ] = "",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="PAGE.html", help="Where to write the page; else FILE.html."
-        ),
-    ] = None,
+    passes: Passes = "",
+    output: Page = None,
     load: Own = None,
     function: FunctionName = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile",
-            metavar="SIZES",
-            help="Compile it, time its kernels on random inputs of sizes such as batch=4,seq=16.",
-        ),
-    ] = None,
+    profile: Profile = None,
     json: Json = False,
 ) -> None:
     """Write one page that shows a program: its graph, its text, its kernels, its passes.
