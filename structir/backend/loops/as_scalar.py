@@ -180,6 +180,8 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
         if all(isinstance(side, Literal) for side in sides):
             sides = [stated(sides[0]), sides[1]]
         return Apply("select", (test, *sides), dtype)
+    if fn == "erf_plus_one":
+        return applied("add", [applied("erf", args, dtype), literal(1.0, dtype)], dtype)
     if operand == "bool":
         fn = ON_TRUTH.get(fn, fn)
     if all(isinstance(arg, Literal) for arg in args):
