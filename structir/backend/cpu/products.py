@@ -40,9 +40,13 @@ def _tiles_text(shapes: tuple[TileShape, ...], name: str, windows: bool = False)
     module = ir.Module(f"tiles_{shapes[0].dtype}")
     module.triple = llvm.get_process_triple()
     tiles = {(s.columns, r): TileFunction(module, s, r, windows) for s in shapes for r in s.rows}
-    for tile in tiles.values():
+    fetching = {
+        s.columns: TileFunction(module, s, s.rows[0], fetching=True) for s in shapes if not windows
+    }
+    for tile in [*tiles.values(), *fetching.values()]:
         tile.write()
-    PanelFunction(module, {key: tile.function for key, tile in tiles.items()}, name).write()
+    functions = {key: tile.function for key, tile in tiles.items()}
+    PanelFunction(module, functions, name, fetching).write()
     return str(module)
 
 
@@ -114,7 +118,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                         lines, step = panel, width
                     out = from_here(c, i0 * c_row + j0)
                     right = (lines, step, out, c_row, terms, columns, adds)
-                    pass_panel((left, a_row, a_column, *right, registers, rows))
+                    pass_panel((left, a_row, a_column, *right, registers, rows, 0))
                     j0 += width
 
     signature = types.void(*[pointer] * 3, *[types.int64] * 8, pointer)
@@ -159,7 +163,7 @@ def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
                     lines = from_here(panels, j0 * k + k0 * width)
                     out = from_here(c, i0 * c_row + j0)
                     right = (lines, width, out, c_row, terms, min(width, n - j0), adds)
-                    pass_panel((left, a_row, a_column, *right, registers, rows))
+                    pass_panel((left, a_row, a_column, *right, registers, rows, width * k))
                     j0 += width
 
     return c_function(types.void(*[pointer] * 3, *[types.int64] * 6), product)

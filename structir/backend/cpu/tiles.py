@@ -52,13 +52,17 @@ def tile_name(shape: TileShape, rows: int) -> str:
     return f"structir_tile_{shape.dtype}_{shape.columns}_{rows}"
 
 
+NEAR = 2  # how near data is to be brought that is wanted soon: to the second cache
+
+
 class TileFunction:
     """One tile function in the making:
 
     tile(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate) makes `rows` lines of
     c, `columns` of the tile wide, from the sum over `terms`; with `accumulate`, on top of c. The
     lines of b are read in full. With `windows`, b_row is a table of where each line starts, and
-    lines are read no further than the columns.
+    lines are read no further than the columns. With `fetching`, there is a last argument: memory
+    that will be read soon, a line of cache of which is brought near for each term.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class TileFunction:
         rows: int,
         windows: bool = False,
         operands: ir.Type | None = None,
+        fetching: bool = False,
     ) -> None:
         self.module, self.shape, self.rows, self.windows = module, shape, rows, windows
         self.real = ELEMENTS[shape.dtype]
@@ -76,9 +81,13 @@ class TileFunction:
         read, written = (operands or self.real).as_pointer(), self.real.as_pointer()
         steps = WORD.as_pointer() if windows else WORD
         kinds = [read, WORD, WORD, read, steps, written, WORD, WORD, WORD, WORD]
-        kind = ir.FunctionType(ir.VoidType(), kinds)
-        self.function = ir.Function(module, kind, tile_name(shape, rows))
-        a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate = self.function.args
+        kind = ir.FunctionType(ir.VoidType(), [*kinds, *([read] if fetching else [])])
+        name = tile_name(shape, rows)
+        self.function = ir.Function(module, kind, f"{name}_fetching" if fetching else name)
+        a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, *soon = (
+            self.function.args
+        )
+        self.soon = soon
         self.a, self.a_row, self.a_column, self.b, self.b_row = a, a_row, a_column, b, b_row
         self.c, self.c_row, self.terms, self.columns = c, c_row, terms, columns
         self.accumulate = accumulate
@@ -114,6 +123,8 @@ class TileFunction:
         self, term: Any, lines: list[Any], totals: list[list[Any]], body: Any
     ) -> None:
         builder = self.builder
+        for start in self.soon:
+            self._fetch(builder.gep(start, [builder.mul(term, _word(self.shape.lanes))]))
         line = builder.gep(self.b, [self._start_of(term)])
         load = self._load_inside if self.windows else self._load
         right = [load(line, v) for v in range(self.shape.vectors)]
@@ -124,6 +135,15 @@ class TileFunction:
             left = self._everywhere(builder.load(builder.gep(own, [step])))
             for total, vector in zip(row, right, strict=True):
                 total.add_incoming(builder.call(fma, [left, vector, total]), body)
+
+    def _fetch(self, place: Any) -> None:
+        """Bring a line near that will be read."""
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INDEX, INDEX, INDEX])
+        fetch = declared(self.module, kind, "llvm.prefetch.p0")
+        read, data = ir.Constant(INDEX, 0), ir.Constant(INDEX, 1)
+        near = self.builder.bitcast(place, byte)
+        self.builder.call(fetch, [near, read, ir.Constant(INDEX, NEAR), data])
 
     def _suffix(self) -> str:
         return f"v{self.shape.lanes}{SUFFIXES[self.shape.dtype]}"
@@ -212,14 +232,20 @@ class PanelFunction:
     """The tiles down the rows of one panel:
 
     panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows), with
-    the tiles of the panel's width.
+    the tiles of the panel's width. With `fetching`, tiles by the panel's width, there is a last
+    argument: how far on the next panel is, which the first tiles then bring near.
     """
 
     def __init__(
-        self, module: ir.Module, tiles: dict[tuple[int, int], ir.Function], name: str
+        self,
+        module: ir.Module,
+        tiles: dict[tuple[int, int], ir.Function],
+        name: str,
+        fetching: dict[int, TileFunction] | None = None,
     ) -> None:
-        self.tiles, self.name = tiles, name
+        self.tiles, self.name, self.fetching = tiles, name, fetching or {}
         kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD]
+        kinds += [WORD] if fetching else []
         kind = ir.FunctionType(ir.VoidType(), kinds)
         self.function = ir.Function(module, kind, self.name)
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
@@ -251,10 +277,28 @@ class PanelFunction:
             passed = list(given[:10])
             passed[0] = builder.gep(given[0], [builder.mul(row, given[1])])
             passed[5] = builder.gep(given[5], [builder.mul(row, given[6])])
-            builder.call(self.tiles[width, height], passed)
+            self._pass(width, height, row, passed)
             builder.store(builder.add(row, _word(height)), place)
             builder.branch(head)
             builder.position_at_end(after)
+
+    def _pass(self, width: int, height: int, row: Any, passed: list[Any]) -> None:
+        """One tile; as many of the first as the panel has registers across bring near one register
+        of each line of the next panel."""
+        builder, given = self.builder, self.function.args
+        tile = self.fetching.get(width)
+        if tile is None or tile.rows != height:
+            builder.call(self.tiles[width, height], passed)
+            return
+        first = builder.icmp_signed("<", row, _word(height * tile.shape.vectors))
+        with builder.if_else(first) as (early, late):
+            with early:
+                number = builder.sdiv(row, _word(height))
+                before = builder.mul(builder.mul(number, given[7]), _word(tile.shape.lanes))
+                soon = builder.gep(given[3], [builder.add(given[12], before)])
+                builder.call(tile.function, [*passed, soon])
+            with late:
+                builder.call(self.tiles[width, height], passed)
 
 
 def _word(value: int) -> ir.Constant:
