@@ -2,25 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from structir.analysis.substitution import Substitution
+from structir.build import BlockBuilder
 from structir.errors import StructIRError
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import Sym, as_dim
+from structir.ir.expr import Call, Expr, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
 from structir.passes.bind_symbolic_vars import read_sizes, with_sizes
+from structir.passes.manager.rules import player
 
 
 @module_pass
-def specialise(module: IRModule, *, sizes: str = "", function: str = "main") -> IRModule:
+def specialise(
+    module: IRModule, *, sizes: str = "", function: str = "main", dispatch: bool = False
+) -> IRModule:
     """Add a copy of a function for some sizes: main for "n=4 m=8" is main_n4_m8.
 
-    Several lists of sizes, with semicolons between them, give several copies.
+    Several lists of sizes, with semicolons between them, give several copies. With `dispatch` the
+    function looks at its sizes when it runs, and calls the first copy that is made for them, or
+    else main_general, which is what it was.
     """
     functions = dict(module.functions)
+    copies: dict[str, Mapping[str, int]] = {}
     for each in filter(None, map(str.strip, sizes.split(";"))):
         wanted = read_sizes(each)
         name = "_".join((function, *(f"{dim}{size}" for dim, size in wanted.items())))
-        if name in functions:
-            raise StructIRError(f"the module has a function {name} already")
+        copies[_free(name, functions)] = wanted
         copy = Substitution(fresh=True).function(module[function])
         functions[name] = with_sizes(copy, wanted)
-    return module.with_functions(functions) if len(functions) > len(module.functions) else module
+    if not copies:
+        return module
+    if dispatch:
+        general = _free(f"{function}_general", functions)
+        whole = functions[general] = module[function]
+        functions[function] = _Dispatch(whole, general, copies, functions).function()
+    return module.with_functions(functions)
+
+
+def _free(name: str, functions: Mapping[str, Any]) -> str:
+    if name in functions:
+        raise StructIRError(f"the module has a function {name} already")
+    return name
+
+
+class _Dispatch:
+    """A function that calls the copy for its sizes."""
+
+    def __init__(
+        self,
+        whole: Function,
+        general: str,
+        copies: Mapping[str, Mapping[str, int]],
+        functions: Mapping[str, Any],
+    ) -> None:
+        self.whole, self.general, self.functions = whole, general, functions
+        self.copies = list(copies.items())
+        self.builder = BlockBuilder()
+        self.copier = Substitution(fresh=True)
+        self.copier.new_dims([param.struct_info for param in whole.params])
+        self.params = [self.copier.bound(param) for param in whole.params]
+        bound = standing_alone([param.struct_info for param in self.params])
+        self.dims = {symbol.name: as_dim(symbol) for symbol in bound if type(symbol) is Sym}
+
+    def function(self) -> Function:
+        """The function itself."""
+        whole, builder = self.whole, self.builder
+        info = self.copier.info(whole.ret_struct_info)
+        with builder.function(
+            "dispatch", self.params, ret=info, pure=whole.is_pure, attrs=whole.attrs
+        ):
+            builder.emit_func_output(self.choice(0)())
+        return builder.get()["dispatch"]
+
+    def choice(self, number: int) -> Callable[[], Expr]:
+        """What emits the choice among the copies from a number on."""
+
+        def chosen() -> Expr:
+            if number == len(self.copies):
+                return self.call(self.general)
+            name, wanted = self.copies[number]
+            dims = [self.dims[dim] for dim in wanted]
+            condition = self.builder.emit(player("sizes_are")(dims, list(wanted.values())))
+            return self.builder.if_else(condition, lambda: self.call(name), self.choice(number + 1))
+
+        return chosen
+
+    def call(self, name: str) -> Expr:
+        """The result of a copy, in the sizes of the whole function."""
+        callee = GlobalVar(name, self.functions[name].struct_info)
+        made = self.builder.emit(Call(callee, tuple(self.params)))
+        info = self.copier.info(self.whole.ret_struct_info)
+        return made if made.struct_info == info else self.builder.match_cast(made, info)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from structir.ir.dims import Dim, equal, floormod
-from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
+from structir.ir.expr import Call, Constant, Expr, PrimValue, ShapeExpr
 from structir.ir.struct_info import TensorStructInfo
 from structir.rewriting.holes import Piece
 from structir.rewriting.matching import Graph
@@ -18,6 +18,16 @@ def used_once(value: Expr) -> bool:
     away."""
     found = _found(value)
     return LOOKING[-1].uses(found) == 1
+
+
+def made_by(value: Expr, op: Any) -> tuple[Expr, ...] | None:
+    """The operands of the call of an op, without attributes, that makes a value which only the
+    pattern reads; None where something else does, or makes it."""
+    found = _found(value)
+    call = LOOKING[-1].value(found)
+    if not isinstance(call, Call) or call.op is not op.definition.op or call.attrs:
+        return None
+    return call.args if found is call or LOOKING[-1].uses(found) == 1 else None
 
 
 def dims_of(value: Expr) -> tuple[Dim, ...] | None:

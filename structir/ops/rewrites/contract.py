@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import accumulate
+from operator import mul
 from typing import Any
+
+import attrs
 
 from structir.ir.dims import Dim, at_least, equal, substitute, sym, syms
 from structir.ir.expr import Expr
 from structir.ops.contract import matmul
 from structir.ops.joined import concat, split
-from structir.rewriting.conditions import dims_of, dtype_of, rank_of, used_once
+from structir.rewriting.conditions import dims_of, dtype_of, made_by, rank_of
 from structir.rewriting.rule import Parallel, rewrite
 
 
@@ -29,37 +33,124 @@ def combine_parallel_matmul(x: Expr, weights: Parallel) -> Iterator[Any]:
 
 
 @rewrite(group="reorder_matmul", tolerance=1e-3)
-def multiply_right_first(a: Expr, b: Expr, c: Expr) -> Iterator[Expr]:
-    """(a b) c is a (b c) where that provably takes fewer steps, whatever the sizes are."""
-    product = matmul(a, b)
-    yield matmul(product, c)
-    costs = _costs(a, b, c)
-    if costs and used_once(product) and _less(costs[1], costs[0]):
-        yield matmul(a, matmul(b, c))
+def order_products(a: Expr, b: Expr) -> Iterator[Expr]:
+    """A chain of matrix products is multiplied in the order that provably takes the fewest steps,
+    whatever the sizes are; one that is provably better, where no order is the best for all."""
+    yield matmul(a, b)
+    now = _order(a, b)
+    factors = [*_factors(now)]
+    sizes = _sizes(factors)
+    if sizes is not None and 2 < len(factors) <= LONGEST:
+        best = _best(sizes, _steps(now, factors, sizes))
+        if best is not None:
+            yield _product(best, factors)
 
 
-@rewrite(group="reorder_matmul", tolerance=1e-3)
-def multiply_left_first(a: Expr, b: Expr, c: Expr) -> Iterator[Expr]:
-    """a (b c) is (a b) c where that provably takes fewer steps, whatever the sizes are."""
-    product = matmul(b, c)
-    yield matmul(a, product)
-    costs = _costs(a, b, c)
-    if costs and used_once(product) and _less(costs[0], costs[1]):
-        yield matmul(matmul(a, b), c)
+LONGEST = 24  # factors that are looked at together
+MOST_ORDERS = 6  # of one part of a chain, where it is open which of them is the best
+
+Order = Any  # of a chain: a factor, or the pair of what is multiplied
 
 
-def _costs(a: Expr, b: Expr, c: Expr) -> tuple[Dim, Dim] | None:
-    """The multiplications of (a b) c and of a (b c); None for other than matrices."""
-    shapes = [dims_of(operand) for operand in (a, b, c)]
-    (first, second, third) = shapes
-    if first is None or second is None or third is None or {*map(len, shapes)} != {2}:  # type: ignore[arg-type]
+@attrs.frozen(eq=False)
+class Choice:
+    """An order of a part of a chain, factors by their numbers, and how many multiplications it
+    takes."""
+
+    order: Order
+    steps: Dim
+
+
+def _order(a: Expr, b: Expr) -> Order:
+    """How a chain is multiplied now: through products that nothing else reads."""
+    pair = []
+    for operand in (a, b):
+        parts = made_by(operand, matmul) if operand is a or rank_of(operand) == 2 else None
+        pair.append(operand if parts is None else _order(*parts))
+    return pair[0], pair[1]
+
+
+def _factors(order: Order) -> Iterator[Expr]:
+    """The factors of a chain, from left to right."""
+    if isinstance(order, tuple):
+        yield from _factors(order[0])
+        yield from _factors(order[1])
+    else:
+        yield order
+
+
+def _sizes(factors: list[Expr]) -> list[Dim] | None:
+    """The sizes between which a chain of matrices goes; those before the last axis of the first
+    factor count together. None for other than matrices of one dtype."""
+    shapes = [dims_of(factor) for factor in factors]
+    if None in shapes or len({dtype_of(factor) for factor in factors}) != 1:
         return None
-    (i, k), (m, j), n = first, second, third[1]
-    return i * k * j + i * j * n, m * j * n + i * k * n
+    first, *others = [shape for shape in shapes if shape is not None]
+    if len(first) < 2 or any(len(shape) != 2 for shape in others):
+        return None
+    return [reduce(mul, first[:-1]), *[shape[0] for shape in others], others[-1][1]]
+
+
+def _steps(order: Order, factors: list[Expr], sizes: list[Dim]) -> Dim:
+    """How many multiplications an order takes."""
+
+    def walked(part: Order, start: int) -> tuple[int, Dim]:
+        if not isinstance(part, tuple):
+            return start + 1, 0
+        middle, left = walked(part[0], start)
+        end, right = walked(part[1], middle)
+        return end, left + right + sizes[start] * sizes[middle] * sizes[end]
+
+    return walked(order, 0)[1]
+
+
+def _best(sizes: list[Dim], now: Dim) -> Order | None:
+    """An order that provably takes fewer steps than now, and provably no more than any other where
+    there is such a one: the parts of a chain from short to long, each by its best orders."""
+    count = len(sizes) - 1
+    found: dict[tuple[int, int], list[Choice]] = {(i, i): [Choice(i, 0)] for i in range(count)}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            found[i, j] = _undominated(
+                Choice(
+                    (left.order, right.order),
+                    left.steps + right.steps + sizes[i] * sizes[k + 1] * sizes[j + 1],
+                )
+                for k in range(i, j)
+                for left in found[i, k]
+                for right in found[k + 1, j]
+            )
+    better = [choice for choice in found[0, count - 1] if _less(choice.steps, now)]
+    return better[0].order if better else None
+
+
+def _undominated(choices: Iterator[Choice]) -> list[Choice]:
+    """The orders that none of the others provably beats."""
+    kept: list[Choice] = []
+    for choice in choices:
+        if any(_no_more(other.steps, choice.steps) for other in kept):
+            continue
+        kept = [other for other in kept if not _no_more(choice.steps, other.steps)]
+        kept.append(choice)
+    return kept[:MOST_ORDERS]
+
+
+def _product(order: Order, factors: list[Expr]) -> Expr:
+    if isinstance(order, tuple):
+        return matmul(_product(order[0], factors), _product(order[1], factors))
+    return factors[order]
+
+
+def _no_more(cost: Dim, other: Dim) -> bool:
+    """Whether one cost is at most another for all sizes from 1 on."""
+    if isinstance(cost, int) and isinstance(other, int):
+        return cost <= other
+    ones: dict[Any, Dim] = {size: sym(size.name) + 1 for size in syms(cost) | syms(other)}
+    return at_least(substitute(other, ones), substitute(cost, ones)) is True
 
 
 def _less(cost: Dim, other: Dim) -> bool:
-    """Whether one cost is less than another for all sizes from 1 on."""
-    ones: dict[Any, Dim] = {size: sym(size.name) + 1 for size in syms(cost) | syms(other)}
-    low, high = substitute(cost, ones), substitute(other, ones)
-    return at_least(high, low) is True and equal(low, high) is not True
+    """Whether one cost is less than another for all sizes from 1 on, or less for some and never
+    more."""
+    return _no_more(cost, other) and equal(cost, other) is not True

@@ -1,0 +1,25 @@
+"""What passes ask of sizes when a program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, ShapeExpr
+from structir.ops.broadcast import equal
+from structir.ops.elementwise import astype
+from structir.ops.reduce import min_
+from structir.ops.shapes import shape_to_tensor
+from structir.rewriting.roles import plays
+
+
+def sizes_are(sizes: Sequence[Dim], numbers: Sequence[int]) -> Expr:
+    """Whether sizes turn out to be these numbers."""
+    known = Constant(np.array(numbers, "int64"))
+    same = equal(shape_to_tensor(ShapeExpr(tuple(sizes))), known)
+    return astype(min_(astype(same, "int64")), "bool")
+
+
+plays("sizes_are", sizes_are)
