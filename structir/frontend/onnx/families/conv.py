@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.padding import padded
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.windows import window_of
 from structir.ir.dims import Poly
-from structir.ir.expr import Expr, ShapeExpr
+from structir.ir.expr import Constant, Expr, ShapeExpr
 from structir.script import R
 
+Array = np.ndarray[Any, Any]
 CONVOLUTIONS: dict[int, Callable[..., Expr]] = {
     1: R.nn.conv1d,
     2: R.nn.conv2d,
@@ -75,20 +78,65 @@ def conv_transpose(node: Node) -> Expr:
     strides = list(node.attr("strides", None) or [1] * count)
     dilations = list(node.attr("dilations", None) or [1] * count)
     before, after = _trimmed(node, sizes, strides, dilations, extra)
-    made = TRANSPOSED[count](
-        node[0],
-        node[1],
-        strides=strides,
-        padding=[0] * (2 * count),
-        output_padding=[0] * count,
-        dilation=dilations,
-        groups=node.attr("group", 1),
-    )
+    if node.is_constant(1) and set(dilations) == {1}:
+        made = _by_phases(node, sizes, strides)
+    else:
+        made = TRANSPOSED[count](
+            node[0],
+            node[1],
+            strides=strides,
+            padding=[0] * (2 * count),
+            output_padding=[0] * count,
+            dilation=dilations,
+            groups=node.attr("group", 1),
+        )
     room = [max(0, e - a) for e, a in zip(extra, after, strict=True)]
     cut = [a - e for e, a in zip(extra, after, strict=True)]
     ends = [r - max(0, c) if c > 0 else r for r, c in zip(room, cut, strict=True)]
     made = padded(node, made, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
     return with_bias(node, made, 2)
+
+
+def _by_phases(node: Node, sizes: tuple[int, ...], strides: list[int]) -> Expr:
+    """The transposed convolution as a plain one with a channel for each phase of the strides, whose
+    results then stand side by side: it reads where the transposed one would write."""
+    count, groups = len(sizes), node.attr("group", 1)
+    taps = [-(-k // s) for k, s in zip(sizes, strides, strict=True)]
+    made = CONVOLUTIONS[count](
+        node[0],
+        Constant(phases(node.constant(1), strides, taps, groups)),
+        padding=[t - 1 for t in taps] * 2,
+        groups=groups,
+    )
+    channels = groups * node.static_dims(1)[1]
+    batch, *spatial = [node.dims()[0], *node.dims()[2:]]
+    moves = [n + t - 1 for n, t in zip(spatial, taps, strict=True)]
+    whole = R.reshape(made, ShapeExpr((batch, channels, *strides, *moves)))
+    turned = [place for k in range(count) for place in (2 + count + k, 2 + k)]
+    beside = R.permute_dims(whole, [0, 1, *turned])
+    long = [n * s for n, s in zip(moves, strides, strict=True)]
+    made = R.reshape(beside, ShapeExpr((batch, channels, *long)))
+    ends = [(n - 1) * s + k for n, s, k in zip(spatial, strides, sizes, strict=True)]
+    axes = [k + 2 for k in range(count) if ends[k] != long[k]]
+    if not axes:
+        return made
+    cut = [ends[a - 2] for a in axes]
+    return R.strided_slice(made, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(cut)))
+
+
+def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> Array:
+    """The weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a channel
+    for each result and phase, the taps that meet it in reverse."""
+    count = len(strides)
+    full = [t * s for t, s in zip(taps, strides, strict=True)]
+    room = [(0, f - k) for f, k in zip(full, weight.shape[2:], strict=True)]
+    wide = np.pad(weight, [(0, 0), (0, 0), *room])
+    inner, outer = weight.shape[0] // groups, weight.shape[1]
+    apart = [n for t, s in zip(taps, strides, strict=True) for n in (t, s)]
+    parts = wide.reshape(groups, inner, outer, *apart)
+    tap_axes, phase_axes = range(3, 3 + 2 * count, 2), range(4, 4 + 2 * count, 2)
+    parts = np.flip(parts, tuple(tap_axes)).transpose(0, 2, *phase_axes, 1, *tap_axes)
+    return np.ascontiguousarray(parts.reshape(-1, inner, *taps))
 
 
 def _trimmed(

@@ -7,11 +7,15 @@ from itertools import product as combinations
 from typing import Any
 
 from structir.frontend.onnx.families.shapes import product, shaped
+from structir.frontend.onnx.joins import bound
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import onnx_op
-from structir.frontend.onnx.scalars import constant, number, scalar, size_number
+from structir.frontend.onnx.scalars import constant, number, size_number
+from structir.frontend.onnx.suppression import suppression_kernel
+from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue, ShapeExpr, Tuple
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 METHODS = {"linear": "linear", "bilinear": "linear", "nearest": "nearest", "cubic": "cubic"}
@@ -174,19 +178,26 @@ def non_max_suppression(node: Node) -> Any:
     score = node[4] if node.has(4) else constant(-3.4e38, "float32")
     if node.has(2) and node.elements(2) is None:
         node.needs(2)
-    pair = node.emit(
-        R.vision.all_class_non_max_suppression(
-            boxes, node[1], *[scalar(node, v) for v in (most, overlap, score)]
-        )
+    given = [node.emit(shaped(v, (1,))) for v in (most, overlap, score)]
+    images, classes, count = node.dims(1)
+    limit = node.sizes(2)[0] if node.has(2) else 0
+    room = images * classes * dims.dim_min(limit, count)
+    call = R.call_kernel(
+        node.importer.builder.kernel(suppression_kernel()),
+        (node.emit(boxes), node[1], *given),
+        out_sinfo=(TensorStructInfo((room, 3), "int64"), TensorStructInfo((1,), "int64")),
     )
-    return _picked(node, pair)
+    return _picked(node, node.emit(call))
 
 
 def _picked(node: Node, pair: Expr) -> Expr:
     """As many rows as boxes are picked."""
     rows, count = node.emit(pair[0]), node.emit(pair[1])
     width = R.concat(Tuple((shaped(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
-    return R.dynamic_strided_slice(rows, constant([0, 0]), width, constant([1, 1]))
+    picked = R.dynamic_strided_slice(rows, constant([0, 0]), width, constant([1, 1]))
+    sizes = (node.importer.symbols.fresh(f"{node.part_name()}_0"), 3)
+    info = TensorStructInfo(sizes, "int64")
+    return bound(node.importer, node.part_name(), picked, info, node.place)
 
 
 def _corners(node: Node) -> Expr:

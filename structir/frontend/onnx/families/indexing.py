@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from structir.frontend.onnx.joins import bound
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.padding import padded
 from structir.frontend.onnx.registry import carries, onnx_op
@@ -14,6 +15,7 @@ from structir.frontend.onnx.values import Elements, Value
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 
@@ -92,7 +94,13 @@ def scatter_nd(node: Node) -> Expr:
 
 @onnx_op("NonZero")
 def non_zero(node: Node) -> Expr:
-    return R.nonzero(node[0])
+    found = R.nonzero(node[0])
+    info = node.tensor_info(found)
+    if isinstance(info.dims, tuple) or not node.info().ndim:
+        return found
+    sizes = (node.rank(), node.importer.symbols.fresh(f"{node.part_name()}_1"))
+    stated = TensorStructInfo(sizes, info.dtype)
+    return bound(node.importer, node.part_name(), found, stated, node.place)
 
 
 @onnx_op("Compress")

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.families.shapes import axes_of
+from structir.frontend.onnx.families.shapes import axes_of, shaped
+from structir.frontend.onnx.joins import bound
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like
 from structir.frontend.onnx.values import Elements
 from structir.ir import dims
-from structir.ir.expr import Expr
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 Axes = list[int]
@@ -128,20 +131,39 @@ onnx_op("CumProd")(_running(R.cumprod))
 
 @onnx_op("TopK")
 def top_k(node: Node) -> list[Any]:
-    k = node.attr("k") if "k" in node.attributes else node.ints(1)[0]
-    if k == 0:
-        node.fail("TopK of no elements is not supported")
+    axis = node.axis("axis")
+    known = "k" in node.attributes
+    sizes = node.elements(1) if not known else None
+    k = node.attr("k") if known else None if sizes is None else sizes.ravel()[0]
+    counted = isinstance(k, int) and k > 0
     pair = node.emit(
         R.topk(
             node[0],
-            k=int(k),
-            axis=node.axis("axis"),
+            k=k if counted else -1,
+            axis=axis,
             ret_type="both",
             largest=node.flag("largest", 1),
             dtype="int64",
         )
     )
-    return [pair[0], pair[1]]
+    both = [pair[0], pair[1]]
+    return both if counted else [_first(node, node.emit(x), axis, k) for x in both]
+
+
+def _first(node: Node, x: Expr, axis: int, k: Dim | None) -> Expr:
+    """The first `k` elements along an axis; None for a number that operand 1 only tells at run
+    time."""
+    if k is not None:
+        return R.strided_slice(x, [axis], ShapeExpr((0,)), ShapeExpr((k,)))
+    rank, sizes = node.rank(), node.dims()
+    count = shaped(R.astype(node[1], "int64"), (1,))
+    parts = [R.shape_to_tensor(ShapeExpr((n,))) for n in sizes]
+    ends = R.concat(Tuple((*parts[:axis], count, *parts[axis + 1 :])), axis=0)
+    zeros, ones = constant([0] * rank), constant([1] * rank)
+    cut = R.dynamic_strided_slice(x, zeros, ends, ones)
+    length = node.importer.symbols.fresh(f"{node.part_name()}_{axis}")
+    info = TensorStructInfo((*sizes[:axis], length, *sizes[axis + 1 :]), node.tensor_info(x).dtype)
+    return bound(node.importer, node.part_name(), cut, info, node.place)
 
 
 @onnx_op("Unique")
