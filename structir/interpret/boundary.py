@@ -4,8 +4,9 @@ bind."""
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -22,6 +23,7 @@ from structir.ir.dtype import is_float, is_int
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     FuncStructInfo,
+    ObjectStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -42,6 +44,48 @@ class Facts:
 def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Scope) -> None:
     """Check values against what is stated of them; sizes that are not bound yet are bound in the
     scope."""
+    items = iter(stated)
+    for info, value, where in items:
+        if not _plainly_met(info, value, scope.sizes):
+            _match_all(chain([(info, value, where)], items), scope)
+            return
+
+
+def _plainly_met(info: StructInfo, value: Value, sizes: MutableMapping[Any, Any]) -> bool:
+    """Whether arrays are as stated, by sizes that are numbers or single variables: most are, and
+    this is soon seen. Variables that are new are bound."""
+    kind = type(info)
+    if kind is TupleStructInfo and type(value) is tuple:
+        fields: tuple[StructInfo, ...] = info.fields  # type: ignore[attr-defined]
+        pairs = zip(fields, value, strict=False)
+        return len(fields) == len(value) and all([_plainly_met(f, v, sizes) for f, v in pairs])
+    if kind is not TensorStructInfo or type(value) is not np.ndarray:
+        return kind is ObjectStructInfo
+    tensor: Any = info
+    if tensor.dtype is not None and _name_of(value.dtype) != tensor.dtype:
+        return False
+    if tensor.axes is not None or tensor.ndim not in (None, value.ndim):
+        return False
+    return tensor.dims is None or _plain_sizes(tensor.dims, value.shape, sizes)
+
+
+def _plain_sizes(stated: Any, shape: tuple[int, ...], sizes: MutableMapping[Any, Any]) -> bool:
+    if type(stated) is not tuple:
+        return False
+    for dim, found in zip(stated, shape, strict=True):
+        if type(dim) is int:
+            known = dim
+        else:
+            symbol = dims.as_sym(dim)
+            if symbol is None:
+                return False
+            known = sizes.setdefault(symbol, found)
+        if known != found:
+            return False
+    return True
+
+
+def _match_all(stated: Iterable[tuple[StructInfo, Value, str]], scope: Scope) -> None:
     facts = Facts()
     for info, value, where in stated:
         _gather(info, value, where, facts)
@@ -218,6 +262,8 @@ def _shared(value: Value) -> Value:
 def as_value(info: StructInfo, value: Value) -> Value:
     """An argument as a run-time value: where a tensor is stated, numbers and lists
     become one, and so do tensors of others by DLPack and buffers, without a copy."""
+    if type(value) is np.ndarray:
+        return value
     if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
         if isinstance(value, np.generic):
             return np.asarray(value)

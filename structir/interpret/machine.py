@@ -63,12 +63,16 @@ def frame_of(seq: SeqExpr, scope: Scope, finish: Callable[[Value], Value] | None
     return Frame((b for block in seq.blocks for b in block.bindings), seq.body, scope, finish)
 
 
+Boundary = tuple[str, list[tuple[Any, str]], str]
+
+
 @attrs.frozen(eq=False)
 class Machine:
     """Runs the functions of one module."""
 
     module: IRModule
     assumptions: dict[int, tuple[Any, ...]] = attrs.field(factory=dict, init=False)  # by call
+    boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
     def check_assumptions(self, op: Op, call: Call, scope: Scope) -> None:
         """The sizes that the deduction took to be equal must be so now."""
@@ -137,6 +141,8 @@ class Machine:
 
     def value(self, expr: Expr, scope: Scope) -> Value:
         """The value of an expression, worked out to the end."""
+        if isinstance(expr, Var):
+            return scope.value(expr)
         found = self.evaluate(expr, scope)
         return self.run(found) if isinstance(found, Frame) else found
 
@@ -146,7 +152,8 @@ class Machine:
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
         """The frame of a call: arguments checked against the parameters, sizes bound."""
-        function, name = closure.function, closure.name or "function"
+        function = closure.function
+        name, params, result = self.boundary(function, closure.name or "function")
         if len(args) != len(function.params):
             raise StructIRError(
                 f"{name} takes {len(function.params)} arguments, but {len(args)} are given"
@@ -154,17 +161,22 @@ class Machine:
         scope = Scope.inside(closure.outer)
         given = [self.given(p.struct_info, a) for p, a in zip(function.params, args, strict=True)]
         scope.values.update(zip(function.params, given, strict=True))
-        stated = [
-            (p.struct_info, value, f"{name}: parameter {p.name}")
-            for p, value in zip(function.params, given, strict=True)
-        ]
-        match(stated, scope)
+        match([(i, v, where) for (i, where), v in zip(params, given, strict=True)], scope)
 
         def finish(value: Value) -> Value:
-            match([(function.ret_struct_info, value, f"{name}: result")], scope)
+            match([(function.ret_struct_info, value, result)], scope)
             return value
 
         return frame_of(function.body, scope, finish)
+
+    def boundary(self, function: Function, name: str) -> Boundary:
+        """What is stated of a function's parameters, and what errors call them and its result."""
+        found = self.boundaries.get(id(function))
+        if found is None or found[1][0] != name:
+            params = [(p.struct_info, f"{name}: parameter {p.name}") for p in function.params]
+            made: Boundary = (name, params, f"{name}: result")
+            found = self.boundaries[id(function)] = (function, made)
+        return found[1]
 
     def given(self, info: StructInfo, value: Value) -> Value:
         """An argument of a call as a run-time value."""

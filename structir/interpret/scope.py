@@ -10,7 +10,7 @@ import attrs
 
 from structir.errors import StructIRError
 from structir.ir import dims
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, Var
 
 Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a text, a function
@@ -29,6 +29,36 @@ class ForeignTensor:
         return len(self.shape)
 
 
+class Nested(ChainMap[Any, Any]):
+    """What is known inside, then what is known around it; asked for one thing it is quick."""
+
+    def __getitem__(self, key: Any) -> Any:
+        inner, outer = self.maps
+        try:
+            return inner[key]
+        except KeyError:
+            return outer[key]
+
+    def __contains__(self, key: object) -> bool:
+        inner, outer = self.maps
+        return key in inner or key in outer
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """What is known of a key, or the default."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """What is known of a key; if nothing is, the default becomes known inside."""
+        try:
+            return self[key]
+        except KeyError:
+            self.maps[0][key] = default
+            return default
+
+
 @attrs.frozen(eq=False)
 class Scope:
     """Variables and sizes of one activation; a closure's activation sees those around its
@@ -42,18 +72,22 @@ class Scope:
         """A new scope within another one, or on its own."""
         if outer is None:
             return Scope({}, {})
-        return Scope(ChainMap({}, outer.values), ChainMap({}, outer.sizes))
+        return Scope(Nested({}, outer.values), Nested({}, outer.sizes))
 
     def value(self, var: Var) -> Value:
         """What a variable holds."""
-        if var not in self.values:
-            raise StructIRError(f"{var.name} is used before it is bound")
-        return self.values[var]
+        try:
+            return self.values[var]
+        except KeyError:
+            raise StructIRError(f"{var.name} is used before it is bound") from None
 
     def size(self, dim: Dim) -> int:
         """A size as a number."""
         if isinstance(dim, int):
             return dim
+        symbol = as_sym(dim)
+        if symbol is not None and symbol in self.sizes:
+            return int(self.sizes[symbol])
         unknown = [s.name for s in dims.syms(dim) if s not in self.sizes]
         if unknown:
             raise StructIRError(
