@@ -18,7 +18,7 @@ from structir.frontend.torch.node import Scope
 from structir.frontend.torch.params import Parameters, check_ranges
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, Symbols
-from structir.frontend.torch.survey import check_supported
+from structir.frontend.torch.survey import UnmappedOpsError, check_supported
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
@@ -44,6 +44,15 @@ def from_exported_program(
     with `weights_as_inputs` the last parameters of `main`.
     """
     names = {**_dim_names(program), **(names or {})}
+    while True:
+        try:
+            return _module(_stored(program), "program", names, weights_as_inputs, progress)
+        except UnmappedOpsError as error:
+            program = _said_by_others(program, error)
+
+
+def _stored(program: Any) -> IO[bytes]:
+    """A program as torch would store it."""
     held = io.BytesIO()
     try:
         torch.export.save(program, held)
@@ -54,7 +63,16 @@ def from_exported_program(
         raise MissingExtraError(message) from None
     except Exception as error:  # torch raises whatever its serialiser meets
         raise wrong(f"torch cannot write this program: {error}") from error
-    return _module(held, "program", names, weights_as_inputs, progress)
+    return held
+
+
+def _said_by_others(program: Any, error: UnmappedOpsError) -> Any:
+    """The program with these ops said by others, where torch knows how."""
+    known = torch.export.default_decompositions()
+    table = {op: said for op, said in known.items() if str(op) in error.names}
+    if not table:
+        raise error
+    return program.run_decompositions(table)
 
 
 def _dim_names(program: Any) -> dict[str, str]:

@@ -54,8 +54,8 @@ def _joined(group: set[str]) -> str:
         return names[0]
     if {"float16", "bfloat16"} == set(names):
         return "float32"
-    widest = max(names, key=_bits)
-    if highest == 1 and widest.startswith("u") and any(not n.startswith("u") for n in names):
+    widest = max(names, key=lambda name: (_bits(name), name.startswith("u")))
+    if widest.startswith("u") and any(not name.startswith("u") for name in names):
         return {8: "int16", 16: "int32", 32: "int64"}.get(_bits(widest), "float32")
     return widest
 

@@ -11,6 +11,14 @@ from structir.frontend.torch.graph import Graph, names_of
 from structir.frontend.torch.registry import find_build, in_place
 
 
+class UnmappedOpsError(DiagnosticError):
+    """A program has ops that nothing maps; `names` are theirs."""
+
+    def __init__(self, diagnostic: Diagnostic, names: frozenset[str]) -> None:
+        super().__init__(diagnostic)
+        self.names = names
+
+
 def all_graphs(graph: Graph) -> Iterator[Graph]:
     """A graph and all graphs within it."""
     yield graph
@@ -39,7 +47,7 @@ def check_supported(graph: Graph) -> None:
     )
     for name, count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
         diagnostic = diagnostic.note(f"{count} x {name}")
-    raise DiagnosticError(diagnostic)
+    raise UnmappedOpsError(diagnostic, frozenset(missing))
 
 
 def is_supported(target: str) -> bool:

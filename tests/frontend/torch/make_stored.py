@@ -18,10 +18,9 @@ import numpy as np
 import torch
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parents[2]))
 
-import models  # noqa: E402
-import op_cases  # noqa: E402
+from tests.frontend.torch import models, op_cases  # noqa: E402
 
 
 class Group(torch.nn.Module):

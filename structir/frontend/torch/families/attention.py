@@ -8,6 +8,7 @@ from typing import Any
 from structir.frontend.torch.node import Node, same
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
 from structir.script import R
@@ -63,6 +64,6 @@ def _shared(node: Node, x: Expr) -> Expr:
     heads, own = node.dims("query")[-3], node.dims_of(x)
     if same((heads,), (own[-3],)):
         return x
-    if not isinstance(heads, int) or not isinstance(own[-3], int):
-        node.fail("how many heads share a key is not known")
-    return node.emit(R.repeat(x, heads // own[-3], axis=len(own) - 3))
+    each = dims.floordiv(heads, own[-3])
+    spread = R.broadcast_to(R.expand_dims(x, [len(own) - 2]), (*own[:-2], each, *own[-2:]))
+    return node.emit(shaped(spread, (*own[:-3], heads, *own[-2:])))

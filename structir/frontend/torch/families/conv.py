@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from structir.frontend.torch.families.padding import padded
 from structir.frontend.torch.node import Node
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import shaped
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr
 from structir.script import R
 
@@ -34,6 +37,9 @@ def convolution(node: Node) -> Expr:
         return transposed(node)
     x, bare = _batched(node, count)
     before, after = _padding(node, count)
+    if any(isinstance(p, Poly) for p in (*before, *after)):
+        x = padded(node, x, [0, 0, *before], [0, 0, *after])
+        before, after = [0] * count, [0] * count
     made = CONVOLUTIONS[count](
         x,
         node["weight"],
@@ -52,16 +58,17 @@ def _batched(node: Node, count: int) -> tuple[Expr, bool]:
     return R.expand_dims(node["input"], [0]), True
 
 
-def _padding(node: Node, count: int) -> tuple[list[int], list[int]]:
+def _padding(node: Node, count: int) -> tuple[list[Dim], list[Dim]]:
     given = node.arg("padding", 0)
     if given == "valid":
         return [0] * count, [0] * count
     if given == "same":
         dilation = spread(node, "dilation", count, 1)
-        kernel = node.static_dims("weight")[2:]
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
-        return [t // 2 for t in totals], [t - t // 2 for t in totals]
-    same = spread(node, "padding", count, 0)
+        kernel = node.dims("weight")[2:]
+        totals = [(k - 1) * d for d, k in zip(dilation, kernel, strict=True)]
+        halves = [dims.floordiv(t, 2) for t in totals]
+        return halves, [t - h for t, h in zip(totals, halves, strict=True)]
+    same: list[Dim] = [*spread(node, "padding", count, 0)]
     return same, same
 
 

@@ -6,13 +6,14 @@ from functools import reduce
 from typing import Any
 
 import attrs
+import numpy as np
 
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.frontend.torch.families.shapes import reordered
 from structir.frontend.torch.node import Node
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import number
-from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -88,7 +89,10 @@ def _layers(node: Node, kind: Kind, x: Expr, starts: list[Expr]) -> tuple[Expr, 
 
 def _weights(node: Node, kind: Kind, given: list[Expr]) -> Weights:
     def turned(x: Expr) -> Expr:
-        return node.folded(R.permute_dims(_in_order(node, kind, x), [1, 0]))
+        ordered = _in_order(node, kind, x)
+        if isinstance(ordered, Constant):
+            return Constant(np.ascontiguousarray(ordered.data.T))
+        return node.folded(R.permute_dims(ordered, [1, 0]))
 
     biases = [node.folded(_in_order(node, kind, b)) for b in given[2:]]
     return Weights(turned(given[0]), turned(given[1]), *(biases or (None, None)))
@@ -100,6 +104,9 @@ def _in_order(node: Node, kind: Kind, x: Expr) -> Expr:
         return x
     count = len(kind.gates)
     each = node.whole(node.dims_of(x)[0]) // count
+    if isinstance(x, Constant):
+        apart = x.data.reshape(count, -1, *x.data.shape[1:])
+        return Constant(apart[list(kind.gates)].reshape(x.data.shape))
     parts = [R.strided_slice(x, [0], (g * each,), ((g + 1) * each,)) for g in kind.gates]
     return R.concat(parts, axis=0)
 

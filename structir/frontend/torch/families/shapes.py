@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.frontend.torch.graph import names_of
 from structir.frontend.torch.node import Node, same
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, shaped
@@ -164,9 +165,7 @@ def select(node: Node) -> Expr:
 @torch_op("unbind.int", "unbind_copy.int")
 def unbind(node: Node) -> list[Any]:
     axis = node.axis("dim", 0)
-    count = node.static_dims()[axis] if isinstance(node.dims()[axis], int) else -1
-    if count < 0:
-        node.fail("how many pieces there are is not known")
+    count = len(names_of(node.spec.outputs))
     return [
         R.squeeze(R.strided_slice(node["self"], [axis], (k,), (k + 1,)), [axis])
         for k in range(count)

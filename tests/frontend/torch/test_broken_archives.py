@@ -1,0 +1,234 @@
+"""Files that are broken or hostile: one message, bounded memory, nothing run."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from structir.errors import StructIRError
+from structir.frontend.torch import from_pt2
+from tests.frontend.torch.stored_programs import stored
+from tests.frontend.torch.written import archive, meta, node, payload, program, symbol
+
+N = symbol("s0")
+
+
+def simple(**changes: Any) -> dict[str, Any]:
+    nodes = [node("aten.mm.default", "y", self="x", mat2="w")]
+    values = {"x": meta(N, 2), "w": meta(2, 3), "y": meta(N, 3)}
+    return program(nodes, values, ["x"], ["y"], ("w",)) | changes
+
+
+WEIGHTS = {"w": np.ones((2, 3), "float32")}
+
+
+def refused(file: Any, match: str) -> None:
+    with pytest.raises(StructIRError, match=match):
+        from_pt2(file)
+
+
+def test_the_simple_program_is_right() -> None:
+    assert from_pt2(archive(simple(), WEIGHTS))["main"]
+
+
+def test_no_archive(tmp_path: Path) -> None:
+    refused(io.BytesIO(b"PK\x03\x04 and no more"), "no .pt2 archive")
+    refused(tmp_path / "missing.pt2", "cannot be read")
+    whole = archive(simple(), WEIGHTS).getvalue()
+    refused(io.BytesIO(whole[: len(whole) // 2]), "cut off")
+
+
+def test_no_program_in_it() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("m/other.txt", "x")
+    refused(made, "0 exported programs")
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("serialized_exported_program.json", "{}")
+    refused(made, "old release of torch")
+
+
+def test_compressed_files_are_not_unpacked() -> None:
+    bomb = archive("[" + " " * 50_000_000 + "]", compression=zipfile.ZIP_DEFLATED)
+    assert len(bomb.getvalue()) < 100_000
+    refused(bomb, "compressed")
+
+
+def test_a_file_that_says_it_is_larger_than_the_archive() -> None:
+    data = bytearray(archive(simple(), WEIGHTS).getvalue())
+    place = data.rindex(b"m/models/model.json") - 46  # its entry in the directory at the end
+    data[place + 20 : place + 28] = (2**31 - 1).to_bytes(4, "little") * 2
+    refused(io.BytesIO(bytes(data)), "larger than the archive|damaged")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "nul", '{"graph_module": 3}', "[]", "3"])
+def test_no_json(text: str) -> None:
+    refused(archive(text), "no JSON|malformed")
+
+
+def test_pickled_weights_are_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def caught(*_: Any) -> None:
+        raise AssertionError("something was unpickled")
+
+    monkeypatch.setattr(pickle, "load", caught)
+    monkeypatch.setattr(pickle, "loads", caught)
+    config = {"config": {"w": payload("weight_0", meta(2, 3), pickled=True)}}
+    refused(with_config(config), "pickled")
+
+
+def with_config(config: Any) -> io.BytesIO:
+    """The simple program with another description of its weights."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("m/models/model.json", json.dumps(simple()))
+        file.writestr("m/data/weights/weight_0", bytes(24))
+        file.writestr("m/data/weights/model_weights_config.json", json.dumps(config))
+    return made
+
+
+def changed_meta(**changes: Any) -> dict[str, Any]:
+    tensor = meta(2, 3)
+    tensor["strides"] = [{"as_int": 3}, {"as_int": 1}]
+    return {"config": {"w": payload("weight_0", tensor | changes)}}
+
+
+def ints(*values: int) -> list[dict[str, int]]:
+    return [{"as_int": v} for v in values]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sizes": ints(2, 4)},
+        {"sizes": ints(1 << 40, 1 << 40), "strides": ints(0, 0)},
+        {"sizes": ints(-2, 3)},
+        {"strides": ints(-3, 1)},
+        {"strides": ints(3)},
+        {"storage_offset": {"as_int": 5}},
+        {"storage_offset": {"as_int": -1}},
+        {"storage_offset": {"as_int": 10**30}},
+        {"sizes": [{"as_expr": {"expr_str": N}}] * 2},
+        {"dtype": 99},
+        {"dtype": "float32"},
+        {"sizes": None},
+    ],
+)
+def test_weights_that_lie_about_their_elements(changes: Any) -> None:
+    refused(with_config(changed_meta(**changes)), "'w'|malformed")
+
+
+def test_files_outside_the_archive_are_not_touched() -> None:
+    tensor = changed_meta()["config"]["w"]["tensor_meta"]
+    for path in ("../../../../etc/passwd", "/etc/passwd", "", "weight_9"):
+        refused(with_config({"config": {"w": payload(path, tensor)}}), "has no file|is damaged")
+
+
+def test_weights_that_are_not_there() -> None:
+    refused(archive(simple()), "does not hold the elements of 'w'")
+
+
+def test_values_that_are_not_there() -> None:
+    stated = simple()
+    stated["graph_module"]["graph"]["nodes"][0]["inputs"][0]["arg"] = {"as_tensor": {"name": "q"}}
+    refused(archive(stated, WEIGHTS), "'q' is used, but no node before makes it")
+
+
+def test_shapes_that_lie() -> None:
+    stated = simple()
+    stated["graph_module"]["graph"]["tensor_values"]["x"] = meta(N, 7)
+    refused(archive(stated, WEIGHTS), "matmul")
+
+
+def test_graphs_that_are_nested_too_deep() -> None:
+    graph: Any = {"inputs": [], "outputs": [], "nodes": [], "tensor_values": {}}
+    for _ in range(70):
+        hold = {"name": "", "arg": {"as_graph": {"name": "g", "graph": graph}}}
+        inner = {"target": "torch.ops.higher_order.cond", "inputs": [hold], "outputs": []}
+        graph = {"inputs": [], "outputs": [], "nodes": [inner], "tensor_values": {}}
+    stated = simple()
+    stated["graph_module"]["graph"] = graph
+    refused(archive(stated, WEIGHTS), "nested")
+
+
+PROGRAMS = [stored(name).program for name in ("model_cached", "model_chooser", "model_selector")]
+
+
+def parts_of(program: bytes) -> tuple[Any, dict[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(program)) as file:
+        held = {name: file.read(name) for name in file.namelist()}
+    path = next(name for name in held if name.endswith("models/model.json"))
+    return json.loads(held.pop(path)), held
+
+
+PARTS = [parts_of(program) for program in PROGRAMS]
+LEAVES = [None, -1, 0, 10**30, 1.5, True, "x", [], {}, [1], {"as_int": 3}, {"as_none": True}]
+
+
+def places_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The places of all parts of a JSON value."""
+    found = [at] if at else []
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        found += [place for key, item in items for place in places_of(item, (*at, key))]
+    return found
+
+
+def drawn(data: st.DataObject, graph: Any) -> tuple[Any, ...]:
+    """A place in a program."""
+    places = places_of(graph)
+    return places[data.draw(st.integers(0, len(places) - 1))]
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_programs_with_a_part_changed_are_refused_or_taken(data: st.DataObject) -> None:
+    """Nothing but StructIR's own errors comes out."""
+    stated, held = PARTS[data.draw(st.integers(0, len(PARTS) - 1))]
+    graph = copy.deepcopy(stated)
+    for _ in range(data.draw(st.integers(1, 3))):
+        *way, last = drawn(data, graph)
+        holder = graph
+        for key in way:
+            holder = holder[key]
+        kind = data.draw(st.sampled_from(["drop", "change", "swap"]))
+        if kind == "drop":
+            holder.pop(last)
+        elif kind == "change":
+            holder[last] = copy.deepcopy(data.draw(st.sampled_from(LEAVES)))
+        else:
+            place = drawn(data, graph)
+            other: Any = graph
+            for key in place:
+                other = other[key]
+            holder[last] = copy.deepcopy(other)
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("archive/models/model.json", json.dumps(graph))
+        for name, content in held.items():
+            file.writestr(name, content)
+    try:
+        from_pt2(made)
+    except StructIRError as error:
+        assert str(error)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_archives_with_bytes_changed_are_refused_or_taken(data: st.DataObject) -> None:
+    content = bytearray(PROGRAMS[data.draw(st.integers(0, len(PROGRAMS) - 1))])
+    for _ in range(data.draw(st.integers(1, 8))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        from_pt2(io.BytesIO(bytes(content)))
+    except StructIRError as error:
+        assert str(error)

@@ -1,0 +1,131 @@
+"""Where torch is installed: programs exported now, with every size dynamic, beside torch itself."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install structir[torch]")
+
+import structir  # noqa: E402
+from structir.errors import StructIRError  # noqa: E402
+from structir.frontend.torch import from_exported_program, from_pt2  # noqa: E402
+from structir.frontend.torch.promotion import promoted  # noqa: E402
+from structir.ir.expr import Var  # noqa: E402
+from structir.ir.struct_info import TensorStructInfo  # noqa: E402
+from tests.frontend.torch.make_stored import flat, run, state_of  # noqa: E402
+from tests.frontend.torch.models import examples  # noqa: E402
+from tests.frontend.torch.op_cases import GROUPS  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+EVERY = [(group, case) for group, cases in GROUPS.items() for case in cases]
+EXAMPLES = examples()
+
+
+class Act(torch.nn.Module):
+    def __init__(self, act: Any) -> None:
+        super().__init__()
+        self.act = act
+
+    def forward(self, *operands: Any) -> Any:
+        return self.act(*operands)
+
+
+def exported(act: Any, operands: Any, dynamic: bool = False) -> Any:
+    sizes = None
+    if dynamic:
+        auto = torch.export.Dim.AUTO
+        sizes = {"operands": tuple([dict.fromkeys(range(o.ndim), auto) for o in operands])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(Act(act), operands, dynamic_shapes=sizes)
+
+
+def agree(found: Any, expected: list[Any], closeness: float = 2e-5) -> None:
+    found = list(found) if isinstance(found, tuple | list) else [found]
+    assert len(found) == len(expected)
+    for a, b in zip(map(np.asarray, found), expected, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, rtol=closeness, atol=closeness / 10)
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case[0]}-{case[1][0]}")
+def test_ops_of_dynamic_sizes(case: Any) -> None:
+    _, (_, act, operands) = case
+    module = from_exported_program(exported(act, operands, dynamic=True))
+    given = [o.numpy() for o in operands]
+    agree(structir.interpret(module, "main", *given), flat(act(*operands)))
+
+
+@pytest.mark.parametrize("functional", [False, True], ids=["as it is", "functional"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_models(name: str, functional: bool) -> None:
+    example = EXAMPLES[name]
+    model = copy.deepcopy(example.model)
+    program = torch.export.export(model, example.operands, dynamic_shapes=example.dynamic)
+    program = program.run_decompositions() if functional else program
+    module = structir.compile(from_exported_program(program))["main"]
+    for operands in (example.operands, *example.others):
+        given, expected = run(example.model, operands, state_of(name))
+        agree(module(*given), expected, 1e-4)
+
+
+def test_sizes_are_called_as_their_dims() -> None:
+    batch = torch.export.Dim("batch", min=2)
+    sizes = {"operands": ({0: batch},)}
+    program = torch.export.export(Act(torch.relu), (torch.ones(3, 2),), dynamic_shapes=sizes)
+    module = from_exported_program(program)
+    assert str(module["main"].ret_struct_info) == 'R.Tensor((batch, 2), dtype="float32")'
+
+
+def test_ops_without_a_mapping_are_said_by_others() -> None:
+    x = torch.randn(1, 2, 4, 5)
+    act = torch.nn.Unfold(2, padding=1)
+    module = from_exported_program(exported(act, (x,)))
+    agree(structir.interpret(module, "main", x.numpy()), flat(act(x)))
+    with pytest.raises(StructIRError, match=r"1 x aten\.erfinv\.default"):
+        from_exported_program(exported(torch.erfinv, (torch.rand(3),)))
+
+
+def test_what_torch_cannot_write_is_told() -> None:
+    with pytest.raises(StructIRError, match="torch cannot write this program"):
+        from_exported_program(object())
+
+
+def test_a_file_gives_what_the_program_gives() -> None:
+    program, held = exported(torch.tanh, (torch.ones(3),)), io.BytesIO()
+    torch.export.save(program, held)
+    x = np.ones(3, "float32")
+    first, second = from_exported_program(program), from_pt2(held)
+    np.testing.assert_array_equal(
+        structir.interpret(first, "main", x), structir.interpret(second, "main", x)
+    )
+
+
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+NUMBERS = st.sampled_from([True, 2, 2.5])
+TENSORS = st.tuples(st.sampled_from(DTYPES), st.integers(0, 2))
+
+
+@given(st.lists(TENSORS | NUMBERS, min_size=2, max_size=2))
+@settings(max_examples=300, deadline=None)
+def test_promotion_is_torchs(operands: list[Any]) -> None:
+    def theirs(operand: Any) -> Any:
+        if not isinstance(operand, tuple):
+            return operand
+        return torch.ones((2,) * operand[1], dtype=getattr(torch, operand[0]))
+
+    def mine(operand: Any) -> Any:
+        if not isinstance(operand, tuple):
+            return operand
+        return Var("x", TensorStructInfo((2,) * operand[1], operand[0]))
+
+    wanted = torch.result_type(*map(theirs, operands))
+    assert promoted(map(mine, operands)) == str(wanted).removeprefix("torch.")
