@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Any
 
-from structir.errors import Diagnostic, warn
+import attrs
+
+from structir.errors import Diagnostic, ParseError, warn
 from structir.lazy import lazy_module
-from structir.printer.archive import contents, read, write
+from structir.printer.archive import TEXT, contents, module_of, read, stored, write
 
 np = lazy_module("numpy")
 executables = lazy_module("structir.backend.executable")
 identity = lazy_module("structir.backend.cpu.identity")
 objects = lazy_module("structir.backend.cpu.objects")
+stored_functions = lazy_module("structir.backend.stored")
 disk = lazy_module("structir.backend.cache")
 
-MACHINE, KERNELS = "structir.machine", "structir.kernels"
-PREFIX = "machine code "
+MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
+PREFIX, PLANS_OF = "machine code ", "plans "
 Path = str | os.PathLike[str]
-Executable = Any  # the class is in a file that needs this one
+Executable = Any  # the classes are in files that need this one
+StoredFunction = Any
 
 
 def save(executable: Executable, path: Path) -> None:
@@ -32,10 +38,15 @@ def save(executable: Executable, path: Path) -> None:
     keys = []
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
-        whole = disk.packed(key, objects.entry_of(text, code))
-        arrays[PREFIX + key] = np.frombuffer(whole, np.uint8)
+        arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))
         keys.append(key)
+    written = _Arrays(arrays)
+    functions = [function.stored for function in executable.direct.values()]
+    said = json.dumps(stored_functions.written(functions, written.name_of)).encode()
+    key = disk.digest(facts[TEXT])  # plans are those of this very text
+    arrays[PLANS_OF + key] = _bytes(disk.packed(key, disk.Entry({}, said)))
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
+    facts[PLANS] = json.dumps(executable.function_names)
     write(arrays, facts, path)
 
 
@@ -45,18 +56,74 @@ def load(path: Path) -> Any:
     Machine code that was made for another processor or by other versions is not used: the program
     is compiled again, and a warning says so.
     """
-    module, others, facts = read(path)
+    arrays, facts = read(path)
     if KERNELS not in facts:
-        return module
+        return module_of(path, arrays, facts)
+    name, module = os.fspath(path), partial(module_of, path, arrays, facts)
+    if PLANS_OF + disk.digest(facts[TEXT]) not in arrays:
+        hint = "it was changed after it had been saved: save it again"
+        raise ParseError(Diagnostic(f"the program in {name} is not what was saved", hint=hint))
     if facts.get(MACHINE) != identity.machine_identity():
-        _warn(f"{os.fspath(path)} was compiled for another processor or by other versions")
-    elif not _offered(others, json.loads(facts[KERNELS])):
-        _warn(f"machine code in {os.fspath(path)} is damaged")
-    return executables.Executable(module)
+        _warn(f"{name} was compiled for another processor or by other versions")
+        return executables.Executable(module())
+    plans = _plans(arrays, facts)
+    if not _offered(arrays, facts) or plans is None:
+        _warn(f"machine code in {name} is damaged")
+        return executables.Executable(module())
+    return executables.Executable(module, shelf=plans)
 
 
-def _offered(arrays: dict[str, Any], keys: list[str]) -> bool:
+def _plans(arrays: dict[str, Any], facts: dict[str, str]) -> SavedPlans | None:
+    """The compiled functions of a file; None where they are damaged."""
+    key = disk.digest(facts[TEXT])  # plans are those of this very text
+    entry = disk.unpacked(key, arrays[PLANS_OF + key].tobytes())
+    try:
+        names = json.loads(facts[PLANS])
+        functions = stored_functions.read(json.loads(entry.data), arrays.__getitem__)
+    except (ValueError, KeyError, AttributeError, stored_functions.NotStoredError):
+        return None
+    return SavedPlans(names, functions)
+
+
+class _Arrays:
+    """The arrays of a file in the making, where those of plans have names as well."""
+
+    def __init__(self, arrays: dict[str, Any]) -> None:
+        self.arrays = arrays
+        self.names = {id(array): name for name, array in arrays.items()}
+        self.held: list[Any] = []
+
+    def name_of(self, array: Any) -> str:
+        """The name of an array, which is put into the file if it is not there."""
+        if id(array) not in self.names:
+            name = self.names[id(array)] = f"{array.dtype.name}_of_plans_{len(self.names)}"
+            self.arrays[name] = stored(array)
+            self.held.append(array)
+        return self.names[id(array)]
+
+
+@attrs.frozen(eq=False)
+class SavedPlans:
+    """The compiled functions in a file."""
+
+    names: Collection[str]
+    found: list[StoredFunction]
+
+    def functions(self) -> list[StoredFunction]:
+        """All that the file holds."""
+        return self.found
+
+    def keep(self, functions: Iterable[StoredFunction]) -> None:
+        """A file stays as it was saved."""
+
+
+def _bytes(data: bytes) -> Any:
+    return np.frombuffer(data, np.uint8)
+
+
+def _offered(arrays: dict[str, Any], facts: dict[str, str]) -> bool:
     """Have the sound ones among the kernels of a file used; whether all are sound."""
+    keys = json.loads(facts[KERNELS])
     entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys}
     for key, entry in entries.items():
         if entry is not None:

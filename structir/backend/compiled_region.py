@@ -7,68 +7,61 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import attrs
 import numpy as np
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Expression, Position, walk
-from structir.backend.loops.stage import LoopProgram
 from structir.backend.native_call import NativeCall, native_call
 from structir.backend.plan import BoundPlan, BoundPlans, Plan
-from structir.backend.region import Region, SizeCheck, buffers_of
+from structir.backend.recipe import Assumed, Boundary, Recipe, boundary_of, writer_of
+from structir.backend.region import Region, SizeCheck
 from structir.backend.results import RESULTS
-from structir.backend.sizes import symbols_of
 from structir.errors import ShapeMismatchError
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Sym
 from structir.ir.dtype import numpy_dtype
 
 Array = Any
 
 
-@attrs.frozen
-class Assumed:
-    """A region under equations between sizes that usually hold: symbols stand for others."""
-
-    region: Region
-    equal: Mapping[Sym, Dim]
-
-
 class CompiledRegion:
     """A region with its kernels, ready to be called with its inputs' arrays in order.
 
-    Where the equations of `assumed` hold, that form of the region runs instead.
+    `write` gives the recipe of the form for the usual equations or of the general one, when it is
+    first needed.
     """
 
-    def __init__(self, region: Region, assumed: Assumed | None = None, threads: int = 1) -> None:
-        self.region, self.assumed, self.threads = region, assumed, threads
-        self.inputs = region.program.inputs
+    def __init__(
+        self, boundary: Boundary, write: Callable[[bool], Recipe], threads: int = 1
+    ) -> None:
+        self.boundary, self.threads = boundary, threads
+        self.inputs = boundary.inputs
+        self._write = write
         self._plans: dict[bool, Plan] = {}
         self._bound = BoundPlans()
         self.forms = _forms(self.inputs)
-        given = {dims.as_sym(d) for b in self.inputs for d in b.shape}
-        self.free_symbols = [s for s in _symbols_of(region) if s not in given]
-        self._doubtful = _maybe_negative(region)
+        self.free_symbols = boundary.free_symbols
         self._native: NativeCall | None = None
         self._lock = threading.Lock()
 
-    def plan(self, under_assumptions: bool) -> Plan:
-        """The plan of the general region, or of the one under assumptions, made once."""
+    def plan(self, under_equations: bool) -> Plan:
+        """The plan of the general form, or of the one under the usual equations, made once."""
         with self._lock:
-            if under_assumptions not in self._plans:
-                assumed = self.assumed.region if self.assumed else self.region
-                region = assumed if under_assumptions else self.region
-                results = [b for o in region.outputs for b in buffers_of(o)]
-                self._plans[under_assumptions] = self.planned(region.program, results)
-            return self._plans[under_assumptions]
+            if under_equations not in self._plans:
+                self._plans[under_equations] = self.planned(self._write(under_equations))
+            return self._plans[under_equations]
 
-    def planned(self, program: LoopProgram, results: Sequence[Buffer]) -> Plan:
-        """The plan of a program, compiled."""
-        return Plan(program, results)
+    def recipe(self, under_equations: bool) -> Recipe:
+        """The kernels of a form, whether they have been compiled or not."""
+        made = self._plans.get(under_equations)
+        return made.recipe if made else self._write(under_equations)
+
+    def planned(self, recipe: Recipe) -> Plan:
+        """The plan of a recipe, compiled."""
+        return Plan(recipe)
 
     def prepare(self) -> Plan:
         """Compile what will most likely run."""
-        return self.plan(self.assumed is not None)
+        return self.plan(bool(self.boundary.equal))
 
     def plans(self) -> list[Plan]:
         """The plans made so far."""
@@ -106,9 +99,9 @@ class CompiledRegion:
 
     def native(self, name: str, single: bool, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         """A function of arrays that runs at once where sizes are bound, and else asks another."""
-        outputs = [b for o in self.region.outputs for b in buffers_of(o)]
         if not self.free_symbols:
-            self._native = native_call(name, self.forms, _forms(outputs), single, otherwise)
+            results = _forms(self.boundary.results)
+            self._native = native_call(name, self.forms, results, single, otherwise)
         return self._native.function if self._native else otherwise
 
     # the first call with new sizes
@@ -116,14 +109,14 @@ class CompiledRegion:
     def bind(self, key: Any, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
         """Check the sizes, and lay out the plan for them."""
         known = self.symbol_sizes(arrays, sizes)
-        for check in self.region.checks:
+        for check in self.boundary.checks:
             _check(check, known)
-        for size in self._doubtful:
+        for size in self.boundary.doubtful:
             if dims.evaluate(size, known) < 0:
                 raise ShapeMismatchError(
                     f"the size {dims.text(size)} would be {dims.evaluate(size, known)}"
                 )
-        plan = self.plan(self._assumptions_hold(known))
+        plan = self.plan(self._equations_hold(known))
         found = plan.bound(known, self.threads)
         self._bound.put(key, found)
         if self._native is not None:
@@ -131,10 +124,9 @@ class CompiledRegion:
             self._native.set_spaces([b.space_of_calls for b in plain])
         return found
 
-    def _assumptions_hold(self, known: Mapping[Sym, int]) -> bool:
-        if self.assumed is None:
-            return False
-        return all(known[s] == dims.evaluate(d, known) for s, d in self.assumed.equal.items())
+    def _equations_hold(self, known: Mapping[Sym, int]) -> bool:
+        equal = self.boundary.equal
+        return bool(equal) and all(known[s] == dims.evaluate(d, known) for s, d in equal.items())
 
     def symbol_sizes(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> dict[Sym, int]:
         """The size of every symbol, read off the inputs' shapes."""
@@ -155,10 +147,11 @@ class CompiledRegion:
         return known
 
 
-def _maybe_negative(region: Region) -> list[Dim]:
-    """The sizes of buffers that are not sure to be a size at all, such as `n - 3`."""
-    sizes = {d: None for buffer in region.program.buffers() for d in buffer.shape}
-    return [d for d in sizes if (least := dims.bounds(d)[0]) is None or least < 0]
+def lowered_region(
+    region: Region, assumed: Assumed | None = None, threads: int = 1
+) -> CompiledRegion:
+    """A region that has just been lowered, also under equations between sizes that usually hold."""
+    return CompiledRegion(boundary_of(region, assumed), writer_of(region, assumed), threads)
 
 
 def _check(check: SizeCheck, known: Mapping[Sym, int]) -> None:
@@ -191,26 +184,11 @@ def _results(bound: BoundPlan, arrays: Sequence[Array], owned: Sequence[Array]) 
     """The results where they are not just the buffers that were filled."""
     plan = bound.plan
     memory = dict(zip(plan.owned, owned, strict=True))
-    memory |= dict(zip(plan.program.inputs, arrays, strict=True))
-    shapes = dict(zip(plan.program.outputs, bound.output_shapes, strict=True))
+    memory |= dict(zip(plan.inputs, arrays, strict=True))
+    shapes = dict(zip(plan.outputs, bound.output_shapes, strict=True))
     found = []
     for buffer in plan.results:
         root = buffer.root
         array = memory.get(root, root.data)
         found.append(array if buffer.base is None else array.reshape(shapes[buffer]))
     return found
-
-
-def _symbols_of(region: Region) -> list[Sym]:
-    """The program's symbols that a region mentions anywhere."""
-    found = [d for b in region.program.buffers() for d in b.shape]
-    found += [d for c in region.checks for d in (c.left, c.right)]
-    axes: set[Sym] = set()
-    for stage in region.program.stages:
-        axes |= set(stage.axes)
-        found += [*stage.extents.values(), *[g.value for g in stage.guards]]
-        found += stage.routine.sizes if stage.routine is not None else ()
-        entries = [*stage.write, *[e for read in stage.loads for e in read.entries]]
-        found += [e for e in entries if not isinstance(e, Expression)]
-        found += [n.dim for n in walk(stage.body) if isinstance(n, Position)]
-    return [s for s in symbols_of(found) if s not in axes]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import attrs
 import numpy as np
 
 from structir.backend import archive, progress
-from structir.backend.compiled_region import CompiledRegion
+from structir.backend.cached_plans import CachedPlans, Shelf
+from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.kernel_calls import KernelRunner
-from structir.backend.loops.buffer import Buffer
 from structir.backend.plan import BoundPlan, Plan, recording
 from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
@@ -25,6 +25,7 @@ from structir.backend.program import (
 )
 from structir.backend.repeated import Loops
 from structir.backend.source import source_of
+from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
@@ -35,8 +36,10 @@ from structir.ir.dims import Sym
 from structir.ir.expr import Expr, Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
+from structir.passes.inline_functions import inline_functions
 
 Value = Any
+MOST_BINDINGS = 1024  # of a function with all that it calls, if it is to be one region
 MOST_CHECKED = 256  # shapes of arguments that are remembered as right
 
 
@@ -102,17 +105,17 @@ class CompiledFunction:
     """A function that is one region: `entry` runs its kernels where the sizes are known; all other
     calls come here."""
 
-    def __init__(self, name: str, function: Function, whole: WholeRegion) -> None:
-        self.name, self.function = name, function
-        self.region: CompiledRegion = whole.region
-        self._single = isinstance(whole.result, Buffer)
-        self._shape = numbered(whole.result)
+    def __init__(self, stored: StoredFunction) -> None:
+        self.stored = stored
+        self.name, self.params, self.region = stored.name, stored.params, stored.region
+        self._shape = stored.shape
+        self._single = isinstance(stored.shape, int)
         flat = self._single or self._shape == tuple(range(len(self._shape)))
         here: Callable[..., Value] = self.__call__
-        self.entry = self.region.native(name, self._single, here) if flat else here
+        self.entry = self.region.native(self.name, self._single, here) if flat else here
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None) -> Value:
-        params = self.function.params
+        params = self.params
         if len(args) != len(params):
             raise StructIRError(
                 f"{self.name} takes {len(params)} arguments, but {len(args)} are given"
@@ -130,7 +133,7 @@ class CompiledFunction:
         bound = self.region.bound(key) or self.region.bind(key, given, scope.sizes)
         results = self._results(bound, given, out)
         value = results[0] if self._single else arranged(self._shape, results)
-        match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
+        match([(self.stored.result, value, f"{self.name}: result")], scope)
         return value
 
     def _results(
@@ -179,46 +182,99 @@ class Executable:
     A function with row variables is compiled once more for each rank that it is called with.
     """
 
-    def __init__(self, module: IRModule, num_threads: int | None = None) -> None:
-        self.module = module
+    def __init__(
+        self,
+        module: IRModule | Callable[[], IRModule],
+        num_threads: int | None = None,
+        shelf: Shelf | None = None,
+    ) -> None:
+        self._module = module
         self.num_threads = thread_count(num_threads)
         self.direct: dict[str, CompiledFunction] = {}
-        self._regions: dict[str, list[CompiledRegion]] = {}
-        functions: dict[str, Any] = dict(module.functions)
-        self._kernels = {n: k for n, k in module.functions.items() if isinstance(k, Kernel)}
-        with progress.shown("compiling"):
-            for name, function in module.functions.items():
-                if isinstance(function, Function):
-                    functions[name] = self._compiled(name, function)
-        self._machine = CompiledMachine(module.with_functions(functions), self.direct)
         self.compile_count = 1
+        self._regions: dict[str, list[CompiledRegion]] = {}
+        self._every_rank: dict[str, EveryRank] = {}
+        self._on_host: dict[str, Function] = {}
+        place: Shelf = CachedPlans(self.module) if shelf is None else shelf
+        self.function_names = tuple(place.names)
+        with progress.shown("compiling"):
+            for function in place.functions():
+                self._add(function)
+            if any(name not in self.direct for name in place.names):
+                self._compile_the_rest(place)
+
+    @property
+    def module(self) -> IRModule:
+        """The program."""
+        if not isinstance(self._module, IRModule):
+            self._module = self._module()
+        return self._module
+
+    @cached_property
+    def _machine(self) -> CompiledMachine:
+        functions = {**self.module.functions, **self._on_host}
+        return CompiledMachine(self.module.with_functions(functions), self.direct)
+
+    def _add(self, function: StoredFunction) -> None:
+        self.direct[function.name] = CompiledFunction(function)
+        self._regions[function.name] = [function.region]
+        function.region.threads = self.num_threads
+        function.region.prepare()
+
+    def _compile_the_rest(self, shelf: Shelf) -> None:
+        before = len(self.direct)
+        kernels = {n: k for n, k in self.module.functions.items() if isinstance(k, Kernel)}
+        functions = {n: f for n, f in self.module.functions.items() if isinstance(f, Function)}
+        make = partial(lowered_region, threads=self.num_threads)
+        for name, function in functions.items():
+            if name not in self.direct:
+                self._compile(name, function, HostProgram(kernels, make))
+        self._regions = {name: self._regions[name] for name in functions}
         self._every_rank = {
             name: EveryRank(
                 name, function, self._machine.global_function(name), partial(self._again, name)
             )
-            for name, function in module.functions.items()
-            if isinstance(function, Function) and rows_of(function)
+            for name, function in functions.items()
+            if rows_of(function)
         }
+        if len(self.direct) > before:
+            shelf.keep([function.stored for function in self.direct.values()])
 
     def _again(self, name: str, function: Function) -> Executable:
         """The module with another form of one function."""
         self.compile_count += 1
         return Executable(self.module.with_functions({**self.module.functions, name: function}))
 
-    def _compiled(self, name: str, function: Function) -> Function:
-        program = HostProgram(self._kernels, partial(CompiledRegion, threads=self.num_threads))
-        whole = program.whole(function)
+    @cached_property
+    def _without_calls(self) -> IRModule:
+        """The module with what its functions call in the place of the calls."""
+        return inline_functions(self.module)
+
+    def _whole(self, name: str, function: Function, program: HostProgram) -> WholeRegion | None:
+        """The function as one region; what it calls may be part of it."""
+        found = program.whole(function)
+        if found is None:
+            inlined: Any = self._without_calls[name]
+            few = len(inlined.bindings()) <= MOST_BINDINGS
+            found = program.whole(inlined) if few and inlined is not function else None
+        return found
+
+    def _compile(self, name: str, function: Function, program: HostProgram) -> None:
+        whole = self._whole(name, function, program)
         if whole is not None:
-            self.direct[name] = CompiledFunction(name, function, whole)
-        else:
-            function = program.function(function)
+            params, result = function.params, function.ret_struct_info
+            shape = numbered(whole.result)
+            self._add(StoredFunction(name, params, result, shape, whole.region))
+            return
+        self._on_host[name] = program.function(function)
         self._regions[name] = program.regions
         for region in program.regions:
             region.prepare()
-        return function
 
     def __getitem__(self, name: str) -> Callable[..., Value]:
         """A function of the module, to be called with arrays."""
+        if name in self.direct and not recording.get():
+            return self.direct[name].entry
         found: Callable[..., Value] = self._every_rank.get(name) or self._machine.global_function(
             name
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from structir.backend.compiled_region import CompiledRegion
+from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.kernel_stages import Given, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.routine import KernelCode, code_of
@@ -30,7 +30,7 @@ class KernelRunner:
         """Fill the arrays of the results."""
         if kernel not in self.regions:
             code = code_of(kernel)
-            self.regions[kernel] = CompiledRegion(_alone(kernel, code)), code
+            self.regions[kernel] = lowered_region(_alone(kernel, code)), code
         region, code = self.regions[kernel]
         arrays, sizes = [], dict(scope.sizes)
         for param, info, value in zip(kernel.params, code.info.params or (), values, strict=True):

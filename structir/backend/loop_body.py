@@ -8,7 +8,6 @@ import attrs
 
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.program import RegionCall
-from structir.backend.region import buffers_of
 from structir.ir.expr import (
     Constant,
     Expr,
@@ -116,7 +115,7 @@ class _Reading:
         if not isinstance(number, int):
             return None
         region = self.call.region
-        buffer = [b for o in region.region.outputs for b in buffers_of(o)][number]
+        buffer = region.boundary.results[number]
         if buffer in region.inputs:  # handed through as it is
             return self.source(self.call.inputs[region.inputs.index(buffer)])
         return Made(number)

@@ -12,7 +12,7 @@ from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.group import Group
-from structir.backend.loops.schedule import Scheduled, scheduled
+from structir.backend.loops.schedule import Scheduled
 from structir.backend.loops.writer import KernelText
 from structir.backend.plan import owned_results
 from structir.backend.program import HostProgram
@@ -47,13 +47,16 @@ def outline(module: IRModule, name: str) -> Outline:
     program = HostProgram({n: k for n, k in module.functions.items() if isinstance(k, Kernel)})
     if program.whole(function) is None:
         program.function(function)
-    usual = [r.assumed.region if r.assumed else r.region for r in program.regions]
-    return _outline([scheduled(region.program) for region in usual])
+    recipes = [region.recipe(bool(region.boundary.equal)) for region in program.regions]
+    return _outline([recipe.scheduled for recipe in recipes if recipe.scheduled])
 
 
 def outline_of(executable: Executable, name: str) -> Outline:
     """The kernels that a function of an executable has."""
-    return _outline([plan.scheduled for plan in executable.plans(name)])
+    known = [plan.recipe.scheduled for plan in executable.plans(name)]
+    if None in known:  # they come from disk, which does not tell why they are what they are
+        return outline(executable.module, name)
+    return _outline([scheduled for scheduled in known if scheduled])
 
 
 def _outline(plans: Sequence[Scheduled]) -> Outline:
@@ -67,7 +70,7 @@ def _outline(plans: Sequence[Scheduled]) -> Outline:
 
 
 def _kernels(plan: Scheduled) -> Iterator[KernelOutline]:
-    owned: tuple[Buffer, ...] = owned_results(plan.program)
+    owned: tuple[Buffer, ...] = owned_results(plan.program.outputs)
     sources = PlanSource(plan.kernels, owned).parts()
     for text, group, source in zip(plan.kernels, plan.made_from, sources, strict=True):
         yield KernelOutline(text, group, source, _shown(group))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, cached_property
 from itertools import chain
@@ -20,10 +20,9 @@ from structir.backend.cpu.kernels import Kernel, kernel
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address
 from structir.backend.loops.buffer import Buffer, element_bytes
-from structir.backend.loops.schedule import Scheduled, scheduled
-from structir.backend.loops.stage import LoopProgram
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
+from structir.backend.recipe import Recipe
 from structir.backend.results import is_large
 from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of
@@ -56,33 +55,28 @@ def _compiled(text: KernelText) -> Kernel:
     return kernel(text.text, text.function)
 
 
-def owned_results(program: LoopProgram) -> tuple[Buffer, ...]:
+def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:
     """The arrays that a program makes for its results, in order."""
-    roots = dict.fromkeys(b.root for b in program.outputs)
+    roots = dict.fromkeys(b.root for b in outputs)
     return tuple([b for b in roots if b.origin == "value"])
 
 
 class Plan:
     """The kernels of one program, compiled, and the tables by which they are called."""
 
-    def __init__(self, program: LoopProgram, results: Sequence[Buffer]) -> None:
-        self.results = tuple(results)
-        self.scheduled: Scheduled = self.schedule(program)
-        self.program = self.scheduled.program
-        self.texts = self.scheduled.kernels
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.inputs, self.outputs, self.results = recipe.inputs, recipe.outputs, recipe.results
+        self.texts = recipe.kernels
         self.kernels: list[Any] = [self.compiled(t) for t in self.texts]
         touched = {b.root for t in self.texts for b in t.pointers}
         constants = {b for b in touched if b.origin == "constant"}
-        outside = {b.root for b in (*program.inputs, *program.outputs)} | constants
+        outside = {b.root for b in (*self.inputs, *self.outputs)} | constants
         self.spans: list[Lifetime] = lifetimes(self.texts, frozenset(outside))
-        self.owned = owned_results(self.program)
+        self.owned = owned_results(self.outputs)
         self.constants = {b: np.ascontiguousarray(b.data) for b in constants}
         self.symbols: list[Sym] = symbols_of(self._dims())
         self._evaluate = evaluator(self._dims(), self.symbols)
-
-    def schedule(self, program: LoopProgram) -> Scheduled:
-        """The program as the texts of kernels."""
-        return scheduled(program)
 
     def compiled(self, text: KernelText) -> Kernel:
         """A kernel as machine code."""
@@ -95,7 +89,7 @@ class Plan:
         return found + [d for b in self._shaped() for d in b.shape]
 
     def _shaped(self) -> list[Buffer]:
-        return [*self.owned, *self.program.outputs]
+        return [*self.owned, *self.outputs]
 
     def numbers(self, sizes: Sequence[int]) -> Numbers:
         """All integers of the plan, at sizes given in the order of `symbols`."""
@@ -217,7 +211,7 @@ class BoundPlan:
         self, plan: Plan, numbers: Numbers, sizes: Mapping[Sym, int], threads: int
     ) -> None:
         self.plan, self.numbers, self.sizes = plan, numbers, sizes
-        self.external = {b: i for i, b in enumerate(plan.program.inputs)}
+        self.external = {b: i for i, b in enumerate(plan.inputs)}
         count = len(self.external)
         self.external |= {b: count + i for i, b in enumerate(plan.owned)}
         owned = len(plan.owned)
@@ -235,7 +229,7 @@ class BoundPlan:
 
     def _tables(self) -> list[Any]:
         """The sizes of inputs and results, and the bytes that each of them takes."""
-        inputs = [(self._shape(b), numpy_dtype(b.dtype)) for b in self.plan.program.inputs]
+        inputs = [(self._shape(b), numpy_dtype(b.dtype)) for b in self.plan.inputs]
         found = []
         for forms in (inputs, self.owned_forms):
             found.append([size for shape, _ in forms for size in shape])
@@ -250,7 +244,7 @@ class BoundPlan:
         return dims.evaluate(buffer.elements, self.sizes) * element_bytes(buffer.dtype)
 
     def _elements_touched(self) -> int:
-        inputs = [prod(self._shape(b)) for b in self.plan.program.inputs]
+        inputs = [prod(self._shape(b)) for b in self.plan.inputs]
         results = [prod(shape) for shape, _ in self.owned_forms]
         constants = [b.size for b in self.plan.constants.values()]
         return sum([*inputs, *results, *constants, *self.numbers.elements])

@@ -5,15 +5,12 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
-from math import prod
 from statistics import median
 from typing import Any
 
 import attrs
 
 from structir.backend.cpu.layouts import ROW, SPACE
-from structir.backend.loops.expression import Apply, walk
-from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import KernelText
 from structir.backend.plan import BoundPlan, Workspace, recording, run_space
 from structir.backend.source import origins
@@ -126,22 +123,15 @@ class Recorder:
     def _kernel(self, bound: BoundPlan, place: int) -> KernelTime:
         rounds = [r[bound, place] for r in self.rounds if (bound, place) in r]
         text, runs = bound.plan.texts[place], len(rounds[-1])
-        stages = bound.plan.scheduled.made_from[place].stages
         touched = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
         return KernelTime(
             text.origins,
             runs,
             median(map(sum, rounds)),
-            runs * sum(_operations(stage, bound) for stage in stages),
+            runs * dims.evaluate(bound.plan.recipe.operations[place], bound.sizes),
             runs * sum(bound.bytes_of(buffer) for buffer in touched),
             text,
         )
-
-
-def _operations(stage: Stage, bound: BoundPlan) -> int:
-    points = prod(dims.evaluate(stage.extents[axis], bound.sizes) for axis in stage.axes)
-    each = sum(isinstance(node, Apply) for node in walk(stage.body))
-    return points * (each + (stage.monoid is not None))
 
 
 def profiled(call: Callable[[], Any], repeat: int) -> Profile:

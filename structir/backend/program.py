@@ -9,8 +9,9 @@ from typing import Any
 import attrs
 
 from structir.analysis.variables import variables_in
-from structir.backend.compiled_region import Assumed, CompiledRegion
+from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.loops.from_point import NoKernelError
+from structir.backend.recipe import Assumed
 from structir.backend.region import (
     Lowered,
     Region,
@@ -66,7 +67,7 @@ class HostProgram:
     def __init__(
         self,
         kernels: Mapping[str, Kernel],
-        make: Callable[[Region, Assumed | None], CompiledRegion] = CompiledRegion,
+        make: Callable[[Region, Assumed | None], CompiledRegion] = lowered_region,
         routine_of: RoutineOf = host_routine,
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of

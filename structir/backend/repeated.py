@@ -252,7 +252,7 @@ def _laid_out(
 def _layout_of(bound: BoundPlan) -> Layout:
     """Where the results of a plan lie among the buffers that it fills."""
     plan = bound.plan
-    shapes = dict(zip(plan.program.outputs, bound.output_shapes, strict=True))
+    shapes = dict(zip(plan.outputs, bound.output_shapes, strict=True))
     owned, found = [], []
     for buffer in plan.results:
         number = plan.owned.index(buffer.root) if buffer.root in plan.owned else ELSEWHERE

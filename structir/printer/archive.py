@@ -6,6 +6,7 @@ A `.sir` file is a safetensors file: the arrays that the text refers to, and the
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import Any
 
 from structir.analysis.variables import walk
@@ -16,10 +17,9 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.printer.constants import is_inline, reference_name
 from structir.printer.reader import parse
+from structir.printer.safe_file import mapped_file, write_file
 from structir.printer.text import text_of
 
-safetensors = lazy_module("safetensors")
-safetensors_numpy = lazy_module("safetensors.numpy")
 np = lazy_module("numpy")
 
 TEXT = "structir"
@@ -34,35 +34,38 @@ def save(module: IRModule, path: Path) -> None:
 def contents(module: IRModule) -> tuple[dict[str, Any], dict[str, str]]:
     """What a module's file holds: arrays by name, and facts as text."""
     held = [node.data for node in walk(module) if isinstance(node, Constant)]
-    arrays = {reference_name(data): _stored(data) for data in held if not is_inline(data)}
+    arrays = {reference_name(data): stored(data) for data in held if not is_inline(data)}
     return arrays, {TEXT: text_of(module)}
 
 
 def write(arrays: dict[str, Any], facts: dict[str, str], path: Path) -> None:
     """Write arrays and facts into one file."""
-    safetensors_numpy.save_file(arrays, os.fspath(path), metadata=facts)
+    write_file(arrays, facts, pathlib.Path(path))
 
 
 def load(path: Path) -> IRModule:
     """The module that `save` wrote."""
-    return read(path)[0]
+    return module_of(path, *read(path))
 
 
-def read(path: Path) -> tuple[IRModule, dict[str, Any], dict[str, str]]:
-    """The module in a file, all of the file's arrays, and its facts."""
-    name = os.fspath(path)
+def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """All arrays of a module's file, and its facts."""
     try:
-        with safetensors.safe_open(name, framework="np") as file:
-            facts = file.metadata() or {}
-            arrays = {key: _restored(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
-    except safetensors.SafetensorError:
-        facts, arrays = {}, {}
+        stored, facts = mapped_file(pathlib.Path(path))
+    except ValueError:
+        stored, facts = {}, {}
     if TEXT not in facts:
+        name = os.fspath(path)
         raise ParseError(Diagnostic(f"{name} holds no module", hint="structir.save writes one"))
-    return parse(facts[TEXT], name, constants=arrays), arrays, facts
+    return {name: _restored(name, data) for name, data in stored.items()}, facts
 
 
-def _stored(data: Any) -> Any:
+def module_of(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> IRModule:
+    """The module of a file that has been read."""
+    return parse(facts[TEXT], os.fspath(path), constants=arrays)
+
+
+def stored(data: Any) -> Any:
     """An array that safetensors takes; dtypes that NumPy does not know go as plain bits."""
     data = np.ascontiguousarray(data).reshape(data.shape)
     return data.view(f"uint{8 * data.itemsize}") if data.dtype.name in EXTENDED else data

@@ -7,9 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
+import safetensors
 
 import structir
 from structir.backend import archive
+from structir.backend.cached_plans import CachedPlans
 from structir.backend.executable import Executable
 from structir.errors import DiagnosticWarning, ParseError
 from structir.ir.module import IRModule
@@ -82,6 +84,52 @@ def test_damaged_machine_code_is_not_used(saved):
     saved.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     with pytest.warns(DiagnosticWarning, match="is damaged: compiling again"):
         check(structir.load(saved))
+
+
+def flipped(path, before, after):
+    whole = path.read_bytes()
+    assert whole.count(before) >= 1 and len(before) == len(after)
+    path.write_bytes(whole.replace(before, after, 1))
+
+
+def test_damaged_plans_are_not_used(saved):
+    flipped(saved, b'"recipes"', b'"recipez"')
+    with pytest.warns(DiagnosticWarning, match="is damaged: compiling again"):
+        check(structir.load(saved))
+
+
+def test_another_text_than_was_saved_is_refused(saved):
+    flipped(saved, b"R.nn.softmax", b"R.nn.softmin")
+    with pytest.raises(ParseError, match="is not what was saved"):
+        structir.load(saved)
+
+
+@pytest.mark.parametrize("head", [b"", b"\x00" * 8, b"\xff" * 30, b"\x02" + b"\x00" * 7 + b"[]"])
+def test_what_is_no_such_file_is_refused(head, tmp_path):
+    (tmp_path / "foreign.sir").write_bytes(head)
+    with pytest.raises(ParseError, match="holds no module"):
+        structir.load(tmp_path / "foreign.sir")
+
+
+def test_arrays_are_where_the_file_is(saved):
+    (weights,) = [c for c in CachedPlans(structir.load(saved).module).constants if c.size == 24]
+    assert not weights.flags.owndata and not weights.flags.writeable
+    (panels,) = structir.load(saved).plans()[0].constants.values()
+    assert not panels.flags.owndata and panels.ctypes.data % 64 == 0
+
+
+def test_others_can_read_the_file(saved):
+    with safetensors.safe_open(saved, framework="np") as file:
+        arrays = [file.get_tensor(name) for name in file.keys()]  # noqa: SIM118
+    assert any(a.shape == WEIGHTS.shape and np.array_equal(a, WEIGHTS) for a in arrays)
+
+
+def test_it_is_written_over_itself_while_in_use(saved):
+    loaded = structir.load(saved)
+    loaded.save(saved)
+    check(loaded)
+    check(structir.load(saved))
+    assert [p.name for p in saved.parent.iterdir()] == [saved.name]
 
 
 def test_a_file_that_is_cut_off_is_refused(saved):

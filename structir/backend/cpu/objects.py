@@ -74,6 +74,9 @@ def _code_of(entry: disk.Entry) -> MachineCode:
 def loaded(code: MachineCode) -> Loaded | None:
     """Machine code put into the process; None where a name that it needs is not known."""
     with _lock:
+        for name in code.needs:
+            if llvm.address_of_symbol(name) is None and name in makers:
+                makers[name]()
         if any(llvm.address_of_symbol(name) is None for name in code.needs):
             return None  # LLVM would end the process
         shared = not code.alone and _in_shared.isdisjoint(code.symbols)
@@ -108,6 +111,7 @@ def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
     return [(t, c) for t, c in _codes.items() if t in wanted or KERNEL_HEAD not in t]
 
 
+makers: dict[str, Callable[[], object]] = {}  # who makes a symbol known, of those that are ours
 _lock = threading.RLock()
 _codes: dict[str, MachineCode] = {}  # of this process, by text
 _offered: dict[str, disk.Entry] = {}  # of files that were loaded, by key

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from structir.backend.cpu.c_functions import assembled, c_function
 from structir.backend.cpu.integer_products import has_integer_products
 from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.objects import Loaded, built
+from structir.backend.cpu.objects import Loaded, built, makers
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
 from structir.backend.cpu.symbols import call_with_fields, extern
@@ -313,10 +313,15 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
 
 def _library(name: str) -> Any:
     """A function of the library, for the dtype of its first argument."""
+    make = {"windows_product": has_window_products, "pixel_product": has_pixel_products}
+    for dtype in DTYPES:
+        makers[f"structir_{name}_{dtype}"] = partial(make.get(name, has_own_products), dtype)
+    makers["structir_packed_product_int8"] = has_integer_products
 
     @intrinsic
     def call(typing_context: Any, args: Any) -> Any:
         symbol = f"structir_{name}_{args.types[0].dtype}"
+        makers[symbol]()
         return types.void(args), call_with_fields(symbol, len(args.types))
 
     return call

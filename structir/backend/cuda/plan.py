@@ -13,13 +13,11 @@ from structir.backend import progress
 from structir.backend.cuda.arrays import DeviceArray, moved
 from structir.backend.cuda.device import Argument, Device, Launch, Memory
 from structir.backend.cuda.device_text import DeviceText
-from structir.backend.cuda.schedule import scheduled
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.schedule import Scheduled
-from structir.backend.loops.stage import LoopProgram
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, laid_out
 from structir.backend.plan import REPORT, Numbers, Plan
+from structir.backend.recipe import Recipe
 from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Sym
@@ -34,13 +32,9 @@ WORD = 8
 class DevicePlan(Plan):
     """The kernels of one program, made for a device."""
 
-    def __init__(self, program: LoopProgram, results: Sequence[Buffer], device: Device) -> None:
+    def __init__(self, recipe: Recipe, device: Device) -> None:
         self.device = device
-        super().__init__(program, results)
-
-    def schedule(self, program: LoopProgram) -> Scheduled:
-        """The program as the texts of kernels."""
-        return scheduled(program)
+        super().__init__(recipe)
 
     def compiled(self, text: KernelText) -> Any:
         """A kernel of the device."""
@@ -109,7 +103,7 @@ class BoundDevicePlan:
 
     def launches(self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray]) -> list[Launch]:
         """All kernels on these arrays, in order; those that have nothing to do are left out."""
-        given = dict(zip(self.plan.program.inputs, inputs, strict=True))
+        given = dict(zip(self.plan.inputs, inputs, strict=True))
         given |= dict(zip(self.plan.owned, owned, strict=True))
         given |= self.plan.constant_arrays
         return [self._launch(k, given) for k, count in enumerate(self.numbers.ranges) if count > 0]

@@ -7,13 +7,14 @@ from typing import Any
 
 import attrs
 
-from structir.backend.compiled_region import Assumed, CompiledRegion
+from structir.backend.compiled_region import CompiledRegion
 from structir.backend.cuda.arrays import DeviceArray, new_array, on_device
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
+from structir.backend.cuda.schedule import scheduled
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.stage import LoopProgram
 from structir.backend.program import RegionCall, WholeRegion, arranged, numbered
+from structir.backend.recipe import Assumed, Recipe, boundary_of, writer_of
 from structir.backend.region import Region
 from structir.errors import StructIRError
 from structir.interpret.boundary import match
@@ -29,12 +30,12 @@ class DeviceRegion(CompiledRegion):
     """A region with its kernels on a device."""
 
     def __init__(self, region: Region, assumed: Assumed | None, device: Device) -> None:
-        super().__init__(region, assumed)
+        super().__init__(boundary_of(region, assumed), writer_of(region, assumed, scheduled))
         self.device = device
 
-    def planned(self, program: LoopProgram, results: Sequence[Buffer]) -> DevicePlan:
-        """The plan of a program, made for the device."""
-        return DevicePlan(program, results, self.device)
+    def planned(self, recipe: Recipe) -> DevicePlan:
+        """The plan of a recipe, made for the device."""
+        return DevicePlan(recipe, self.device)
 
     def run(
         self, bound: Any, arrays: Sequence[DeviceArray], out: Any = None, stream: int = 0
@@ -54,8 +55,8 @@ def _results(
     """The results where they are not just the buffers that were filled."""
     plan = bound.plan
     memory = {**plan.constant_arrays, **dict(zip(plan.owned, owned, strict=True))}
-    memory |= dict(zip(plan.program.inputs, arrays, strict=True))
-    shapes = dict(zip(plan.program.outputs, bound.output_shapes, strict=True))
+    memory |= dict(zip(plan.inputs, arrays, strict=True))
+    shapes = dict(zip(plan.outputs, bound.output_shapes, strict=True))
     roots = [(buffer, memory[buffer.root]) for buffer in plan.results]
     return [a if b.base is None else a.reshape(shapes[b]) for b, a in roots]
 

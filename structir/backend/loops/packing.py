@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from structir.backend.cpu.integer_products import packed_integers
@@ -15,10 +16,25 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, MatrixForm, constant_matrix
 from structir.backend.loops.stage import Stage
 
-Packing = Callable[[Any], Any]
+PACKINGS: dict[str, Callable[[Any], Any]] = {
+    "wide": packed,
+    "narrow": packed_narrow,
+    "integers": packed_integers,
+}
+
+
+@attrs.frozen(eq=False)
+class PanelsOrigin:
+    """What panels were made of, and how."""
+
+    data: weakref.ref[Any]
+    form: MatrixForm
+    packing: str
+
 
 # Panels by the constant that they are made of, as long as both live: plans of one program share.
-_panels: dict[tuple[int, MatrixForm, Packing], tuple[Any, weakref.ref[Any]]] = {}
+_panels: dict[tuple[int, MatrixForm, str], tuple[Any, weakref.ref[Any]]] = {}
+_origins: dict[int, PanelsOrigin] = {}  # of panels by their own number
 
 
 def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
@@ -27,7 +43,7 @@ def packed_constant(stage: Stage, found: Contraction) -> Buffer | None:
         return None
     buffer = found.right.buffer.root
     form = constant_matrix(stage, buffer, found.right_address, found.k, found.n)
-    packing = packed_integers if stage.out.dtype == "int32" else packed
+    packing = "integers" if stage.out.dtype == "int32" else "wide"
     return None if form is None else _constant(buffer, form, packing)
 
 
@@ -35,15 +51,16 @@ def packed_weights(stage: Stage, found: Contraction) -> Buffer | None:
     """The left operand of a product with weights, turned over, in panels one register wide."""
     if found.weights is None:
         return None
-    return _constant(found.left.buffer.root, found.weights, packed_narrow)
+    return _constant(found.left.buffer.root, found.weights, "narrow")
 
 
-def _constant(buffer: Buffer, form: MatrixForm, packing: Packing) -> Buffer:
-    panels = _panels_of(buffer.data, form, packing)
+def _constant(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:
+    panels = panels_of(buffer.data, form, packing)
     return Buffer(panels.shape, panels.dtype.name, "constant", data=panels, name="packed constant")
 
 
-def _panels_of(data: Any, form: MatrixForm, packing: Packing) -> Any:
+def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:
+    """A part of a constant in panels."""
     key = (id(data), form, packing)
     known = _panels.get(key)
     panels = known[1]() if known is not None and known[0]() is data else None
@@ -52,7 +69,19 @@ def _panels_of(data: Any, form: MatrixForm, packing: Packing) -> Any:
         shape = form.terms, form.columns
         steps = form.down * flat.itemsize, form.across * flat.itemsize
         matrix = np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
-        panels = packing(matrix)
-        forget = weakref.ref(panels, lambda _: _panels.pop(key, None))
-        _panels[key] = (weakref.ref(data), forget)
+        panels = PACKINGS[packing](matrix)
+        held, own = weakref.ref(data), id(panels)
+        _origins[own] = PanelsOrigin(held, form, packing)
+        _panels[key] = (held, weakref.ref(panels, lambda _: _forget(key, own)))
     return panels
+
+
+def origin_of(panels: Any) -> PanelsOrigin | None:
+    """What an array was made of, if it is panels of something that is still here."""
+    found = _origins.get(id(panels))
+    return found if found is not None and found.data() is not None else None
+
+
+def _forget(key: Any, own: int) -> None:
+    _panels.pop(key, None)
+    _origins.pop(own, None)

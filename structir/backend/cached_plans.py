@@ -1,0 +1,112 @@
+"""Compiled functions in the cache on disk, under the digest of the program that they are for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+
+from structir.analysis.variables import walk
+from structir.backend import cache as disk
+from structir.backend.cpu.identity import machine_identity
+from structir.backend.loops.contraction import MatrixForm
+from structir.backend.loops.packing import origin_of, panels_of
+from structir.backend.stored import NotStoredError, StoredFunction, read, written
+from structir.errors import StructIRError
+from structir.ir.expr import Call, Constant, Function
+from structir.ir.module import IRModule
+from structir.printer.text import text_of
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Shelf(Protocol):
+    """Where compiled functions of a program lie."""
+
+    names: Collection[str]  # of all functions of the program
+
+    def functions(self) -> list[StoredFunction]:
+        """Those that are there."""
+
+    def keep(self, functions: Iterable[StoredFunction]) -> None:
+        """Put them there."""
+
+
+class CachedPlans:
+    """What the cache on disk holds, or is to hold, for a module."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.names: Collection[str] = [
+            n for n, f in module.functions.items() if isinstance(f, Function)
+        ]
+        nodes = list(walk(module))
+        self.constants = list(
+            {id(n.data): n.data for n in nodes if isinstance(n, Constant)}.values()
+        )
+        self._key = _key(module, nodes)
+
+    def functions(self) -> list[StoredFunction]:
+        """The functions of the module that come from the cache."""
+        store = disk.store()
+        entry = None if store is None or self._key is None else store.read(self._key)
+        if entry is None or entry.facts.get("kind") != "plans":
+            return []
+        try:
+            return read(json.loads(entry.data), self._array)
+        except (NotStoredError, ValueError):
+            return []
+
+    def keep(self, functions: Iterable[StoredFunction]) -> None:
+        """Write down what functions of the module were compiled to."""
+        store = disk.store()
+        if store is not None and self._key is not None:
+            said = json.dumps(written(functions, self._said)).encode()
+            store.write(self._key, disk.Entry({"kind": "plans"}, said))
+
+    def _said(self, array: Any) -> Any:
+        """A constant by its place in the program; of panels, also how they are made."""
+        origin = origin_of(array)
+        data = array if origin is None else origin.data()
+        for place, constant in enumerate(self.constants):
+            if constant is data:
+                if origin is None:
+                    return [place]
+                return [place, origin.packing, *attrs.astuple(origin.form)]
+        raise NotStoredError("an array that is not of the program")
+
+    def _array(self, said: Any) -> Any:
+        place, *made = said
+        constant = self.constants[place]
+        return panels_of(constant, MatrixForm(*made[1:]), made[0]) if made else constant
+
+
+def _key(module: IRModule, nodes: Iterable[Any]) -> str | None:
+    """The digest of all that plans depend on; None for what no text can say."""
+    try:
+        text = text_of(module)
+    except StructIRError:
+        return None
+    places = [str(n.span) for n in nodes if isinstance(n, Call)]  # profiles and errors tell them
+    return disk.digest(machine_identity(), sources_stamp(), text, *places)
+
+
+@cache
+def sources_stamp() -> str:
+    """When the files of this package were written: other lowering may make other plans."""
+    return "\n".join(_stamps(str(PACKAGE)))
+
+
+def _stamps(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda e: e.name):
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != "__pycache__":
+                    yield from _stamps(entry.path)
+            elif entry.name.endswith(".py"):
+                stat = entry.stat()
+                yield f"{entry.name} {stat.st_size} {stat.st_mtime_ns}"

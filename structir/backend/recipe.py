@@ -1,0 +1,121 @@
+"""What is left of a lowered region when its kernels are written: who feeds it, what comes out, what
+must hold, and the kernels in order. Nothing here knows of stages or ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Apply, Expression, Position, walk
+from structir.backend.loops.group import Group
+from structir.backend.loops.schedule import Scheduled, scheduled
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.writer import KernelText
+from structir.backend.region import Region, SizeCheck, buffers_of
+from structir.backend.sizes import symbols_of
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+
+@attrs.frozen
+class Assumed:
+    """A region under equations between sizes that usually hold: symbols stand for others."""
+
+    region: Region
+    equal: Mapping[Sym, Dim]
+
+
+@attrs.frozen(eq=False)
+class Recipe:
+    """The kernels of a program in the order in which they run, and the buffers that the outside
+    sees; why they are what they are, if they have just been written."""
+
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]  # of the region, in order
+    kernels: tuple[KernelText, ...]
+    operations: tuple[Dim, ...]  # of each kernel: additions, products, functions as written
+    scheduled: Scheduled | None = None
+
+
+@attrs.frozen(eq=False)
+class Boundary:
+    """What a region takes, gives, and takes for granted, whatever its kernels are.
+
+    Where the equations hold, which they usually do, it has kernels of another form.
+    """
+
+    inputs: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    checks: tuple[SizeCheck, ...]
+    free_symbols: tuple[Sym, ...]  # those that the shapes of the inputs do not tell
+    doubtful: tuple[Dim, ...]  # sizes that are not sure to be a size at all, such as `n - 3`
+    equal: Mapping[Sym, Dim]
+
+
+def recipe_of(region: Region, schedule: Callable[[LoopProgram], Scheduled] = scheduled) -> Recipe:
+    """The kernels of a region, written out."""
+    made = schedule(region.program)
+    results = tuple([b for o in region.outputs for b in buffers_of(o)])
+    operations = tuple([_operations(group) for group in made.made_from])
+    program = made.program
+    return Recipe(program.inputs, program.outputs, results, made.kernels, operations, made)
+
+
+def writer_of(
+    region: Region,
+    assumed: Assumed | None,
+    schedule: Callable[[LoopProgram], Scheduled] = scheduled,
+) -> Callable[[bool], Recipe]:
+    """How to write out the general form of a region, or the one under the usual equations."""
+
+    def written(under_equations: bool) -> Recipe:
+        usual = assumed.region if under_equations and assumed is not None else region
+        return recipe_of(usual, schedule)
+
+    return written
+
+
+def boundary_of(region: Region, assumed: Assumed | None) -> Boundary:
+    """What is seen of a region from outside."""
+    inputs = region.program.inputs
+    given = {dims.as_sym(d) for b in inputs for d in b.shape}
+    free = tuple([s for s in _symbols_of(region) if s not in given])
+    results = tuple([b for o in region.outputs for b in buffers_of(o)])
+    equal = assumed.equal if assumed else {}
+    return Boundary(inputs, results, region.checks, free, _doubtful(region.program), equal)
+
+
+def _operations(group: Group) -> Dim:
+    each = [(stage, _operations_at_a_point(stage)) for stage in group.stages]
+    extents = [(prod([s.extents[axis] for axis in s.axes]), count) for s, count in each if count]
+    return sum([points * count for points, count in extents])
+
+
+def _operations_at_a_point(stage: Stage) -> int:
+    inside = sum(isinstance(node, Apply) for node in walk(stage.body))
+    return inside + (stage.monoid is not None)
+
+
+def _doubtful(program: LoopProgram) -> tuple[Dim, ...]:
+    sizes = {d: None for buffer in program.buffers() for d in buffer.shape}
+    least = [(d, dims.bounds(d)[0]) for d in sizes]
+    return tuple([d for d, bound in least if bound is None or bound < 0])
+
+
+def _symbols_of(region: Region) -> Sequence[Sym]:
+    """The program's symbols that a region mentions anywhere."""
+    found = [d for b in region.program.buffers() for d in b.shape]
+    found += [d for c in region.checks for d in (c.left, c.right)]
+    axes: set[Sym] = set()
+    for stage in region.program.stages:
+        axes |= set(stage.axes)
+        found += [*stage.extents.values(), *[g.value for g in stage.guards]]
+        found += stage.routine.sizes if stage.routine is not None else ()
+        entries = [*stage.write, *[e for read in stage.loads for e in read.entries]]
+        found += [e for e in entries if not isinstance(e, Expression)]
+        found += [n.dim for n in walk(stage.body) if isinstance(n, Position)]
+    return [s for s in symbols_of(found) if s not in axes]

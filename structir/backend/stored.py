@@ -1,0 +1,283 @@
+"""Compiled functions as words and numbers, as JSON holds them; and back, without lowering anything.
+
+Symbols, sizes, buffers and texts are tables; all else refers to them by number. What arrays are is
+left to who stores: a constant of the program, panels made of one, or an array beside the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from structir.backend.compiled_region import CompiledRegion
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.writer import KernelText
+from structir.backend.recipe import Boundary, Recipe
+from structir.backend.region import SizeCheck
+from structir.errors import StructIRError
+from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.expr import Var
+from structir.ir.polynomial import Atom, of_terms, opaque_atom
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+
+FORMAT = 1
+Json = Any
+FORMS = (False, True)  # the general one, and the one under the usual equations
+
+
+class NotStoredError(Exception):
+    """Something that words and numbers cannot say, or that a file does not say rightly."""
+
+
+@attrs.frozen(eq=False)
+class StoredFunction:
+    """A function that is one region, as callers see it."""
+
+    name: str
+    params: tuple[Var, ...]
+    result: StructInfo
+    shape: Any  # how the arrays that come out stand in tuples, by their numbers
+    region: CompiledRegion
+
+
+def written(functions: Iterable[StoredFunction], array: Callable[[Any], Json]) -> Json:
+    """Functions as JSON, those of them that it can say."""
+    writing, made = _Writing(array), []
+    for function in functions:
+        with suppress(NotStoredError):
+            made.append(writing.function(function))
+    tables = {
+        "symbols": [symbol.name for symbol in writing.symbols],
+        "atoms": [said for _, said in writing.atoms.values()],
+        "dims": [said for _, said in writing.dims.values()],
+        "buffers": [said for _, said in writing.buffers.values()],
+        "texts": list(writing.texts),
+    }
+    return {"format": FORMAT, "functions": made, **tables}
+
+
+class _Writing:
+    """Tables in the making: what stands in them, by what it is written for, in order."""
+
+    def __init__(self, array: Callable[[Any], Json]) -> None:
+        self.array = array
+        self.symbols: dict[Sym, int] = {}
+        self.atoms: dict[Any, Json] = {}
+        self.dims: dict[Dim, Json] = {}
+        self.buffers: dict[Buffer, Json] = {}
+        self.texts: dict[str, int] = {}
+
+    def function(self, function: StoredFunction) -> Json:
+        return {
+            "name": function.name,
+            "params": [[p.name, self.info(p.struct_info)] for p in function.params],
+            "result": self.info(function.result),
+            "shape": function.shape,
+            **self.region(function.region),
+        }
+
+    def info(self, info: StructInfo | None) -> Json:
+        match info:
+            case TupleStructInfo(fields):
+                return [self.info(f) for f in fields]
+            case TensorStructInfo(tuple(shape), str(dtype), _, None):
+                return {"dims": [self.dim(d) for d in shape], "dtype": dtype}
+            case TensorStructInfo(None, dtype, ndim, None):
+                return {"dtype": dtype, "ndim": ndim}
+        raise NotStoredError(str(info))
+
+    def region(self, region: CompiledRegion) -> Json:
+        boundary = region.boundary
+        forms = FORMS if boundary.equal else FORMS[:1]
+        return {
+            "inputs": [self.buffer(b) for b in boundary.inputs],
+            "results": [self.buffer(b) for b in boundary.results],
+            "checks": [self.check(c) for c in boundary.checks],
+            "free": [self.symbol(s) for s in boundary.free_symbols],
+            "doubtful": [self.dim(d) for d in boundary.doubtful],
+            "equal": [[self.symbol(s), self.dim(d)] for s, d in boundary.equal.items()],
+            "recipes": [self.recipe(region.recipe(form)) for form in forms],
+        }
+
+    def check(self, check: SizeCheck) -> Json:
+        return [self.dim(check.left), self.dim(check.right), check.loose, check.what]
+
+    def recipe(self, recipe: Recipe) -> Json:
+        return {
+            "inputs": [self.buffer(b) for b in recipe.inputs],
+            "outputs": [self.buffer(b) for b in recipe.outputs],
+            "results": [self.buffer(b) for b in recipe.results],
+            "kernels": [self.kernel(k) for k in recipe.kernels],
+            "operations": [self.dim(d) for d in recipe.operations],
+        }
+
+    def kernel(self, kernel: KernelText) -> Json:
+        if kernel.function is not None or kernel.sites:
+            raise NotStoredError("a kernel that needs more than its text")
+        return {
+            "text": self.texts.setdefault(kernel.text, len(self.texts)),
+            "pointers": [self.buffer(b) for b in kernel.pointers],
+            "sizes": [self.dim(d) for d in kernel.sizes],
+            "range": self.dim(kernel.range),
+            "scratch": [self.buffer(b) for b in kernel.scratch],
+            "origins": kernel.origins,
+            "names": kernel.names,
+        }
+
+    def buffer(self, buffer: Buffer) -> int:
+        if buffer not in self.buffers:
+            base = None if buffer.base is None else self.buffer(buffer.base)
+            data = None if buffer.data is None else self.array(buffer.data)
+            shape = [self.dim(d) for d in buffer.shape]
+            facts = [shape, buffer.dtype, buffer.origin, base, data, buffer.name]
+            self.buffers[buffer] = len(self.buffers), facts
+        return _number(self.buffers[buffer])
+
+    def dim(self, dim: Dim) -> int:
+        if dim not in self.dims:
+            said: Json = dim
+            if isinstance(dim, Poly):
+                terms = [[c, [self.atom(a) for a in atoms]] for atoms, c in dim.terms.items()]
+                said = [dim.constant, terms]
+            self.dims[dim] = len(self.dims), said
+        return _number(self.dims[dim])
+
+    def atom(self, atom: Atom) -> int:
+        """The number of a symbol, or -1 less that of another atom."""
+        if isinstance(atom, Sym):
+            return self.symbol(atom)
+        if atom not in self.atoms:
+            args = [self.dim(a) for a in atom.args]
+            self.atoms[atom] = len(self.atoms), [atom.fn, args, atom.interval]
+        return -1 - _number(self.atoms[atom])
+
+    def symbol(self, symbol: Sym) -> int:
+        return self.symbols.setdefault(symbol, len(self.symbols))
+
+
+def _number(numbered: tuple[int, Json]) -> int:
+    return numbered[0]
+
+
+def read(said: Json, array: Callable[[Json], Any]) -> list[StoredFunction]:
+    """The functions that `written` has said; raises NotStoredError where it is not that."""
+    try:
+        if said["format"] != FORMAT:
+            raise NotStoredError("another format")
+        reading = _Reading(said, array)
+        return [reading.function(f) for f in said["functions"]]
+    except MALFORMED as error:
+        raise NotStoredError(str(error)) from error
+
+
+MALFORMED: tuple[type[Exception], ...] = (KeyError, IndexError, TypeError, ValueError)
+MALFORMED += (AttributeError, RecursionError, StructIRError)
+
+
+class _Reading:
+    """Tables being read: what stands in them is made when it is first referred to."""
+
+    def __init__(self, said: Json, array: Callable[[Json], Any]) -> None:
+        self.said, self.array = said, array
+        self.symbols = [Sym(name) for name in said["symbols"]]
+        self.dims: dict[int, Dim] = {}
+        self.buffers: dict[int, Buffer] = {}
+
+    def function(self, said: Json) -> StoredFunction:
+        params = tuple([Var(name, self.info(info)) for name, info in said["params"]])
+        region = self.region(said)
+        return StoredFunction(
+            said["name"], params, self.info(said["result"]), _tuples(said["shape"]), region
+        )
+
+    def info(self, said: Json) -> StructInfo:
+        if isinstance(said, list):
+            return TupleStructInfo(tuple([self.info(f) for f in said]))
+        if "dims" in said:
+            return TensorStructInfo(self.some_dims(said["dims"]), said["dtype"])
+        return TensorStructInfo(dtype=said["dtype"], ndim=said["ndim"])
+
+    def region(self, said: Json) -> CompiledRegion:
+        recipes = [self.recipe(recipe) for recipe in said["recipes"]]
+        boundary = Boundary(
+            self.some_buffers(said["inputs"]),
+            self.some_buffers(said["results"]),
+            tuple([self.check(c) for c in said["checks"]]),
+            tuple([self.symbols[s] for s in said["free"]]),
+            self.some_dims(said["doubtful"]),
+            {self.symbols[s]: self.dim(d) for s, d in said["equal"]},
+        )
+        return CompiledRegion(boundary, recipes.__getitem__)
+
+    def check(self, said: Json) -> SizeCheck:
+        left, right, loose, what = said
+        return SizeCheck(self.dim(left), self.dim(right), loose, what)
+
+    def recipe(self, said: Json) -> Recipe:
+        return Recipe(
+            self.some_buffers(said["inputs"]),
+            self.some_buffers(said["outputs"]),
+            self.some_buffers(said["results"]),
+            tuple([self.kernel(k) for k in said["kernels"]]),
+            self.some_dims(said["operations"]),
+        )
+
+    def kernel(self, said: Json) -> KernelText:
+        return KernelText(
+            self.said["texts"][said["text"]],
+            self.some_buffers(said["pointers"]),
+            self.some_dims(said["sizes"]),
+            self.dim(said["range"]),
+            self.some_buffers(said["scratch"]),
+            tuple(said["origins"]),
+            names=tuple(said["names"]),
+        )
+
+    def some_buffers(self, numbers: list[int]) -> tuple[Buffer, ...]:
+        return tuple([self.buffer(n) for n in numbers])
+
+    def some_dims(self, numbers: list[int]) -> tuple[Dim, ...]:
+        return tuple([self.dim(n) for n in numbers])
+
+    def buffer(self, number: int) -> Buffer:
+        found = self.buffers.get(number)
+        if found is None:
+            shape, dtype, origin, base, data, name = self.said["buffers"][number]
+            found = self.buffers[number] = Buffer(
+                self.some_dims(shape),
+                dtype,
+                origin,
+                None if base is None else self.buffer(base),
+                None if data is None else self.array(data),
+                name,
+            )
+        return found
+
+    def dim(self, number: int) -> Dim:
+        found = self.dims.get(number)
+        if found is None:
+            found = self.dims[number] = self._dim(self.said["dims"][number])
+        return found
+
+    def _dim(self, said: Json) -> Dim:
+        if isinstance(said, int):
+            return said
+        constant, terms = said
+        by_age = {
+            tuple(sorted([self.atom(a) for a in atoms], key=lambda a: a.order)): coefficient
+            for coefficient, atoms in terms
+        }
+        return of_terms(by_age, constant)
+
+    def atom(self, number: int) -> Atom:
+        if number >= 0:
+            return self.symbols[number]
+        fn, args, interval = self.said["atoms"][-1 - number]
+        return opaque_atom(fn, self.some_dims(args), tuple(interval))
+
+
+def _tuples(said: Json) -> Any:
+    return tuple([_tuples(item) for item in said]) if isinstance(said, list) else said
