@@ -19,7 +19,6 @@ from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
     HostProgram,
     RegionCall,
-    WholeRegion,
     arranged,
     numbered,
 )
@@ -39,7 +38,6 @@ from structir.ir.module import IRModule
 from structir.passes.inline_functions import inline_functions
 
 Value = Any
-MOST_BINDINGS = 1024  # of a function with all that it calls, if it is to be one region
 MOST_CHECKED = 256  # shapes of arguments that are remembered as right
 
 
@@ -250,17 +248,8 @@ class Executable:
         """The module with what its functions call in the place of the calls."""
         return inline_functions(self.module)
 
-    def _whole(self, name: str, function: Function, program: HostProgram) -> WholeRegion | None:
-        """The function as one region; what it calls may be part of it."""
-        found = program.whole(function)
-        if found is None:
-            inlined: Any = self._without_calls[name]
-            few = len(inlined.bindings()) <= MOST_BINDINGS
-            found = program.whole(inlined) if few and inlined is not function else None
-        return found
-
     def _compile(self, name: str, function: Function, program: HostProgram) -> None:
-        whole = self._whole(name, function, program)
+        whole = program.whole_with_calls(function, lambda: self._without_calls[name])
         if whole is not None:
             params, result = function.params, function.ret_struct_info
             shape = numbered(whole.result)

@@ -19,6 +19,7 @@ from structir.backend.program import HostProgram
 from structir.backend.source import PlanSource
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
+from structir.passes.inline_functions import inline_functions
 
 
 @attrs.frozen(eq=False)
@@ -45,7 +46,7 @@ def outline(module: IRModule, name: str) -> Outline:
     """The kernels that a function will have; nothing is compiled."""
     function = module[name]
     program = HostProgram({n: k for n, k in module.functions.items() if isinstance(k, Kernel)})
-    if program.whole(function) is None:
+    if program.whole_with_calls(function, lambda: inline_functions(module)[name]) is None:
         program.function(function)
     recipes = [region.recipe(bool(region.boundary.equal)) for region in program.regions]
     return _outline([recipe.scheduled for recipe in recipes if recipe.scheduled])
@@ -53,10 +54,14 @@ def outline(module: IRModule, name: str) -> Outline:
 
 def outline_of(executable: Executable, name: str) -> Outline:
     """The kernels that a function of an executable has."""
-    known = [plan.recipe.scheduled for plan in executable.plans(name)]
-    if None in known:  # they come from disk, which does not tell why they are what they are
-        return outline(executable.module, name)
-    return _outline([scheduled for scheduled in known if scheduled])
+    plans = executable.plans(name)
+    known = [plan.recipe.scheduled for plan in plans]
+    if None not in known:
+        return _outline([scheduled for scheduled in known if scheduled])
+    again = outline(executable.module, name)  # the disk does not tell why kernels are as they are
+    texts = [text for plan in plans for text in plan.texts]
+    both = zip(again.kernels, texts, strict=False)
+    return attrs.evolve(again, kernels=tuple([attrs.evolve(k, text=text) for k, text in both]))
 
 
 def _outline(plans: Sequence[Scheduled]) -> Outline:

@@ -39,6 +39,7 @@ from structir.ir.kernel import Kernel
 from structir.ir.node import node, replace
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
+MOST_BINDINGS = 1024  # of a function with all that it calls, if it is to be one region
 AFTER_ALL = 1 << 60  # the place of a sequence's result among its bindings
 
 
@@ -98,6 +99,17 @@ class HostProgram:
             return None
         self.regions.append(made)
         return WholeRegion(made, lowering.values[result])
+
+    def whole_with_calls(
+        self, function: Function, inlined: Callable[[], Any]
+    ) -> WholeRegion | None:
+        """The same, where what it calls may be put in place to make it one region."""
+        found = self.whole(function)
+        if found is None:
+            larger = inlined()
+            if larger is not function and len(larger.bindings()) <= MOST_BINDINGS:
+                found = self.whole(larger)
+        return found
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """A sequence with runs of bindings as regions."""
