@@ -23,8 +23,8 @@ USER = ROOT / "tests" / "data" / "typed_program.py"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 WRONG = {  # a mistake, and what a checker has to see of it
     "structir.parse(3)": "str",
-    'structir.compile(structir.parse(TEXT), targte="cpu")': "targte",
-    'passes.DeadCodeElimination(entry="main")': "entry",
+    'structir.infer(structir.parse(TEXT), learnt="guard")': "learnt",
+    "passes.Timing(1)": "argument",
     "structir.infre": "infre",
 }
 

@@ -10,13 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from structir.passes import all_passes
-from structir.passes.base import Pass
-
 PACKAGES = Path(__file__).parents[1]
 HEADER = "# Written by structir.tools.stubs; tests/tools/test_stubs.py holds it to the package.\n"
-COLUMNS = 100
-KNOWN = frozenset({"str", "int", "bool", "float", "None", "Any", "Mapping"})
 
 
 def stubs() -> dict[Path, str]:
@@ -31,18 +26,17 @@ def stubs() -> dict[Path, str]:
 
 
 def stub(module: ModuleType) -> str:
-    """One stub: the names from their homes, the module's own functions, and the passes it finds."""
+    """One stub: the names from their homes, and the module's own functions."""
     homes = vars(module)["_homes"] | vars(module).get("_HOMES", {})
     imports = {_import(module, name, home) for name, home in homes.items()}
     lines = list(dict.fromkeys(_functions(module)))
     lines += [f"{name}: str" for name in ("__version__",) if name in vars(module)]
     lines += _callable_modules(homes)
     if "find_pass" in vars(module):
-        lines += [_pass(each) for each in all_passes() if _is_ours(each)]
-        lines += ["def __getattr__(name: str) -> Any: ..."]
+        lines += ["def __getattr__(name: str) -> Callable[..., Pass]: ..."]  # by its file's name
     text = "\n".join(lines) + "\n" if lines else ""
-    used = [name for name in ("Any", "Mapping") if re.search(rf"\b{name}\b", text)]
-    origins = {"Any": "typing", "Mapping": "collections.abc"}
+    used = [name for name in ("Any", "Callable") if re.search(rf"\b{name}\b", text)]
+    origins = {"Any": "typing", "Callable": "collections.abc"}
     library = sorted(f"from {origins[name]} import {name}" for name in used)
     parts = ["\n".join(library), "\n".join(sorted(imports - {""}, key=_place)), text.rstrip()]
     return HEADER + "\n" + "\n\n".join(filter(None, parts)) + "\n"
@@ -83,24 +77,6 @@ def _functions(module: ModuleType) -> Iterator[str]:
         if own and not name.startswith("_"):
             signature = re.sub(r"'([^']*)'", r"\1", str(inspect.signature(value)))
             yield f"def {name}{signature}: ..."
-
-
-def _is_ours(each: Pass) -> bool:
-    return each.transform.__module__.startswith("structir.")
-
-
-def _pass(each: Pass) -> str:
-    """A pass under its name as a class, with its options."""
-    options = [f"{p.name}: {_annotation(p)} = ..." for p in each.parameters()]
-    name = each.name.title().replace("_", "")
-    given = ", ".join(["*", *options]) if options else ""
-    line = f"def {name}({given}) -> Pass: ..."
-    return line if len(line) <= COLUMNS else f"def {name}(\n    {given}\n) -> Pass: ..."
-
-
-def _annotation(parameter: inspect.Parameter) -> str:
-    text = str(parameter.annotation)
-    return text if set(re.findall(r"\w+", text)) <= KNOWN else "Any"
 
 
 if __name__ == "__main__":
