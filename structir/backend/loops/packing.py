@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -12,9 +12,12 @@ import numpy as np
 from structir.backend.cpu.integer_products import packed_integers
 from structir.backend.cpu.panels import packed, packed_narrow
 from structir.backend.cpu.products import has_own_products
+from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, MatrixForm, constant_matrix
+from structir.backend.loops.expression import Load
 from structir.backend.loops.stage import Stage
+from structir.ir.dims import Dim, Sym
 
 PACKINGS: dict[str, Callable[[Any], Any]] = {
     "wide": packed,
@@ -52,6 +55,22 @@ def packed_weights(stage: Stage, found: Contraction) -> Buffer | None:
     if found.weights is None:
         return None
     return _constant(found.left.buffer.root, found.weights, "narrow")
+
+
+def elements_of(read: Load, extents: Mapping[Sym, Dim]) -> Any:
+    """What a read of a constant gives over some axes, as an array; None where that is not known."""
+    data, count = read.buffer.root.data, len(extents)
+    if data is None or not all(isinstance(size, int) for size in extents.values()):
+        return None
+    address = address_of(read.buffer, read.entries, tuple(extents))
+    steps = [c for axis in extents if isinstance(c := address.coefficient(axis), int)]
+    sizes = [size for size in extents.values() if isinstance(size, int)]
+    if address.data or not isinstance(address.rest, int) or len(steps) < count:
+        return None
+    places = np.array(address.rest)
+    for k, (step, size) in enumerate(zip(steps, sizes, strict=True)):
+        places = places + np.reshape(step * np.arange(size), [-1] + [1] * (count - 1 - k))
+    return np.ascontiguousarray(data).reshape(-1)[places]
 
 
 def _constant(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:

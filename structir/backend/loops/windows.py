@@ -16,6 +16,7 @@ from structir.backend.loops.expression import (
     Entry,
     Expression,
     Load,
+    Number,
     apply,
     axis_dim,
     computed_in,
@@ -27,6 +28,8 @@ from structir.backend.loops.expression import (
     substituted,
 )
 from structir.backend.loops.from_point import cast
+from structir.backend.loops.packing import elements_of
+from structir.backend.loops.scatters import gathered
 from structir.backend.loops.stage import Guard, LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -38,8 +41,21 @@ WRITTEN_OUT = {"sum": "add", "max": "max", "min": "min"}
 
 def plain_windows(program: LoopProgram) -> LoopProgram:
     """The program with its windows made plain, where their stages have a better schedule then."""
-    stages = [made for stage in program.stages for made in _plain(stage)]
+    found = {stage: made for stage in program.stages if (made := _as_products(stage)) is not None}
+    whole = {stage.out for stage in found}
+    stages = list[Stage]()
+    for stage in program.stages:
+        if stage.out in whole and isinstance(stage.body, Number):
+            continue  # what sums were to be added to: all of it is written now
+        stages += found[stage] if stage in found else _plain(stage)
     return attrs.evolve(program, stages=tuple(stages))
+
+
+def _as_products(stage: Stage) -> list[Stage] | None:
+    """A scattered sum of products of weights and moving reads, as products."""
+    parts = gathered(stage) or []
+    made = [_as_product(part) for part in parts]
+    return [s for stages in made for s in stages or []] if made and all(made) else None
 
 
 def _plain(stage: Stage) -> list[Stage]:
@@ -330,8 +346,8 @@ def _product_of(
         stage, out=out, parallel=order, body=body, write=at, guards=(), extents=stage.extents
     )
     if contraction_of(made) is None:
-        gathered, left = _gathered(stage, left)
-        before.append(gathered)
+        stages, left = _gathered(stage, left)
+        before += stages
         made = attrs.evolve(made, body=apply("mul", (left, right), stage.body.dtype))
     if contraction_of(made) is None:
         return None
@@ -351,17 +367,21 @@ def _along(row: Sym, stage: Stage) -> tuple[Entry, ...] | None:
     return None
 
 
-def _gathered(stage: Stage, left: Load) -> tuple[Stage, Load]:
-    """The weights in the order in which they are added up."""
+def _gathered(stage: Stage, left: Load) -> tuple[list[Stage], Load]:
+    """The weights in the order in which they are added up: made at run time, or known now."""
     used = {a for e in left.entries for a in _axes_in(e, stage)}
     axes = [a for a in stage.axes if a in used]
     fresh = {a: dims.sym(a.name) for a in axes}
     extents = {s: stage.extents[a] for a, d in fresh.items() if (s := dims.as_sym(d)) is not None}
     body = substituted(left, fresh)
     assert body is not None
-    out = Buffer(tuple(extents.values()), left.buffer.dtype)
+    shape, at = tuple(extents.values()), tuple([axis_dim(a) for a in axes])
+    values = elements_of(left, {a: stage.extents[a] for a in axes})
+    if values is not None:
+        return [], load(Buffer(shape, left.buffer.dtype, "constant", data=values), at)
+    out = Buffer(shape, left.buffer.dtype)
     made = Stage(out, tuple(extents), (), extents, body, tuple(fresh.values()), origin=stage.origin)
-    return made, load(out, tuple([axis_dim(a) for a in axes]))
+    return [made], load(out, at)
 
 
 def _as_map(stage: Stage) -> list[Stage] | None:

@@ -1,0 +1,165 @@
+"""Sums scattered over a grid as sums gathered for each point of it: what the rest of the loop IR
+knows as windows.
+
+A point `step * place + tap + start` of the result meets one tap in `step`. So there is one stage
+for each position within a step, with the taps that meet it; their results lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import gcd
+
+import attrs
+
+from structir.backend.loops.access import split
+from structir.backend.loops.expression import Entry, Expression, axis_dim, substituted
+from structir.backend.loops.stage import Guard, Stage
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+MOST_PARTS = 16  # stages that one is taken apart into
+
+
+@attrs.frozen
+class Spread:
+    """An index `step * place + apart * tap + start` of the result, which has `size` places."""
+
+    place: Sym
+    tap: Sym
+    step: int
+    apart: int
+    start: int
+    taps: int
+    places: Dim
+    size: Dim
+
+
+@attrs.frozen
+class Gathered:
+    """A spread index from the side of the result: the results at `step * axis + within`, the taps
+    that meet them, and what place and tap are in terms of these."""
+
+    axis: Sym
+    taps: Sym
+    extents: dict[Sym, Dim]
+    write: Dim
+    substituted: dict[Sym, Dim]
+    guards: tuple[Guard, ...]
+
+
+def gathered(stage: Stage) -> list[Stage] | None:
+    """The stages that make all of the result of a scattered sum; None where they are not known."""
+    plain = stage.monoid == "sum" and not stage.unique and stage.exists is None
+    if not plain or stage.running is not None or stage.routine is not None:
+        return None
+    found = [_spread(stage, k, entry) for k, entry in enumerate(stage.write)]
+    spread = {k: s for k, s in enumerate(found) if isinstance(s, Spread)}
+    if not spread or None in found or not _only_bounded(stage, spread):
+        return None
+    ways = [list(_gathered(s)) for s in spread.values()]
+    if not all(ways) or len(list(product(*ways))) > MOST_PARTS:
+        return None
+    parts = [_part(stage, dict(zip(spread, way, strict=True))) for way in product(*ways)]
+    return None if None in parts else [part for part in parts if part is not None]
+
+
+def _spread(stage: Stage, place: int, entry: Entry) -> Spread | bool | None:
+    """How an index of the result is spread; True for an axis alone; None for what is unknown."""
+    if isinstance(entry, Expression):
+        return None
+    others = [e for k, e in enumerate(stage.write) if k != place and not isinstance(e, Expression)]
+    steps, start = split(entry, stage.axes)
+    if dims.syms(start) & set(stage.axes) or any(dims.syms(e) & set(steps) for e in others):
+        return None
+    if len(steps) <= 1:
+        return entry == 0 or (len(steps) == 1 and entry == axis_dim(next(iter(steps))))
+    counts = {a: e for a in steps if isinstance(e := stage.extents[a], int)}
+    known = all(isinstance(c, int) and c > 0 for c in steps.values()) and isinstance(start, int)
+    if len(steps) != 2 or not counts or not known:
+        return None
+    tap = min(counts, key=lambda a: (steps[a], counts[a]))
+    (other,) = [a for a in steps if a is not tap]
+    step, apart = int(steps[other]), int(steps[tap])  # type: ignore[arg-type]
+    if gcd(step, apart) > 1 or (step > 1 and apart > 1) or counts[tap] < step:
+        return None
+    if step == counts[tap] and start == 0:
+        return True  # neighbours: no two points meet
+    size, places = stage.out.shape[place], stage.extents[other]
+    return Spread(other, tap, step, apart, int(start), counts[tap], places, size)  # type: ignore[arg-type]
+
+
+def _only_bounded(stage: Stage, spread: dict[int, Spread]) -> bool:
+    """Whether points are absent only where they would lie outside of the result."""
+    bounds = [
+        bound
+        for k, s in spread.items()
+        if not isinstance(entry := stage.write[k], Expression)
+        for bound in (entry, s.size - 1 - entry)
+    ]
+    return all(guard.value in bounds for guard in stage.guards)
+
+
+def _gathered(spread: Spread) -> Iterator[Gathered]:
+    for within in range(spread.step):
+        first = (within - spread.start) % spread.step  # the first tap that meets these
+        count = -(-(spread.taps - first) // spread.step)
+        axis, tap = dims.sym("y"), dims.sym("q")
+        last = count - 1 - tap  # the taps backwards, so that places go forwards
+        offset = (within - first - spread.start) // spread.step
+        place = axis + offset - last * spread.apart
+        places = dims.as_sym(axis), dims.as_sym(tap)
+        assert places[0] is not None and places[1] is not None
+        extent = dims.ceildiv(spread.size - within, spread.step)
+        yield Gathered(
+            places[0],
+            places[1],
+            {places[0]: extent, places[1]: count},
+            axis * spread.step + within,
+            {spread.place: place, spread.tap: last * spread.step + first},
+            (Guard(place), Guard(spread.places - 1 - place)),
+        )
+
+
+def _part(stage: Stage, ways: dict[int, Gathered]) -> Stage | None:
+    """The stage that makes the results at one position within each step."""
+    gone = {axis for way in ways.values() for axis in way.substituted}
+    fresh = {axis: dims.sym(axis.name) for axis in stage.axes if axis not in gone}
+    mapping: dict[Sym, Dim] = {**fresh}
+    extents: dict[Sym, Dim] = {s: stage.extents[a] for a, d in fresh.items() for s in _own(d)}
+    for way in ways.values():
+        mapping |= way.substituted
+        extents |= way.extents
+    body = substituted(stage.body, mapping)
+    if body is None:
+        return None
+    write: list[Entry] = []
+    parallel: list[Sym] = []
+    for k, entry in enumerate(stage.write):
+        own = ways[k].write if k in ways else dims.substitute(_dim(entry), mapping)
+        write.append(own)
+        parallel += [ways[k].axis] if k in ways else [a for a in extents if a in dims.syms(own)]
+    reduce = [s for a in stage.reduce for s in _own(fresh[a])] + [w.taps for w in ways.values()]
+    guards = tuple([g for way in ways.values() for g in way.guards])
+    return attrs.evolve(
+        stage,
+        parallel=tuple(parallel),
+        reduce=tuple(reduce),
+        extents=extents,
+        body=body,
+        write=tuple(write),
+        guards=guards,
+        unique=True,
+    )
+
+
+def _own(dim: Dim) -> Sequence[Sym]:
+    symbol = dims.as_sym(dim)
+    return [symbol] if symbol is not None else []
+
+
+def _dim(entry: Entry) -> Dim:
+    if isinstance(entry, Expression):
+        raise TypeError(f"{entry!r} is no index")
+    return entry
