@@ -64,7 +64,11 @@ def compile(
 ) -> Executable: ...
 @overload
 def compile(
-    mod: IRModule | Function, target: Literal["cuda"], *, arch: str | None = None
+    mod: IRModule | Function,
+    target: Literal["cuda"],
+    *,
+    arch: str | None = None,
+    tf32: bool = False,
 ) -> DeviceExecutable: ...
 @overload
 def compile(

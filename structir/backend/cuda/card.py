@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from structir.backend.cuda.compiler import CardCode, card_code
+from structir.backend.cuda.cublas import Library
 from structir.backend.cuda.device import Launch, Memory
 from structir.backend.cuda.device_text import THREADS, DeviceText
 from structir.errors import StructIRError
@@ -51,12 +52,13 @@ class Owner:
 
 
 class Card:
-    """The first card of this machine. `driver` is CUDA's, as Python sees it."""
+    """A card of this machine. `driver` is CUDA's, as Python sees it, and `binding` cuBLAS, where
+    that is here."""
 
     threads = THREADS
 
-    def __init__(self, driver: Any, number: int = 0) -> None:
-        self.driver, self.number = driver, number
+    def __init__(self, driver: Any, binding: Any = None, number: int = 0) -> None:
+        self.driver, self.binding, self.number = driver, binding, number
         checked("its start", driver.cuInit(0))
         if checked("counting cards", driver.cuDeviceGetCount()) <= number:
             raise StructIRError(f"CUDA: there is no card {number}")
@@ -71,6 +73,7 @@ class Card:
         self._free: dict[tuple[int, int], list[int]] = {}  # by stream and size
         self._lock = threading.RLock()
         self._capturing: Any = None
+        self._library: Library | None = None
 
     def _fact(self, which: Any) -> int:
         return int(
@@ -155,10 +158,24 @@ class Card:
 
     def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
         """What runs these launches on a stream, as often as it is called."""
-        return Prepared(self, [self._launcher(launch) for launch in launches]).run
+        self.enter()
+        found = [self._product(launch) or self._launcher(launch) for launch in launches]
+        return Prepared(self, found).run
+
+    def _product(self, launch: Launch) -> Callable[[int], None] | None:
+        """A matrix product by cuBLAS, if it takes it."""
+        if launch.product is None or self.binding is None:
+            return None
+        with self._lock:
+            if self._library is None:
+                self._library = Library(self.binding, self.allocate)
+        addresses = [argument.address for argument in launch.arguments]
+        found: Callable[[int], None] | None = self._library.launcher(
+            launch.product, addresses, launch.tf32
+        )
+        return found
 
     def _launcher(self, launch: Launch) -> Callable[[int], None]:
-        self.enter()
         function = self._loaded(launch.kernel)
         words = [*[a.address for a in launch.arguments], *launch.sizes]
         values = (ctypes.c_int64 * max(len(words), 1))(*words)

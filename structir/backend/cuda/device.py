@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.device_text import DeviceText, Product
 
 
 @attrs.frozen(eq=False)
@@ -37,6 +37,8 @@ class Launch:
     threads: int
     arguments: tuple[Argument, ...]
     sizes: tuple[int, ...]
+    product: Product | None = None  # with numbers for all sizes
+    tf32: bool = False  # whether a library may round factors of float32 to 10 bits
 
 
 class Device(Protocol):

@@ -14,6 +14,33 @@ THREADS = 256  # of a block, where the text leaves it open
 
 
 @attrs.frozen
+class Steps:
+    """How an operand of a product lies in memory: where it starts, and how far apart neighbours
+    are along the outer axes, its first one and its second one."""
+
+    pointer: int  # which one of the kernel's
+    start: Dim
+    outer: tuple[Dim, ...]
+    first: Dim
+    second: Dim
+
+
+@attrs.frozen
+class Product:
+    """out[outer, m, n] = sum over k of left[outer, m, k] * right[outer, k, n], which a library may
+    make in the kernel's place."""
+
+    dtype: str
+    m: Dim
+    n: Dim
+    k: Dim
+    outer: tuple[Dim, ...]
+    left: Steps
+    right: Steps
+    out: Steps
+
+
+@attrs.frozen
 class DeviceText(KernelText):
     """A kernel for a GPU. Its parameters are the pointers, then, if it may fail, that to the words
     of its report, then the sizes.
@@ -23,6 +50,7 @@ class DeviceText(KernelText):
     """
 
     width: Dim | None = None
+    product: Product | None = None
 
 
 def device_text(

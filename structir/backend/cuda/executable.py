@@ -32,8 +32,8 @@ class DeviceExecutable:
     A function with row variables is compiled once more for each rank that it is called with.
     """
 
-    def __init__(self, module: IRModule, device: Device) -> None:
-        self.module, self.device = module, device
+    def __init__(self, module: IRModule, device: Device, tf32: bool = False) -> None:
+        self.module, self.device, self.tf32 = module, device, tf32
         self.direct: dict[str, DeviceFunction] = {}
         self.regions: dict[str, list[Any]] = {}
         self.compile_count = 1
@@ -65,10 +65,10 @@ class DeviceExecutable:
         """The module with another form of one function."""
         self.compile_count += 1
         changed = self.module.with_functions({**self.module.functions, name: function})
-        return DeviceExecutable(changed, self.device)
+        return DeviceExecutable(changed, self.device, self.tf32)
 
     def _compiled(self, name: str, function: Function) -> Function:
-        make = partial(DeviceRegion, device=self.device)
+        make = partial(DeviceRegion, device=self.device, tf32=self.tf32)
         program = HostProgram(self._kernels, make, device_routine)
         whole = program.whole(function)
         if whole is not None:

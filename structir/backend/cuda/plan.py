@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import attrs
 import numpy as np
 
 from structir.backend import progress
 from structir.backend.cuda.arrays import DeviceArray, moved
 from structir.backend.cuda.device import Argument, Device, Launch, Memory
-from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.device_text import DeviceText, Product, Steps
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, laid_out
@@ -20,7 +21,7 @@ from structir.backend.plan import REPORT, Numbers, Plan
 from structir.backend.recipe import Recipe
 from structir.errors import StructIRError
 from structir.ir import dims
-from structir.ir.dims import Sym
+from structir.ir.dims import Poly, Sym
 from structir.ir.dtype import numpy_dtype
 
 WARP = 32
@@ -32,8 +33,8 @@ WORD = 8
 class DevicePlan(Plan):
     """The kernels of one program, made for a device."""
 
-    def __init__(self, recipe: Recipe, device: Device) -> None:
-        self.device = device
+    def __init__(self, recipe: Recipe, device: Device, tf32: bool = False) -> None:
+        self.device, self.tf32 = device, tf32
         super().__init__(recipe)
 
     def compiled(self, text: KernelText) -> Any:
@@ -52,6 +53,16 @@ class DevicePlan(Plan):
         return BoundDevicePlan(self, self.numbers([sizes[s] for s in self.symbols]), sizes)
 
 
+@attrs.frozen(eq=False)
+class Space:
+    """Memory of a bound plan on one stream: the arena with the places in it, and what kernels
+    report of failures."""
+
+    arena: Memory
+    places: Mapping[Buffer, int]
+    reports: Memory
+
+
 class BoundDevicePlan:
     """A plan at given sizes: an arena, and what is launched on given arrays."""
 
@@ -63,12 +74,21 @@ class BoundDevicePlan:
         self.output_shapes = numbers.shapes[owned:]
         both = zip(plan.texts, numbers.ranges, strict=True)
         self.blocks = [self._blocks(text, count) for text, count in both]  # type: ignore[arg-type]
-        self.arena: Memory = plan.device.allocate(self.layout[1] + ALIGNMENT)
-        base = -(-self.arena.address // ALIGNMENT) * ALIGNMENT
-        offsets = zip(plan.spans, self.layout[0], strict=True)
-        self.places = {span.buffer: base + offset for span, offset in offsets}
         self._ready: OrderedDict[tuple[int, ...], Callable[[int], None]] = OrderedDict()
-        self.reports = plan.device.allocate(WORD * REPORT * len(plan.texts))
+        self._spaces: dict[int, Space] = {}
+
+    def space(self, stream: int) -> Space:
+        """What calls on a stream, of which one follows another, use in turn."""
+        found = self._spaces.get(stream)
+        if found is None:
+            device, (offsets, size) = self.plan.device, self.layout
+            arena = device.allocate(size + ALIGNMENT, stream)
+            base = -(-arena.address // ALIGNMENT) * ALIGNMENT
+            both = zip(self.plan.spans, offsets, strict=True)
+            places = {span.buffer: base + offset for span, offset in both}
+            reports = device.allocate(WORD * REPORT * len(self.plan.texts), stream)
+            found = self._spaces[stream] = Space(arena, places, reports)
+        return found
 
     def _size(self, size: dims.Dim) -> int:
         return dims.evaluate(size, self.sizes)
@@ -101,26 +121,48 @@ class BoundDevicePlan:
         """Whether the results are just the buffers that are filled."""
         return self.plan.results == self.plan.owned
 
-    def launches(self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray]) -> list[Launch]:
+    def launches(
+        self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], space: Space
+    ) -> list[Launch]:
         """All kernels on these arrays, in order; those that have nothing to do are left out."""
         given = dict(zip(self.plan.inputs, inputs, strict=True))
         given |= dict(zip(self.plan.owned, owned, strict=True))
         given |= self.plan.constant_arrays
-        return [self._launch(k, given) for k, count in enumerate(self.numbers.ranges) if count > 0]
+        return [
+            self._launch(k, given, space)
+            for k, count in enumerate(self.numbers.ranges)
+            if count > 0
+        ]
 
-    def _launch(self, k: int, given: Mapping[Buffer, DeviceArray]) -> Launch:
+    def _launch(self, k: int, given: Mapping[Buffer, DeviceArray], space: Space) -> Launch:
         text: Any = self.plan.texts[k]
         blocks, arguments = self.blocks[k], []
         for buffer in text.pointers:
             found = given.get(buffer)
-            address = self.places[buffer] if found is None else found.address
+            address = space.places[buffer] if found is None else found.address
             count = self._size(buffer.elements) * (blocks if buffer in text.scratch else 1)
             arguments.append(Argument(address, buffer.dtype, count))
         if text.sites:
-            place = self.reports.address + WORD * REPORT * k
+            place = space.reports.address + WORD * REPORT * k
             arguments.append(Argument(place, "int64", REPORT))
-        threads, sizes = self.threads(text), self.numbers.sizes[k]
-        return Launch(self.plan.kernels[k], blocks, threads, tuple(arguments), tuple(sizes))
+        return Launch(
+            self.plan.kernels[k],
+            blocks,
+            self.threads(text),
+            tuple(arguments),
+            tuple(self.numbers.sizes[k]),
+            None if text.product is None else self._in_numbers(text.product),
+            self.plan.tf32,
+        )
+
+    def _in_numbers(self, value: Any) -> Any:
+        """A description over sizes, as one over numbers."""
+        if isinstance(value, Product | Steps):
+            fields = [self._in_numbers(getattr(value, f.name)) for f in attrs.fields(type(value))]
+            return type(value)(*fields)
+        if isinstance(value, tuple):
+            return tuple([self._size(size) for size in value])
+        return self._size(value) if isinstance(value, Poly) else value
 
     def run(
         self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], stream: int = 0
@@ -129,22 +171,24 @@ class BoundDevicePlan:
         device = self.plan.device
         failing = any(text.sites for text in self.plan.texts)
         reports = np.zeros(REPORT * len(self.plan.texts), np.int64)
+        place = self.space(stream).reports.address
         if failing:
-            device.copy_in(self.reports.address, reports, stream)
-        self._prepared(inputs, owned)(stream)
+            device.copy_in(place, reports, stream)
+        self._prepared(inputs, owned, stream)(stream)
         if failing:
-            device.copy_out(reports, self.reports.address, stream)
+            device.copy_out(reports, place, stream)
             device.synchronize(stream)
             self._raise_reported(reports.reshape(-1, REPORT))
 
     def _prepared(
-        self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray]
+        self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], stream: int
     ) -> Callable[[int], None]:
         """What runs the kernels on these arrays: kept, as the same memory comes again and again."""
-        key = tuple([array.address for array in (*inputs, *owned)])
+        key = (stream, *[array.address for array in (*inputs, *owned)])
         found = self._ready.get(key)
         if found is None:
-            found = self._ready[key] = self.plan.device.prepared(self.launches(inputs, owned))
+            launches = self.launches(inputs, owned, self.space(stream))
+            found = self._ready[key] = self.plan.device.prepared(launches)
             while len(self._ready) > MOST_PREPARED:
                 self._ready.popitem(last=False)
         return found

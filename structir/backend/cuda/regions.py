@@ -29,13 +29,15 @@ Value = Any
 class DeviceRegion(CompiledRegion):
     """A region with its kernels on a device."""
 
-    def __init__(self, region: Region, assumed: Assumed | None, device: Device) -> None:
+    def __init__(
+        self, region: Region, assumed: Assumed | None, device: Device, tf32: bool = False
+    ) -> None:
         super().__init__(boundary_of(region, assumed), writer_of(region, assumed, scheduled))
-        self.device = device
+        self.device, self.tf32 = device, tf32
 
     def planned(self, recipe: Recipe) -> DevicePlan:
         """The plan of a recipe, made for the device."""
-        return DevicePlan(recipe, self.device)
+        return DevicePlan(recipe, self.device, self.tf32)
 
     def run(
         self, bound: Any, arrays: Sequence[DeviceArray], out: Any = None, stream: int = 0

@@ -7,23 +7,25 @@ from collections.abc import Callable
 from structir.backend.cuda.columns import column_kernel
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.points import point_kernel
+from structir.backend.cuda.products import product_kernel, product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
 from structir.backend.loops.compose import composed
-from structir.backend.loops.group import Group
+from structir.backend.loops.group import Group, Products
 from structir.backend.loops.schedule import Scheduled, written
 from structir.backend.loops.stage import LoopProgram
 
 SCHEDULES: dict[str, Callable[[Group], DeviceText | None]] = {
     "rows": any_row_kernel,
     "columns": column_kernel,
-    "matrix": point_kernel,
+    "matrix": product_kernel,
     "nest": point_kernel,
     "padding": point_kernel,
     "routine": routine_kernel,
 }
+PRODUCTS = Products(product_of, lambda dtype: False)
 
 
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program; products stay by themselves."""
-    return written(composed(program), SCHEDULES, lambda dtype: False)
+    return written(composed(program), SCHEDULES, PRODUCTS)

@@ -17,14 +17,18 @@ from structir.lazy import lazy_module
 simulator = lazy_module("structir.backend.cuda.simulator")
 card = lazy_module("structir.backend.cuda.card")
 ahead = lazy_module("structir.backend.cuda.ahead")
+cublas = lazy_module("nvmath.bindings.cublas")
 driver = lazy_module("cuda.bindings.driver")
 NEEDED = ("numba_cuda", "cuda.bindings", "cuda.core")
 
 
-def executable(module: IRModule, arch: str | None = None) -> DeviceExecutable:
+def executable(module: IRModule, arch: str | None = None, tf32: bool = False) -> DeviceExecutable:
     """Compile a module for the card of this machine, or for another architecture such as sm_90:
-    that can be saved, and loaded where there is such a card."""
-    return DeviceExecutable(module, device_of(arch))
+    that can be saved, and loaded where there is such a card.
+
+    With `tf32`, products of float32 by cuBLAS may round their factors to 10 bits.
+    """
+    return DeviceExecutable(module, device_of(arch), tf32)
 
 
 def device_of(arch: str | None) -> Any:
@@ -58,11 +62,15 @@ def _require_libraries() -> None:
         raise StructIRError(f"the cuda backend needs {names}: pip install 'structir[cuda]'")
 
 
+def _has_cublas() -> bool:
+    return importlib.util.find_spec("nvmath") is not None
+
+
 @cache
 def _card() -> Any:
     """The card of this machine; where there is none, why."""
     try:
-        return card.Card(driver)
+        return card.Card(driver, cublas if _has_cublas() else None)
     except StructIRError as error:
         return str(error)
     except Exception as error:  # the binding has several ways to say that there is no driver

@@ -72,7 +72,7 @@ def contraction_of(stage: Stage) -> Contraction | None:
     out = address_of(stage.out, stage.write, axes)
     if any(a.data for a in addresses) or out.pinned(axes):
         return None
-    for way in (_split, _split_windows):
+    for way in (split_product, _split_windows):
         found = way(stage, loads[0], loads[1], addresses[0], addresses[1], out)
         found = found or way(stage, loads[1], loads[0], addresses[1], addresses[0], out)
         if found is not None:
@@ -103,7 +103,7 @@ def _integer_product(stage: Stage) -> Contraction | None:
         out = address_of(stage.out, stage.write, stage.axes)
         if a.data or b.data or out.data or out.pinned(stage.axes):
             return None
-        found = _split(stage, left, right, a, b, out)
+        found = split_product(stage, left, right, a, b, out)
         if found is not None and a.coefficient(found.k[-1]) == 1 and len(found.k) == 1:
             form = constant_matrix(stage, right.buffer.root, b, found.k, found.n)
             if form is not None:
@@ -122,10 +122,18 @@ def _small_factors(stage: Stage) -> tuple[Load, Load] | None:
     return (small[0], small[1]) if len(small) == 2 else None
 
 
-def _split(
-    stage: Stage, left: Load, right: Load, a: Address, b: Address, out: Address
+def split_product(
+    stage: Stage,
+    left: Load,
+    right: Load,
+    a: Address,
+    b: Address,
+    out: Address,
+    any_stride: bool | None = None,
 ) -> Contraction | None:
-    """The groups of axes, with `n` the axis along which the result is contiguous."""
+    """The groups of axes, with `n` the axis along which the result is contiguous. `any_stride`
+    tells whether operands may have gaps between all their elements: as the library's own tiles
+    have it, unless it is said."""
     if a.pinned(stage.axes) or b.pinned(stage.axes):
         return None
     in_left, in_right = a.coefficients.keys(), b.coefficients.keys()
@@ -142,7 +150,7 @@ def _split(
     m, n, k = rows[-1] if rows else (), columns[-1], inner[0]
     if out.coefficient(n[-1]) != 1:
         return None
-    any_stride = has_own_products(stage.out.dtype)
+    any_stride = has_own_products(stage.out.dtype) if any_stride is None else any_stride
     if not any_stride and not (_unit(a, m, k) and _unit(b, k, n)):
         return None
     used = {*m, *n, *k}

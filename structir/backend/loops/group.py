@@ -11,7 +11,7 @@ from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.access import address_of
 from structir.backend.loops.axes import AxisClasses
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.contraction import contraction_of
+from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.expression import Expression, Load
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
@@ -54,14 +54,20 @@ class Decision:
     reason: str
 
 
-def grouped(
-    program: LoopProgram, joins_products: Callable[[str], bool] = has_own_products
-) -> tuple[list[Group], list[Decision]]:
-    """The kernels-to-be in an order that can run, and the log of what was joined or refused.
+@attrs.frozen
+class Products:
+    """How a backend sees matrix products: which stages are some, and of which dtypes they can share
+    a kernel with other stages."""
 
-    `joins_products` tells of a dtype whether its products can share a kernel with other stages.
-    """
-    fusion = Fusion(program, joins_products)
+    found: Callable[[Stage], Contraction | None] = contraction_of
+    joined: Callable[[str], bool] = has_own_products
+
+
+def grouped(
+    program: LoopProgram, products: Products | None = None
+) -> tuple[list[Group], list[Decision]]:
+    """The kernels-to-be in an order that can run, and the log of what was joined or refused."""
+    fusion = Fusion(program, products or Products())
     fusion.join_producers()
     fusion.join_pieces()
     return fusion.groups(), fusion.decisions
@@ -70,8 +76,8 @@ def grouped(
 class Fusion:
     """The state of grouping: which stages are together, and which axes have become one."""
 
-    def __init__(self, program: LoopProgram, joins_products: Callable[[str], bool]) -> None:
-        self.joins_products = joins_products
+    def __init__(self, program: LoopProgram, products: Products) -> None:
+        self.joins_products = products.joined
         self.stages = list(program.stages)
         self.place = {stage: i for i, stage in enumerate(self.stages)}
         self.classes = AxisClasses({a: e for s in self.stages for a, e in s.extents.items()})
@@ -82,7 +88,7 @@ class Fusion:
             self.writers.setdefault(stage.out.root, []).append(stage)
             for read in stage.loads:
                 self.readers.setdefault(read.buffer.root, []).append(stage)
-        self.products = {s: c for s in self.stages if s.simple and (c := contraction_of(s))}
+        self.products = {s: c for s in self.stages if s.simple and (c := products.found(s))}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
         self.decisions: list[Decision] = []

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from structir.backend.cpu.kernels import EXACT
-from structir.backend.cpu.products import has_own_products
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
-from structir.backend.loops.group import Decision, Group, grouped
+from structir.backend.loops.group import Decision, Group, Products, grouped
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
@@ -83,16 +82,16 @@ class Scheduled:
 
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program."""
-    return written(composed(plain_windows(composed(program))), SCHEDULES, has_own_products)
+    return written(composed(plain_windows(composed(program))), SCHEDULES)
 
 
 def written(
     program: LoopProgram,
     schedules: Mapping[str, Callable[[Group], KernelText | None]],
-    joins_products: Callable[[str], bool],
+    products: Products | None = None,
 ) -> Scheduled:
     """A program in groups, each written out by the schedule for its kind."""
-    groups, decisions = grouped(program, joins_products)
+    groups, decisions = grouped(program, products)
     texts = [(g, schedules[g.kind](g)) for g in groups]
     kernels = tuple([text for _, text in texts if text is not None])
     made_from = tuple([g for g, text in texts if text is not None])

@@ -1,0 +1,161 @@
+"""What is asked of a card's driver and of cuBLAS, with stand-ins for both."""
+
+import re
+
+import numpy as np
+import pytest
+
+from structir.backend.cuda.card import Card
+from structir.backend.cuda.cublas import Library, call_of
+from structir.backend.cuda.device_text import Product, Steps
+from structir.backend.cuda.executable import DeviceExecutable
+from structir.errors import StructIRError
+from structir.script import I, R
+from tests.backend.cuda.fakes import WORDS, Cublas, Driver
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")):
+        with R.dataflow():
+            y = R.nn.softmax(R.matmul(R.exp(x), w))
+            z = R.sum(y)
+            R.output(y, z)
+        return y, z
+
+
+@pytest.fixture
+def card():
+    return Card(Driver())
+
+
+def compiled(card):
+    executable = DeviceExecutable(Module, card)
+    for plan in executable.plans():
+        for kernel in plan.kernels:
+            entry = kernel.code.entry
+            WORDS[entry.encode()] = len(re.findall(rf"\.param \S+ {entry}_param", kernel.code.ptx))
+    return executable
+
+
+def floats(*shape):
+    return np.ones(shape, np.float32)
+
+
+def test_kernels_get_their_addresses_and_sizes(card):
+    y, z = compiled(card)["main"](floats(5, 7), floats(7, 3))
+    assert (y.shape, z.shape) == ((5, 3), ())
+    first, *_ = card.driver.launched
+    name, grid, block, words = first
+    assert name.startswith(b"_Z") and grid == (1, 1, 1) and block == (256, 1, 1)
+    assert words[-1] == 35 and words[0] in card.driver.memory
+    assert any(y.address in words for _, _, _, words in card.driver.launched)
+
+
+def test_the_same_arrays_again_become_a_graph(card):
+    run = compiled(card)["main"]
+    x, w = (run(floats(4, 4), floats(4, 4))[0] for _ in range(2))
+    for _ in range(4):
+        run(x, w)
+    launched, replayed = len(card.driver.launched), len(card.driver.replayed)
+    run(x, w)
+    assert launched == len(card.driver.launched)
+    assert len(card.driver.replayed) == replayed + 1 >= 2
+    graph, stream = card.driver.replayed[-1]
+    assert stream == 0
+    assert [call[0] for call in graph] == [call[0] for call in card.driver.launched[: len(graph)]]
+
+
+def test_memory_is_used_again_once_nobody_holds_it(card):
+    held = card.allocate(1000)
+    address = held.address
+    assert card.allocate(1000).address != address
+    del held
+    assert card.allocate(900).address == address
+    assert card.allocate(1000, stream=3).address != address
+
+
+def test_memory_that_lies_unused_is_freed_for_other_sizes(card):
+    card.driver.most = 1 << 20
+    del_me = card.allocate(900_000)
+    del del_me
+    assert card.allocate(600_000).size == 600_000
+    with pytest.raises(StructIRError, match="taking 2097152 bytes failed: CUDA_ERROR_OUT"):
+        card.allocate(1 << 21)
+
+
+def test_a_failure_on_the_card_is_told(card):
+    run = compiled(card)["main"]
+    y, _ = run(floats(2, 2), floats(2, 2))
+    card.driver.failing = True
+    with pytest.raises(StructIRError, match="a kernel before this failed: CUDA_ERROR_ILLEGAL"):
+        y.copy_to_host()
+
+
+def test_other_libraries_see_memory_of_the_card(card):
+    y, _ = compiled(card)["main"](floats(2, 2), floats(2, 2))
+    assert y.__dlpack_device__() == (2, 0)
+    assert y.__cuda_array_interface__["data"] == (y.address, False)
+
+
+def test_products_go_to_cublas():
+    card = Card(Driver(), Cublas())
+    executable = compiled(card)
+    executable["main"](floats(5, 7), floats(7, 3))
+    assert card.binding.calls == [(3, 5, 7, 1, Cublas.ComputeType.COMPUTE_32F)]
+    rounded = DeviceExecutable(Module, card, tf32=True)
+    rounded["main"](floats(5, 7), floats(7, 3))
+    assert card.binding.calls[-1][-1] == Cublas.ComputeType.COMPUTE_32F_FAST_TF32
+
+
+def steps(array, pointer, axes):
+    """How an operand lies, over outer axes and two more of a view."""
+    found = [0 if axis is None else array.strides[axis] // array.itemsize for axis in axes]
+    return Steps(pointer, 0, tuple(found[:-2]), *found[-2:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_products_of_all_kinds(dtype):
+    rng = np.random.default_rng(0)
+    library = Library(Cublas(), lambda size: FakeMemory())
+    for g, h, m, n, k in ((1, 1, 3, 4, 5), (2, 3, 4, 2, 6), (2, 1, 1, 5, 3), (1, 3, 4, 1, 1)):
+        for turned_left in (False, True):
+            for turned_right in (False, True):
+                a = rng.standard_normal((g, h, m, k)).astype(dtype)
+                b = rng.standard_normal((g, h, k, n)).astype(dtype)
+                a = a.swapaxes(2, 3).copy().swapaxes(2, 3) if turned_left else a
+                b = b.swapaxes(2, 3).copy().swapaxes(2, 3) if turned_right else b
+                out = np.zeros((g, h, m, n), dtype)
+                sides = [steps(x, i, (0, 1, 2, 3)) for i, x in enumerate((a, b, out))]
+                product = Product(dtype, m, n, k, (g, h), *sides)
+                run = library.launcher(product, [x.ctypes.data for x in (a, b, out)], False)
+                assert run is not None
+                run(0)
+                near = 1e-2 if dtype == "float16" else 1e-5
+                np.testing.assert_allclose(out, a @ b, near, near)
+
+
+class FakeMemory:
+    address = 8
+
+
+def test_products_with_gaps_are_kernels():
+    wide, dense, right, out = (
+        Steps(place, 0, (), first, second)
+        for place, first, second in ((0, 20, 2), (0, 5, 1), (1, 4, 1), (2, 4, 1))
+    )
+    assert call_of(Product("float32", 3, 4, 5, (), wide, right, out)) is None
+    assert call_of(Product("int32", 3, 4, 5, (), dense, right, out)) is None
+    assert call_of(Product("float32", 3, 4, 5, (), dense, right, out)) is not None
+
+
+def test_calls_on_another_stream_have_memory_of_their_own(card):
+    run = compiled(card)["main"]
+    x, w = floats(4, 4), floats(4, 4)
+    run(x, w)
+    first = {word for *_, words in card.driver.launched for word in words if word > 1 << 20}
+    card.driver.launched.clear()
+    run(x, w, stream=5)
+    second = {word for *_, words in card.driver.launched for word in words if word > 1 << 20}
+    assert not first & second
