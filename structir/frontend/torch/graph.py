@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.torch.fields import DTYPES, field, malformed, real, tagged
 
 DEEPEST = 60  # graphs within graphs
@@ -180,7 +181,7 @@ def argument(union: Any, depth: int = 0) -> Any:
     kind, value = tagged(union)
     read = ARGUMENTS.get(kind)
     if read is None:
-        raise malformed(f"a way to read arguments of kind {kind!r}")
+        raise _unsupported(f"arguments of kind {kind!r}")
     return read(value, depth)
 
 
@@ -289,7 +290,7 @@ def _input(union: Any) -> Input:
     if kind in PARTS:
         value = _named(stated.get("arg"), 0)
         return Input(kind.replace("tensor_", ""), value, field(stated, PARTS[kind], str))
-    raise malformed(f"a way to read inputs of kind {kind!r}")
+    raise _unsupported(f"inputs of kind {kind!r}")
 
 
 def _output(union: Any) -> Output:
@@ -299,4 +300,9 @@ def _output(union: Any) -> Output:
         return Output("user", argument(arg) if kind == "user_output" else _named(arg, 0))
     if kind in CHANGED:
         return Output(kind, _named(stated.get("arg"), 0), field(stated, CHANGED[kind], str))
-    raise malformed(f"a way to read outputs of kind {kind!r}")
+    raise _unsupported(f"outputs of kind {kind!r}")
+
+
+def _unsupported(what: str) -> DiagnosticError:
+    """The error that says what of a program has no meaning here, such as effects."""
+    return DiagnosticError(Diagnostic(f"the program has {what}, which are not supported"))

@@ -27,7 +27,7 @@ from structir.lazy import lazy_module
 torch = lazy_module("torch")
 UNKNOWN = (AttributeError, KeyError, IndexError, TypeError)  # releases of torch differ here
 Progress = Callable[[int, int], None]
-CHOICES = frozenset({"higher_order.cond", "higher_order.while_loop", "higher_order.scan"})
+CHOICES = frozenset(f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl"))
 
 
 def from_exported_program(

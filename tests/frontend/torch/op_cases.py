@@ -859,3 +859,67 @@ add(
 )
 add("norms", "instance_norm", lambda x: F.instance_norm(x), normal(2, 3, 4, 5))
 add("norms", "local_response_norm", lambda x: F.local_response_norm(x, 2), normal(2, 4, 3, 3))
+
+# ---- what is rarer
+
+add("more", "unfold", lambda x: F.unfold(x, 2, padding=1, stride=2), normal(1, 2, 4, 5))
+add("more", "fold", lambda x: F.fold(x, (4, 5), 2, padding=1), normal(1, 8, 30))
+for mode in ("sum", "mean"):
+    add(
+        "more",
+        f"embedding_bag_{mode}",
+        lambda i, w, m=mode: F.embedding_bag(i, w, mode=m),
+        whole(2, 3, low=0),
+        normal(6, 4),
+    )
+add("more", "cross_entropy", F.cross_entropy, normal(3, 5), whole(3, low=0, high=5))
+add("more", "cross_entropy_shares", F.cross_entropy, normal(3, 5), torch.rand(3, 5))
+add("more", "nll_loss", F.nll_loss, normal(3, 5), whole(3, low=0, high=5))
+add("more", "binary_cross_entropy", F.binary_cross_entropy, torch.rand(4), torch.rand(4))
+logits = F.binary_cross_entropy_with_logits
+add("more", "binary_cross_entropy_logits", logits, normal(4), torch.rand(4))
+add("more", "smooth_l1_loss", lambda x, y: F.smooth_l1_loss(x, y, beta=0.5), normal(6), normal(6))
+add("more", "huber_loss", lambda x, y: F.huber_loss(x, y, delta=0.7), normal(6), normal(6))
+add("more", "kl_div", lambda x, y: F.kl_div(x, y, reduction="sum"), normal(3, 2), torch.rand(3, 2))
+add("more", "as_strided", lambda x: x.as_strided((2, 3), (1, 2), 1), normal(3, 4))
+add("more", "tril_indices", lambda x: x[tuple(torch.tril_indices(3, 3))], normal(3, 3))
+add("more", "logcumsumexp", lambda x: torch.logcumsumexp(x, 1), normal(3, 4))
+add("more", "trace", torch.trace, normal(3, 3))
+add("more", "diag", torch.diag, normal(3))
+add("more", "unique", torch.unique, whole(9, low=0, high=4))
+add(
+    "more",
+    "unique_all",
+    lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+    whole(9),
+)
+add("more", "bincount", torch.bincount, whole(9, low=0, high=5))
+each = torch.repeat_interleave
+add("more", "repeat_interleave", lambda x, r: each(x, r, 0), normal(3, 2), torch.tensor([1, 2, 0]))
+for how in ("mean", "sum", "amax", "amin", "prod"):
+    for own in (True, False):
+        add(
+            "more",
+            f"scatter_reduce_{how}_{own}",
+            lambda x, i, s, h=how, o=own: x.scatter_reduce(0, i, s, h, include_self=o),
+            normal(3, 5),
+            whole(2, 5, low=0, high=3),
+            normal(2, 5),
+        )
+
+
+def scanned(x: Tensor) -> tuple[Tensor, Tensor]:
+    def step(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        total = total + row
+        return total, total * 2
+
+    return torch._higher_order_ops.scan(step, torch.zeros(3), x, dim=0)
+
+
+def mapped(x: Tensor, y: Tensor) -> Tensor:
+    return torch._higher_order_ops.map(lambda row, z: row.sum() * z, x, y)
+
+
+add("more", "scan", scanned, normal(4, 3))
+add("more", "map", mapped, normal(4, 3), normal(2))
+add("more", "written", lambda x: x.clone().add_(1).mul_(2).relu_().clamp_(0, 1), normal(3, 4))

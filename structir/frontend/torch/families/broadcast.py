@@ -259,14 +259,6 @@ def broadcast_tensors(node: Node) -> list[Any]:
     return [R.broadcast_to(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
 
 
-@torch_op("mse_loss", "l1_loss")
-def loss(node: Node) -> Expr:
-    dtype = node.out_dtype()
-    apart = R.subtract(node.operand("self", dtype), node.operand("target", dtype))
-    made = R.abs(apart) if ".l1_loss" in node.spec.target else R.multiply(apart, apart)
-    return reduced(made, node.plain("reduction", 1))
-
-
 def reduced(x: Expr, how: int) -> Expr:
     """A loss for each element: as it is, its mean, or its sum."""
     if how == 0:

@@ -169,6 +169,22 @@ def scan(node: Node) -> list[Expr]:
     return _iterated(node, PrimValue(length), ABSENT, states, grown, body)
 
 
+@torch_op(":higher_order.map_impl")
+def mapped(node: Node) -> list[Expr]:
+    """A graph applied to each slice along the first axes."""
+    graph, read, *rest = node.positional()
+    read, captured = [_bound(node, v) for v in read], list(rest[0]) if rest else []
+    where = f"{node.scope.where}: {node.spec.name}"
+    grown = [(node.out_dims(k)[1:], node.out_dtype(k)) for k in range(len(graph.outputs))]
+
+    def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
+        now = [node.emit(R.take(x, step, axis=0)) for x in read]
+        made = _tensors(node, node.host.inner(graph, [*now, *captured], where), graph)
+        return number(True, "bool"), [], made
+
+    return _iterated(node, PrimValue(node.dims_of(read[0])[0]), ABSENT, [], grown, body)
+
+
 def _bound(node: Node, value: Expr) -> Expr:
     return value if isinstance(value, Var | Constant) else node.emit(value)
 

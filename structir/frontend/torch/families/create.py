@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from structir.frontend.torch.families.shapes import diagonal_of
 from structir.frontend.torch.node import Node
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped
+from structir.frontend.torch.scalars import as_tensor, cast, constant, counted, number, shaped
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, PrimValue, ShapeExpr
@@ -92,11 +95,18 @@ def diagonal_matrices(node: Node) -> Expr:
     return R.where(on, R.expand_dims(node["self"], [rank - 2]), number(0, node.dtype()))
 
 
+@torch_op("tril_indices", "triu_indices")
+def triangle_indices(node: Node) -> Expr:
+    made = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
+    places = made(node.plain("row"), node.plain("offset", 0), node.plain("col"))
+    return constant(np.stack(places), node.out_dtype())
+
+
 @torch_op("diag")
 def diagonal_matrix(node: Node) -> Expr:
     offset = node.plain("diagonal", 0)
     if node.rank() != 1:
-        node.fail("diag of a matrix: use torch.diagonal")
+        return diagonal_of(node, 0, 1, offset)
     (rows, columns), (size,) = node.out_dims(), node.dims()
     row = shaped(counted(rows), (rows, 1))
     column = shaped(counted(columns), (1, columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 from structir.frontend.torch.families.shapes import reordered
 from structir.frontend.torch.node import Node
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, number, shaped, size_number
+from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.ir.expr import Constant, Expr, Tuple
+from structir.ir.dtype import is_float
+from structir.ir.expr import Constant, Expr, ShapeExpr, Tuple
 from structir.script import R
 
 
@@ -205,8 +208,6 @@ def scatter(node: Node) -> Expr:
     how = {"sum": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}.get(
         how, how
     )
-    if how == "mean" or not node.flag("include_self", True):
-        node.fail("a scatter that takes means, or leaves out what was there, is not supported")
     own = node.dims("index")
     if "src" in node.spec.args:
         new = _corner(node, node["src"], own)
@@ -214,7 +215,32 @@ def scatter(node: Node) -> Expr:
         new = R.broadcast_to(node.operand("value", node.dtype()), own)
     if not node.rank():
         return new
-    return R.scatter_elements(x, cast(index, "int64"), new, axis=axis, reduction=how)
+    index = cast(index, "int64")
+    if not node.flag("include_self", True):
+        x = R.scatter_elements(x, index, _neutral(node, how, own), axis=axis, reduction="update")
+    if how != "mean":
+        return R.scatter_elements(x, index, new, axis=axis, reduction=how)
+    total = R.scatter_elements(x, index, new, axis=axis, reduction="add")
+    return R.divide(total, _counts(node, index, own, axis))
+
+
+def _neutral(node: Node, how: str, sizes: tuple[Dim, ...]) -> Expr:
+    """What leaves the elements as they are that are combined with it."""
+    dtype = node.dtype()
+    least = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
+    most = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
+    value = {"mul": 1, "max": least, "min": most}.get(how, 0)
+    return R.full(ShapeExpr(sizes), number(value, dtype))
+
+
+def _counts(node: Node, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Expr:
+    """How many elements each mean is of."""
+    dtype = node.dtype()
+    first = number(int(node.flag("include_self", True)), dtype)
+    counts = R.full(ShapeExpr(node.dims()), first)
+    ones = R.full(ShapeExpr(sizes), number(1, dtype))
+    counts = R.scatter_elements(counts, index, ones, axis=axis, reduction="add")
+    return R.maximum(counts, number(1, dtype))
 
 
 def _corner(node: Node, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
@@ -268,6 +294,90 @@ def index_write(node: Node) -> Expr:
         new = new if factor == 1 else R.multiply(new, as_tensor(factor, node.dtype()))
     made = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
     return reordered(made, [order.index(k) for k in range(rank)])
+
+
+@torch_op("repeat_interleave.Tensor")
+def repeated_places(node: Node) -> Expr:
+    """Each place as many times as its element tells."""
+    ends = node.emit(R.cumsum(cast(node["repeats"], "int64"), axis=0))
+    total = node.emit(R.sum(cast(node["repeats"], "int64"), axis=[0], keepdims=True))
+    size = _bound_size(node, total)
+    return cast(R.bucketize(counted(size), ends, right=True), node.out_dtype())
+
+
+def _bound_size(node: Node, one: Expr) -> Dim:
+    """The element of a vector of one as the size of the result, bound when the program runs."""
+    (size,) = node.out_dims()
+    if dims.syms(size) <= node.host.builder.scopes[-1].symbols():
+        return size
+    shape = node.emit(R.tensor_to_shape(one))
+    node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.place)
+    return size
+
+
+@torch_op("bincount")
+def bin_counts(node: Node) -> Expr:
+    x = cast(node["self"], "int64")
+    least = number(node.plain("minlength", 0) - 1, "int64")
+    most = R.maximum(R.max(x, axis=[0], keepdims=True), least)
+    size = _bound_size(node, node.emit(R.add(most, number(1, "int64"))))
+    weights = node.get("weights")
+    dtype = node.out_dtype()
+    ones = R.full(ShapeExpr(node.dims()), number(1, dtype)) if weights is None else weights
+    zeros = R.full(ShapeExpr((size,)), number(0, dtype))
+    return R.scatter_elements(zeros, x, cast(ones, dtype), axis=0, reduction="add")
+
+
+@torch_op("_unique2", "unique_dim")
+def unique(node: Node) -> list[Expr]:
+    """Different elements in order, where each went, and how many there were."""
+    axis = node.plain("dim") if "dim" in node.spec.args else None
+    made = node.emit(
+        R.unique(
+            node["self"],
+            sorted=True,
+            return_index=False,
+            return_inverse=True,
+            return_counts=True,
+            axis=axis,
+        )
+    )
+    nothing = R.full(ShapeExpr((0,)), number(0, "int64"))
+    inverse, counts = cast(made[1], "int64"), cast(made[2], "int64")
+    if axis is None:
+        inverse = R.reshape(inverse, ShapeExpr(node.dims()))
+    return [
+        made[0],
+        inverse if axis is not None or node.flag("return_inverse") else nothing,
+        counts if node.flag("return_counts") else nothing,
+    ]
+
+
+@torch_op("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(node: Node) -> list[Expr]:
+    """Sums or means of the rows between offsets; the rest of the results nobody reads."""
+    mode = node.plain("mode", 0)
+    if mode not in (0, 1):
+        node.fail("embedding bags of extremes are not supported")
+    places = cast(node["indices"], "int64")
+    rows = node.emit(R.take(node["weight"], places, axis=0))
+    dtype, (count, width) = node.out_dtype(), node.dims_of(rows)
+    weights = node.get("per_sample_weights")
+    if weights is not None:
+        rows = node.emit(R.multiply(rows, shaped(weights, (count, 1))))
+    starts = cast(node["offsets"], "int64")
+    after = cast(R.bucketize(counted(count), starts, right=True), "int64")
+    bag = node.emit(R.subtract(after, number(1, "int64")))
+    bags = node.out_dims()[0]
+    zeros = R.full(ShapeExpr((bags, width)), number(0, dtype))
+    made = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
+    if mode == 1:
+        none = R.full(ShapeExpr((bags,)), number(0, dtype))
+        ones = R.full(ShapeExpr((count,)), number(1, dtype))
+        many = R.index_put(none, Tuple((bag,)), ones, accumulate=True)
+        made = R.divide(made, R.maximum(shaped(many, (bags, 1)), number(1, dtype)))
+    rest = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
+    return [made, *rest]
 
 
 @torch_op("isin")

@@ -187,6 +187,14 @@ torch_op("cumsum")(_running(R.cumsum))
 torch_op("cumprod")(_running(R.cumprod))
 
 
+@torch_op("logcumsumexp")
+def running_log_sum_exp(node: Node) -> Expr:
+    """Around the greatest element of all, which is subtracted first."""
+    x, axis = node["self"], node.axis()
+    most = node.emit(R.max(x, axis=[axis], keepdims=True))
+    return R.add(R.log(R.cumsum(R.exp(R.subtract(x, most)), axis=axis)), most)
+
+
 @torch_op("diff")
 def differences(node: Node) -> Expr:
     node.refuse("prepend", None)

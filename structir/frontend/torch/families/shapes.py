@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.graph import names_of
 from structir.frontend.torch.node import Node, same
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, shaped
+from structir.frontend.torch.scalars import as_tensor, cast, counted, shaped
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple
@@ -201,17 +202,50 @@ def split(node: Node) -> list[Any]:
 
 @torch_op("diagonal", "diagonal_copy")
 def diagonal(node: Node) -> Expr:
-    """The diagonal of two axes, which are moved to the end."""
-    rank, offset = node.rank(), node.plain("offset", 0)
     first, second = node.axis("dim1", 0), node.axis("dim2", 1)
+    return diagonal_of(node, first, second, node.plain("offset", 0))
+
+
+def diagonal_of(node: Node, first: int, second: int, offset: int) -> Expr:
+    """The diagonal of two axes, which are moved to the end."""
+    rank = node.rank()
     rest = [a for a in range(rank) if a not in (first, second)]
     x = node.emit(reordered(node["self"], [first, second, *rest]))
-    count = node.out_dims()[-1]
-    along = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
+    along = counted(node.out_dims()[-1])
     rows = R.add(along, as_tensor(max(-offset, 0), "int64"))
     columns = R.add(along, as_tensor(max(offset, 0), "int64"))
     made = R.index_tensor(x, Tuple((rows, columns)))
     return reordered(made, [*range(1, rank - 1), 0])
+
+
+@torch_op("as_strided")
+def strided(node: Node) -> Expr:
+    """Elements by their places in memory, where these are the places in the operand."""
+    meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
+    symbol = node.host.symbols.dim
+    if meta is None or not lies_in_order(symbol, meta.sizes, meta.strides):
+        node.fail("as_strided of a tensor whose elements do not lie in the order of its axes")
+    sizes, steps = node.sizes("size"), node.sizes("stride")
+    first = node.arg("storage_offset", None)
+    at: Expr = as_tensor(0 if first is None else node.whole(first), "int64")
+    for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
+        behind = [1] * (len(sizes) - 1 - axis)
+        line = R.multiply(counted(size), as_tensor(step, "int64"))
+        at = R.add(at, shaped(line, (size, *behind)))
+    return R.take(R.flatten(node["self"]), node.folded(at), axis=0)
+
+
+def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
+    """Whether elements lie in memory in the order of their axes."""
+    step: Dim = 1
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        whole = symbol(size)
+        if dims.equal(whole, 1) is True:
+            continue
+        if dims.equal(symbol(stride), step) is not True:
+            return False
+        step = step * whole
+    return True
 
 
 @torch_op("unfold")

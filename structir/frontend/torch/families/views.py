@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.frontend.torch.families.shapes import order_of, pieces_of, reordered
+from structir.frontend.torch.families.shapes import lies_in_order, order_of, pieces_of, reordered
 from structir.frontend.torch.node import Node, same
 from structir.frontend.torch.registry import view_of
 from structir.frontend.torch.scalars import product, shaped
@@ -15,25 +15,12 @@ from structir.ir.expr import Expr
 from structir.script import R
 
 
-def _contiguous(node: Node, sizes: Any, strides: Any) -> bool:
-    """Whether elements lie in memory in the order of their axes."""
-    symbol = node.host.symbols.dim
-    step: Dim = 1
-    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        whole = symbol(size)
-        if dims.equal(whole, 1) is True:
-            continue
-        if dims.equal(symbol(stride), step) is not True:
-            return False
-        step = step * whole
-    return True
-
-
 def _may_copy(node: Node) -> bool:
     """Whether an op that gives a view where it can may give a copy here."""
     name = node.spec.args["self"].name
     meta = node.scope.graph.tensors.get(name)
-    return meta is None or not _contiguous(node, meta.sizes, meta.strides)
+    symbol = node.host.symbols.dim
+    return meta is None or not lies_in_order(symbol, meta.sizes, meta.strides)
 
 
 @view_of("reshape", "flatten", "contiguous", "reshape_as", "ravel", copies=_may_copy)
