@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
@@ -17,6 +17,7 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ops.backward import Emit
 
 Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
 
@@ -93,6 +94,24 @@ class Adjoints:
             self.waiting.append(made)
         found = self.asked[key]
         return found.place, list(found.leaves)
+
+    def function(self, name: str) -> Function | None:
+        """A function of the program; None for what is no function with a body."""
+        found = self.module.functions.get(name)
+        return found if isinstance(found, Function) else None
+
+    def define(
+        self, name: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
+    ) -> GlobalVar:
+        """A new function of parameters of these infos, over dims of its own."""
+        copier = Substitution(fresh=True)
+        copier.new_dims(infos)
+        params = [Var(f"p{k}", copier.info(info)) for k, info in enumerate(infos)]
+        builder, own = BlockBuilder(), self._fresh(name)
+        with builder.function(own, params, attrs={PRIVATE: True}):
+            builder.emit_func_output(body(params, builder.emit))
+        made = self.made[own] = builder.get()[own]
+        return GlobalVar(own, made.struct_info)
 
     def _planned(
         self, function: Function, name: str, wanted: tuple[int, ...], given: tuple[Path, ...]

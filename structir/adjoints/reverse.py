@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+import attrs
+
 from structir.adjoints.leaves import Path, at_path, carries, leaf, real_leaves
 from structir.adjoints.sums import Sum, Sums, as_back
 from structir.analysis.deduction import callee_name
@@ -12,7 +14,7 @@ from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, variables_in
 from structir.build import BlockBuilder
-from structir.errors import Diagnostic, DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError, StructInfoError
 from structir.ir.dims import as_dim
 from structir.ir.expr import (
     Binding,
@@ -30,8 +32,8 @@ from structir.ir.expr import (
 )
 from structir.ir.node import replace
 from structir.ir.op import Op
-from structir.ir.struct_info import KernelStructInfo
-from structir.ops.backward import Back, zeros
+from structir.ir.struct_info import KernelStructInfo, StructInfo
+from structir.ops.backward import Back, Emit, zeros
 
 Leaf = tuple[Var, Path]
 
@@ -44,6 +46,17 @@ class Pullbacks(Protocol):
     ) -> tuple[GlobalVar, list[tuple[int, Path]]] | None:
         """One for some parameters, where something comes back to some parts of the result, and the
         tensors that it gives; None for what is no function with a body."""
+        ...
+
+    def function(self, name: str) -> Function | None:
+        """A function of the program; None for what is no function with a body."""
+        ...
+
+    def define(
+        self, name: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
+    ) -> GlobalVar:
+        """A new function of parameters of these infos; `body` emits its bindings and gives its
+        result."""
         ...
 
 
@@ -120,10 +133,29 @@ class Reverse:
     def op_call(self, binding: Binding, call: Any, found: Sum) -> None:
         """A call of an op, by what it says of its gradient."""
         definition = call.op.definition
+        if "loop_gradient" in getattr(definition, "hooks", ()):
+            self.loop(binding, call, found)
+            return
         if not hasattr(definition, "adjoint") or not real_leaves(binding.var.struct_info):
             raise _refused(call, "nothing tells how its result follows its operands")
         result, back = binding.var, as_back(found, binding.var.struct_info)
         came: list[Back] = definition.adjoint(call, result, back, self.builder.emit)
+        for arg, part in zip(call.args, came, strict=True):
+            self.sums.add(arg, part)
+
+    def loop(self, binding: Binding, call: Any, found: Sum) -> None:
+        """A loop over a function of the module: another loop, over the function's pullback."""
+        callee = self.names.get(call.args[0], call.args[0])
+        cell = self.functions.function(callee.name) if type(callee) is GlobalVar else None
+        if cell is None:
+            raise _refused(call, "the function that it runs is not known before it does")
+        rule = call.op.definition.hooks["loop_gradient"]
+        back = as_back(found, binding.var.struct_info)
+        steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
+        try:
+            came: list[Back] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
+        except StructInfoError as error:
+            raise _refused(call, error.diagnostics[0].message) from None
         for arg, part in zip(call.args, came, strict=True):
             self.sums.add(arg, part)
 
@@ -167,6 +199,29 @@ class Reverse:
         came = self.builder.if_else(value.cond, side(value.true_branch), side(value.false_branch))
         for number, (var, path) in enumerate(wanted):
             self.sums.add(var, at_path(path, emit(came[number])))
+
+
+@attrs.frozen(eq=False)
+class LoopPullback:
+    """What the gradient of a loop is made with: the function that it runs, the pullback of that,
+    and new functions."""
+
+    functions: Pullbacks
+    emit: Emit
+    callee: GlobalVar
+    cell: Function
+
+    def define(
+        self, purpose: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
+    ) -> GlobalVar:
+        """A new function, named after the one that is run and after its purpose."""
+        return self.functions.define(f"{self.callee.name}_{purpose}", infos, body)
+
+    def pulled(self, wanted: Sequence[int], given: Sequence[Path]) -> tuple[GlobalVar, list[Any]]:
+        """The pullback of the function that is run, and the tensors that it gives."""
+        found = self.functions.pullback(self.callee.name, wanted, given)
+        assert found is not None
+        return found
 
 
 def _same(scope: Reverse, binding: Binding, found: Sum) -> None:

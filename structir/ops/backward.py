@@ -28,9 +28,11 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 from structir.lazy import lazy_module
 from structir.ops.remembered import remembered
 from structir.ops.signature import NOT_GIVEN
+from structir.projections.renamed import with_names
 from structir.projections.spec import Clause, IndexSpec
 
 adjoints = lazy_module("structir.projections.adjoint")
+gradient = lazy_module("structir.ops.gradient")
 reference = lazy_module("structir.ops.reference")
 
 Emit = Callable[[Expr], Expr]  # binds an expression and gives its variable
@@ -69,7 +71,7 @@ class AdjointDefinition:
         operands = {**dict(enumerate(args)), **{places[n]: own.pop(n) for n in {*own} & {*places}}}
         last = max(operands, default=-1)
         given = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
-        static = {n: tuple(v) if isinstance(v, list) else v for n, v in own.items()}
+        static = {n: _frozen(v) for n, v in own.items()}
         call = Call(self.op, given, static, span=span)
         return Call(self.op, given, static, (), remembered(self.deduce, call), span)
 
@@ -128,6 +130,8 @@ class AdjointDefinition:
             message = "by and reads must say which operand, and what the last arguments are"
             raise self._wrong(call, message)
         static = {n: v for n, v in call.attrs.items() if n not in OWN}
+        if op is self.op:
+            static = self._inner(call)
         args = call.args[:count]
         given = zip(op.definition.argument_names, args, strict=False)
         named = {n: a for n, a in given if not (isinstance(a, Tuple) and not a.fields)}
@@ -140,19 +144,17 @@ class AdjointDefinition:
     def index_spec(self, call: Call) -> IndexSpec | None:
         """The adjoint of the forward call's spec, over the arguments of this call."""
         forward = self.forward(call)
-        definition: Any = forward.op.definition  # type: ignore[attr-defined]
-        spec = definition.index_spec(forward)
+        spec = differentiable(forward)
         if spec is None:
             return None
         paths, by, part = [info.path for info in spec.operands], *self._asked(call)
-        found = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
-        specs = {None: found.spec, **{h.name: h.spec for h in found.helpers}} if found else {}
+        slope = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
+        specs = {None: slope.spec, **{h.name: h.spec for h in slope.helpers}} if slope else {}
         if part not in specs:
             raise self._wrong(call, f"there is no gradient by operand {by}, part {part}")
         made, first = specs[part], len(forward.args)
-        return placed(
-            made, len(spec.operands), {n: first + k for k, n in enumerate(call.attrs["reads"])}
-        )
+        read = call.attrs["reads"]
+        return placed(made, len(spec.operands), {n: first + k for k, n in enumerate(read)})
 
     def _asked(self, call: Call) -> tuple[Any, Any]:
         return call.attrs["by"], call.attrs.get("part")
@@ -161,9 +163,23 @@ class AdjointDefinition:
         """It has no parts."""
 
     def adjoint(self, call: Call, result: Expr, back: Any, emit: Any) -> list[Any]:
-        """Not derived: a gradient of a gradient is taken of what it is the gradient of."""
-        text = "it has no gradient: it is one already"
-        raise DiagnosticError(Diagnostic(text, call.span, self.name))
+        """What comes back to the arguments: the adjoint of an adjoint's index spec is one, too."""
+        found: list[Any] = gradient.adjoints(self, call, result, back, emit)
+        return found
+
+    def attributes_for(self, call: Call) -> dict[str, Any]:
+        """The attributes by which a call of this op tells that it is the gradient of a call; those
+        of one that is a gradient itself stand together in `inner`."""
+        name = call.op.name  # type: ignore[attr-defined]
+        own = {"inner": tuple(call.attrs.items())} if call.op is self.op else call.attrs
+        return {**own, "of": name}
+
+    def _inner(self, call: Call) -> dict[str, Any]:
+        inner = call.attrs.get("inner")
+        pairs = inner if isinstance(inner, tuple) else ((),)
+        if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+            raise self._wrong(call, "inner must hold the attributes of the gradient, in pairs")
+        return dict(pairs)
 
     def assumptions(self, call: Call) -> tuple[Any, ...]:
         """Nothing is assumed that the forward call does not assume."""
@@ -172,6 +188,19 @@ class AdjointDefinition:
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
         """The result in NumPy."""
         return reference.evaluate(self, call, values)
+
+
+def differentiable(call: Call) -> IndexSpec | None:
+    """The index spec of a call, to be differentiated. That of a gradient reads what comes back to
+    results; it does so under other names than the gradient of it will."""
+    spec: IndexSpec | None = call.op.definition.index_spec(call)  # type: ignore[attr-defined]
+    if spec is None or call.op is not ADJOINT:
+        return spec
+    return with_names(spec, {info.name: f"given {info.name}" for info in spec.operands})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def fields_of(info: StructInfo | None) -> tuple[StructInfo, ...]:

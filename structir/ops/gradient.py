@@ -18,7 +18,16 @@ from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Expr, Tuple, TupleGetItem, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo
-from structir.ops.backward import ADJOINT, Back, Emit, component, fields_of, needed, zeros
+from structir.ops.backward import (
+    ADJOINT,
+    Back,
+    Emit,
+    component,
+    differentiable,
+    fields_of,
+    needed,
+    zeros,
+)
 from structir.ops.reference import concrete, tree_value
 from structir.ops.remembered import remembered
 from structir.projections.adjoint import NO_SLOPE, adjoint
@@ -104,8 +113,7 @@ class Slope:
 
 def slopes(call: Call) -> tuple[Slope, ...]:
     """How a call has gradients by its operands, from its index spec."""
-    definition: Any = call.op.definition  # type: ignore[attr-defined]
-    spec = definition.index_spec(call)
+    spec = differentiable(call)
     if spec is None or not spec.computes:
         raise _none(call, "its sizes are not known" if spec is None else "its body takes arrays")
     return tuple([_slope(call, spec, k) for k in range(len(spec.operands))])
@@ -155,10 +163,10 @@ class Derived:
 
     def _call(self, slope: Slope, reads: tuple[str, ...], part: str | None) -> Expr:
         read = [self._tensor(slope, name) for name in reads]
-        static = {**self.call.attrs, "of": self.call.op.name, "by": slope.path, "reads": reads}  # type: ignore[attr-defined]
+        definition: Any = ADJOINT.definition
+        static = {**definition.attributes_for(self.call), "by": slope.path, "reads": reads}
         if part is not None:
             static["part"] = part
-        definition = ADJOINT.definition
         made: Call = definition.bind((*self.call.args, *read), static, self.call.span)
         return self.emit(made)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import attrs
 
 from structir.analysis.axes import axes_of, tensor
 from structir.analysis.calls import derive_call_ret_struct_info
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.errors import Diagnostic, ShapeMismatchError, StructInfoError
 from structir.ir.axes import RowVar
-from structir.ir.expr import Call, Expr
+from structir.ir.dims import sym
+from structir.ir.dtype import is_float
+from structir.ir.expr import Call, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.struct_info import (
     OBJECT,
     FuncStructInfo,
@@ -18,6 +23,10 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.lazy import lazy_module
+from structir.ops.backward import Emit
+from structir.ops.create import arange, zeros, zeros_like
+from structir.ops.indexing import take
+from structir.ops.layout import flip
 from structir.ops.opaque import opaque_op
 
 np = lazy_module("numpy")
@@ -99,3 +108,166 @@ def _loop(call: Call) -> tuple[Expr, int]:
 
 
 scan.definition.hooks["loop"] = _loop  # type: ignore[attr-defined]
+
+
+# The way back: the states before each step once more, then a loop from the last step to the first.
+
+
+@attrs.frozen(eq=False)
+class _Parts:
+    """What a function that is scanned takes and gives, by place: states, a slice, then captured
+    values; states, then outputs."""
+
+    params: tuple[StructInfo, ...]
+    gives: tuple[StructInfo, ...]
+    states: int
+
+    @classmethod
+    def of(cls, cell: Function, states: int) -> _Parts:
+        gives = cell.ret_struct_info
+        params = tuple([param.struct_info for param in cell.params])
+        fields = gives.fields if isinstance(gives, TupleStructInfo) else ()
+        if not all(map(_is_known, (*params, *fields))) or len(fields) <= states:
+            raise StructInfoError(Diagnostic("the sizes of what a step takes and gives are open"))
+        return cls(params, fields, states)
+
+    def real(self, places: range) -> list[int]:
+        """The places of parameters that are real numbers."""
+        return [k for k in places if _is_real(self.params[k])]
+
+
+def _is_known(info: StructInfo) -> bool:
+    return isinstance(info, TensorStructInfo) and type(info.dims) is tuple and bool(info.dtype)
+
+
+def _is_real(info: Any) -> bool:
+    return is_float(info.dtype)
+
+
+def _along(steps: Any, info: Any) -> TensorStructInfo:
+    """A tensor for each step."""
+    return TensorStructInfo((steps, *info.dims), info.dtype)
+
+
+def _loop_gradient(call: Call, back: Any, loop: Any) -> list[Any]:
+    """What comes back to the states, to what is scanned and to captured values. `loop` is told in
+    `adjoints.reverse`."""
+    states = len(call.args[1].struct_info.fields)
+    parts, x = _Parts.of(loop.cell, states), call.args[2]
+    if not _is_known(x.struct_info):
+        raise StructInfoError(Diagnostic("the number of steps is not known"))
+    return _WayBack(call, back, loop, parts).found()
+
+
+@attrs.frozen(eq=False)
+class _WayBack:
+    """One loop on its way back."""
+
+    call: Call
+    back: Any
+    loop: Any
+    parts: _Parts
+
+    def found(self) -> list[Any]:
+        """What comes back to each argument of the loop."""
+        emit, parts, count = self.loop.emit, self.parts, self.parts.states
+        real, captured = parts.real(range(count)), self.captured()
+        x: Any = self.call.args[2]
+        starts = [self.came_back(k) for k in real]
+        starts += [emit(zeros_like(captured[k - count - 1])) for k in self.real_captured()]
+        places = emit(flip(emit(arange(x.struct_info.dims[0])), axis=0))
+        read = [x, *self.states_before(), *self.outputs_back(), *captured]
+        made = emit(scan(self.step_back(), Tuple(tuple(starts)), places, Tuple(tuple(read))))
+        came = dict(zip([*real, *self.real_captured()], range(len(starts)), strict=True))
+        to_states = [emit(made[came[k]]) if k in came else None for k in range(count)]
+        to_x = emit(flip(emit(made[len(starts)]), axis=0)) if _is_real(x.struct_info) else None
+        places_of = range(count + 1, len(parts.params))
+        to_captured = [emit(made[came[k]]) if k in came else None for k in places_of]
+        return [None, tuple(to_states), to_x, tuple(to_captured)][: len(self.call.args)]
+
+    def captured(self) -> list[Expr]:
+        """The captured values, one by one."""
+        if len(self.call.args) < 4:
+            return []
+        whole: Any = self.call.args[3]
+        return [self.field(whole, k) for k in range(len(whole.struct_info.fields))]
+
+    def field(self, whole: Any, k: int) -> Expr:
+        """A field of a tuple that is written out, or of a variable."""
+        made: Expr = whole.fields[k] if isinstance(whole, Tuple) else self.loop.emit(whole[k])
+        return made
+
+    def real_captured(self) -> list[int]:
+        """The places of captured values that are real numbers."""
+        return self.parts.real(range(self.parts.states + 1, len(self.parts.params)))
+
+    def came_back(self, k: int) -> Expr:
+        """What has come back to a state after the last step."""
+        given = self.back[k]
+        state = self.field(self.call.args[1], k)
+        made: Expr = given if given is not None else self.loop.emit(zeros_like(state))
+        return made
+
+    def outputs_back(self) -> list[Expr]:
+        """What has come back to the real outputs of all steps."""
+        found: list[Expr] = []
+        for k in self.real_outputs():
+            given = self.back[k]
+            if given is None:
+                info: Any = self.call.struct_info.fields[k]  # type: ignore[union-attr]
+                given = self.loop.emit(zeros(info.dims, info.dtype))
+            found.append(given)
+        return found
+
+    def real_outputs(self) -> list[int]:
+        """The places of outputs that are real numbers."""
+        gives = self.parts.gives
+        return [k for k in range(self.parts.states, len(gives)) if _is_real(gives[k])]
+
+    def states_before(self) -> list[Expr]:
+        """The states before each step, by a loop whose steps give them beside what they make."""
+        count, callee, emit = self.parts.states, self.loop.callee, self.loop.emit
+        if not count:
+            return []
+
+        def remembering(params: Sequence[Var], emit: Emit) -> Expr:
+            made = emit(Call(callee, tuple(params)))
+            return Tuple((*[emit(made[k]) for k in range(count)], *params[:count]))
+
+        cell = self.loop.define("states", self.parts.params, remembering)
+        made = emit(scan(cell, *self.call.args[1:]))
+        return [emit(made[count + k]) for k in range(count)]
+
+    def step_back(self) -> GlobalVar:
+        """The function of one step: what has come back to states and captured values so far and the
+        number of the step, then all that is read; it gives what comes back before the step."""
+        parts, count = self.parts, self.parts.states
+        states, captured = parts.real(range(count)), self.real_captured()
+        outputs = self.real_outputs()
+        steps = sym("steps")
+        infos = [parts.params[k] for k in (*states, *captured)]
+        infos.append(TensorStructInfo((), "int64"))
+        infos += [_along(steps, parts.params[k]) for k in (count, *range(count))]
+        infos += [_along(steps, parts.gives[k]) for k in outputs]
+        infos += parts.params[count + 1 :]
+        slices = parts.real(range(count, count + 1))
+        given = [(k,) for k in (*states, *outputs)]
+        pullback, leaves = self.loop.pulled([*states, *slices, *captured], given)
+
+        def step(params: Sequence[Var], emit: Emit) -> Expr:
+            rest = iter(params)
+            after = [next(rest) for _ in states]
+            sums = [next(rest) for _ in captured]
+            place = next(rest)
+            x, *before = [emit(take(next(rest), place, axis=0)) for _ in range(count + 1)]
+            backs = [emit(take(next(rest), place, axis=0)) for _ in outputs]
+            made = emit(Call(pullback, (*before, x, *rest, *after, *backs)))
+            came = {k: emit(made[number]) for number, (k, _) in enumerate(leaves)}
+            added = [emit(total + came[k]) for total, k in zip(sums, captured, strict=True)]
+            return Tuple((*[came[k] for k in states], *added, came[count] if slices else place))
+
+        made: GlobalVar = self.loop.define("step_back", infos, step)
+        return made
+
+
+scan.definition.hooks["loop_gradient"] = _loop_gradient  # type: ignore[attr-defined]

@@ -1,0 +1,39 @@
+"""Index specs under other names of their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from structir.projections.point import Operand, Point, substitute
+from structir.projections.spec import Clause, Entry, IndexSpec, Read, Write
+
+
+def with_names(spec: IndexSpec, names: Mapping[str, str]) -> IndexSpec:
+    """The same spec, what it reads under some names read under others."""
+    points: dict[Point, Point] = {Operand(old): Operand(new) for old, new in names.items()}
+    operands = [attrs.evolve(o, name=names.get(o.name, o.name)) for o in spec.operands]
+    clauses = [_clause(clause, names, points) for clause in spec.clauses]
+    return attrs.evolve(spec, operands=tuple(operands), clauses=tuple(clauses))
+
+
+def _clause(clause: Clause, names: Mapping[str, str], points: Mapping[Point, Point]) -> Clause:
+    reads = [
+        Read(names.get(r.name, r.name), r.operand, _entries(r.entries, points))
+        for r in clause.reads
+    ]
+    writes = [
+        Write(w.result, _entries(w.entries, points), _value(w.value, points), w.unique)
+        for w in clause.writes
+    ]
+    return attrs.evolve(clause, reads=tuple(reads), writes=tuple(writes))
+
+
+def _entries(entries: tuple[Entry, ...], points: Mapping[Point, Point]) -> tuple[Entry, ...]:
+    return tuple([attrs.evolve(e, index=_value(e.index, points)) for e in entries])
+
+
+def _value(value: Any, points: Mapping[Point, Point]) -> Any:
+    return substitute(value, points) if isinstance(value, Point) else value

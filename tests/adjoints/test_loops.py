@@ -1,0 +1,164 @@
+"""Gradients of `R.scan` against differences, and what is said of loops that have none."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir import passes
+from structir.errors import DiagnosticError
+from structir.ir import structural_equal
+from tests.adjoints.differences import assert_gradient
+
+RNG = np.random.default_rng(3)
+CELL = """
+@R.function
+def cell(
+    h: R.Tensor(("k",), "float64"),
+    x: R.Tensor(("k",), "float64"),
+    w: R.Tensor(("k", "k"), "float64"),
+):
+    a = R.tanh(R.add(R.matmul(h, w), x))
+    return (a, R.multiply(a, x))
+
+"""
+LOOPS = {
+    "states, outputs and captured values": (
+        CELL
+        + """
+@R.function
+def main(
+    h: R.Tensor((3,), "float64"),
+    xs: R.Tensor(("t", 3), "float64"),
+    w: R.Tensor((3, 3), "float64"),
+):
+    r = R.scan(cell, (h,), xs, (w,))
+    return R.add(R.sum(r[0]), R.sum(R.square(r[1])))
+""",
+        ((3,), (4, 3), (3, 3)),
+    ),
+    "only outputs come back, one step": (
+        CELL
+        + """
+@R.function
+def main(
+    h: R.Tensor((3,), "float64"),
+    xs: R.Tensor(("t", 3), "float64"),
+    w: R.Tensor((3, 3), "float64"),
+):
+    r = R.scan(cell, (h,), xs, (w,))
+    return R.sum(R.exp(r[1]))
+""",
+        ((3,), (1, 3), (3, 3)),
+    ),
+    "two states, no captured value": (
+        """
+@R.function
+def cell(
+    a: R.Tensor((), "float64"),
+    b: R.Tensor(("k",), "float64"),
+    x: R.Tensor(("k",), "float64"),
+):
+    c = R.add(a, R.sum(R.multiply(b, x)))
+    return (c, R.multiply(b, R.sin(x)), c)
+
+
+@R.function
+def main(
+    a: R.Tensor((), "float64"),
+    b: R.Tensor((2,), "float64"),
+    xs: R.Tensor(("t", 2), "float64"),
+):
+    r = R.scan(cell, (a, b), xs)
+    return R.add(R.multiply(r[0], R.sum(r[1])), R.sum(R.square(r[2])))
+""",
+        ((), (2,), (3, 2)),
+    ),
+    "a loop in a loop": (
+        """
+@R.function
+def inner(a: R.Tensor((), "float64"), x: R.Tensor((), "float64"), w: R.Tensor((), "float64")):
+    b = R.multiply(R.sin(R.add(a, x)), w)
+    return (b, b)
+
+
+@R.function
+def outer(a: R.Tensor((), "float64"), row: R.Tensor(("m",), "float64"), w: R.Tensor((), "float64")):
+    r = R.scan(inner, (a,), row, (w,))
+    return (r[0], R.sum(R.square(r[1])))
+
+
+@R.function
+def main(
+    a: R.Tensor((), "float64"),
+    xs: R.Tensor(("n", "m"), "float64"),
+    w: R.Tensor((), "float64"),
+):
+    r = R.scan(outer, (a,), xs, (w,))
+    return R.add(r[0], R.sum(r[1]))
+""",
+        ((), (2, 3), ()),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "shapes"), LOOPS.values(), ids=LOOPS)
+def test_loops(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    module = structir.parse(text)
+    with passes.PassContext([passes.WellFormed(), passes.SameResults()]):
+        made = passes.Gradient()(module)
+    assert structural_equal(structir.parse(made.script()), made)
+    assert_gradient(module, made, tuple(np.asarray(RNG.standard_normal(s)) for s in shapes))
+
+
+def test_numbers_that_cannot_move_are_scanned_too() -> None:
+    module = structir.parse("""
+@R.function
+def cell(
+    h: R.Tensor((4,), "float64"),
+    token: R.Tensor((), "int64"),
+    table: R.Tensor((5, 4), "float64"),
+):
+    a = R.add(R.multiply(h, R.const(0.5, "float64")), R.take(table, token, axis=0))
+    return (a, R.exp(a))
+
+
+@R.function
+def main(
+    h: R.Tensor((4,), "float64"),
+    tokens: R.Tensor(("t",), "int64"),
+    table: R.Tensor((5, 4), "float64"),
+):
+    r = R.scan(cell, (h,), tokens, (table,))
+    return R.sum(r[1])
+""")
+    h, table = RNG.standard_normal(4), RNG.standard_normal((5, 4))
+    assert_gradient(module, passes.Gradient()(module), (h, np.array([1, 3, 1]), table))
+
+
+def test_a_loop_over_what_is_only_known_when_it_runs_is_refused() -> None:
+    module = structir.parse("""
+@R.function
+def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t",), "float64"), f: R.Object):
+    r = R.scan(f, (h,), xs)
+    last = R.match_cast(r, R.Tuple(R.Tensor((), "float64"), R.Tensor(("t",), "float64")))
+    return last[0]
+""")
+    with pytest.raises(DiagnosticError, match="the function that it runs is not known"):
+        passes.Gradient(parameters="h")(module)
+
+
+def test_steps_of_unknown_sizes_are_refused() -> None:
+    module = structir.parse("""
+@R.function
+def cell(h: R.Tensor((), "float64"), x: R.Tensor(dtype="float64", ndim=1)):
+    a = R.add(h, R.sum(x))
+    return (a, a)
+
+
+@R.function
+def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t", 2), "float64")):
+    r = R.scan(cell, (h,), xs)
+    return r[0]
+""")
+    with pytest.raises(DiagnosticError, match="the sizes of what a step takes and gives are open"):
+        passes.Gradient()(module)
