@@ -299,20 +299,31 @@ def index_write(node: Node) -> Expr:
 @torch_op("repeat_interleave.Tensor")
 def repeated_places(node: Node) -> Expr:
     """Each place as many times as its element tells."""
-    ends = node.emit(R.cumsum(cast(node["repeats"], "int64"), axis=0))
-    total = node.emit(R.sum(cast(node["repeats"], "int64"), axis=[0], keepdims=True))
-    size = _bound_size(node, total)
-    return cast(R.bucketize(counted(size), ends, right=True), node.out_dtype())
+    return cast(_repeated(node, node.out_dims()[0]), node.out_dtype())
 
 
-def _bound_size(node: Node, one: Expr) -> Dim:
-    """The element of a vector of one as the size of the result, bound when the program runs."""
-    (size,) = node.out_dims()
-    if dims.syms(size) <= node.host.builder.scopes[-1].symbols():
-        return size
-    shape = node.emit(R.tensor_to_shape(one))
-    node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.place)
-    return size
+@torch_op("repeat_interleave.self_Tensor")
+def repeated(node: Node) -> Expr:
+    x, axis = node["self"], 0
+    if node.arg("dim", None) is None:
+        x = R.flatten(x)
+    else:
+        axis = node.axis()
+    return R.take(x, cast(_repeated(node, node.out_dims()[axis]), "int64"), axis=axis)
+
+
+def _repeated(node: Node, size: Dim) -> Expr:
+    repeats = cast(node["repeats"], "int64")
+    ends = node.emit(R.cumsum(repeats, axis=0))
+    _bind_size(node, size, node.emit(R.sum(repeats, axis=[0], keepdims=True)))
+    return R.bucketize(counted(size), ends, right=True)
+
+
+def _bind_size(node: Node, size: Dim, one: Expr) -> None:
+    """Let a size of the result be the element of a vector of one, when the program runs."""
+    if not dims.syms(size) <= node.host.builder.scopes[-1].symbols():
+        shape = node.emit(R.tensor_to_shape(one))
+        node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.place)
 
 
 @torch_op("bincount")
@@ -320,7 +331,8 @@ def bin_counts(node: Node) -> Expr:
     x = cast(node["self"], "int64")
     least = number(node.plain("minlength", 0) - 1, "int64")
     most = R.maximum(R.max(x, axis=[0], keepdims=True), least)
-    size = _bound_size(node, node.emit(R.add(most, number(1, "int64"))))
+    (size,) = node.out_dims()
+    _bind_size(node, size, node.emit(R.add(most, number(1, "int64"))))
     weights = node.get("weights")
     dtype = node.out_dtype()
     ones = R.full(ShapeExpr(node.dims()), number(1, dtype)) if weights is None else weights
@@ -353,12 +365,12 @@ def unique(node: Node) -> list[Expr]:
     ]
 
 
-@torch_op("_embedding_bag", "_embedding_bag_forward_only")
+@torch_op("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def embedding_bag(node: Node) -> list[Expr]:
     """Sums or means of the rows between offsets; the rest of the results nobody reads."""
-    mode = node.plain("mode", 0)
-    if mode not in (0, 1):
-        node.fail("embedding bags of extremes are not supported")
+    mode, passed = node.plain("mode", 0), node.arg("padding_idx", None)
+    if mode not in (0, 1) or passed not in (None, -1):
+        node.fail("embedding bags of extremes, or that pass over an index, are not supported")
     places = cast(node["indices"], "int64")
     rows = node.emit(R.take(node["weight"], places, axis=0))
     dtype, (count, width) = node.out_dtype(), node.dims_of(rows)
@@ -368,7 +380,7 @@ def embedding_bag(node: Node) -> list[Expr]:
     starts = cast(node["offsets"], "int64")
     after = cast(R.bucketize(counted(count), starts, right=True), "int64")
     bag = node.emit(R.subtract(after, number(1, "int64")))
-    bags = node.out_dims()[0]
+    bags = node.out_dims()[0]  # with include_last_offset the last offset is the end
     zeros = R.full(ShapeExpr((bags, width)), number(0, dtype))
     made = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
     if mode == 1:

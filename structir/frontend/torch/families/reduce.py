@@ -8,7 +8,7 @@ from typing import Any
 
 from structir.frontend.torch.node import Node
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, number, product
+from structir.frontend.torch.scalars import as_tensor, cast, counted, number, product, shaped
 from structir.ir.expr import Expr
 from structir.script import R
 
@@ -193,6 +193,13 @@ def running_log_sum_exp(node: Node) -> Expr:
     x, axis = node["self"], node.axis()
     most = node.emit(R.max(x, axis=[axis], keepdims=True))
     return R.add(R.log(R.cumsum(R.exp(R.subtract(x, most)), axis=axis)), most)
+
+
+@torch_op("trace")
+def trace(node: Node) -> Expr:
+    rows, columns = node.dims()
+    same = R.equal(shaped(counted(rows), (rows, 1)), counted(columns))
+    return R.sum(R.where(same, cast(node["self"], node.out_dtype()), number(0, node.out_dtype())))
 
 
 @torch_op("diff")
