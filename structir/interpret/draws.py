@@ -16,10 +16,15 @@ def uniform(shape: tuple[int, ...], low: float, high: float, seed: float) -> Arr
     return np.random.default_rng(int(abs(seed) * 1000)).uniform(low, high, shape)
 
 
+def evenly(shape: tuple[int, ...], low: float, high: float, seed: float) -> Array:
+    """The same by NumPy's first generator, as ONNX draws what Dropout keeps."""
+    return np.random.RandomState(int(abs(seed)) % 2**32).uniform(low, high, shape)
+
+
 def normal(shape: tuple[int, ...], mean: float, scale: float, seed: float) -> Array:
     """Numbers of a normal distribution."""
     return np.random.default_rng(int(abs(seed) * 1000)).normal(mean, scale, shape)
 
 
-for _function in (uniform, normal):
+for _function in (uniform, evenly, normal):
     register_extern(f"draw.{_function.__name__}", _function)

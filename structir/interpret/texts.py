@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,5 +59,49 @@ def _kept(row: Array, case: str, sensitive: int, stops: set[str]) -> list[str]:
     return [change(t) for t in kept]
 
 
-for _function in (equal, joined, split, matches, normalised):
+def labelled(x: Array, keys: Array | str, values: Array | str, default: Array | str) -> Array:
+    """What a table has for each element, or the default; texts of a table stand in one."""
+    known = keys.split("\0") if isinstance(keys, str) else keys.tolist()
+    given: Any = values.split("\0") if isinstance(values, str) else values.ravel().tolist()
+    table, other = dict(zip(known, given, strict=False)), default
+    if isinstance(other, np.ndarray):
+        other = other.ravel()[0].item()
+    dtype = object if isinstance(values, str) else values.dtype
+    items = [str(t) for t in x.ravel()] if isinstance(keys, str) else x.ravel().tolist()
+    return np.array([table.get(item, other) for item in items], dtype).reshape(x.shape)
+
+
+def grams(
+    x: Array, pool: Array | str, counts: Array, places: Array, lengths: tuple[int, ...], skips: int
+) -> Array:
+    """How often each run of elements that a pool has is in a row, steps of up to so many elements
+    apart allowed; each count at its place."""
+    items = pool.split("\0") if isinstance(pool, str) else pool.tolist()
+    table = _runs(items, counts.tolist(), lengths)
+    rows = np.atleast_2d(x)
+    made = np.zeros((len(rows), int(places.max()) + 1), np.float32)
+    for row, counted in zip(rows, made, strict=True):
+        known = [str(t) for t in row] if isinstance(pool, str) else row.tolist()
+        for length in range(lengths[0], lengths[1] + 1):
+            for step in range(1, (skips if length > 1 else 0) + 2):
+                for start in range(len(known) - step * (length - 1)):
+                    run = tuple(known[start : start + step * (length - 1) + 1 : step])
+                    if run in table:
+                        counted[places[table[run]]] += 1
+    return made if x.ndim == 2 else made[0]
+
+
+def _runs(items: list[Any], counts: list[int], lengths: tuple[int, ...]) -> dict[Any, int]:
+    """The number of each run in a pool; the pool has the runs of each length side by side."""
+    found: dict[Any, int] = {}
+    number = 0
+    for length, (start, end) in enumerate(pairwise([*counts, len(items)]), 1):
+        for at in range(start, end - length + 1, length):
+            if lengths[0] <= length <= lengths[1]:
+                found[tuple(items[at : at + length])] = number
+            number += 1
+    return found
+
+
+for _function in (equal, joined, split, matches, normalised, labelled, grams):
     register_extern(f"text.{_function.__name__}", _function)

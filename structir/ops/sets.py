@@ -37,7 +37,7 @@ def unique(
     return_counts: bool = False,
     axis: Axis | None = None,
 ) -> Any:
-    """The distinct elements, or the distinct slices along an axis."""
+    """The distinct elements, or slices along an axis, in order or as they come first."""
     return x
 
 
@@ -50,10 +50,16 @@ def _(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    made = np.unique(x, return_index, return_inverse, return_counts, axis=axis)
-    if not isinstance(made, tuple):
-        return made
-    return (made[0], *[part.reshape(-1).astype("int64") for part in made[1:]])
+    values, index, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    if not sorted:
+        order = np.argsort(index)
+        values, index, counts = np.take(values, order, axis=axis or 0), index[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    asked = zip(
+        (return_index, return_inverse, return_counts), (index, inverse, counts), strict=True
+    )
+    parts = [part.reshape(-1).astype("int64") for wanted, part in asked if wanted]
+    return (values, *parts) if parts else values
 
 
 unique.undifferentiable("how many distinct elements there are depends on their values")

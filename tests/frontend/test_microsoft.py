@@ -318,3 +318,48 @@ def test_attention_of_three_operands(more: Any) -> None:
 def test_the_last_bit_of_a_quotient_decides_how_it_is_rounded() -> None:
     x = np.array([0, 2, -3, -2.5, 1.34, 0.5], "f4")  # -2.5 / scale is just above -127.5
     agree(*single("DynamicQuantizeLinear", [x], 3, domain=""))
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("part", [0, 4])
+@pytest.mark.parametrize("form", ["flat", "heads"])
+def test_turned_embeddings(interleaved: int, part: int, form: str) -> None:
+    x = floats(2, 5, 24) if form == "flat" else floats(2, 3, 5, 8)
+    angles = RNG.random((16, (part or 8) // 2)) * 6
+    tables = [np.cos(angles).astype("f4"), np.sin(angles).astype("f4")]
+    for places in (np.array([3]), RNG.integers(0, 16, (2, 5))):
+        attributes: dict[str, Any] = {"interleaved": interleaved, "symbolic": False}
+        if part:
+            attributes |= {"rotary_embedding_dim": part, "num_heads": 3}
+        agree(*single("RotaryEmbedding", [x, places, *tables], fixed=(2, 3), **attributes))
+
+
+def test_attention_of_packed_operands() -> None:
+    """ONNX Runtime has it for other devices only: the same as of operands apart."""
+    whole = floats(2, 5, 4, 3, 8)
+    apart = [np.ascontiguousarray(whole[:, :, :, k]).reshape(2, 5, 32) for k in range(3)]
+    wanted = agree(*single("MultiHeadAttention", apart, num_heads=4))[0]
+    query = apart[0]
+    for operands in ([whole], [query, np.ascontiguousarray(whole[:, :, :, 1:])]):
+        model, given = single("MultiHeadAttention", operands, num_heads=4)
+        np.testing.assert_allclose(Backend.run_model(model, given)[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_products_with_weights_of_four_bits(zeros: bool) -> None:
+    x, columns, blocks = floats(2, 3, 70), 9, 3
+    weights, scales = small(columns, blocks, 16), np.abs(floats(columns * blocks))
+    points = small(columns * 2) if zeros else None
+    agree(
+        *single(
+            "MatMulNBits",
+            [x, weights, scales, points][: 4 if zeros else 3],
+            fixed=(1, 2, 3) if zeros else (1, 2),
+            symbolic=False,
+            K=70,
+            N=columns,
+            bits=4,
+            block_size=32,
+        ),
+        atol=1e-3,
+    )

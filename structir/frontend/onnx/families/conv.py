@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from structir.frontend.onnx.deformed import deformed_kernel
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.padding import padded
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.windows import window_of
 from structir.ir.dims import Poly
 from structir.ir.expr import Constant, Expr, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 Array = np.ndarray[Any, Any]
@@ -167,3 +169,32 @@ def _trimmed(
         before.append(first)
         after.append(last)
     return before, after
+
+
+@onnx_op("DeformConv")
+def deform_conv(node: Node) -> Expr:
+    """Readings of the image between its elements, then a product with the weights of each group."""
+    if node.rank() != 4:
+        node.fail(f"a deformed convolution over {node.rank() - 2} axes is not supported")
+    batch, channels, *_ = node.dims()
+    outputs, inner, tall, wide = node.static_dims(1)
+    moved, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1
+    strides = tuple(node.attr("strides", None) or (1, 1))
+    dilations = tuple(node.attr("dilations", None) or (1, 1))
+    pads = node.attr("pads", None) or (0,) * 4
+    made = node.dims(2)[2:]
+    shape = (batch, moved, tall, wide)
+    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *made))))
+    counts = node.get(4)
+    mask = R.ones(ShapeExpr((*shape, *made)), node.dtype())
+    if counts is not None:
+        mask = R.reshape(counts, ShapeExpr((*shape, *made)))
+    steps = (*strides, *dilations, pads[0], pads[1])
+    kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), steps))
+    info = TensorStructInfo((batch, channels, tall, wide, *made), node.dtype())
+    read = node.emit(R.call_kernel(kernel, (node[0], offset, node.emit(mask)), out_sinfo=info))
+    terms, places = inner * tall * wide, made[0] * made[1]
+    columns = R.reshape(read, ShapeExpr((batch, groups, terms, places)))
+    weight = R.reshape(node[1], ShapeExpr((1, groups, outputs // groups, terms)))
+    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *made)))
+    return with_bias(node, product, 3)

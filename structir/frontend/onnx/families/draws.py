@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import like, number
 from structir.ir.expr import Expr, PrimValue, ShapeExpr, StringImm
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
@@ -45,6 +48,29 @@ def random_normal(node: Node) -> Expr:
 def random_normal_like(node: Node) -> Expr:
     dtype = node.dtype_attr("dtype", node.dtype()) or "float32"
     return drawn(node, "normal", node.dims(), node.attr("mean"), node.attr("scale"), dtype)
+
+
+@onnx_op("Dropout")
+def dropout(node: Node) -> list[Any]:
+    """Nothing is dropped at inference; in training, what a seed says."""
+    training = node.values[2] if len(node.values) > 2 else None
+    if training is not None and node.constant(2).any():
+        return _dropped(node)
+    mask = R.full_like(node[0], np.bool_(True), dtype="bool")
+    if node.version < 10:
+        mask = R.ones_like(node[0])
+    return [node.values[0], mask if node.wants(1) else None]
+
+
+def _dropped(node: Node) -> list[Any]:
+    dtype = node.dtype()
+    ratio = R.astype(node[1], "float64") if node.has(1) else number(0.5, "float64")
+    drawn_here = drawn(node, "evenly", node.dims(), 0.0, 1.0, "float64")
+    mask = node.emit(R.greater_equal(drawn_here, ratio))
+    rest = R.subtract(number(1.0, "float64"), ratio)
+    scale = R.where(R.greater(rest, number(0.0, "float64")), rest, number(1.0, "float64"))
+    scaled = R.multiply(node[0], R.astype(R.divide(number(1.0, "float64"), scale), dtype))
+    return [R.where(mask, scaled, like(node, 0)), mask]
 
 
 @onnx_op("ImageDecoder")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import direct, onnx_op
 from structir.frontend.onnx.scalars import like, scalar
@@ -184,20 +182,3 @@ def clip(node: Node) -> Expr:
     x, low, high = node[0], node.get(1), node.get(2)
     x = x if low is None else R.maximum(x, scalar(node, low))
     return x if high is None else R.minimum(x, scalar(node, high))
-
-
-@onnx_op("Dropout")
-def dropout(node: Node) -> list[Any]:
-    """Nothing is dropped at inference."""
-    training = node.values[2] if len(node.values) > 2 else None
-    if training is not None and node.constant(2).any() and node.has(1):
-        _no_drop(node)
-    mask = R.full_like(node[0], np.bool_(True), dtype="bool")
-    if node.version < 10:
-        mask = R.ones_like(node[0])
-    return [node.values[0], mask if node.wants(1) else None]
-
-
-def _no_drop(node: Node) -> None:
-    if float(node.constant(1)) != 0.0:
-        node.fail("Dropout in training mode draws random numbers, which is not supported")

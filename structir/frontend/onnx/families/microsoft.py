@@ -176,3 +176,8 @@ def embed_layer_normalization(node: Node) -> list[Any]:
     else:
         lengths = R.zeros(ShapeExpr((batch,)), "int32")
     return [made, lengths, total]
+
+
+@onnx_op("Trilu", domain=MICROSOFT)
+def trilu(node: Node) -> Expr:
+    return one_said(node, "Trilu", *[node.get(k) for k in range(len(node.values))])

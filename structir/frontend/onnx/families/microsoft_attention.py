@@ -13,7 +13,7 @@ from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import number, size_number
-from structir.ir.dims import Dim
+from structir.ir.dims import Dim, exact_quotient
 from structir.ir.expr import Expr, PrimValue, Tuple
 
 
@@ -177,15 +177,12 @@ def quantised_attention(node: Node) -> list[Any]:
 
 @onnx_op("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(node: Node) -> list[Any]:
-    if node.rank() != 3 or not node.has(1) or not node.has(2):
-        node.fail("packed queries, keys and values are not supported")
     count = int(node.attr("num_heads"))
     start: Dim = 0
     found = []
-    for place in range(3):
-        x = node[place]
-        if node.rank(place) == 3:
-            width = node.dims(place)[2]
+    for x in _three(node, count):
+        if len(sizes(node, x)) == 3:
+            width = sizes(node, x)[2]
             if node.has(3):
                 x = R.add(x, R.strided_slice(node[3], [0], (start,), (start + width,)))
                 start = start + width
@@ -198,3 +195,82 @@ def multi_head_attention(node: Node) -> list[Any]:
     if node.has(5):
         masks.append(node[5])
     return [attended(node, heads, masks), heads.key, heads.value]
+
+
+def _three(node: Node, count: int) -> list[Expr]:
+    """Queries, keys and values; packed, each head has its own side by side."""
+    if node.rank() == 5:
+        return _unpacked(node, node[0], 3)
+    if node.has(1) and node.rank(1) == 5:
+        return [node[0], *_unpacked(node, node[1], 2)]
+    if not node.has(1) or not node.has(2):
+        node.fail("keys and values are missing")
+    return [node[0], node[1], node[2]]
+
+
+def _unpacked(node: Node, x: Expr, parts: int) -> list[Expr]:
+    """Out of (batch, length, heads, parts, channels)."""
+    batch, length, heads, _, width = sizes(node, x)
+    found: list[Expr] = []
+    for k in range(parts):
+        cut = R.strided_slice(x, [3], (k,), (k + 1,))
+        found.append(node.emit(shaped(cut, (batch, length, heads * width))))
+    return found
+
+
+@onnx_op("RotaryEmbedding", domain=MICROSOFT)
+def rotary_embedding(node: Node) -> Expr:
+    """Pairs of channels turned by the angles of their positions."""
+    if node.flag("is_packed_batching"):
+        node.fail("is_packed_batching is not supported")
+    flat = node.rank() == 3
+    turned = node.attr("rotary_embedding_dim", 0) or 2 * node.static_dims(2)[1]
+    x = node[0]
+    if flat:
+        batch, length, width = node.dims()
+        head: Dim = turned
+        if node.attr("rotary_embedding_dim", 0):
+            whole = exact_quotient(width, int(node.attr("num_heads")))
+            if whole is None:
+                node.fail("the channels do not hold whole heads")
+            head = whole
+        apart = shaped(x, (batch, length, width // head, head))
+        x = node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
+    made = _turned(node, x, turned)
+    if not flat:
+        return made
+    return shaped(R.permute_dims(made, [0, 2, 1, 3]), node.dims())
+
+
+def _turned(node: Node, x: Expr, turned: int) -> Expr:
+    """The first channels of each head turned, the others as they are."""
+    batch, _, length, head = sizes(node, x)
+    cosine, sine = [_angles(node, place, batch, length) for place in (2, 3)]
+    half = turned // 2
+    if node.flag("interleaved"):
+        first, second = [R.strided_slice(x, [3], (k,), (turned,), (2,)) for k in (0, 1)]
+    else:
+        first, second = [R.strided_slice(x, [3], (k,), (k + half,)) for k in (0, half)]
+    first, second = node.emit(first), node.emit(second)
+    real = R.subtract(R.multiply(first, cosine), R.multiply(second, sine))
+    other = R.add(R.multiply(second, cosine), R.multiply(first, sine))
+    if node.flag("interleaved"):
+        pairs = R.stack(Tuple((real, other)), axis=4)
+        made = shaped(pairs, (*sizes(node, x)[:3], turned))
+    else:
+        made = R.concat(Tuple((real, other)), axis=3)
+    if head == turned:
+        return made
+    rest = R.strided_slice(x, [3], (turned,), (head,))
+    return R.concat(Tuple((made, rest)), axis=3)
+
+
+def _angles(node: Node, place: int, batch: Dim, length: Dim) -> Expr:
+    """The rows of a table at all positions, for every head."""
+    width = node.dims(place)[1]
+    if node.rank(1) == 1:
+        first = shaped(R.astype(node[1], "int64"), (1,))
+        rows = R.take(node[place], R.add(first, _range(length)), axis=0)
+        return node.emit(shaped(rows, (1, 1, length, width)))
+    rows = R.take(node[place], R.astype(node[1], "int64"), axis=0)
+    return node.emit(shaped(rows, (batch, 1, length, width)))

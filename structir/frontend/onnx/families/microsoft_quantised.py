@@ -6,6 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from structir.frontend.onnx.families.quantise import (
     dynamic_quantize_linear,
     q_linear_conv,
@@ -18,7 +20,8 @@ from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.said import as_node, one_said
 from structir.frontend.onnx.scalars import constant, number
-from structir.ir.expr import Expr, Tuple
+from structir.frontend.onnx.tensors import Array, wrong
+from structir.ir.expr import Constant, Expr, Tuple
 
 FLOAT = "float32"
 
@@ -204,3 +207,35 @@ def _quantised_product(node: Node, place: int, way: int, x: Expr) -> Expr:
 
 def _of_way(node: Node, place: int, way: int) -> Expr:
     return node.importer.worked_out(R.take(node[place], constant(way), axis=0))
+
+
+@onnx_op("MatMulNBits", domain=MICROSOFT)
+def product_of_few_bits(node: Node) -> Expr:
+    """The product with a weight of few bits, which has a scale and a zero point for each block."""
+    terms, columns = int(node.attr("K")), int(node.attr("N"))
+    bits, block = int(node.attr("bits", 4)), int(node.attr("block_size"))
+    if node.has(4):
+        node.fail("g_idx is not supported")
+    blocks = -(-terms // block)
+    whole = _few_bits(node.constant(1).reshape(columns, -1), bits)
+    whole = whole[:, : blocks * block].reshape(columns, blocks, block).astype(FLOAT)
+    zeros = np.full((columns, blocks), 2 ** (bits - 1), FLOAT)
+    if node.has(3):
+        given = node.constant(3)
+        if given.dtype == np.uint8:
+            given = _few_bits(given.reshape(columns, -1), bits)[:, :blocks]
+        zeros = given.reshape(columns, blocks).astype(FLOAT)
+    scales = node.constant(2).reshape(columns, blocks).astype(FLOAT)
+    weight = ((whole - zeros[..., None]) * scales[..., None]).reshape(columns, -1)[:, :terms]
+    dtype = node.dtype()
+    made = R.matmul(node[0], Constant(np.ascontiguousarray(weight.T).astype(dtype)))
+    return R.add(made, node[5]) if node.has(5) else made
+
+
+def _few_bits(packed: Array, bits: int) -> Array:
+    """Numbers of few bits out of bytes, the lowest bits first."""
+    if bits not in (2, 4, 8):
+        raise wrong(f"weights of {bits} bits are not supported")
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    apart = (packed[..., None] >> shifts) & (2**bits - 1)
+    return apart.reshape(*packed.shape[:-1], -1)

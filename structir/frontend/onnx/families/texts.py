@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 from structir.frontend.onnx.node import Node
 from structir.frontend.onnx.registry import onnx_op
-from structir.ir.expr import Expr, PrimValue, StringImm
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.script import R
 
@@ -58,3 +60,36 @@ def string_normalizer(node: Node) -> Expr:
     case = StringImm(node.attr("case_change_action", "NONE"))
     info = TensorStructInfo(None, None, node.rank())
     return called("normalised", node[0], case, sensitive, StringImm(stops), info=info)
+
+
+@onnx_op("TfIdfVectorizer")
+def tf_idf_vectorizer(node: Node) -> Expr:
+    """Counts of runs of elements; their weights in place of them, or times them."""
+    texts, weights = node.attr("pool_strings", None), node.attr("weights", None)
+    pool: Expr = StringImm("\0".join(texts)) if texts is not None else _listed(node, "pool_int64s")
+    width = max(node.attr("ngram_indexes")) + 1
+    lengths = [int(node.attr(f"{name}_gram_length")) for name in ("min", "max")]
+    made = called(
+        "grams",
+        node[0],
+        pool,
+        _listed(node, "ngram_counts"),
+        _listed(node, "ngram_indexes"),
+        ShapeExpr(tuple(lengths)),
+        PrimValue(int(node.attr("max_skip_count"))),
+        info=TensorStructInfo((*node.dims()[:-1], width), "float32"),
+    )
+    how = node.attr("mode")
+    if how == "TF" or (how == "TFIDF" and weights is None):
+        return made
+    zero = Constant(np.zeros((), np.float32))
+    spread = np.ones(width, np.float32)
+    if weights is not None:
+        spread[list(node.attr("ngram_indexes"))] = weights
+    if how == "TFIDF":
+        return R.multiply(made, Constant(spread))
+    return R.where(R.greater(made, zero), Constant(spread), zero)
+
+
+def _listed(node: Node, name: str) -> Constant:
+    return Constant(np.asarray(node.attr(name), np.int64))

@@ -1,0 +1,123 @@
+"""Ensembles of decision trees: their nodes as arrays, and the kernel that walks down them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.ir.kernel import Kernel
+from structir.printer.reader import parse
+
+LEQ, LESS, GEQ, GREATER, EQUAL, DIFFERENT, MEMBER, LEAF = range(8)
+
+
+@attrs.frozen(eq=False)
+class Trees:
+    """All nodes of all trees, leaves among them; the entries of a leaf are a weight for a target
+    each."""
+
+    modes: Sequence[int]
+    features: Sequence[int]
+    splits: Sequence[float]
+    on_true: Sequence[int]
+    on_false: Sequence[int]
+    missing_true: Sequence[int]
+    first: Sequence[int]  # of the members of a set, or of the entries of a leaf
+    last: Sequence[int]
+    members: Sequence[float]
+    roots: Sequence[int]
+    weights: Sequence[float]
+    targets: Sequence[int]
+
+    def arrays(self, dtype: str) -> list[np.ndarray[Any, Any]]:
+        """The arrays in the order of the kernel's parameters; none is empty."""
+        floats = {"splits", "members", "weights"}
+        return [
+            np.array(list(getattr(self, f.name)) or [0], dtype if f.name in floats else "int64")
+            for f in attrs.fields(Trees)
+        ]
+
+
+TEXT = """\
+@I.kernel
+def tree_ensemble_{how}(
+    x: R.Tensor(("rows", "width"), "{dtype}"),
+    modes: R.Tensor(("nodes",), "int64"),
+    features: R.Tensor(("nodes",), "int64"),
+    splits: R.Tensor(("nodes",), "{dtype}"),
+    on_true: R.Tensor(("nodes",), "int64"),
+    on_false: R.Tensor(("nodes",), "int64"),
+    missing_true: R.Tensor(("nodes",), "int64"),
+    first: R.Tensor(("nodes",), "int64"),
+    last: R.Tensor(("nodes",), "int64"),
+    members: R.Tensor(("sets",), "{dtype}"),
+    roots: R.Tensor(("trees",), "int64"),
+    weights: R.Tensor(("entries",), "{dtype}"),
+    targets: R.Tensor(("entries",), "int64"),
+    out: R.Tensor(("rows", "wide"), "{dtype}"),
+    met: R.Tensor(("rows", "wide"), "bool"),
+):
+    for row in range(rows):
+        for target in range(wide):
+            out[row, target] = 0.0
+            met[row, target] = False
+        for tree in range(trees):
+            node = roots[tree]
+            for step in range(nodes):
+                if modes[node] == 7:
+                    break
+                value = x[row, features[node]]
+                mode = modes[node]
+                split = splits[node]
+                taken = False
+                if mode == 0:
+                    taken = value <= split
+                if mode == 1:
+                    taken = value < split
+                if mode == 2:
+                    taken = value >= split
+                if mode == 3:
+                    taken = value > split
+                if mode == 4:
+                    taken = value == split
+                if mode == 5:
+                    taken = value != split
+                if mode == 6:
+                    for k in range(first[node], last[node]):
+                        if members[k] == value:
+                            taken = True
+                if value != value and missing_true[node] != 0:
+                    taken = True
+                if taken:
+                    node = on_true[node]
+                else:
+                    node = on_false[node]
+            if modes[node] == 7:
+                for k in range(first[node], last[node]):
+                    target = targets[k]
+                    if met[row, target]:
+                        out[row, target] = {joined}
+                    else:
+                        out[row, target] = weights[k]
+                    met[row, target] = True
+"""
+JOINED = {
+    "sum": "out[row, target] + weights[k]",
+    "min": "min(out[row, target], weights[k])",
+    "max": "max(out[row, target], weights[k])",
+}
+
+
+@cache
+def tree_kernel(how: str, dtype: str) -> Kernel:
+    """The kernel: rows of features and the arrays of `Trees` to what each target gets of the
+    leaves, and whether it gets anything."""
+    text = TEXT.format(how=how, dtype=dtype, joined=JOINED[how])
+    name = f"tree_ensemble_{how}"
+    found = parse(text, f"{name}.py").functions[name]
+    assert isinstance(found, Kernel)
+    return found
