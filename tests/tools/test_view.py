@@ -106,7 +106,8 @@ def test_branches_and_functions_inside_are_containers() -> None:
     assert kinds[branches[0]["in"]]["kind"] == "if"
     join = next(node for node in data["nodes"] if node["kind"] == "join")
     assert len(join["inputs"]) == 2 and join["name"] == "r"
-    call = next(node for node in data["nodes"] if node["label"] == "call")
+    call = next(node for node in data["nodes"] if node["kind"] == "call")
+    assert call["label"] == "add"
     assert add["id"] in [entry["from"] for entry in call["inputs"]]
 
 

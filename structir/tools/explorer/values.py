@@ -18,6 +18,7 @@ from structir.ir.expr import (
     ShapeExpr,
     Tuple,
     TupleGetItem,
+    Var,
 )
 from structir.ir.op import Op
 from structir.printer.constants import is_inline
@@ -57,7 +58,8 @@ def _call(call: Call) -> Described:
         return Described("call", callee.name, operands, detail, "call", callee=callee.name)
     if isinstance(callee, ExternFunc):
         return Described("call", callee.global_symbol, operands, detail, "extern")
-    return Described("call", "call", [((-1,), "function", callee), *operands], detail, "call")
+    label = callee.name if isinstance(callee, Var) else "call"
+    return Described("call", label, [((-1,), "function", callee), *operands], detail, "call")
 
 
 def _op(call: Call, op: Op) -> Described:

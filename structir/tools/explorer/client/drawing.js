@@ -352,17 +352,16 @@ class Drawing {
   }
 
   paintOverview(ratio) {
-    const width = this.overviewWidth();
-    if (!width) return;
+    const width = this.overviewWidth(), [x0, y0, x9, y9] = this.view, { root } = this.scene;
+    const allSeen = x0 <= 0 && y0 <= 0 && x9 >= root.width && y9 >= root.height;
+    if (!width || allSeen) { if (this.overview) this.overview.place = null; return; }
     const { pen, canvas, colour, scene } = this, scale = this.overviewScale();
     const left = canvas.clientWidth - width - 10, height = scene.root.height * scale;
     const at = left + (width - scene.root.width * scale) / 2;
     if (!this.overview || this.overview.key !== `${canvas.width}x${canvas.height}`) this.makeOverview(scale, ratio);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.globalAlpha = 0.92;
     pen.fillStyle = colour.panel;
     pen.fillRect(left - 4, 8, width + 8, height + 8);
-    pen.globalAlpha = 1;
     pen.drawImage(this.overview.image, at, 12, scene.root.width * scale, height);
     pen.strokeStyle = colour.line;
     pen.lineWidth = 1;

@@ -212,44 +212,56 @@ function orderLayers(layers) {
   const number = () => layers.forEach((layer) => layer.forEach((v, k) => { v.order = k; }));
   number();
   const count = layers.reduce((sum, layer) => sum + layer.length, 0);
-  const sweeps = count > 20000 ? 4 : count > 4000 ? 8 : 16;
-  let best = crossings(layers), kept = layers.map((layer) => [...layer]);
-  for (let sweep = 0; sweep < sweeps && best > 0; sweep += 1) {
+  const sweeps = count > 4000 ? 8 : 16;
+  let best = crossings(layers), kept = layers.map((layer) => [...layer]), idle = 0;
+  for (let sweep = 0; sweep < sweeps && best > 0 && idle < 4; sweep += 1) {
     const down = sweep % 2 === 0;
     const sequence = down ? layers : [...layers].reverse();
     for (const layer of sequence) {
-      for (const v of layer) {
-        const near = down ? v.ups : v.downs;
-        v.wish = near.length ? middle(near.map(({ v: n, at }) => n.order + at / (n.width + 1) * 0.8)) : v.order;
-      }
+      if (layer.length < 2) continue;
+      for (const v of layer) v.wish = wishedOrder(v, down ? v.ups : v.downs);
       layer.sort((a, b) => a.wish - b.wish || a.order - b.order);
-      layer.forEach((v, k) => { v.order = k; });
+      for (let k = 0; k < layer.length; k += 1) layer[k].order = k;
     }
     const now = crossings(layers);
-    if (now < best) { best = now; kept = layers.map((layer) => [...layer]); }
+    idle += 1;
+    if (now < best) { best = now; idle = 0; kept = layers.map((layer) => [...layer]); }
   }
   kept.forEach((layer, rank) => { layers[rank] = layer; });
   number();
 }
 
-function middle(values) {
-  values.sort((a, b) => a - b);
-  const half = values.length >> 1;
-  return values.length % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+const ORDERS = [];
+
+// The middle one of where the neighbours stand, ports of boxes told apart.
+function wishedOrder(v, near) {
+  const place = (link) => link.v.order + (link.at / (link.v.width + 1)) * 0.8;
+  if (near.length === 0) return v.order;
+  if (near.length === 1) return place(near[0]);
+  ORDERS.length = 0;
+  for (const link of near) ORDERS.push(place(link));
+  ORDERS.sort((a, b) => a - b);
+  const half = ORDERS.length >> 1;
+  return ORDERS.length % 2 ? ORDERS[half] : (ORDERS[half - 1] + ORDERS[half]) / 2;
 }
 
 function crossings(layers) {
-  let total = 0;
+  let total = 0, tree = new Int32Array(64);
   for (const layer of layers) {
+    if (layer.length < 2) continue;
     const ends = [];
+    let most = 1;
     for (const v of layer) {
-      const own = v.downs.map(({ v: n }) => n.order).sort((a, b) => a - b);
-      for (const end of own) ends.push(end);
+      const first = ends.length;
+      for (const { v: n } of v.downs) {
+        ends.push(n.order);
+        if (n.order >= most) most = n.order + 1;
+      }
+      if (ends.length - first > 1) ends.push(...ends.splice(first).sort((a, b) => a - b));
     }
     let size = 1;
-    const most = ends.reduce((a, b) => Math.max(a, b), 0) + 1;
     while (size < most) size *= 2;
-    const tree = new Int32Array(2 * size);
+    if (tree.length < 2 * size) tree = new Int32Array(2 * size); else tree.fill(0, 0, 2 * size);
     for (const end of ends) { // how many that came before end further right
       let place = end + size;
       tree[place] += 1;
@@ -279,6 +291,7 @@ function placeAcross(layers, lanes) {
   const rounds = Math.min(Math.max(Math.round(60000 / (count + 1)), 10), 160);
   for (let round = 0; round < rounds; round += 1) {
     const down = round % 2 === 0, both = round >= rounds * 0.4;
+    let moved = 0;
     for (let k = 0; k < layers.length; k += 1) {
       const layer = layers[down ? k : layers.length - 1 - k];
       for (const v of layer) {
@@ -292,11 +305,13 @@ function placeAcross(layers, lanes) {
         v.wish = weight ? sum / weight : v.x;
         v.pull = weight ? (v.dummy ? 4 : 1) * weight : 0.05;
       }
-      settle(layer);
+      moved = Math.max(moved, settle(layer));
     }
     if (round % 4 === 3) {
       straighten(layers);
       slide(layers, lanes);
+    } else if (both && moved < 0.5) {
+      break;
     }
   }
 }
@@ -347,26 +362,36 @@ function apart(a, b) {
   return a.width / 2 + b.width / 2 + gap;
 }
 
+const BLOCKS = { sum: [], weight: [], first: [] };
+
 // The places nearest to what is wished, in order and apart: neighbours that meet move as one.
+// How far the layer's boxes have moved at most.
 function settle(layer) {
-  const blocks = [];
-  let offset = 0;
-  layer.forEach((v, k) => {
+  const { sum, weight, first } = BLOCKS;
+  let offset = 0, blocks = 0, moved = 0;
+  for (let k = 0; k < layer.length; k += 1) {
+    const v = layer[k];
     if (k) offset += apart(layer[k - 1], v);
     v.offset = offset;
-    let block = { sum: v.pull * (v.wish - offset), weight: v.pull, first: k };
-    while (blocks.length) {
-      const last = blocks[blocks.length - 1];
-      if (last.sum / last.weight < block.sum / block.weight) break;
-      blocks.pop();
-      block = { sum: last.sum + block.sum, weight: last.weight + block.weight, first: last.first };
+    sum[blocks] = v.pull * (v.wish - offset);
+    weight[blocks] = v.pull;
+    first[blocks] = k;
+    while (blocks && sum[blocks - 1] / weight[blocks - 1] >= sum[blocks] / weight[blocks]) {
+      sum[blocks - 1] += sum[blocks];
+      weight[blocks - 1] += weight[blocks];
+      blocks -= 1;
     }
-    blocks.push(block);
-  });
-  blocks.forEach((block, k) => {
-    const end = k + 1 < blocks.length ? blocks[k + 1].first : layer.length;
-    for (let j = block.first; j < end; j += 1) layer[j].x = block.sum / block.weight + layer[j].offset;
-  });
+    blocks += 1;
+  }
+  for (let b = 0; b < blocks; b += 1) {
+    const end = b + 1 < blocks ? first[b + 1] : layer.length, base = sum[b] / weight[b];
+    for (let k = first[b]; k < end; k += 1) {
+      const x = base + layer[k].offset;
+      moved = Math.max(moved, Math.abs(x - layer[k].x));
+      layer[k].x = x;
+    }
+  }
+  return moved;
 }
 
 // ---- down: layers below each other, wires bend only between them

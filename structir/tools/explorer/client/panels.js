@@ -97,36 +97,52 @@ class Inspector {
         element("span", { class: "muted" }, step.told))),
       origins.length ? element("h4", {}, "what the solver rests it on") : null,
       ...origins.map((o) => element("div", { class: "row" }, element("span", { class: "slot" }, o.kind),
-        o.line && scene.byLine.has(o.line) ? this.link(scene.byLine.get(o.line), o.text) : element("span", {}, o.text),
+        o.line && scene.byLine.has(o.line) ? this.link(scene.byLine.get(o.line), this.originName(o)) : element("span", {}, o.text),
         element("span", { class: "muted" }, o.line ? `line ${o.line}` : ""))),
       steps.length || origins.length ? null : element("p", { class: "muted" }, "it is stated by the program"));
   }
 
+  originName(origin) {
+    const node = this.app.scene.nodes.get(this.app.scene.byLine.get(origin.line));
+    return node && origin.kind === "op" ? `${node.label}, which gives ${node.name}` : origin.text;
+  }
+
+  // Backwards along the wires, axis by axis, until something makes the size.
   trail(node, tensor, axis) {
-    const { scene } = this.app, steps = [];
-    let here = node, place = axis;
-    for (let count = 0; count < 12; count += 1) {
-      const along = ((here.along || [])[count ? 0 : tensor] || [])[place] || [];
-      const same = along.find(([, , very]) => very), any = same || along[0];
-      if (!any) {
-        const own = here.kind === "param" ? "a parameter of the function" : here.kind === "op" ? `as ${here.label} says` : `by ${here.label}`;
-        const size = this.sizeAt(here, place);
-        steps.push({ how: "from", node: here, told: `axis ${place}${size ? ` = ${size}` : ""}: ${own}` });
+    const steps = [];
+    let here = node, part = tensor, place = axis;
+    for (let count = 0; count < 24; count += 1) {
+      const size = this.sizeAt(here, part, place), told = `axis ${place}${size ? ` = ${shortDim(size)}` : ""}`;
+      const from = this.before(here, part, place), input = from && here.inputs[from.input];
+      const before = input && this.app.scene.nodes.get(input.from);
+      const how = count && !before ? "from" : count ? "then" : "here";
+      if (!from) {
+        const made = { param: "a parameter of the function", op: `as ${here.label} says`, call: `as ${here.label} gives it` }[here.kind];
+        steps.push({ how, node: here, told: `${told}: ${made || `by ${here.label}`}` });
         break;
       }
-      const input = here.inputs[any[0]], before = scene.nodes.get(input.from);
-      const size = this.sizeAt(here, place);
-      const how = same ? "the same as" : "follows from";
-      steps.push({ how: count ? "then" : "here", node: here, told: `axis ${place}${size ? ` = ${size}` : ""}: ${how} axis ${any[1]} of ${input.slot || "its operand"}` });
-      if (!before) { steps.push({ how: "from", node: here, told: `${input.text}` }); break; }
-      [here, place] = [before, any[1]];
+      const along = from.same ? "the same as" : "follows from";
+      if (from.shown) steps.push({ how, node: here, told: `${told}: ${along} axis ${from.axis} of ${input.slot || "its operand"}${before ? "" : `, ${input.text}`}` });
+      if (!before) break;
+      [here, part, place] = [before, from.part, from.axis];
     }
     return steps;
   }
 
-  sizeAt(node, axis) {
-    const info = this.app.scene.tensorOf(node);
-    return info && info.dims ? info.dims[axis] : "";
+  // The operand and its axis along which an axis moves; other names for a value are passed over.
+  before(node, part, axis) {
+    const at = (input, same, shown, inner = 0) => (node.inputs[input] ? { input, axis, part: inner, same, shown } : null);
+    if (node.kind === "value" || node.kind === "match") return at(0, true, false);
+    if (node.kind === "field") return at(0, true, false, Number(node.label.slice(1, -1)));
+    if (node.kind === "tuple") return at(part, true, false);
+    const along = ((node.along || [])[part] || [])[axis] || [];
+    const best = along.find(([, , same]) => same) || along[0];
+    return best ? { ...at(best[0], best[2], true), axis: best[1] } : null;
+  }
+
+  sizeAt(node, part, axis) {
+    const info = this.app.scene.infoOf(node), told = info && info.tensors[part];
+    return told && told.dims ? told.dims[axis] : "";
   }
 
   together(node) {
