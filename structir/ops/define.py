@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from structir.errors import Span
+from structir.errors import Span, StructIRError
 from structir.ir.expr import NO_ATTRS, Call, Expr
 from structir.ir.op import register_op
 from structir.ir.struct_info import StructInfo
@@ -158,6 +158,9 @@ def op(
 
     def declare(body: Callable[..., Any]) -> Declaration:
         own = name or body.__name__.rstrip("_")
+        if "return" not in body.__annotations__:
+            told = "-> Point for a formula of one point, -> Expr for a tree of calls, or -> Array"
+            raise StructIRError(f"the op {own} does not say what its body gives: {told}")
         return Declaration(OpDefinition(own, line, body, **stated))
 
     return declare
