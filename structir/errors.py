@@ -143,6 +143,10 @@ class ShapeMismatchError(StructIRError):
     """An argument or an intermediate does not have the structure that the program states."""
 
 
+class OutOfMemoryError(StructIRError, MemoryError):
+    """A call needs more memory than there is, or sizes that no memory has."""
+
+
 class MissingExtraError(StructIRError):
     """An optional part of StructIR is not installed."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
@@ -30,6 +30,7 @@ from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.kernels import KernelValue
 from structir.interpret.machine import Frame, Machine, frame_of
+from structir.interpret.memory import within_memory
 from structir.interpret.scope import Closure, Scope
 from structir.ir.dims import Sym
 from structir.ir.expr import Expr, Function
@@ -113,6 +114,10 @@ class CompiledFunction:
         self.entry = self.region.native(self.name, self._single, here) if flat else here
 
     def __call__(self, *args: Value, out: Sequence[Value] | None = None) -> Value:
+        with within_memory(self.name):
+            return self._called(args, out)
+
+    def _called(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
         params = self.params
         if len(args) != len(params):
             raise StructIRError(
@@ -289,6 +294,9 @@ class Executable:
     def save(self, path: archive.Path) -> None:
         """Write the program and its machine code; `structir.load` gives the executable back."""
         archive.save(self, path)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an executable is kept by `save(path)`, and comes back by `structir.load`")
 
     @property
     def kernel_count(self) -> int:

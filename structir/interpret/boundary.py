@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import cache
 from itertools import chain
+from reprlib import repr as brief
 from typing import Any
 
 import attrs
@@ -30,6 +31,9 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+
+
+LARGEST = 2**63 - 1  # of all sizes
 
 
 @attrs.frozen(eq=False)
@@ -129,6 +133,8 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Fact
 def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts) -> None:
     if not isinstance(value, tuple) or not all(_is_integer(v) for v in value):
         raise _mismatch(where, "a shape", described(value))
+    if any(v > LARGEST for v in value):
+        raise _mismatch(where, "sizes that fit into 64 bits", str(value))
     if info.ndim is not None and len(value) != info.ndim:
         raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")
     if info.dims is not None:
@@ -192,7 +198,7 @@ def described(value: Value) -> str:
         return f"a tuple of {len(value)}"
     if callable(value):
         return "a function"
-    return f"{type(value).__name__} {value!r}"
+    return f"{type(value).__name__} {brief(value)}"
 
 
 def _solve(equations: list[Equation], scope: Scope) -> None:
@@ -259,6 +265,15 @@ def _shared(value: Value) -> Value:
         return value
 
 
+def _array_of(value: Value, info: TensorStructInfo) -> Value:
+    """Numbers as an array."""
+    try:
+        return np.asarray(value, info.dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        text = f"expected {info}, found {described(value)} that makes none: {error}"
+        raise ShapeMismatchError(text) from None
+
+
 def as_value(info: StructInfo, value: Value) -> Value:
     """An argument as a run-time value: where a tensor is stated, numbers and lists
     become one, and so do tensors of others by DLPack and buffers, without a copy."""
@@ -268,7 +283,7 @@ def as_value(info: StructInfo, value: Value) -> Value:
         if isinstance(value, np.generic):
             return np.asarray(value)
         if isinstance(value, bool | int | float | list):
-            return np.asarray(value, info.dtype)
+            return _array_of(value, info)
         return _shared(value)
     if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
         fields = (*info.fields, *([None] * (len(value) - len(info.fields))))

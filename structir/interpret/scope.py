@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from structir.errors import StructIRError
+from structir.interpret.memory import within_memory
 from structir.ir import dims
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, Var
@@ -107,4 +108,5 @@ class Closure:
     loop: Callable[..., Any] | None = None  # makes all steps of a loop over it, where it can
 
     def __call__(self, *args: Value) -> Value:
-        return self.call(self, args)
+        with within_memory(self.name):
+            return self.call(self, args)

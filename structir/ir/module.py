@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from keyword import iskeyword
+from typing import Any, NoReturn
 
 import attrs
 
@@ -19,6 +20,14 @@ class IRModule(Node):
     functions: Mapping[str, Node] = attrs.Factory(dict)
     attrs: Attrs = NO_ATTRS
     name: str = "Module"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a module is kept by `structir.save`, or as the text of `script()`")
+
+    def __deepcopy__(self, memo: Any) -> IRModule:
+        return self  # nothing in it changes
+
+    __copy__ = __deepcopy__
 
     def __attrs_post_init__(self) -> None:
         for name in self.functions:

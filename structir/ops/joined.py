@@ -56,6 +56,8 @@ def divided(given: Given) -> Written:
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
     if count <= 0:
         given.reject(f"there must be at least one section, not {count}")
+    if rank is not None:
+        given.axis("axis", rank)
     if isinstance(cuts, int) and count == 1:
         return Written("x[*s] -> y[*s]")
     if rank is None:

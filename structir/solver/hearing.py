@@ -367,12 +367,16 @@ class Hearing:
             raise self.solver.store.conflict("neither branch can hold")
         results = values_of(var.name, choice.struct_info)
         columns = list(zip(*reached, strict=True)) if len({len(r) for r in reached}) == 1 else []
-        for leaf, shapes in zip(leaves(results), columns, strict=False):
+        for leaf, sides in zip(leaves(results), columns, strict=False):
+            shapes = [shape for _, shape in sides]
+            if len({value for value, _ in sides}) == 1 < len(sides):  # one value from around both
+                shapes = [self.solver.shape(sides[0][0])]
             row = shapes[0] if len(shapes) == 1 else common(self.solver, shapes[0], shapes[1])
             self.solver.shaped(leaf, row, origin)
         return results
 
-    def _branch(self, body: SeqExpr) -> list[Row] | None:
+    def _branch(self, body: SeqExpr) -> list[tuple[Value, Row]] | None:
+        """The values that a branch gives, with their shapes in it; None if it cannot be reached."""
         mark, waiting, heard = self.solver.push(), self.waiting, len(self.trees)
         self.waiting = []
         try:
@@ -381,7 +385,7 @@ class Hearing:
             self.solver.solve()
             for var in list(self.trees)[heard:]:
                 self.infos[var] = refined(self.solver, var.struct_info, self.trees[var])
-            return [self.solver.shape(leaf) for leaf in leaves(self._tree(body.body))]
+            return [(leaf, self.solver.shape(leaf)) for leaf in leaves(self._tree(body.body))]
         except Conflict as conflict:
             if self.least:  # it may be reached where a size is 0
                 self.left_in_a_branch = True

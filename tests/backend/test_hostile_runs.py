@@ -1,0 +1,167 @@
+"""What an executable meets outside the usual: interrupts, memory that ends, processes, many
+calls, arrays longer than 32 bits count."""
+
+import copy
+import os
+import pickle
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import OutOfMemoryError, ShapeMismatchError, StructIRError
+
+TEXT = """
+from structir.script import I, R, T
+
+@I.ir_module
+class Module:
+    @R.function
+    def square(x: R.Tensor(("n",), "float32"), s: R.Shape(["m"])):
+        n = T.int64()
+        m = T.int64()
+        return R.broadcast_to(R.sum(x), (m, m))
+
+    @R.function
+    def inside(x: R.Tensor(("n",), "float32"), s: R.Shape(["m"])):
+        n = T.int64()
+        m = T.int64()
+        y = R.cumsum(R.cumsum(R.broadcast_to(R.sum(x), (m, m)), axis=0), axis=1)
+        return R.sum(y)
+
+    @R.function
+    def pick(x: R.Tensor(("n",), "int8"), i: R.Tensor(("k",), "int64")):
+        n = T.int64()
+        k = T.int64()
+        return (R.take(x, i, axis=0), R.max(x))
+"""
+X = np.ones(3, np.float32)
+
+
+@pytest.fixture(scope="module")
+def module():
+    return structir.parse(TEXT)
+
+
+@pytest.fixture(scope="module")
+def executable(module):
+    return structir.compile(module)
+
+
+@pytest.mark.parametrize("size", [10**6, 2**40, 2**62])
+@pytest.mark.parametrize("name", ["square", "inside"])
+def test_sizes_without_memory_are_told_and_the_next_call_is_well(module, executable, name, size):
+    for function in (executable[name], lambda *a: structir.interpret(module, name, *a)):
+        with pytest.raises(OutOfMemoryError, match=f"{name}: there is not the memory"):
+            function(X, (size,))
+        assert np.all(function(X, (1,)) == 3)
+
+
+@pytest.mark.parametrize("size", [-1, 2**63, 2.5, "many"])
+def test_what_is_no_size(executable, size):
+    with pytest.raises(ShapeMismatchError, match="square: parameter s"):
+        executable["square"](X, (size,))
+
+
+@pytest.mark.parametrize("value", [[1, "a"], [[1], [2, 3]], [10**400]])
+def test_lists_that_make_no_array(executable, value):
+    with pytest.raises(StructIRError, match=r"expected R.Tensor\(\(n,\)"):
+        executable["square"](value, (1,))
+
+
+def test_neither_programs_nor_executables_are_pickled(module, executable):
+    for value, words in ((module, "structir.save"), (executable, "structir.load")):
+        with pytest.raises(TypeError, match=words):
+            pickle.dumps(value)
+    assert copy.deepcopy(module) is module
+
+
+def test_more_elements_than_32_bits_count(executable):
+    x = np.zeros(2**31 + 9, np.int8)  # pages that nothing is written to take no memory
+    x[-1], x[2**31] = 5, 3
+    taken, greatest = executable["pick"](x, np.array([2**31 + 8, 2**31, 0, 2**31 - 1]))
+    assert taken.tolist() == [5, 3, 0, 0]
+    assert greatest == 5
+
+
+def test_many_calls_take_no_memory(executable):
+    square, shape = executable["square"], (2,)
+    for _ in range(10_000):
+        square(X, shape)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(20_000):
+        square(X, shape)
+    pick, x, i = executable["pick"], np.ones(3, np.int8), np.zeros(2, np.int64)
+    for _ in range(200_000):
+        pick(x, i)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096  # KiB
+
+
+INTERRUPTED = """
+import os, signal, threading
+import numpy as np, structir
+import structir.backend.executable, numba.core.codegen  # an import that is broken off stays broken
+lines = [f"    x{k + 1} = R.tanh(R.add(R.cumsum(x{k}, axis={k % 2}), R.const({k}.0, 'float32')))"
+         for k in range(30)]
+module = structir.parse("\\n".join([
+    "@R.function", 'def main(x0: R.Tensor(("n", "m"), "float32")):', *lines, "    return x30"]))
+x = np.ones((4, 5), np.float32)
+
+def interrupted(work, after):
+    threading.Timer(after, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        while True:
+            work()
+    except KeyboardInterrupt:
+        print("interrupted")
+
+structir.compile(structir.parse('@R.function\\ndef f(x: R.Tensor((), "float32")):\\n    return x'))
+interrupted(lambda: structir.compile(module), 0.3)
+main = structir.compile(module)["main"]
+np.testing.assert_allclose(main(x), structir.interpret(module, "main", x), rtol=1e-4)
+large = np.ones((2000, 500), np.float32)
+interrupted(lambda: main(large), 0.1)
+np.testing.assert_allclose(main(x), structir.interpret(module, "main", x), rtol=1e-4)
+print("well")
+"""
+
+
+def test_interrupts_while_compiling_and_running_leave_all_well():
+    done = _run(INTERRUPTED, {"STRUCTIR_CACHE": "off"})
+    assert done.stdout.split() == ["interrupted", "interrupted", "well"], done.stderr
+
+
+SPAWNED = """
+import multiprocessing, sys
+import numpy as np, structir
+
+def work(size):
+    return float(structir.load(sys.argv[1])["square"](np.ones(3, np.float32), (size,)).sum())
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(work, [1, 2, 3]))
+"""
+
+
+def test_spawned_processes_load_what_was_saved(executable, tmp_path):
+    program, script = tmp_path / "program.sirx", tmp_path / "script.py"
+    executable.save(program)
+    script.write_text(SPAWNED)
+    done = subprocess.run(
+        [sys.executable, script, program], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == "[3.0, 12.0, 27.0]\n", done.stderr
+
+
+def _run(text, environment):
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
