@@ -32,7 +32,6 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 
-
 LARGEST = 2**63 - 1  # of all sizes
 
 

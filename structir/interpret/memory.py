@@ -13,7 +13,7 @@ UNCOUNTABLE = ("Maximum allowed dimension exceeded", "iterator is too large", "a
 
 
 @attrs.frozen
-class within_memory:  # noqa: N801 -- it stands in a `with`, as functions do
+class within_memory:
     """What is done inside needs memory for a function; raises OutOfMemoryError if there is none."""
 
     name: str
