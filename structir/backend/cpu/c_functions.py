@@ -9,6 +9,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from numba import cfunc
 
+from structir.backend.cpu.features import processor
 from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, loaded
 from structir.backend.cpu.pipeline import KernelCompiler
 from structir.errors import StructIRError
@@ -33,8 +34,8 @@ def assembled(text: str, symbols: Sequence[str], as_written: bool = False) -> Lo
     llvm.initialize_native_asmprinter()
     parsed = llvm.parse_assembly(text)
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=processor()[0],
+        features=processor()[1],
         opt=3,
         reloc="pic",
         codemodel="jitdefault",

@@ -1,16 +1,32 @@
-"""What this processor can do, asked once; the vector forms of the math functions depend on it."""
+"""What the processor can do that code is made for, asked once; the vector forms of the math
+functions and the tiles of products depend on it.
+
+It is the one that we run on, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name a plainer one.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 
 import llvmlite.binding as llvm
+from numba.core import config
+
+
+@cache
+def processor() -> tuple[str, str]:
+    """The name of the processor and its features, as LLVM says them."""
+    name, features = (getattr(config, f"CPU_{part}", None) for part in ("NAME", "FEATURES"))
+    host = name in (None, "", "host")
+    if features is None:
+        features = llvm.get_host_cpu_features().flatten() if host else ""
+    return (llvm.get_host_cpu_name() if host else str(name)), str(features)
 
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """The names of the features that the host processor has."""
-    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+    """The names of the features that the processor has."""
+    said = [feature.strip() for feature in processor()[1].split(",")]
+    return frozenset(feature[1:] for feature in said if feature.startswith("+"))
 
 
 @cache

@@ -47,7 +47,7 @@ RECIPROCAL = np.int32(0x7EF311C0)  # less the bits of a number: those of its rec
 
 @vectorisable
 def erf_plus_one(x: Number) -> Number:
-    """1 + erf(x), the error 4e-7 wherever, 4 ulp where it is not small. What it does is written
+    """1 + erf(x), the error 4.5e-7 wherever, 4 ulp where it is not small. What it does is written
     in plain arithmetic, so that other devices can have it compiled anew; a division would take
     longer than all the rest. A guess at the reciprocal by the exponent is good to a twentieth; its
     error is cubed, then squared."""
