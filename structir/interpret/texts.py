@@ -82,8 +82,8 @@ def grams(
     made = np.zeros((len(rows), int(places.max()) + 1), np.float32)
     for row, counted in zip(rows, made, strict=True):
         known = [str(t) for t in row] if isinstance(pool, str) else row.tolist()
-        for length in range(lengths[0], lengths[1] + 1):
-            for step in range(1, (skips if length > 1 else 0) + 2):
+        for length in range(lengths[0], min(lengths[1], len(counts), len(known)) + 1):
+            for step in range(1, min(skips if length > 1 else 0, len(known)) + 2):
                 for start in range(len(known) - step * (length - 1)):
                     run = tuple(known[start : start + step * (length - 1) + 1 : step])
                     if run in table:

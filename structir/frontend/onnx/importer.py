@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from onnx.defs import onnx_opset_version
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.onnx.bodies import arguments_of, body_of
-from structir.frontend.onnx.joins import bound, choice_of, common
+from structir.frontend.onnx.joins import bound, choice_of, common, either
 from structir.frontend.onnx.listing import listed
 from structir.frontend.onnx.names import Names, lookup
 from structir.frontend.onnx.node import ABSENT, Node, RunTimeValueError, Split
@@ -35,7 +36,7 @@ from structir.interpret.scope import Scope as RunScope
 from structir.ir.dims import Poly
 from structir.ir.expr import Call, Constant, Expr, PrimValue, SeqExpr, ShapeExpr, Tuple, Var
 from structir.ir.module import IRModule
-from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 MOST_FOLDED = 1 << 16  # elements of a result that is worked out while importing
 MOST_SPLITS = 5  # choices within which a graph goes on: each doubles what follows
@@ -61,11 +62,14 @@ class Importer:
         functions: Mapping[tuple[str, str], FunctionProto],
         folder: Path | None,
         progress: Callable[[], None] = lambda: None,
+        everything: bool = False,
     ) -> None:
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
         self.symbols = Symbols()
+        self.everything = everything  # branches that no run takes, too
         self.built = 0
+        self.seen: dict[str, StructInfo | None] = {}  # of every value of every graph, as built last
 
     # ---- graphs
 
@@ -96,8 +100,11 @@ class Importer:
         if names.splits >= MOST_SPLITS:
             node.fail("the branches have outputs of different ranks, as those of many before it")
 
-        def side(graph: GraphProto) -> Callable[[], list[Expr]]:
+        around, parts = self.seen, dict[int, dict[str, StructInfo | None]]()
+
+        def side(number: int, graph: GraphProto) -> Callable[[], list[Expr]]:
             def build() -> list[Expr]:
+                self.seen = parts[number] = {}
                 inner = names.branch()
                 for name, value in zip(node.outputs, node.inside(graph), strict=False):
                     inner.values[name] = value
@@ -106,8 +113,9 @@ class Importer:
             return build
 
         stem = node.part_name()
-        sides = [side(graph) for graph in split.graphs]
+        sides = [side(number, graph) for number, graph in enumerate(split.graphs)]
         choice = choice_of(self, split.condition, sides, stem)
+        self.seen = around | either(parts.values())
         joined = [common(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
         return [
             Value(bound(self, stem, choice.made[k], info, node.place))
@@ -199,6 +207,12 @@ class Importer:
             return self._kept(sequence)
         return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in found]
 
+    def looked_at(self, build: Callable[[], list[Value]]) -> None:
+        """A branch that no run takes, built aside where the sizes of all values are asked for."""
+        if self.everything:
+            with suppress(DiagnosticError):
+                self.builder.aside(lambda: Tuple(tuple([v.expr for v in build()])))
+
     def worked_out(self, value: Expr) -> Expr:
         """A value that only constants make, as a constant; any other as it is."""
         if not _all_constant(value):
@@ -243,7 +257,9 @@ class Importer:
                 node.fail(f"output {name!r} is not made")
             if name in node.names.values and name in node.names.own():
                 node.fail(f"{name!r} is defined twice")
-            node.names.values[name] = self._named(value, name, node)
+            named = self._named(value, name, node)
+            node.names.values[name] = named
+            self.seen[name] = named.expr.struct_info
 
     def _named(self, value: Value, name: str, node: Node) -> Value:
         """A value bound to a variable of its name, its sizes given names where they are unknown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -103,6 +103,17 @@ def common(host: Host, stem: str, infos: Sequence[Any]) -> StructInfo:
         else:
             sizes.append(host.symbols.fresh(f"{stem}_{axis}"))
     return TensorStructInfo(tuple(sizes), dtype)
+
+
+def either(parts: Iterable[Mapping[str, StructInfo | None]]) -> dict[str, StructInfo | None]:
+    """What holds of values by name, whichever of several programs makes them."""
+    found: dict[str, StructInfo | None] = {}
+    for part in parts:
+        for name, info in part.items():
+            known = found.get(name, info)
+            same = known is None or info is None or known == info
+            found[name] = (known or info) if same else unify_to_lca(known, info)  # type: ignore[arg-type]
+    return found
 
 
 def bound(host: Host, stem: str, value: Expr, info: StructInfo, place: Span) -> Expr:

@@ -25,8 +25,9 @@ from structir.frontend.onnx.values import Value
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.module import IRModule
-from structir.ir.struct_info import TensorStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo
 
+Infos = dict[str, StructInfo | None]
 Model = ModelProto | str | os.PathLike[str]
 
 
@@ -52,14 +53,15 @@ def imported(
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[IRModule, Names]:
-    """The module of a model, and what the names of its graph stand for in it."""
+    everything: bool = False,
+) -> tuple[IRModule, Infos]:
+    """The module of a model, and what is known of all values of its graphs, by their names."""
     families.load()
     proto, home = _read(model, None if folder is None else Path(folder))
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
     known = {name: np.asarray(value) for name, value in (values or {}).items()}
     try:
-        return _imported(proto, home, str(where or "model"), known, progress)
+        return _imported(proto, home, str(where or "model"), known, progress, everything)
     except UNREADABLE as error:  # names that are no text, fields that contradict each other
         raise wrong(f"the model cannot be understood ({type(error).__name__}: {error})") from error
 
@@ -70,14 +72,17 @@ def _imported(
     where: str,
     known: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
-) -> tuple[IRModule, Names]:
+    everything: bool,
+) -> tuple[IRModule, Infos]:
     graph = proto.graph
     opsets = {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
     functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
     check_supported(graph.node, functions, opsets)
-    importer = Importer(functions, home, _counter(progress, len(graph.node)))
+    importer = Importer(functions, home, _counter(progress, len(graph.node)), everything)
     names = Names({}, opsets, where, types=types_of(graph))
-    return _module(importer, graph, names, known), names
+    module = _module(importer, graph, names, known)
+    given = {name: value.expr.struct_info for name, value in names.values.items()}
+    return module, importer.seen | given
 
 
 def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:

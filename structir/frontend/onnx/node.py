@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -41,6 +41,10 @@ class Host(Protocol):
 
     def measured(self, value: Value, name: str, place: Span) -> Value:
         """A value of known rank, its unknown sizes named and bound when the program runs."""
+        ...
+
+    def looked_at(self, build: Callable[[], list[Value]]) -> None:
+        """A branch that no run takes, built aside where the sizes of all values are asked for."""
         ...
 
     def worked_out(self, value: Expr) -> Expr:

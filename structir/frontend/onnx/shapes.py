@@ -10,13 +10,13 @@ Sizes = list[int | str | None]
 
 
 def shapes_of(model: Model) -> dict[str, Sizes | None]:
-    """The sizes of the values of the main graph, by their names.
+    """The sizes of the values of all graphs, those of bodies within nodes too, by their names.
 
     A size is a number, or a text over the names of the inputs' sizes and of those that are only
     known when the model runs; None stands for values of unknown rank, and for what is no tensor.
     """
-    _, names = imported(model)
-    return {name: _sizes(value.expr.struct_info) for name, value in names.values.items()}
+    _, infos = imported(model, everything=True)
+    return {name: _sizes(info) for name, info in infos.items()}
 
 
 def _sizes(info: object) -> Sizes | None:

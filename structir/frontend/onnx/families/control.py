@@ -37,7 +37,9 @@ def choice(node: Node) -> Any:
     condition = scalar(node, node[0])
     then, other = node.attr("then_branch"), node.attr("else_branch")
     if isinstance(condition, Constant):
-        return node.inside(then if condition.data.item() else other)
+        chosen, unused = (then, other) if condition.data.item() else (other, then)
+        node.importer.looked_at(lambda: node.inside(unused))
+        return node.inside(chosen)
     if len(then.output) != len(other.output):
         node.fail("the branches have different numbers of outputs")
     sides = [lambda g=g: [v.expr for v in node.inside(g)] for g in (then, other)]
@@ -72,8 +74,7 @@ class Loop:
     def run(self, trips: Expr, condition: Expr, length: Dim | None) -> list[Expr]:
         """The carried values at the end, then the outputs, of this length if it is known."""
         builder, node = self.node.importer.builder, self.node
-        infos, results = self._settled()
-        body = self._function(infos)
+        body, infos, results = self._settled()
         grown = results[1 + len(self.carried) :]
         empty = Tuple(tuple([self._none(info) for info in grown]))
         dtypes = StringImm(" ".join([info.dtype or "float32" for info in grown]))
@@ -95,49 +96,41 @@ class Loop:
         known = [*infos, *[self._stacked(info, length) for info in grown]]
         return [_measured(node, v, i) for v, i in zip(values, known, strict=True)]
 
-    def _settled(self) -> tuple[list[StructInfo], list[Any]]:
-        """What holds of the carried values at every step, and of all that the body gives."""
-        node = self.node
-        infos: list[Any] = [v.struct_info for v in self.carried]
+    def _settled(self) -> tuple[Var, list[StructInfo], list[Any]]:
+        """The body as a function, what holds of the carried values at every step, and of all that
+        the body gives. A body that was built with too much taken to hold is built again."""
+        node, infos = self.node, list[Any]([v.struct_info for v in self.carried])
         for _ in range(MOST_ROUNDS):
-            results: list[Any] = []
-
-            def build(infos: Any = infos, results: list[Any] = results) -> Expr:
-                made = self._step(infos)
-                results += [r.struct_info for r in made]
-                return Tuple(tuple(made))
-
-            node.importer.builder.aside(build)
+            body, results = self._function(infos)
             after = results[1 : 1 + len(infos)]
             if all(_holds(i, r) for i, r in zip(infos, after, strict=True)):
-                return infos, results
+                return body, infos, results
+            node.importer.builder.scopes[-1].bindings.pop()
             infos = [
                 i if _holds(i, r) else _common(node, [i, r])
                 for i, r in zip(infos, after, strict=True)
             ]
-        return [_closed(i) for i in infos], results
-
-    def _step(self, infos: Sequence[Any]) -> list[Expr]:
-        """The body over new variables, built here."""
-        _, condition, *carried = params = self._params(infos)
-        inner = [_measured(self.node, v, i) for v, i in zip(carried, infos, strict=True)]
-        return self.body(params[0], condition, inner)
+        infos = [_closed(i) for i in infos]
+        body, results = self._function(infos)
+        return body, infos, results
 
     def _params(self, infos: Sequence[Any]) -> list[Var]:
         names = [f"{self.node.part_name()}_{k}" for k in range(len(infos))]
         carried = [Var(n, _closed(i)) for n, i in zip(names, infos, strict=True)]
         return [Var("step", INDEX), Var("going", FLAG), *carried]
 
-    def _function(self, infos: Sequence[Any]) -> Var:
-        params = self._params(infos)
+    def _function(self, infos: Sequence[Any]) -> tuple[Var, list[Any]]:
+        """The body as a function, and what holds of its results inside."""
+        params, results = self._params(infos), list[Any]()
 
         def build() -> Expr:
             inner = [_measured(self.node, v, i) for v, i in zip(params[2:], infos, strict=True)]
-            return Tuple(tuple(self.body(params[0], params[1], inner)))
+            made = self.body(params[0], params[1], inner)
+            results.extend([r.struct_info for r in made])
+            return Tuple(tuple(made))
 
-        return self.node.importer.builder.local_function(
-            params, build, f"{self.node.part_name()}_body"
-        )
+        name = f"{self.node.part_name()}_body"
+        return self.node.importer.builder.local_function(params, build, name), results
 
     def _none(self, info: Any) -> Expr:
         """The shape of an output that has not grown."""

@@ -51,6 +51,8 @@ def _counts(node: Node, size: Dim) -> list[Any]:
     if "split" in node.attributes:
         return list(node.attr("split"))
     parts = node.attr("num_outputs", None) or len(node.outputs)
+    if parts > len(node.outputs):
+        node.fail(f"num_outputs is {parts}, but the node has {len(node.outputs)}")
     each = dims.ceildiv(size, parts) if node.version >= 18 else dims.exact_quotient(size, parts)
     if each is None:
         node.fail(f"{dims.text(size)} elements cannot be split in {parts} equal parts")
