@@ -51,8 +51,11 @@ class Prepared(BackendRep):
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
         """The outputs for inputs in order, or by name."""
         given = self._by_name(inputs)
-        program = self._program_for(given)
-        made = program(*[v for name, v in given.items() if name not in self.special])
+        try:
+            program = self._program_for(given)
+            made = program(*[v for name, v in given.items() if name not in self.special])
+        except (MemoryError, OverflowError) as error:
+            raise wrong(f"there is no room for a value of the model: {error}") from error
         outputs = len(self.model.graph.output)
         results = made if outputs > 1 else (made,)
         return tuple([list(r) if isinstance(r, tuple) else r for r in results])

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper
 
 from structir.errors import DiagnosticError
 from structir.frontend.onnx import from_onnx, importer
-from tests.frontend.models import INT64, made, node, value
+from structir.frontend.onnx_backend import Backend
+from tests.frontend.models import BOOL, INT64, made, node, value
 
 
 def message(model: Any, **options: Any) -> str:
@@ -185,3 +186,45 @@ def test_values_that_must_be_known() -> None:
     text = message(made([node("ReduceSum", "x axes", "y")], inputs, ["y"]))
     assert "'axes'" in text
     assert "values=" in text
+
+
+def within(depth: int) -> Any:
+    """Loops in one another."""
+    step = node("Relu", "v0", "w0")
+    for k in range(depth):
+        kept = node("Identity", f"go{k}", f"on{k}")
+        entering = [value(f"i{k}", [], INT64), value(f"go{k}", [], BOOL), value(f"v{k}", None)]
+        leaving = [value(f"on{k}", [], BOOL), value(f"w{k}", None)]
+        body = helper.make_graph([step, kept], f"body{k}", entering, leaving)
+        inner = "x" if k == depth - 1 else f"v{k + 1}"
+        step = node("Loop", f"trips _ {inner}", "y" if k == depth - 1 else f"w{k + 1}", body=body)
+    return made([step], [value("x", ["n", 4])], ["y"], {"trips": np.array(2)})
+
+
+def test_loops_in_one_another_are_built_once() -> None:
+    module = from_onnx(within(20))
+    x = np.array([[-1.0, 2.0, 0.0, 3.0]], "f4")
+    assert "main" in module.functions
+    assert (Backend.run_model(within(3), [x])[0] == np.maximum(x, 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong_node", "told"),
+    [
+        (node("Split", "x", "y", num_outputs=1 << 40), "num_outputs"),
+        (node("TopK", "x k", "y i"), "-5 elements"),
+        (node("MaxPool", "z", "y", kernel_shape=[2, 2], pads=[1 << 40] * 4), "padding by"),
+        (node("Scan", "x", "y", num_scan_inputs=5), "body"),
+    ],
+    ids=lambda v: v.op_type if hasattr(v, "op_type") else "",
+)
+def test_attributes_beyond_reason(wrong_node: Any, told: str) -> None:
+    inputs = [value("x", ["n", 4]), value("z", [1, 1, 5, 5])]
+    assert told in message(made([wrong_node], inputs, ["y"], {"k": np.array([-5])}))
+
+
+def test_values_that_have_no_room() -> None:
+    sizes = {"s": np.array([1 << 20, 1 << 20, 1 << 10])}
+    model = made([node("ConstantOfShape", "s", "y")], [value("x", [1])], ["y"], sizes)
+    with pytest.raises(DiagnosticError, match="no room"):
+        Backend.run_model(model, [np.ones(1, "f4")])

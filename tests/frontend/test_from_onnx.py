@@ -162,3 +162,26 @@ def test_the_sizes_of_all_values_follow_from_the_inputs() -> None:
     assert len(sizes["found"]) == 2 and sizes["found"][1] not in ("n", "m")
     for w in (2, 5, 8):
         assert eval(sizes["p"][2], {"w": w}) == (w - 2) // 2 + 1
+
+
+def test_the_sizes_of_values_in_bodies() -> None:
+    body = helper.make_graph(
+        [node("Add", "h e", "t"), node("Tanh", "t", "after"), node("Identity", "after", "shown")],
+        "body",
+        [value("h", None), value("e", None)],
+        [value("after", None), value("shown", None)],
+    )
+    one = helper.make_graph([node("Neg", "last", "a")], "one", [], [value("a", None)])
+    other = helper.make_graph(
+        [node("Concat", "last last", "b", axis=0)], "other", [], [value("b", None)]
+    )
+    nodes = [
+        node("Scan", "start x", "last all", body=body, num_scan_inputs=1),
+        node("If", "flag", "y", then_branch=one, else_branch=other),
+    ]
+    inputs = [value("start", ["n"]), value("x", ["t", "n"]), value("flag", [], BOOL)]
+    sizes = shapes_of(made(nodes, inputs, ["y", "all"]))
+    assert sizes["t"] == sizes["after"] == sizes["last"] == ["n"]
+    assert sizes["all"] == ["t", "n"]
+    assert (sizes["a"], sizes["b"]) == (["n"], ["2 * n"])
+    assert sizes["y"] not in (["n"], ["2 * n"])

@@ -8,6 +8,8 @@ from structir.frontend.onnx.node import Node
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 
+MOST_PADDING = 1 << 31
+
 
 @attrs.frozen
 class Window:
@@ -44,6 +46,8 @@ def window_of(node: Node, sizes: tuple[int, ...]) -> Window:
         pads = pads or (0,) * (2 * count)
         if len(pads) != 2 * count:
             node.fail(f"{len(pads)} pads are given for {count} axes")
+        if max(map(abs, pads)) > MOST_PADDING:
+            node.fail(f"padding by {max(map(abs, pads))} elements is not supported")
         return Window(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         node.fail(f"there is no automatic padding {mode!r}")

@@ -135,6 +135,9 @@ def top_k(node: Node) -> list[Any]:
     known = "k" in node.attributes
     sizes = node.elements(1) if not known else None
     k = node.attr("k") if known else None if sizes is None else sizes.ravel()[0]
+    size = node.dims()[axis]
+    if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
+        node.fail(f"there are no {k} elements along an axis of {dims.text(size)}")
     counted = isinstance(k, int) and k > 0
     pair = node.emit(
         R.topk(
