@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
-from structir.backend.loops.expression import Expression
+from structir.backend.loops.access import split
+from structir.backend.loops.expression import Entry, Expression
 from structir.backend.loops.group import Group
 from structir.backend.loops.nest import NestSchedule
 from structir.backend.loops.writer import Scope, indented
@@ -42,8 +43,24 @@ class PointSchedule(NestSchedule):
             return [axis for axis in stage.parallel if axis is not stage.running.target]
         if stage.unique:
             return list(stage.parallel)
-        own = {dims.as_sym(e) for e in stage.write if not isinstance(e, Expression)}
+        own = {axis for entry in stage.write for axis in self._told_by(entry)}
         return [axis for axis in stage.parallel if axis in own]
+
+    def _told_by(self, entry: Entry) -> list[Sym]:
+        """The axes whose positions an index tells: it counts points in order, with gaps or
+        without."""
+        if isinstance(entry, Expression):
+            return []
+        steps, rest = split(entry, self.stage.axes)
+        axes = [axis for axis in reversed(self.stage.axes) if axis in steps]
+        if not axes or dims.syms(rest) & frozenset(self.stage.axes):
+            return []
+        expected = steps[axes[0]]
+        for axis in axes:
+            if steps[axis] != expected or axis in self.stage.reduce:
+                return []
+            expected = expected * self.stage.extents[axis]
+        return axes if isinstance(steps[axes[0]], int) else []
 
     def _inside(self, rest: list[Sym], known: set[Sym]) -> list[str]:
         if self.stage.reduce and self.stage.running is None:

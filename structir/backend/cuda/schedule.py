@@ -10,13 +10,21 @@ from structir.backend.cuda.points import point_kernel
 from structir.backend.cuda.products import product_kernel, product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
+from structir.backend.cuda.whole import is_large, whole_kernels
 from structir.backend.loops.compose import composed
 from structir.backend.loops.group import Group, Products
 from structir.backend.loops.schedule import Scheduled, written
 from structir.backend.loops.stage import LoopProgram
 
-SCHEDULES: dict[str, Callable[[Group], DeviceText | None]] = {
-    "rows": any_row_kernel,
+
+def row_kernels(group: Group) -> DeviceText | tuple[DeviceText, ...]:
+    """The texts of a row group; without rows, blocks have to put together what each has found."""
+    whole = not group.rows and is_large(group)
+    return whole_kernels(group) if whole else any_row_kernel(group)
+
+
+SCHEDULES: dict[str, Callable[[Group], DeviceText | tuple[DeviceText, ...] | None]] = {
+    "rows": row_kernels,
     "columns": column_kernel,
     "matrix": product_kernel,
     "nest": point_kernel,

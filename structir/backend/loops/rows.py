@@ -151,7 +151,7 @@ class RowSchedule:
     def row_lines(self, known: frozenset[Sym] = frozenset()) -> list[str]:
         """All of one row: its loops phase by phase, then what is one value a row."""
         row = Scope(frozenset(self.rows) | known)
-        for (phase, _), stages in sorted(self._loops().items(), key=lambda item: item[0][0]):
+        for (phase, _), stages in sorted(self.loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
         self.store_row(row)
         return row.lines
@@ -167,7 +167,7 @@ class RowSchedule:
                 body = simplified(self.phases.resolved(stage.body, LAST))
                 self.writer.store(stage.out, stage.write, self.writer.value(body, [row]), [row])
 
-    def _loops(self) -> dict[tuple[int, frozenset[Sym]], list[Stage]]:
+    def loops(self) -> dict[tuple[int, frozenset[Sym]], list[Stage]]:
         """The stages that loops must compute, by phase and inner space."""
         found: dict[tuple[int, frozenset[Sym]], list[Stage]] = {}
         for stage in self.stages:

@@ -85,14 +85,20 @@ def scheduled(program: LoopProgram) -> Scheduled:
     return written(composed(plain_windows(composed(program))), SCHEDULES)
 
 
+def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:
+    if found is None:
+        return ()
+    return found if isinstance(found, tuple) else (found,)
+
+
 def written(
     program: LoopProgram,
-    schedules: Mapping[str, Callable[[Group], KernelText | None]],
+    schedules: Mapping[str, Callable[[Group], KernelText | tuple[KernelText, ...] | None]],
     products: Products | None = None,
 ) -> Scheduled:
-    """A program in groups, each written out by the schedule for its kind."""
+    """A program in groups, each written out by the schedule for its kind: mostly as one kernel."""
     groups, decisions = grouped(program, products)
-    texts = [(g, schedules[g.kind](g)) for g in groups]
-    kernels = tuple([text for _, text in texts if text is not None])
-    made_from = tuple([g for g, text in texts if text is not None])
+    texts = [(g, text) for g in groups for text in _texts(schedules[g.kind](g))]
+    kernels = tuple([text for _, text in texts])
+    made_from = tuple([g for g, _ in texts])
     return Scheduled(program, tuple(groups), kernels, tuple(decisions), made_from)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import structir
+from structir.backend.cuda import whole
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.script import I, R, T
 from structir.tools.generate import random_arguments
@@ -71,6 +72,20 @@ class WithoutSort:
         return x
 
 
+WHOLE = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")):
+    with R.dataflow():
+        a = R.mean(x * y)
+        b = R.sum(R.abs(x))
+        c = R.prod(y)
+        d = R.sum(R.square(x - b))
+        e = R.variance(y)
+        R.output(a, b, c, d, e)
+    return a, b, c, d, e
+"""
+
+
 def floats(*shape, seed=1):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
@@ -106,6 +121,29 @@ def test_the_encoder_block_with_its_gradient():
     wanted = structir.interpret(trained, "main_adjoint", *arguments)
     found = structir.compile(trained, target="cuda")["main_adjoint"](*arguments)
     assert_agree(wanted, on_host(found))
+
+
+def test_all_elements_are_put_together_by_many_blocks(monkeypatch):
+    monkeypatch.setattr(whole, "EACH", 8)
+    module = structir.parse(WHOLE)
+    executable = structir.compile(module, target="cuda")
+    for shape in ((3, 4), (13, 7), (1, 1), (0, 5)):
+        given = floats(*shape), floats(*shape, seed=2)
+        wanted = structir.interpret(module, "main", *given)
+        assert_agree(wanted, on_host(executable["main"](*given)))
+    assert "block_prod_float32" in executable.source() and "[part]" in executable.source()
+
+
+def test_a_reshape_to_a_product_of_sizes_is_spread_over_threads():
+    text = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    return R.exp(R.reshape(x, R.shape([n * m])))
+"""
+    module = structir.parse(text)
+    executable = structir.compile(module, target="cuda")
+    assert_agree(np.exp(floats(3, 5)).reshape(-1), on_host(executable["main"](floats(3, 5))))
+    assert "for point in range(cuda.grid(1), 1," not in executable.source()
 
 
 def test_both_ways_of_a_branch(flow):

@@ -1,0 +1,117 @@
+"""The schedule of a group without rows: everything is put together into single values, by all
+blocks. Each loop is a kernel, whose blocks leave parts; kernels after it begin with these."""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.cuda.device_text import DeviceText, device_text, over_blocks, within_block
+from structir.backend.cuda.rows import BlockRowSchedule
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import computed_in
+from structir.backend.loops.group import Group
+from structir.backend.loops.rows import RowSchedule
+from structir.backend.loops.scalar_text import accumulation_text, load_text, store_text
+from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import Scope, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+EACH = 4096  # elements that a block puts together, as long as there are not too many parts
+MOST_PARTS = 512
+
+
+def whole_kernels(group: Group) -> tuple[DeviceText, ...]:
+    """The texts of a group that puts everything together."""
+    shared = RowSchedule(group)
+    parts = {s.out: _parts_of(s) for s in group.stages if s.reduce}
+    count = len(shared.loops())
+    return tuple(
+        [WholeSchedule(group, shared, parts, step).step_text() for step in range(count + 1)]
+    )
+
+
+def is_large(group: Group) -> bool:
+    """Whether there may be more than one block has to do."""
+    sizes = [prod(stage.extents.values()) for stage in group.stages if stage.reduce]
+    return any(not isinstance(size, int) or size > EACH for size in sizes)
+
+
+def _parts_of(stage: Stage) -> Buffer:
+    count = parts_count(prod(stage.extents.values()))
+    return Buffer((count,), computed_in(stage.out.dtype))
+
+
+def parts_count(elements: Dim) -> Dim:
+    """Into how many parts so many elements are put together at first."""
+    return dims.dim_min(dims.ceildiv(elements, EACH), MOST_PARTS)
+
+
+class WholeSchedule(BlockRowSchedule):
+    """One kernel on its way to text: it makes the loop of its number, or after all of them the
+    results. Loops before it are only read."""
+
+    def __init__(
+        self, group: Group, shared: RowSchedule, parts: dict[Buffer, Buffer], step: int
+    ) -> None:
+        super().__init__(group)
+        self.phases, self.parts, self.step = shared.phases, parts, step
+        self.writer.scratch.clear()  # what is kept lies in memory that all blocks see
+        self.writer.local = set(shared.writer.local)
+        self.made = 0
+        self.extent_of_step: Dim = 1
+
+    def step_text(self) -> DeviceText:
+        """The kernel's text."""
+        lines = self.row_lines()
+        last = self.step == self.made
+        whole: Dim = 1 if last else self.extent_of_step
+        lines = over_blocks("part", self.writer.size(whole), lines)
+        return device_text(self.writer, lines, whole, self.group.origins, EACH)
+
+    def loop_lines(
+        self, groups: list[tuple[Sym, ...]], stages: list[Stage], body: list[str]
+    ) -> list[str]:
+        """A loop that all blocks share, and the parts that they leave; or these, read."""
+        number, self.made = self.made, self.made + 1
+        reduced = [stage for stage in stages if stage.reduce]
+        if number < self.step:
+            return [line for stage in reduced for line in self._put_together(stage)]
+        if number > self.step:
+            return []
+        size = self.writer.size
+        sizes = [size(self.extent(group)) for group in groups]
+        whole = prod(self.extent(group) for group in groups)
+        self.extent_of_step = parts_count(whole)
+        name = "j" if len(groups) == 1 else "lane"
+        first = "part * cuda.blockDim.x + cuda.threadIdx.x"
+        step = f"{size(self.extent_of_step)} * cuda.blockDim.x"
+        lines = [f"for {name} in range({first}, {size(whole)}, {step}):"]
+        lines += indented([*self.writer.decoded(groups, sizes, name), *body])
+        for stage in reduced:
+            lines += [self._of_block(stage), *self._left(stage)]
+        return lines
+
+    def store_row(self, row: Scope) -> None:
+        """Results are there after all loops."""
+        if self.step == self.made:
+            super().store_row(row)
+
+    def _of_block(self, stage: Stage) -> str:
+        name = self.writer.totals[stage.out]
+        return f"{name} = block_{stage.monoid}_{computed_in(stage.out.dtype)}({name})"
+
+    def _left(self, stage: Stage) -> list[str]:
+        """What a block has put together goes to the place of its part."""
+        parts, name = self.parts[stage.out], self.writer.totals[stage.out]
+        place = f"{self.writer.pointer(parts)}[part]"
+        return ["if cuda.threadIdx.x == 0:", f"    {place} = {store_text(parts.dtype, name)}"]
+
+    def _put_together(self, stage: Stage) -> list[str]:
+        """The total over all parts, which every block works out for itself."""
+        parts, name = self.parts[stage.out], self.writer.totals[stage.out]
+        value = load_text(parts.dtype, f"{self.writer.pointer(parts)}[each]")
+        dtype = computed_in(stage.out.dtype)
+        line = f"{name} = {accumulation_text(stage.monoid or '', dtype, name, value)}"
+        loop = within_block("each", self.writer.size(parts.elements), [line])
+        return [*loop, self._of_block(stage)]
