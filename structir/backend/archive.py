@@ -5,6 +5,7 @@ Such a file is a module's file with more in it; `structir.load` reads both kinds
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Collection, Iterable
@@ -23,7 +24,9 @@ identity = lazy_module("structir.backend.cpu.identity")
 objects = lazy_module("structir.backend.cpu.objects")
 stored_functions = lazy_module("structir.backend.stored")
 disk = lazy_module("structir.backend.cache")
+compiling = lazy_module("structir.backend.compile")
 
+TARGET = "structir.target"  # of a backend that reads its files itself
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
 PREFIX, PLANS_OF = "machine code ", "plans "
 Path = str | os.PathLike[str]
@@ -57,6 +60,8 @@ def load(path: Path) -> Any:
     is compiled again, and a warning says so.
     """
     arrays, facts = read(path)
+    if TARGET in facts:
+        return _of_backend(facts[TARGET]).loaded(path, arrays, facts)
     if KERNELS not in facts:
         return module_of(path, arrays, facts)
     name, module = os.fspath(path), partial(module_of, path, arrays, facts)
@@ -71,6 +76,15 @@ def load(path: Path) -> Any:
         _warn(f"machine code in {name} is damaged")
         return executables.Executable(module())
     return executables.Executable(module, shelf=plans)
+
+
+def _of_backend(target: str) -> Any:
+    """How a backend of its own kind reads what it has saved."""
+    if target not in compiling.targets():
+        raise ParseError(
+            Diagnostic(f"it was compiled for {target!r}, and there is no such backend")
+        )
+    return importlib.import_module(f"structir.backend.{target}.archive")
 
 
 def _plans(arrays: dict[str, Any], facts: dict[str, str]) -> SavedPlans | None:

@@ -21,7 +21,9 @@ from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
+from structir.lazy import lazy_module
 
+archive = lazy_module("structir.backend.cuda.archive")
 Value = Any
 
 
@@ -113,6 +115,10 @@ class DeviceExecutable:
         kernels = {k.text: k for plan in self.plans(name) for k in plan.kernels}
         texts = [getattr(kernel, "code", kernel).ptx for kernel in kernels.values()]
         return "\n\n".join(texts)
+
+    def save(self, path: Any) -> None:
+        """Write the program and its machine code; `structir.load` gives the executable back."""
+        archive.save(self, path)
 
     def __repr__(self) -> str:
         names = ", ".join(self._functions) or "none"

@@ -47,6 +47,16 @@ def device_of(arch: str | None) -> Any:
     return ahead.AheadDevice(arch)
 
 
+def device_to_load_on(architecture: str) -> Any:
+    """The card of this machine; where there is none, one of an architecture elsewhere."""
+    settings: Any = config
+    if settings.ENABLE_CUDASIM:
+        return _simulator()
+    _require_libraries()
+    here = _card()
+    return ahead.AheadDevice(architecture) if isinstance(here, str) else here
+
+
 @cache
 def _simulator() -> Any:
     return simulator.SimulatedDevice()

@@ -7,6 +7,7 @@ import pytest
 
 import structir
 from minilm_program import minilm_text
+from structir.backend.cuda import archive, compiler
 from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
@@ -75,6 +76,27 @@ def test_a_share_of_the_ops(architecture):
             continue
         if codes(executable):
             assert_is_code(executable, architecture)
+
+
+def test_what_is_saved_is_loaded_without_compiling(tmp_path, monkeypatch):
+    executable = structir.compile(Mlp, target="cuda", arch="sm_90", tf32=True)
+    executable.save(tmp_path / "mlp.cuda")
+    monkeypatch.setenv("STRUCTIR_CACHE", "off")
+    monkeypatch.setattr(compiler, "_codes", {})
+    monkeypatch.setattr(compiler, "ptx_of", None)
+    loaded = structir.load(tmp_path / "mlp.cuda")
+    assert loaded.tf32 and loaded.device.architecture == "sm_90"
+    assert [c.cubin for c in codes(loaded)] == [c.cubin for c in codes(executable)]
+    assert structir.structural_equal(loaded.module, Mlp)
+
+
+def test_code_of_other_versions_is_made_again(tmp_path, monkeypatch):
+    executable = structir.compile(Mlp, target="cuda", arch="sm_90")
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "identity", lambda: "another time")
+        executable.save(tmp_path / "mlp.cuda")
+    with pytest.warns(match="compiled by other versions"):
+        assert_is_code(structir.load(tmp_path / "mlp.cuda"), "sm_90")
 
 
 def test_nothing_runs_without_a_card():
