@@ -19,6 +19,7 @@ from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import Scope, indented
 from structir.ir.dims import Dim, Sym
 
+CHEAPER_THAN_MEMORY = 64  # additions: what a card computes again rather than keep it
 SYNC = "cuda.syncthreads()"
 
 
@@ -43,6 +44,7 @@ class BlockRowSchedule(RowSchedule):
     """A row group on its way to text: the threads of a block share the loops of a row."""
 
     width: Dim = 1
+    recompute_below = CHEAPER_THAN_MEMORY
 
     def map_text(self) -> DeviceText:
         """Maps over common axes: every point is a thread's."""

@@ -50,7 +50,9 @@ class Phases:
         extents: dict[Sym, Dim],
         stored: frozenset[Buffer],
         large: frozenset[Buffer] = frozenset(),
+        recompute_below: float = RECOMPUTE_BELOW,
     ) -> None:
+        self.recompute_below = recompute_below
         self.stages, self.rows, self.extents, self.stored = stages, rows, extents, stored
         self.large = large  # results that are written once, if so
         writers: dict[Buffer, list[Stage]] = {}
@@ -90,7 +92,12 @@ class Phases:
         for stage in reversed(self.stages):
             local = not stage.reduce and self.inner[stage] and stage.out not in self.stored
             late = any(phase > self.phase[stage] for phase in readers.get(stage, ()))
-            if local and late and stage.out in self.makers and self.cost(stage) > RECOMPUTE_BELOW:
+            if (
+                local
+                and late
+                and stage.out in self.makers
+                and self.cost(stage) > self.recompute_below
+            ):
                 shape = tuple(self.extents[a] for a in self.inner[stage])
                 place = Buffer(shape, computed_in(stage.out.dtype), "scratch")
                 self.kept[stage.out] = Kept(place)

@@ -8,7 +8,7 @@ from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
 from structir.backend.loops.group import Group
-from structir.backend.loops.phases import Phases
+from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
@@ -34,6 +34,8 @@ def extents_of(group: Group) -> dict[Sym, Dim]:
 class RowSchedule:
     """A row group on its way to text."""
 
+    recompute_below: float = RECOMPUTE_BELOW
+
     def __init__(self, group: Group, writer: Writer | None = None) -> None:
         self.stages, self.group = group.stages, group
         self.extents = extents_of(group)
@@ -52,7 +54,8 @@ class RowSchedule:
         if writer is None:
             self.writer = Writer(axes, rows)
             self.writer.large = frozenset(filter(may_be_large, group.given))
-        self.phases = Phases(group.stages, rows, self.extents, group.kept, self.writer.large)
+        given = (group.stages, rows, self.extents, group.kept, self.writer.large)
+        self.phases = Phases(*given, self.recompute_below)
         self._declare_local()
 
     def _declare_local(self) -> None:

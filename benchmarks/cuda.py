@@ -1,0 +1,240 @@
+"""Checks the CUDA backend on a card against the interpreter in float64, and measures it.
+
+    python benchmarks/cuda.py [--write]
+
+Peers that are not installed are left out: PyTorch eager and `torch.compile`. Bandwidth is told
+beside that of a copy on the same card, measured in the same run. With `--write` the table goes into
+`docs/performance.md`, under the card's name. Nothing here has run on a card yet.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import attrs
+import numpy as np
+
+import structir
+from structir.backend.cuda.arrays import DeviceArray
+from structir.backend.cuda.target import device_of
+from structir.errors import StructIRError
+from structir.ir import IRModule
+from structir.ir.dtype import numpy_dtype
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- cuda: begin -->", "<!-- cuda: end -->"
+ROUNDS, SHORTEST = 20, 5
+RELATIVE = 1e-3  # of float64, for float32
+HALF = 2e-2
+
+
+@attrs.frozen
+class Case:
+    """A function of tensors, how PyTorch says it, and what it moves or computes."""
+
+    name: str
+    body: str
+    shapes: tuple[tuple[int, ...], ...]
+    peer: Callable[..., Any] | None
+    dtype: str = "float32"
+    bytes: int = 0
+    operations: int = 0
+
+    def module(self) -> IRModule:
+        """The program, with free sizes."""
+        letters = iter("abcdefgh")
+        params = [
+            f"x{k}: R.Tensor(({''.join(f'{next(letters)!r}, ' for _ in s)}), {self.dtype!r})"
+            for k, s in enumerate(self.shapes)
+        ]
+        text = f"@R.function\ndef main({', '.join(params)}):\n    return {self.body}\n"
+        return structir.parse(text)
+
+
+def cases(torch: Any) -> Iterator[Case]:
+    """Maps and rows of 1e8 elements, products, and attention."""
+    functional = None if torch is None else torch.nn.functional
+    rows = (260_416, 384)
+    size = 4 * rows[0] * rows[1]
+
+    def peer(name: str, *args: Any, **options: Any) -> Callable[..., Any] | None:
+        if functional is None:
+            return None
+        return lambda x, *rest: getattr(functional, name)(x, *args, *rest, **options)
+
+    yield Case("relu(x)", "R.nn.relu(x0)", (rows,), peer("relu"), bytes=2 * size)
+    yield Case("gelu", "R.nn.gelu(x0)", (rows,), peer("gelu"), bytes=2 * size)
+    yield Case("softmax", "R.nn.softmax(x0)", (rows,), peer("softmax", -1), bytes=2 * size)
+    last = (rows[1],)
+    yield Case(
+        "layer_norm",
+        "R.nn.layer_norm(x0, x1, x2, axes=-1)",
+        (rows, last, last),
+        peer("layer_norm", last),
+        bytes=2 * size,
+    )
+    yield Case(
+        "rms_norm",
+        "R.nn.rms_norm(x0, x1, axes=-1)",
+        (rows, last),
+        peer("rms_norm", last),
+        bytes=2 * size,
+    )
+    yield Case("sum", "R.sum(x0)", (rows,), torch and torch.sum, bytes=size)
+    yield Case("transpose", "R.permute_dims(x0)", (rows,), torch and transposed, bytes=2 * size)
+    for dtype in ("float32", "float16", "bfloat16"):
+        for n in (1024, 4096):
+            square = (n, n)
+            yield Case(
+                f"matmul {n} {dtype}",
+                "R.matmul(x0, x1)",
+                (square, square),
+                torch and torch.matmul,
+                dtype,
+                operations=2 * n**3,
+            )
+    heads = (8, 512, 12, 64)
+    yield Case(
+        "attention 12 heads S512 D64 float16",
+        "R.nn.attention(x0, x1, x2)",
+        (heads, heads, heads),
+        torch and partial(attended, functional),
+        "float16",
+        operations=4 * 8 * 12 * 512 * 512 * 64,
+    )
+
+
+def transposed(x: Any) -> Any:
+    """A transposed copy."""
+    return x.t().contiguous()
+
+
+def attended(functional: Any, query: Any, key: Any, value: Any) -> Any:
+    """PyTorch's attention, whose heads stand before the places."""
+    turned = [x.transpose(1, 2) for x in (query, key, value)]
+    return functional.scaled_dot_product_attention(*turned).transpose(1, 2)
+
+
+@attrs.frozen
+class Timer:
+    """The median time of a call by the card's own clock."""
+
+    driver: Any
+
+    def seconds(self, call: Callable[[], Any]) -> float:
+        """What one call takes, over several rounds."""
+        for _ in range(SHORTEST):
+            call()
+        found = []
+        for _ in range(ROUNDS):
+            start, end = (self.driver.cuEventCreate(0)[1] for _ in range(2))
+            self.driver.cuEventRecord(start, 0)
+            call()
+            self.driver.cuEventRecord(end, 0)
+            self.driver.cuEventSynchronize(end)
+            found.append(self.driver.cuEventElapsedTime(start, end)[1] / 1e3)
+        return median(found)
+
+
+def copy_bandwidth(card: Any, timer: Timer, size: int = 1 << 30) -> float:
+    """Bytes in a second that a copy on the card reads and writes."""
+    source, target = card.allocate(size), card.allocate(size)
+    copy = partial(card.driver.cuMemcpyDtoDAsync, target.address, source.address, size, 0)
+    return 2 * size / timer.seconds(copy)
+
+
+def agrees(case: Case, given: list[Any], found: Any) -> bool:
+    """Whether a result is that of the interpreter in float64, on a part that is quick to make."""
+    wide = attrs.evolve(case, dtype="float64").module()
+    wanted = structir.interpret(wide, "main", *[g.astype("float64") for g in given])
+    near = RELATIVE if case.dtype == "float32" else HALF
+    reach = float(np.abs(wanted).max(initial=1.0))
+    return bool(np.allclose(np.asarray(found).astype("float64"), wanted, near, near * reach))
+
+
+def drawn(case: Case, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+    """Arguments of some shapes."""
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(s, "float32").astype(numpy_dtype(case.dtype)) for s in shapes]
+
+
+def small(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape of which a check is quick."""
+    return tuple([min(n, 96) for n in shape])
+
+
+def measured(case: Case, card: Any, timer: Timer, torch: Any, copy: float) -> str:
+    """A row of the table."""
+    run = structir.compile(case.module(), target="cuda")["main"]
+    part = drawn(case, tuple([small(s) for s in case.shapes]))
+    right = agrees(case, part, run(*part))
+    given = [as_array(run, card, a) for a in drawn(case, case.shapes)]
+    seconds = timer.seconds(lambda: run(*given))
+    cells = [case.name, f"{seconds * 1e6:.0f} us", rate(case, seconds, copy)]
+    for way in (None, "compile"):
+        cells.append(beside(case, way, given, seconds, timer, torch))
+    return f"| {' | '.join([*cells, 'yes' if right else '**no**'])} |"
+
+
+def as_array(run: Any, card: Any, array: Any) -> DeviceArray:
+    """An array on the card."""
+    memory = card.allocate(array.nbytes)
+    card.copy_in(memory.address, array)
+    card.synchronize()
+    return DeviceArray(card, memory, array.shape, array.dtype)
+
+
+def rate(case: Case, seconds: float, copy: float) -> str:
+    """What is moved, as a share of what a copy moves; or what is computed."""
+    if case.bytes:
+        return f"{case.bytes / seconds / 1e9:.0f} GB/s, {case.bytes / seconds / copy:.0%} of a copy"
+    return f"{case.operations / seconds / 1e12:.1f} TFLOP/s"
+
+
+def beside(
+    case: Case, way: str | None, given: list[Any], seconds: float, timer: Timer, torch: Any
+) -> str:
+    """How many times as long a peer takes."""
+    if torch is None or case.peer is None:
+        return ""
+    tensors = [torch.from_dlpack(array) for array in given]
+    call = torch.compile(case.peer) if way == "compile" else case.peer
+    return f"{timer.seconds(lambda: call(*tensors)) / seconds:.2f}"
+
+
+def main() -> None:
+    """Measure all cases, and print or write the table."""
+    try:
+        card = device_of(None)
+    except StructIRError as error:
+        raise SystemExit(f"nothing to measure: {error}") from None
+    torch = __import__("torch") if find_spec("torch") else None
+    driver = card.driver
+    name = driver.cuDeviceGetName(64, 0)[1].decode().rstrip("\0")
+    timer = Timer(driver)
+    copy = copy_bandwidth(card, timer)
+    head = [
+        f"Measured on {name}; a copy moves {copy / 1e9:.0f} GB/s. Over 1 is better.",
+        "",
+        "| case | StructIR | rate | PyTorch | torch.compile | right |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = [measured(case, card, timer, torch, copy) for case in cases(torch)]
+    table = "\n".join([*head, *rows])
+    print(table)
+    if "--write" in sys.argv:
+        text = PAGE.read_text(encoding="utf-8")
+        before, rest = text.split(BEGIN)
+        PAGE.write_text(
+            f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END)[1]}", encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()
