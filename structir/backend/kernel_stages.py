@@ -72,4 +72,6 @@ def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, D
             scratch.append(value)
         buffers.append(value.root)
     own = tuple([sizes[symbol] for symbol in code.symbols])
-    return Routine(code.lines, tuple(buffers), tuple(scratch), own, code.sites, code.names)
+    return Routine(
+        code.lines, tuple(buffers), tuple(scratch), own, code.sites, code.names, spread=code.spread
+    )

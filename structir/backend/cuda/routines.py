@@ -15,7 +15,13 @@ def routine_kernel(group: Group) -> DeviceText | None:
         return None
     arrays, sizes = routine.own_names
     names, dims = [*arrays, *sizes], [*routine.sizes]
-    if routine.function is None:
+    work = routine.range
+    if routine.spread is not None:
+        name, start, stop = routine.spread
+        head = f"for {name} in range({start} + cuda.grid(1), {stop}, cuda.gridsize(1)):"
+        lines = [head, *routine.lines[1:]]
+        work = 1 + sum([buffer.elements for buffer in routine.buffers])
+    elif routine.function is None:
         lines = ["if cuda.grid(1) == 0:", *indented(routine.lines)]
     else:
         lines = [*routine.before, *over_threads("point", "count", routine.lines)]
@@ -26,7 +32,7 @@ def routine_kernel(group: Group) -> DeviceText | None:
         ),
         routine.buffers,
         tuple(dims),
-        routine.range,
+        work,
         routine.scratch,
         stage.origins,
         sites=routine.sites,

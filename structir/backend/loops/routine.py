@@ -12,6 +12,7 @@ from structir.backend.cpu.kernels import NAMES
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.loops.filling import surely_filled
+from structir.backend.loops.independent import independent_loop
 from structir.backend.loops.index_proofs import IndexRanges
 from structir.backend.loops.scalar_text import (
     ALL_KINDS,
@@ -90,6 +91,7 @@ class KernelCode:
     lines: tuple[str, ...]
     sites: tuple[Site, ...]
     names: tuple[str, ...]  # of arrays and symbols in the lines
+    spread: tuple[str, str, str] | None  # of a loop that is all of it, whose iterations never meet
 
 
 def code_of(kernel: Kernel) -> KernelCode:
@@ -119,6 +121,7 @@ class _Writer:
                 self._array(node.array, node.array.struct_info.dims)  # type: ignore[attr-defined]
         self.ranges = IndexRanges(kernel, self.shapes)
         self.sites: list[Site] = []
+        self.bounds: dict[str, tuple[str, str, str]] = {}  # of loops, by their variables
 
     def _parameter(self, param: Var, info: TensorStructInfo | PrimStructInfo) -> None:
         if isinstance(info, PrimStructInfo) and info.dtype == "int64":
@@ -142,13 +145,17 @@ class _Writer:
         for param in self.kernel.results:
             if not surely_filled(self.kernel, param, self.ranges):
                 body += self.zeroed(param)
+        alone = independent_loop(self.kernel) if not body else None
         body += self.block(self.kernel.body)
+        spread = None if alone is None else self.bounds[alone.variable.name]
         info = replace(self.kernel.struct_info, params=tuple(self.infos))
         arrays, symbols = tuple(self.arrays), tuple(self.symbols)
         sites = tuple(self.sites)
         names = tuple([self.name(item) for item in (*arrays, *symbols)])
         lines = tuple(body)
-        return KernelCode(self.kernel, info, arrays, self.shapes, symbols, lines, sites, names)
+        return KernelCode(
+            self.kernel, info, arrays, self.shapes, symbols, lines, sites, names, spread
+        )
 
     # ---- names
 
@@ -212,6 +219,7 @@ class _Writer:
     def loop(self, loop: For) -> list[str]:
         """A counting loop."""
         start, stop = bare(self.scalar(loop.start)), bare(self.scalar(loop.stop))
+        self.bounds[loop.variable.name] = (self.name(loop.variable), start, stop)
         bounds = [stop] if start == "0" else [start, stop]
         if loop.step != 1:
             bounds = [start, stop, str(loop.step)]

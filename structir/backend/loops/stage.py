@@ -60,6 +60,8 @@ class Routine:
     function: Callable[..., Any] | None = None  # what the lines call by the name `routine`
     source: tuple[str, ...] = ()  # of the function
     before: tuple[str, ...] = ()
+    spread: tuple[str, str, str] | None = None  # name, start and end of a loop that is all of it,
+    # if its iterations never meet
 
     @property
     def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

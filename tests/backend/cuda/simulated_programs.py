@@ -223,6 +223,29 @@ def test_kernels_of_users(seed):
         assert_agree(wanted, on_host(structir.compile(module, target="cuda")["main"](*args)))
 
 
+def test_a_kernel_whose_iterations_never_meet_is_spread_over_threads():
+    @I.ir_module
+    class Rows:
+        @I.kernel
+        def scaled(x: R.Tensor(("n", "m"), "float32"), out: R.Tensor(("n", "m"), "float32")):
+            for i in range(n):
+                total = 0.0
+                for j in range(m):
+                    total += x[i, j]
+                for j in range(m):
+                    out[i, j] = x[i, j] / total
+
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            n = T.int64()
+            m = T.int64()
+            return R.call_kernel(scaled, (x,), out_sinfo=R.Tensor((n, m), "float32"))
+
+    executable, x = structir.compile(Rows, target="cuda"), np.abs(floats(7, 3))
+    assert_agree(structir.interpret(Rows, "main", x), on_host(executable["main"](x)))
+    assert "for i in range(0 + cuda.grid(1), n, cuda.gridsize(1)):" in executable.source()
+
+
 def test_an_index_out_of_range_is_told():
     @I.ir_module
     class Gather:
