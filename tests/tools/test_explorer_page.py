@@ -11,6 +11,7 @@ import structir
 from structir.passes import PassContext, Trace, find_pass
 from structir.tools.explorer.kernels import Timed
 from structir.tools.explorer.page import page
+from structir.tools.fuzzing import random_program
 from tests.tools.browser import CHROMIUM, DRIVER, MISSING, Browser
 from tests.tools.test_view import HOSTILE, LAYER
 
@@ -150,6 +151,17 @@ def test_kernels_close_and_open(layer: Browser) -> None:
     assert layer.run("return explorer.scene.boxes.length") > closed
 
 
+def test_the_text_can_leave_out_what_is_known(layer: Browser) -> None:
+    line = (
+        "return [...document.querySelectorAll('.line')].map((l) => l.textContent)"
+        ".find((l) => /lv(:| =)/.test(l))"
+    )
+    layer.run("document.getElementById('graph').focus()")
+    assert "lv: R.Tensor((n, 6)" in layer.run(line)
+    layer.keys("t")
+    assert "lv = R.matmul(x, w)" in layer.run(line)
+
+
 def test_search_finds_names_ops_and_shapes(layer: Browser) -> None:
     layer.run("document.getElementById('graph').focus()")
     layer.keys("/softmax")
@@ -216,6 +228,20 @@ def main(x: R.Tensor(("n",), "float32")):
     )
     assert browser.run("return window.stolen === undefined"), "the policy lets other code run"
     browser.complaints()  # the policy has refused, and said so
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_program_is_laid_out(browser: Browser, tmp_path: Path, seed: int) -> None:
+    shown(browser, tmp_path, page(random_program(seed, 8), f"program {seed}"))
+    for look in ("", "explorer.setKernels(false);", "explorer.setParams();"):
+        assert browser.run(look + TANGLED) == []
+    browser.run(
+        "for (const node of explorer.scene.program.nodes) {"
+        " explorer.choose(node.id, true); const info = explorer.scene.infoOf(node);"
+        " (info ? info.tensors : []).forEach((tensor, k) => (tensor.dims || []).forEach("
+        "(_, axis) => explorer.explain(node.id, k, axis))); }"
+    )
+    assert browser.complaints() == []
 
 
 def test_two_thousand_ops_are_laid_out(browser: Browser, tmp_path: Path) -> None:

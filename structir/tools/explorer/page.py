@@ -19,7 +19,9 @@ from structir.tools.explorer.kernels import Timed, kernel_data
 from structir.tools.explorer.program import shown
 
 CLIENT = ("layout.js", "scene.js", "drawing.js", "text.js", "panels.js", "main.js")
-MOST_DRAWN = 20_000  # bindings of all programs on a page that are drawn
+MOST_DRAWN = 20_000  # lines of all programs on a page that are drawn
+MOST_FUSED = 3_000  # of those that are shown with their kernels, but for the first and the last
+MOST_FUSED_SMALL = 150  # of a program in a notebook, which is not waited for
 HARMFUL = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -31,13 +33,21 @@ def page(
     small: bool = False,
 ) -> str:
     """The page of a program, and of the passes that ran over it; `small` is for notebooks."""
-    return html_of(data_of(module, title, steps, timed) | {"small": small})
+    if small:
+        fused = _lines(module) <= MOST_FUSED_SMALL
+        return html_of(data_of(module, title, fused=fused) | {"small": True})
+    return html_of(data_of(module, title, steps, timed))
 
 
 def data_of(
-    module: IRModule, title: str, steps: Sequence[Step] = (), timed: Timed | None = None
+    module: IRModule,
+    title: str,
+    steps: Sequence[Step] = (),
+    timed: Timed | None = None,
+    fused: bool = True,
 ) -> dict[str, Any]:
-    """All that the page shows. Of a long run of passes the first and the last program are drawn."""
+    """All that the page shows. Of a long run of passes the first and the last program are drawn.
+    Without `fused` the kernels are left out."""
     modules = {id(module): module}
     for step in steps:
         after = step.after
@@ -47,20 +57,23 @@ def data_of(
         if step.depth == 0 and step.after is not None:  # what passes inside of it gave came before
             modules[id(step.after)] = modules.pop(id(step.after), step.after)
     programs = list(modules.values())
-    if sum(map(_bindings, programs)) > MOST_DRAWN:
+    lines = sum(map(_lines, programs))
+    if lines > MOST_DRAWN:
         programs = [programs[0], programs[-1]]
     drawn = []
     for place, each in enumerate(programs):
         found = shown(each)
         last = place == len(programs) - 1
-        drawn.append(found.data | {"compiled": kernel_data(found.module, timed if last else None)})
+        wanted = fused and (lines <= MOST_FUSED or last or place == 0)
+        compiled = kernel_data(found.module, timed if last else None) if wanted else {}
+        drawn.append(found.data | {"compiled": compiled})
     places = {id(each): place for place, each in enumerate(programs)}
     start = steps[0].start if steps else 0.0
     told = [record(s, start) | {"program": places.get(id(s.after))} for s in steps]
     return {"title": title, "programs": drawn, "steps": told}
 
 
-def _bindings(module: IRModule) -> int:
+def _lines(module: IRModule) -> int:
     return module.script().count("\n")
 
 

@@ -182,6 +182,12 @@ class App {
     this.choose(null);
   }
 
+  setBrief() {
+    this.text.brief = !this.text.brief;
+    this.find("brief").setAttribute("aria-pressed", String(Boolean(this.text.brief)));
+    this.text.fill(true);
+  }
+
   setParams() {
     this.scene.foldParams = !this.scene.foldParams;
     this.rebuild();
@@ -213,7 +219,7 @@ class App {
     const { find, drawing } = this;
     const keys = {
       "+": () => drawing.zoom(1.25), "=": () => drawing.zoom(1.25), "-": () => drawing.zoom(0.8), f: () => drawing.fit(true),
-      o: () => this.setKernels(true), c: () => this.setKernels(false), p: () => this.setParams(), Escape: () => this.choose(null),
+      o: () => this.setKernels(true), c: () => this.setKernels(false), p: () => this.setParams(), t: () => this.setBrief(), Escape: () => this.choose(null),
       "/": () => find("search").focus(), Enter: () => this.enter(), " ": () => this.enter(),
     };
     document.addEventListener("keydown", (event) => {
@@ -228,7 +234,7 @@ class App {
       event.preventDefault();
     });
     const buttons = { fit: () => drawing.fit(true), nearer: () => drawing.zoom(1.25), further: () => drawing.zoom(0.8),
-      opened: () => this.setKernels(true), shut: () => this.setKernels(false), params: () => this.setParams(), theme: () => this.turnTheme() };
+      opened: () => this.setKernels(true), shut: () => this.setKernels(false), params: () => this.setParams(), brief: () => this.setBrief(), theme: () => this.turnTheme() };
     for (const [id, act] of Object.entries(buttons)) find(id).addEventListener("click", act);
     find("search").addEventListener("input", (event) => this.search(event.target.value));
     find("search").addEventListener("keydown", (event) => {

@@ -233,7 +233,7 @@ class Inspector {
 
 const KEYS = [
   ["↓ ↑", "to a reader, to an operand"], ["← →", "to the neighbour at the side"], ["Enter", "open or close"], ["/", "search"],
-  ["o c", "open, close all kernels"], ["p", "parameters that are only read by the way"], ["+ −", "nearer, further"], ["f", "the whole"], ["Esc", "choose nothing"],
+  ["o c", "open, close all kernels"], ["p", "parameters that are only read by the way"], ["t", "the text without StructInfo"], ["+ −", "nearer, further"], ["f", "the whole"], ["Esc", "choose nothing"],
 ];
 
 // The passes that ran: a button for each; the chosen one's difference stands in place of the text.

@@ -56,6 +56,12 @@ function annotatedDims(line) {
   return found;
 }
 
+// A line without what is known of the value that it binds.
+function withoutInfo(line) {
+  const head = /^\s*\w+(?=: )/.exec(line), stop = line.indexOf(" = ");
+  return head && stop > 0 && !line.includes("def ") ? head[0] + line.slice(stop) : line;
+}
+
 class TextPane {
   constructor(place, events) {
     this.place = place;
@@ -101,7 +107,7 @@ class TextPane {
   }
 
   row(k) {
-    const line = this.lines[k], number = k + 1;
+    const number = k + 1, line = this.brief ? withoutInfo(this.lines[k]) : this.lines[k];
     const row = element("div", { class: `line ${this.paint(number, line)}`, "data-line": number, style: `top:${k * LINE + 4}px` });
     const bar = this.bar(number);
     row.append(element("span", { class: "number", style: bar ? `border-right-color:${bar}` : null }, this.numbers ? String(number) : ""));
