@@ -202,6 +202,38 @@ def wide_vectors(typing_context: Any) -> Any:
 
 
 @intrinsic(prefer_literal=True)
+def copy_filled(typing_context: Any, to: Any, source: Any, count: Any, lanes: Any) -> Any:
+    """Copies as many elements as there are, at most a register, and zeros up to a register.
+    `lanes` is a literal."""
+    width = lanes.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        element = args[0].type.pointee
+        vector, mask = ir.VectorType(element, width), ir.VectorType(ir.IntType(1), width)
+        word, index = ir.IntType(64), ir.IntType(32)
+        suffix = f"v{width}{'f32' if element == ir.FloatType() else 'f64'}.p0"
+        kind = ir.FunctionType(vector, [vector.as_pointer(), index, mask, vector])
+        load = declared(builder.module, kind, f"llvm.masked.load.{suffix}")
+        counts = ir.VectorType(word, width)
+        first = builder.insert_element(
+            ir.Constant(counts, ir.Undefined), args[2], ir.Constant(index, 0)
+        )
+        zeros = ir.Constant(ir.VectorType(index, width), [0] * width)
+        inside = builder.icmp_signed(
+            "<",
+            ir.Constant(counts, list(range(width))),
+            builder.shuffle_vector(first, first, zeros),
+        )
+        nothing = ir.Constant(vector, [0.0] * width)
+        places = [builder.bitcast(p, vector.as_pointer()) for p in args[:2]]
+        value = builder.call(load, [places[1], ir.Constant(index, 4), inside, nothing])
+        builder.store(value, places[0], align=4)
+        return context.get_dummy_value()
+
+    return types.void(to, source, types.int64, lanes), generate
+
+
+@intrinsic(prefer_literal=True)
 def copy_run(typing_context: Any, to: Any, source: Any, count: Any, lanes: Any) -> Any:
     """Copies a run of elements a register at a time, the last one in part: for runs too short to
     pay for a loop with an end of its own. `lanes` is a literal."""

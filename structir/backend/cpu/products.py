@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from structir.backend.cpu.c_functions import assembled, c_function
 from structir.backend.cpu.integer_products import has_integer_products
-from structir.backend.cpu.intrinsics import offset_by
+from structir.backend.cpu.intrinsics import copy_filled, offset_by
 from structir.backend.cpu.objects import Loaded, built, makers
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
@@ -32,6 +32,8 @@ TERM_BLOCK = 1024  # terms of a sum at once: the panel and the rows that meet it
 FEWER_ROWS = 4  # up to so many the product is as fast as its right operand streams,
 FEW_TERMS = 32  # which it does in order if few of its lines are open at once
 FEW_ROWS = 16  # up to so many rows a panel is not worth copying
+here: Any = offset_by
+fill: Any = copy_filled
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
 
 
@@ -48,6 +50,22 @@ def _tiles_text(shapes: tuple[TileShape, ...], name: str, windows: bool = False)
     functions = {key: tile.function for key, tile in tiles.items()}
     PanelFunction(module, functions, name, fetching).write()
     return str(module)
+
+
+def lines_copier(lanes: int) -> Any:
+    """What copies lines that are narrower than the panel, filled up with zeros, a register of so
+    many lanes at a time."""
+
+    @vectorisable
+    def copy_lines(
+        panel: Number, source: Number, terms: Number, columns: Number, width: Number, row: Number
+    ) -> Number:
+        for t in range(terms):
+            for j in range(0, width, lanes):
+                to, left = here(panel, t * width + j), columns - j
+                fill(to, here(source, t * row + j), left, lanes)
+
+    return copy_lines
 
 
 @vectorisable
@@ -80,7 +98,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
-    registers_for = vectorisable(panel_registers)
+    copy_lines, registers_for = lines_copier(lanes), vectorisable(panel_registers)
     pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
 
     def product(
@@ -113,7 +131,10 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                     width = registers * lanes
                     columns = min(width, n - j0)
                     lines, step = from_here(b, k0 * b_row + j0 * b_column), b_row
-                    if rows > FEW_ROWS or b_column != 1 or columns < width:
+                    if columns < width and b_column == 1:
+                        copy_lines(panel, lines, terms, columns, width, b_row)
+                        lines, step = panel, width
+                    elif rows > FEW_ROWS or b_column != 1:
                         copy_panel(panel, lines, terms, columns, width, b_row, b_column, zero)
                         lines, step = panel, width
                     out = from_here(c, i0 * c_row + j0)
