@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from structir import passes
+from structir.ir import registered_ops
 from structir.script import I, R, T
 
-PAGE = Path(__file__).parents[2] / "docs" / "coming-from-tvm.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "coming-from-tvm.md"
 ROW = re.compile(r"^\| (?P<tvm>[^|]*) \| (?P<here>[^|]*) \| (?P<differs>[^|]*)\|$", re.MULTILINE)
 NAME = re.compile(r"`@?([A-Za-z_][\w.]*)")
 STARTS = {"I": I, "R": R, "T": T, "passes": passes}
@@ -36,6 +38,14 @@ def found(name: str) -> Any:
         except AttributeError:
             value = importlib.import_module(path)
     return value
+
+
+def test_as_many_ops_are_here_as_it_says() -> None:
+    theirs = set((ROOT / "tests" / "data" / "relax_ops.txt").read_text(encoding="utf-8").split())
+    own = {op.name for op in registered_ops()}
+    said = re.search(r"Of the (\d+) ops .* (\d+) are here", PAGE.read_text(encoding="utf-8"))
+    assert said is not None
+    assert (int(said[1]), int(said[2])) == (len(theirs), len(theirs & own))
 
 
 def test_there_are_many() -> None:
