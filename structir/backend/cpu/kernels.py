@@ -47,6 +47,7 @@ from structir.backend.cpu.products import (
     multiply_tiled,
     multiply_windows,
     pack_panels,
+    turn_over,
 )
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
@@ -90,6 +91,7 @@ NAMES: dict[str, Any] = {
     "multiply_windows": multiply_windows,
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
+    "turn_over": turn_over,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

@@ -272,6 +272,37 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), packing)
 
 
+def _build_turning(shapes: tuple[TileShape, ...]) -> Loaded:
+    """A matrix turned over: squares in registers, the edges one by one."""
+    pointer: Any = types.CPointer(DTYPES[shapes[0].dtype])  # type: ignore[no-untyped-call]
+    lanes, turn = shapes[0].lanes, extern(f"structir_transpose_{shapes[0].dtype}")
+    block = 2 * lanes  # what lies across two lines of cache is read while it is near
+
+    def turning(
+        to: Number,
+        source: Number,
+        rows: Number,
+        columns: Number,
+        to_line: Number,
+        source_line: Number,
+    ) -> None:
+        whole_rows, whole_columns = rows // lanes * lanes, columns // lanes * lanes
+        for first in range(0, whole_rows, block):
+            last = min(first + block, whole_rows)
+            for j in range(0, whole_columns, lanes):
+                for i in range(first, last, lanes):
+                    place = here(source, j * source_line + i)
+                    turn((here(to, i * to_line + j), to_line, place, source_line))
+            for j in range(whole_columns, columns):
+                for k in range(first, last):
+                    to[k * to_line + j] = source[j * source_line + k]
+        for k in range(whole_rows, rows):
+            for j in range(columns):
+                to[k * to_line + j] = source[j * source_line + k]
+
+    return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), turning)
+
+
 @cache
 def has_own_products(dtype: str) -> bool:
     """Whether the library has matrix products of this dtype here; building it if so. Those of int32
@@ -329,6 +360,7 @@ PARTS: dict[str, Callable[[tuple[TileShape, ...]], Loaded]] = {
     "product": _build_product,
     "packed_product": _build_packed_product,
     "packing": _build_packing,
+    "turning": _build_turning,
 }
 
 
@@ -358,3 +390,5 @@ multiply_windows = _library("windows_product")
 multiply_pixels = _library("pixel_product")
 # (panels, b, k, n, b_row, b_column)
 pack_panels = _library("packing")
+# (to, source, rows, columns, to_line, source_line)
+turn_over = _library("turning")

@@ -17,6 +17,7 @@ from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import LoopProgram, Routine
+from structir.backend.loops.turns import turned_kernel
 from structir.backend.loops.windows import plain_windows
 from structir.backend.loops.writer import KernelText, from_table, loops, table_kernel
 
@@ -54,7 +55,10 @@ def _routine_text(routine: Routine) -> str:
 
 
 def any_row_kernel(group: Group) -> KernelText:
-    """The text of a row group: rows side by side where they are short."""
+    """The text of a row group: rows side by side where they are short, squares in a transpose."""
+    turned = turned_kernel(group)
+    if turned is not None:
+        return turned
     return short_row_kernel(group) if has_short_rows(group) else row_kernel(group)
 
 

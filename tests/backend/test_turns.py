@@ -1,0 +1,50 @@
+"""Transposes: squares turned over in registers, whatever the sizes and however the range is cut."""
+
+import numpy as np
+import pytest
+
+import structir
+
+SIZES = [(3, 5), (16, 16), (17, 33), (1, 40), (40, 1), (0, 4), (4, 0), (70, 300)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_matrix_turned_over(dtype: str, threads: int) -> None:
+    text = f"""
+@R.function
+def main(x: R.Tensor(("n", "m"), "{dtype}")):
+    return R.permute_dims(x)
+"""
+    compiled = structir.compile(structir.parse(text), num_threads=threads)
+    assert ("turn_over" in compiled.source("main")) == (dtype != "int32")
+    for shape in [*SIZES, (500, 333)]:
+        x = np.random.default_rng(0).integers(-99, 99, shape).astype(dtype)
+        np.testing.assert_array_equal(compiled["main"](x), x.T)
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 1, 3), (3, 1, 0, 2), (0, 2, 3, 1), (1, 0, 3, 2)])
+@pytest.mark.parametrize("shape", [(2, 3, 17, 18), (1, 64, 5, 33), (2, 0, 3, 4), (16, 1, 1, 16)])
+def test_more_axes_in_another_order(axes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    text = f"""
+@R.function
+def main(x: R.Tensor(("a", "b", "c", "d"), "float32")):
+    return R.permute_dims(x, axes={list(axes)})
+"""
+    compiled = structir.compile(structir.parse(text))["main"]
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    np.testing.assert_array_equal(compiled(x), x.transpose(axes))
+
+
+def test_a_part_that_is_turned_over() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 40), "float32")):
+    with R.dataflow():
+        y = R.permute_dims(R.strided_slice(x, axes=[1], begin=[3], end=[36]))
+        R.output(y)
+    return y
+"""
+    compiled = structir.compile(structir.parse(text))
+    x = np.random.default_rng(0).standard_normal((50, 40), np.float32)
+    np.testing.assert_array_equal(compiled["main"](x), x[:, 3:36].T)
