@@ -143,6 +143,27 @@ def test_json_of_results(folder: Path) -> None:
     ]
 
 
+def test_json_of_what_goes_wrong_without_a_place(folder: Path) -> None:
+    np.savez(folder / "bad.npz", x=np.zeros((2, 7), "float32"))
+    words = ["run", "model.py", "--inputs", "bad.npz", "--backend", "interpret", "--json"]
+    result = structir_(*words)
+    assert result.exit_code == ExitCode.WRONG_RUN
+    (error,) = json.loads(result.stdout)["errors"]
+    assert "expected 8" in error["message"] and "line" not in error
+
+
+def test_json_knows_no_numbers_that_are_none(folder: Path) -> None:
+    (folder / "model.py").write_text(PROGRAM.replace("R.add(a, b)", "R.log(R.negative(a))"))
+    result = structir_("run", "model.py", "--random", "n=3", "--backend", "interpret", "--json")
+    assert json.loads(result.stdout)["values"][-1]["mean"] is None
+
+
+def test_a_plan_as_tables(folder: Path) -> None:
+    result = structir_("shard", "model.py", "-s", "n=4", "-w", "2", "--picture", "blocks.svg")
+    assert "what is sent" in result.stdout and "0:2 0:8" in result.stdout
+    assert (folder / "blocks.svg").read_text().startswith("<svg")
+
+
 # ---- exit codes
 
 
@@ -183,6 +204,15 @@ def test_what_no_command_expects_is_called_a_bug(
     result = structir_("check", "model.py")
     assert result.exit_code == ExitCode.BUG
     assert "IndexError: inside" in result.stderr and "bug in StructIR" in result.stderr
+
+
+def test_what_the_system_refuses_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(check, "read_program", full)
+    result = structir_("check", "model.py")
+    assert result.exit_code == ExitCode.WRONG_USAGE and "No space left" in result.stderr
 
 
 def test_an_interrupt_is_no_wrong_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -15,6 +16,7 @@ from structir.tools import cli
 from structir.tools.explorer import page as pages
 from structir.tools.explorer.kernels import kernel_data
 from structir.tools.explorer.program import shown
+from structir.tools.explorer.values import brief
 
 LAYER = """
 @I.ir_module
@@ -135,6 +137,62 @@ def main(a: R.Tensor((3, 4), "float32"), u: R.Tensor(ndim=2, dtype="float32")):
     line = data["text"].splitlines()[told[0]["line"] - 1].strip()
     assert line == 't: R.Tensor(dtype="float32", ndim=2) = R.matmul(a, u)'
     assert "found" not in named(data, "a")
+
+
+VALUES = """
+@I.ir_module
+class Values:
+    @I.kernel
+    def twice(x: R.Tensor(("n",), "float32"), out: R.Tensor(("n",), "float32")):
+        for i in range(n):
+            out[i] = x[i] + x[i]
+
+    @R.function
+    def other(x: R.Tensor(("n",), "float32")):
+        return R.exp(x)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Shape(ndim=2), f: R.Callable((R.Object,), R.Object)):
+        n = T.int64()
+        k = T.int64()
+        cls = Values
+        a = R.call_kernel(cls.twice, (x,), out_sinfo=R.Tensor((n,), "float32"))
+        b = cls.other(a)
+        c = R.call_pure_packed("my.function", b, sinfo_args=R.Tensor((n,), "float32"))
+        d = R.match_cast(c, R.Tensor((k,), "float32"))
+        t = (d, R.const([1.5, 2.0], "float32"))
+        e = t[1]
+        g = f(e)
+        h = R.clip(d, 0.0, 1.0)
+        i = R.reshape(x, (n, 1))
+        o = R.arange(n)
+        return t, g, h, i, o
+"""  # noqa: E501
+
+
+def test_every_kind_of_value_is_told() -> None:
+    data = program(VALUES)
+    told = {n["name"]: (n["kind"], n["label"]) for n in data["nodes"] if n["kind"] != "result"}
+    assert told["a"] == ("call", "twice")
+    assert told["b"] == ("call", "other") and named(data, "b")["callee"] == "other"
+    assert told["c"] == ("call", "my.function")
+    assert told["d"] == ("match", "match_cast")
+    assert told["t"] == ("tuple", "tuple") and told["e"] == ("field", "[1]")
+    assert told["g"] == ("call", "f")
+    assert [e.get("text") for e in named(data, "t")["inputs"]] == [None, "[1.5, 2.0]"]
+    texts = {e["slot"]: e.get("text") for name in ("i", "o") for e in named(data, name)["inputs"]}
+    assert texts["shape"] == "[n, 1]" and "n" in texts.values()
+    (kernel,) = (c for c in data["containers"] if c["kind"] == "kernel")
+    assert "out[i] = x[i] + x[i]" in kernel["text"]
+    infos = [data["infos"][named(data, name)["info"]]["tensors"][0] for name in ("s", "x")]
+    assert infos == [{"text": "R.Shape(ndim=2)"}, {"dtype": "float32", "ndim": 1, "dims": ["n"]}]
+
+
+def test_a_constant_that_is_large_is_told_by_its_shape() -> None:
+    large = structir.ir.Constant(np.zeros((30, 40), "float32"))
+    assert brief(large) == "float32 30 \N{MULTIPLICATION SIGN} 40"
+    assert brief(structir.ir.Constant(np.float32(3.0).reshape(1, 1))) == "3"
+    assert brief(structir.ir.StringImm("x" * 100)).endswith("\N{HORIZONTAL ELLIPSIS}")
 
 
 # ---- kernels

@@ -115,7 +115,10 @@ def _of_constant(constant: Constant) -> str:
     data = constant.data
     if not is_inline(data):
         return f"{data.dtype.name} {TIMES.join(map(str, data.shape))}"
-    told = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in data.flat]
+    told = [
+        f"{value:.6g}" if isinstance(value, float) else str(value)
+        for value in data.reshape(-1).tolist()
+    ]
     return told[0] if data.size == 1 else f"[{', '.join(told)}]"
 
 
