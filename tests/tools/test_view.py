@@ -179,7 +179,7 @@ def test_every_kind_of_value_is_told() -> None:
     assert told["d"] == ("match", "match_cast")
     assert told["t"] == ("tuple", "tuple") and told["e"] == ("field", "[1]")
     assert told["g"] == ("call", "f")
-    assert [e.get("text") for e in named(data, "t")["inputs"]] == [None, "[1.5, 2.0]"]
+    assert [e.get("text") for e in named(data, "t")["inputs"]] == [None, "[1.5, 2]"]
     texts = {e["slot"]: e.get("text") for name in ("i", "o") for e in named(data, name)["inputs"]}
     assert texts["shape"] == "[n, 1]" and "n" in texts.values()
     (kernel,) = (c for c in data["containers"] if c["kind"] == "kernel")
