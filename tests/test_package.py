@@ -20,6 +20,7 @@ import structir
 
 ROOT = Path(__file__).parents[1]
 USER = ROOT / "tests" / "data" / "typed_program.py"
+PROGRAM = ROOT / "tests" / "data" / "typed_dsl.py"  # begins as docs/tour.md says
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 WRONG = {  # a mistake, and what a checker has to see of it
     "structir.parse(3)": "str",
@@ -68,10 +69,11 @@ def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def tracked() -> set[str]:
-    """The files of the repository."""
+    """The files of the repository, also those that are new."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("this is no clone")
-    return set(output("git", "ls-files").splitlines())
+    listed = output("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    return {name for name in listed.splitlines() if (ROOT / name).exists()}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
@@ -124,14 +126,21 @@ def test_a_program_runs_on_the_wheel(installed: Path, tmp_path: Path) -> None:
 
 
 def errors_of(command: list[object], folder: Path) -> list[str]:
-    """What a type checker finds in the user's program with mistakes at its end."""
+    """What a type checker finds in the user's program with mistakes at its end, and in one of the
+    language, which has none."""
     text = USER.read_text(encoding="utf-8") + "\n".join(WRONG) + "\n"
     (folder / "program.py").write_text(text, encoding="utf-8")
-    words = [*map(str, command), "program.py"]
+    shutil.copy(PROGRAM, folder / "dsl.py")
+    words = [*map(str, command), "program.py", "dsl.py"]
     run = subprocess.run(
         words, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     return [line for line in run.stdout.splitlines() if ": error: " in line or " - error: " in line]
+
+
+def test_programs_of_the_language_begin_as_the_tour_says() -> None:
+    head = [line for line in PROGRAM.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
+    assert "\n".join(head) in (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
 
 
 def check_errors(found: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, overload
 
 from structir.ir.module import IRModule
 from structir.script.source import is_member, kernel_of, module_at
@@ -13,7 +13,11 @@ from structir.script.source import is_member, kernel_of, module_at
 class ModuleLanguage:
     """`@I.ir_module` makes a module of a class; its body is read, never executed."""
 
-    def ir_module(self, cls: type | None = None, **_options: Any) -> IRModule | Callable[..., Any]:
+    @overload
+    def ir_module(self, cls: type) -> IRModule: ...
+    @overload
+    def ir_module(self, **options: Any) -> Callable[[type], IRModule]: ...
+    def ir_module(self, cls: type | None = None, **_options: Any) -> Any:
         """Decorate a class whose functions stand under @R.function."""
         frame = sys._getframe(1)
         filename, line, namespace = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
