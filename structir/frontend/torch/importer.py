@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from structir.analysis.deduction import disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.torch.graph import Graph, NodeSpec, Ref, names_of
@@ -20,7 +21,7 @@ from structir.frontend.torch.sizes import Symbols
 from structir.interpret.machine import Machine
 from structir.interpret.scope import Scope as RunScope
 from structir.ir import dims
-from structir.ir.dims import Poly
+from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.expr import (
     Call,
     Constant,
@@ -198,15 +199,20 @@ class Importer:
         return self._measured(node, name, value, place)
 
     def _measured(self, node: Node, name: str, value: Expr, place: int) -> Expr:
-        """A value with sizes: those that only running tells are bound under torch's names."""
+        """A value under what torch knows of it, where that says more: sizes that only running tells
+        are bound, simpler ones are checked when the program runs."""
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
-        sizes = node.out_dims(place)
+        stated = TensorStructInfo(node.out_dims(place), node.out_dtype(place))
+        if disjoint(stated, info):
+            node.fail(f"{name!r} is {info} here, but the program says that it is {stated}")
         known = self.builder.scopes[-1].symbols()
-        if isinstance(info.dims, tuple) and all(dims.syms(d) <= known for d in sizes):
+        if isinstance(info.dims, tuple) and not any(
+            _sharper(new, own, known) for new, own in zip(stated.dims, info.dims, strict=True)
+        ):
             return value
-        return self.builder.match_cast(value, TensorStructInfo(sizes, info.dtype), name, node.place)
+        return self.builder.match_cast(value, stated, name, node.place)
 
     def worked_out(self, value: Expr) -> Expr:
         """A value that only constants make, as a constant; any other as it is."""
@@ -231,6 +237,13 @@ class Importer:
 
     def _open(self) -> bool:
         return self.builder.scopes[-1].in_dataflow
+
+
+def _sharper(stated: Dim, found: Dim, known: Collection[Sym]) -> bool:
+    """Whether what torch says of a size is new, or shorter than what was found."""
+    if not dims.syms(stated) <= set(known):
+        return True
+    return dims.equal(stated, found) is None and len(dims.text(stated)) < len(dims.text(found))
 
 
 def _all_constant(value: Expr) -> bool:

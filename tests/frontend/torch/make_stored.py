@@ -120,11 +120,13 @@ def main(wanted: list[str]) -> None:
         write(f"model_{name}", program, [run(example.model, o, states) for o in every])
 
 
+WRITTEN = {"cached": ("steps", "seen"), "generator": ("keys", "values")}
+
+
 def state_of(name: str) -> Callable[[Any], list[Any]]:
     """The buffers that a model writes."""
-    if name == "cached":
-        return lambda model: [model.steps.clone(), model.seen.clone()]
-    return lambda model: []
+    written = WRITTEN.get(name, ())
+    return lambda model: [getattr(model, n).clone() for n in written]
 
 
 if __name__ == "__main__":

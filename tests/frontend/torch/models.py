@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim
 
+from tests.frontend.torch import zoo
+
 BATCH = Dim("batch", min=1, max=64)
 LENGTH = Dim("length", min=2, max=128)
 
@@ -325,4 +327,44 @@ def examples() -> dict[str, Example]:
             ((image(9, 3), torch.tensor(0)), (image(2, 3), torch.tensor(2))),
         ),
         "writer": of(lambda b: image(b, 3), Writer(), ({0: BATCH},), (2,), (1,), (5,)),
+        **_known(text),
+    }
+
+
+def _known(text: dict[int, Any]) -> dict[str, Example]:
+    high, wide = Dim("high", min=1, max=10), Dim("wide", min=1, max=10)
+    many, long = Dim("many", min=6, max=99), Dim("long", min=10, max=200)
+    boxes = ({0: BATCH, 1: many}, {0: BATCH, 1: many})
+    return {
+        "shifted": of(
+            lambda b, h, w: image(b, 4 * h, 4 * w, 16),
+            zoo.Shifted(),
+            ({0: BATCH, 1: 4 * high, 2: 4 * wide},),
+            (2, 2, 3),
+            (1, 1, 1),
+            (3, 3, 2),
+        ),
+        "relative": of(lambda b, t: image(b, t, 8), zoo.Relative(), (text,), (2, 7), (1, 40)),
+        "generator": of(
+            lambda t: (image(2, t, 16), torch.arange(3, 3 + t)),
+            zoo.Generator(),
+            ({1: LENGTH}, {0: LENGTH}),
+            (5,),
+            (2,),
+        ),
+        "state_space": of(lambda b, t: image(b, t, 8), zoo.StateSpace(), (text,), (2, 7), (3, 3)),
+        "detector": of(
+            lambda b, n: (image(b, n, 4), torch.rand(b, n, 4)),
+            zoo.Detector(),
+            boxes,
+            (2, 9),
+            (1, 30),
+        ),
+        "audio": of(
+            lambda b, n: image(b, 10 * n),
+            zoo.Audio(),
+            ({0: BATCH, 1: 10 * long},),
+            (2, 12),
+            (1, 20),
+        ),
     }

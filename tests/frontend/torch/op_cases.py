@@ -923,3 +923,5 @@ def mapped(x: Tensor, y: Tensor) -> Tensor:
 add("more", "scan", scanned, normal(4, 3))
 add("more", "map", mapped, normal(4, 3), normal(2))
 add("more", "written", lambda x: x.clone().add_(1).mul_(2).relu_().clamp_(0, 1), normal(3, 4))
+add("more", "index_by_tensor", lambda x, i: x[i], normal(3, 4), torch.tensor(-1))
+add("more", "where_places", lambda x: torch.where(x > 0), normal(3, 4))

@@ -98,6 +98,14 @@ def test_a_wrong_node_is_shown_with_the_line_of_python_it_comes_from():
     assert "matmul" in text
 
 
+def test_a_program_that_says_otherwise_of_a_result_is_refused():
+    nodes = [node("aten.mm.default", "y", self="x", mat2="w")]
+    for wrong in (meta(N, 4), meta(N, 3, dtype="float64"), meta(N)):
+        values = {"x": meta(N, 2), "w": meta(2, 3), "y": wrong}
+        with pytest.raises(DiagnosticError, match="but the program says that it is"):
+            from_pt2(archive(program(nodes, values, ["x", "w"], ["y"])))
+
+
 def test_random_numbers_are_refused():
     nodes = [node("aten.dropout.default", "y", input="x", p=0.5, train=True)]
     with pytest.raises(DiagnosticError, match=r"model\.eval\(\)"):

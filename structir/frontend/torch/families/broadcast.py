@@ -192,8 +192,6 @@ def _known_power(x: Expr, exponent: float, node: Node) -> Expr | None:
 @torch_op("where")
 def where(node: Node) -> Expr:
     condition = node.operand("condition", "bool")
-    if "self" not in node.spec.args:
-        node.fail("where without two choices: call nonzero(as_tuple=True)")
     return R.where(condition, *pair(node, node.out_dtype()))
 
 

@@ -191,10 +191,24 @@ def nonzero(node: Node) -> Expr:
     return R.permute_dims(R.nonzero(node["self"]), [1, 0])
 
 
-@torch_op("nonzero_numpy")
+@torch_op("nonzero_numpy", "where.default")
 def nonzero_by_axis(node: Node) -> list[Any]:
-    places = _masked(node, [node.operand("self", "bool")], node["self"])
-    return list(places)
+    name = next(iter(node.spec.args))
+    return list(_masked(node, [node.operand(name, "bool")], node[name]))
+
+
+@torch_op("select.int", "select_copy.int")
+def select(node: Node) -> Expr:
+    """One slice along an axis, at a known place, a size, or a place that data tell."""
+    axis, place = node.axis(), node.arg("index")
+    size = node.dims()[axis]
+    if isinstance(place, Expr):
+        return R.take(node["self"], from_front(node, place, size), axis=axis)
+    place = node.whole(place)
+    if not isinstance(place, int):
+        return R.take(node["self"], as_tensor(place, "int64"), axis=axis)
+    place = place + size if place < 0 else place
+    return R.squeeze(R.strided_slice(node["self"], [axis], (place,), (place + 1,)), [axis])
 
 
 # ---- writes

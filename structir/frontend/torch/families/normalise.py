@@ -164,3 +164,14 @@ def normalize(node: Node) -> Expr:
     edge = as_tensor(node.arg("eps", 1e-12), node.dtype("input"))
     length = R.sqrt(R.sum(R.multiply(x, x), axis=[axis], keepdims=True))
     return R.divide(x, R.maximum(length, edge))
+
+
+@torch_op("_weight_norm", "_weight_norm_interface")
+def weight_norm(node: Node) -> Any:
+    """A weight of stated lengths: those of its slices along one axis."""
+    v, g = node["v"], node["g"]
+    kept = node.axis("dim", 0, of="v")
+    axes = [k for k in range(node.rank("v")) if k != kept]
+    length = node.emit(R.sqrt(R.sum(R.multiply(v, v), axis=axes, keepdims=True)))
+    made = R.multiply(v, R.divide(g, length))
+    return [made, length] if len(node.spec.outputs) > 1 else made

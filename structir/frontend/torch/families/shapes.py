@@ -152,17 +152,6 @@ def between(node: Node, x: Expr, axis: int, start: Dim, end: Dim, step: int = 1)
     return R.strided_slice(x, [axis], (start,), (end,), [step])
 
 
-@torch_op("select.int", "select_copy.int")
-def select(node: Node) -> Expr:
-    axis, place = node.axis(), node.size("index")
-    size = node.dims()[axis]
-    if isinstance(place, int):
-        place = place + size if place < 0 else place
-        piece = R.strided_slice(node["self"], [axis], (place,), (place + 1,))
-        return R.squeeze(piece, [axis])
-    return R.take(node["self"], as_tensor(place, "int64"), axis=axis)
-
-
 @torch_op("unbind.int", "unbind_copy.int")
 def unbind(node: Node) -> list[Any]:
     axis = node.axis("dim", 0)
