@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import structir
+from structir.ir import IRModule
 from structir.passes import PassContext, Trace, find_pass
 from structir.tools.explorer.kernels import Timed
 from structir.tools.explorer.page import page
@@ -201,6 +202,20 @@ def test_times_stand_at_the_kernels(browser: Browser, tmp_path: Path) -> None:
     text = browser.run("return document.getElementById('inspector').textContent")
     assert "a call of main takes" in text and "µs" in text
     assert browser.run("return explorer.scene.kernels.some((k) => k.share > 0)")
+
+
+def test_what_has_nothing_to_draw_shows_its_text(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown(browser, tmp_path, page(IRModule(), "empty"))
+    assert browser.run("return explorer.scene.boxes.length") == 0
+    monkeypatch.setattr("structir.tools.explorer.page.MOST_DRAWN", 10)
+    shown(browser, tmp_path, page(structir.parse(LAYER), "large"))
+    wait(browser, "return document.querySelectorAll('.line').length > 10")
+    told = browser.run("return document.getElementById('inspector').textContent")
+    assert "too many to be drawn" in told
+    browser.run("explorer.drawing.fit(true); explorer.setKernels(true); explorer.search('x')")
+    assert browser.complaints() == []
 
 
 def test_hostile_names_run_nothing(browser: Browser, tmp_path: Path) -> None:

@@ -267,6 +267,8 @@ def test_of_a_long_run_the_first_and_the_last_program_are_drawn(
     assert len(data_in(trace.page())["programs"]) == 3
     monkeypatch.setattr(pages, "MOST_DRAWN", 10)
     assert len(data_in(trace.page())["programs"]) == 2
+    alone = data_in(pages.page(structir.parse(LAYER), "alone"))["programs"]
+    assert len(alone) == 1 and alone[0]["nodes"] == []
 
 
 @pytest.mark.parametrize(

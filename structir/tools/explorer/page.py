@@ -21,6 +21,7 @@ from structir.tools.explorer.program import shown
 CLIENT = ("layout.js", "scene.js", "drawing.js", "text.js", "panels.js", "main.js")
 MOST_DRAWN = 20_000  # lines of all programs on a page that are drawn
 MOST_FUSED = 3_000  # of those that are shown with their kernels, but for the first and the last
+MOST_FUSED_ALONE = 6_000  # of one program
 MOST_FUSED_SMALL = 150  # of a program in a notebook, which is not waited for
 HARMFUL = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -58,15 +59,17 @@ def data_of(
             modules[id(step.after)] = modules.pop(id(step.after), step.after)
     programs = list(modules.values())
     lines = sum(map(_lines, programs))
-    if lines > MOST_DRAWN:
+    if lines > MOST_DRAWN and len(programs) > 2:
         programs = [programs[0], programs[-1]]
     drawn = []
     for place, each in enumerate(programs):
-        found = shown(each)
+        found = shown(each, drawn=_lines(each) <= MOST_DRAWN)
         last = place == len(programs) - 1
-        wanted = fused and (lines <= MOST_FUSED or last or place == 0)
-        compiled = kernel_data(found.module, timed if last else None) if wanted else {}
-        drawn.append(found.data | {"compiled": compiled})
+        run = timed if last else None
+        outer = last or place == 0
+        few = lines <= MOST_FUSED or (outer and _lines(each) <= MOST_FUSED_ALONE)
+        wanted = fused and bool(found.data["nodes"]) and (few or run is not None)
+        drawn.append(found.data | {"compiled": kernel_data(found.module, run) if wanted else {}})
     places = {id(each): place for place, each in enumerate(programs)}
     start = steps[0].start if steps else 0.0
     told = [record(s, start) | {"program": places.get(id(s.after))} for s in steps]

@@ -32,9 +32,13 @@ class Shown:
     data: Data
 
 
-def shown(module: IRModule) -> Shown:
-    """A module for the explorer."""
+def shown(module: IRModule, drawn: bool = True) -> Shown:
+    """A module for the explorer; what is too large to be drawn is its text."""
     text = module.script()
+    if not drawn:
+        empty: Data = {"nodes": [], "containers": [], "infos": [], "lines": [], "explanations": []}
+        told = f"{text.count(chr(10)):,} lines are too many to be drawn; choose one function"
+        return Shown(module, {"text": text, "name": module.name, "conflicts": [told], **empty})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DiagnosticWarning)
         again = parse(text, FILE)

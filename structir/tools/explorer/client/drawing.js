@@ -70,7 +70,7 @@ class Drawing {
   // The first function if it can be read at once, else its beginning; or the whole.
   fit(whole = false) {
     const { clientWidth: w, clientHeight: h } = this.canvas, { root, functions, items } = this.scene;
-    const { width, height } = whole ? root : items.get(functions[0].id) || root;
+    const { width, height } = (!whole && functions.length && items.get(functions[0].id)) || root;
     const room = w - this.overviewWidth() - 48, all = Math.min(room / width, (h - 48) / height, 1.1);
     const scale = whole || all > 0.85 ? all : Math.max(Math.min(room / width, 1), 0.85);
     const first = this.scene.boxes.find((item) => item.node) || { left: 0, width };
