@@ -5,6 +5,7 @@
 
 The folder holds virtual environments: `va` with apache-tvm==0.27.0.post1, `vx` with xdsl==0.74.0.
 Programs have 1,000 and 10,000 bindings; the slope is the growth of the time by that of the size.
+`--kinds transformer layers dag` measures chains of layers and random graphs, too.
 """
 
 import argparse
@@ -33,7 +34,7 @@ PASSES = (
     "Simplify",
 )
 FIGURES = ("parse", "parse_bare", "print", "build", "struct_equal", "struct_hash")
-FIGURES += tuple(f"pass:{name}" for name in PASSES)
+FIGURES += tuple(f"pass:{name}" for name in (*PASSES, "Gradient"))
 SECTIONS = ("parse", "parse_bare", "print", "build", "equal", "passes")
 SECONDS_ALLOWED = 600
 # What a peer has no counterpart for, or takes too long over to be worth the wait.
@@ -60,12 +61,12 @@ class Figure(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One child process: a side, asked for one section of one program."""
+    """One child process: a side, asked for one section of a program at some sizes."""
 
     side: Side
     section: str
     kind: str
-    size: int
+    sizes: tuple[int, ...]
 
 
 Key = tuple[str, str, str, int]  # kind, section, side, size
@@ -85,19 +86,23 @@ def sides() -> list[Side]:
 
 
 def runs(asked: argparse.Namespace) -> Iterator[Run]:
-    """Rounds outermost and sides innermost, so that a noisy minute meets all of them."""
+    """Rounds outermost and sides innermost, so that a noisy minute meets all of them.
+
+    StructIR times all sizes of a program in turn, in one process; peers get one for each.
+    """
     for _ in range(asked.rounds):
         for kind in asked.kinds:
-            for size in asked.sizes:
-                for section in asked.sections:
-                    for side in sides():
-                        if (side.name, section) not in NOT_ASKED:
-                            yield Run(side, section, kind, size)
+            for section in asked.sections:
+                for side in sides():
+                    if (side.name, section) in NOT_ASKED:
+                        continue
+                    together = [asked.sizes] if side.name == "structir" else zip(asked.sizes)
+                    yield from (Run(side, section, kind, tuple(sizes)) for sizes in together)
 
 
 def figures_of(run: Run, budget: float) -> Iterator[Figure]:
     command = [run.side.python, str(run.side.script), "--section", run.section, "--kind", run.kind]
-    command += ["--n", str(run.size), "--budget", str(budget)]
+    command += ["--n", *map(str, run.sizes), "--budget", str(budget)]
     environment = os.environ | {"PYTHONPATH": str(HERE / "peers")}
     finished = subprocess.run(
         command,
@@ -110,7 +115,7 @@ def figures_of(run: Run, budget: float) -> Iterator[Figure]:
     rows = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
     if finished.returncode or not rows:
         said = finished.stderr.strip().splitlines()[-1:]
-        print(f"{run.side.name} {run.section} {run.size}: {said}", file=sys.stderr)
+        print(f"{run.side.name} {run.section} {run.sizes}: {said}", file=sys.stderr)
     yield from (figure for row in rows if (figure := figure_of(row)) is not None)
 
 

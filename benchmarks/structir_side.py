@@ -1,9 +1,15 @@
 """StructIR's side of the compiler benchmark: times what is asked, one JSON line for each figure.
 
-Started by `compiler.py` as the peers' scripts are, and with their clock and their programs.
+Started by `compiler.py` as the peers' scripts are, and with their programs. Programs of several
+sizes are timed in turn, so that what else the machine does in the meantime meets all of them alike:
+only then does the growth of the time tell something.
 """
 
+import gc
+import statistics
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import common
@@ -46,8 +52,9 @@ def call_of(binding: progen.B, values: dict[str, Var], dim: Callable[[Any], Any]
     return OPS[binding.op](*arguments, **attributes)
 
 
-def build(program: progen.Prog) -> IRModule:
-    """The program through the builder, deducing the struct info of every binding."""
+def build(program: progen.Prog, summed: bool = False) -> IRModule:
+    """The program through the builder, deducing the struct info of every binding; its result, or
+    the sum of that, which has a gradient."""
     symbols = {name: sym(name) for name in program.syms}
 
     def dim(size: int | str) -> Any:
@@ -62,7 +69,8 @@ def build(program: progen.Prog) -> IRModule:
         with builder.dataflow():
             for binding in program.body:
                 values[binding.name] = builder.emit(call_of(binding, values, dim))
-            result = builder.emit_output(values[program.out])
+            last: Any = values[program.out]
+            result = builder.emit_output(R.sum(last) if summed else last)
         builder.emit_func_output(result)
     return builder.get()
 
@@ -81,50 +89,46 @@ class Subject(NamedTuple):
         return cls(program, text, progen.to_tvmscript(program, annotate=False, header=False))
 
 
-Figures = Iterator[tuple[str, tuple[float, list[float]]]]
+Setup = Callable[[], Any]
+Measured = tuple[Callable[..., Any], Setup | None]  # what is timed, and what makes its argument
+Figures = Iterator[tuple[str, Measured]]
 
 
-def parse_figures(subject: Subject, budget: float) -> Figures:
-    yield "parse", common.timeit(lambda: structir.parse(subject.text), budget)
+def parse_figures(subject: Subject) -> Figures:
+    yield "parse", (lambda: structir.parse(subject.text), None)
 
 
-def parse_bare_figures(subject: Subject, budget: float) -> Figures:
-    yield "parse_bare", common.timeit(lambda: structir.parse(subject.bare), budget)
+def parse_bare_figures(subject: Subject) -> Figures:
+    yield "parse_bare", (lambda: structir.parse(subject.bare), None)
 
 
-def print_figures(subject: Subject, budget: float) -> Figures:
-    module = build(subject.program)
-    yield "print", common.timeit(module.script, budget)
+def print_figures(subject: Subject) -> Figures:
+    yield "print", (build(subject.program).script, None)
 
 
-def build_figures(subject: Subject, budget: float) -> Figures:
-    yield "build", common.timeit(lambda: build(subject.program), budget)
+def build_figures(subject: Subject) -> Figures:
+    yield "build", (lambda: build(subject.program), None)
 
 
-def equal_figures(subject: Subject, budget: float) -> Figures:
+def equal_figures(subject: Subject) -> Figures:
     module = build(subject.program)
     again = structir.parse(module.script())
     if not structir.structural_equal(module, again):
         raise ValueError("text and program differ")
-    yield (
-        "struct_equal",
-        common.timeit(lambda: structir.structural_equal(module, again), budget),
-    )
+    yield "struct_equal", (lambda: structir.structural_equal(module, again), None)
     # A module may remember its hash, so each run is given a new one.
-    yield (
-        "struct_hash",
-        common.timeit(structir.structural_hash, budget, setup=lambda: build(subject.program)),
-    )
+    yield "struct_hash", (structir.structural_hash, lambda: build(subject.program))
 
 
-def pass_figures(subject: Subject, budget: float) -> Figures:
+def pass_figures(subject: Subject) -> Figures:
     module = build(subject.program)
     for name, own in PASSES.items():
-        applied = find_pass(own)
-        yield f"pass:{name}", common.timeit(lambda applied=applied: applied(module), budget)
+        yield f"pass:{name}", (partial(find_pass(own), module), None)
+    summed = build(subject.program, summed=True)
+    yield "pass:Gradient", (partial(find_pass("gradient"), summed), None)
 
 
-FIGURES: dict[str, Callable[[Subject, float], Figures]] = {
+FIGURES: dict[str, Callable[[Subject], Figures]] = {
     "parse": parse_figures,
     "parse_bare": parse_bare_figures,
     "print": print_figures,
@@ -134,14 +138,32 @@ FIGURES: dict[str, Callable[[Subject, float], Figures]] = {
 }
 
 
+def in_turn(measured: list[Measured], budget: float) -> list[list[float]]:
+    """The times of several things, one after the other again and again: after a first run that is
+    not counted, at least three each, and more while there is time."""
+    times: list[list[float]] = [[] for _ in measured]
+    end = time.perf_counter() + budget * len(measured)
+    while len(times[0]) < 4 or (len(times[0]) < 12 and time.perf_counter() < end):
+        for own, (run, setup) in zip(times, measured, strict=True):
+            given = () if setup is None else (setup(),)
+            gc.collect()
+            start = time.perf_counter()
+            run(*given)
+            own.append(time.perf_counter() - start)
+    return [own[1:] for own in times]
+
+
 def main() -> None:
     asked = common.args(SECTIONS)
     for kind in asked.kind:
-        for size in asked.n:
-            subject = Subject.of(kind, size)
-            for section in asked.section:
-                for name, figure in FIGURES[section](subject, asked.budget):
-                    common.emit("structir", name, kind, size, figure)
+        subjects = [Subject.of(kind, size) for size in asked.n]
+        for section in asked.section:
+            figures = zip(*[FIGURES[section](subject) for subject in subjects], strict=True)
+            for of_sizes in figures:
+                (name, _), *_ = of_sizes
+                times = in_turn([measured for _, measured in of_sizes], asked.budget)
+                for size, own in zip(asked.n, times, strict=True):
+                    common.emit("structir", name, kind, size, (statistics.median(own), own))
 
 
 if __name__ == "__main__":
