@@ -23,6 +23,8 @@ from structir.ops.layout import flatten
 from structir.ops.letters import letters, written
 from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
+from structir.projections import point
+from structir.projections.point import Index, Point, select
 
 np = lazy_module("numpy")
 Array = Any
@@ -68,17 +70,20 @@ def _(x: Array) -> tuple[int, ...]:
     return tuple([int(size) for size in x.shape])
 
 
-@op("-> out[n] @ int64")
-def shape_to_tensor(shape: Sizes) -> Array:
-    """A shape value as a vector of its sizes."""
-    return shape
-
-
-@shape_to_tensor.struct_info
-def _(given: Given) -> StructInfo:
+def as_many_as_sizes(given: Given) -> Written:
+    """A vector as long as the shape, where that is known."""
     shape = given["shape"]
     rank = shape.ndim if isinstance(shape, UnknownShape) else len(shape)
-    return TensorStructInfo(None if rank is None else (rank,), "int64", 1)
+    return Written("-> out[i] @ int64", "" if rank is None else f"i == {rank}")
+
+
+@op(as_many_as_sizes)
+def shape_to_tensor(shape: Sizes, *, i: Index) -> Point:
+    """A shape value as a vector of its sizes."""
+    found = point.as_point(0)
+    for place, size in enumerate(shape):
+        found = select(point.eq(i, place), size, found)
+    return found
 
 
 @shape_to_tensor.reference

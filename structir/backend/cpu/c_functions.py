@@ -9,14 +9,29 @@ from typing import Any
 import llvmlite.binding as llvm
 from numba import cfunc
 
+from structir.backend.cache import digest
 from structir.backend.cpu.features import processor
 from structir.backend.cpu.objects import Loaded, MachineCode, code_of_library, loaded
+from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.pipeline import KernelCompiler
+from structir.backend.cpu.translated import translated_c
 from structir.errors import StructIRError
 
 
 def c_function(signature: Any, function: Callable[..., Any]) -> Loaded:
     """A function compiled to be called as C calls."""
+    start = time.perf_counter()
+    symbol = f"structir_{function.__name__}_{digest(function.__qualname__, str(signature))[:16]}"
+    try:
+        library = translated_c(function, symbol, signature)
+    except UntranslatedError:
+        return _c_function_of_numba(signature, function)
+    address = library.get_pointer_to_function(symbol)
+    code = code_of_library(library, [symbol], time.perf_counter() - start)
+    return Loaded(code, (address,), library, from_disk=False)
+
+
+def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded:
     start = time.perf_counter()
     make: Any = cfunc
     options = {"error_model": "numpy", "_nrt": False, "pipeline_class": KernelCompiler}

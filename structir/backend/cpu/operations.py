@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
 from functools import cache
 from typing import Any
 
 import attrs
+import numpy as np
 from numba import types
 from numba.core import cgutils
 from numba.core.callconv import create_error_model
 from numba.core.cpu_options import FastMathOptions
+from numba.core.fastmathpass import FastFloatBinOpVisitor
 from numba.core.registry import cpu_target
 
 from structir.backend.cpu.typing_once import TypingOnce
@@ -21,10 +25,17 @@ literal: Any = types.literal
 unliteral: Any = types.unliteral
 TUPLE: Any = types.BaseTuple
 fast: Any = FastMathOptions
+visitor: Any = FastFloatBinOpVisitor
+contract = visitor({"contract"})
 
 
 class UntranslatedError(Exception):
-    """A text says what only the whole of numba's compiler understands."""
+    """A text says what only the whole of numba's compiler understands.
+
+    `blamed` says that a function that was taken in is at fault: it is called from now on.
+    """
+
+    blamed = False
 
 
 @attrs.frozen(eq=False)
@@ -53,11 +64,29 @@ class Operations:
         self.context, self.builder = context, builder
         self.typing: Any = TypingOnce(context.typing_context)
 
-    def constant(self, value: bool | int | float) -> Typed:
+    def constant(self, value: Any) -> Typed:
         """A number that the text says."""
+        value = value.value if isinstance(value, Enum) else value
         kind = unliteral(self.typing.resolve_value_type(value))
-        number = value if isinstance(value, int) else None
-        return Typed(self.context.get_constant(kind, value), kind, number)
+        plain = value.item() if isinstance(value, np.generic) else value
+        number = plain if isinstance(plain, int) else None
+        return Typed(self.context.get_constant(kind, plain), kind, number)
+
+    def nothing(self) -> Typed:
+        """What a function without a result gives."""
+        return Typed(self.context.get_dummy_value(), types.none)
+
+    @contextmanager
+    def contracted(self) -> Iterator[None]:
+        """What is written meanwhile may round a product and a sum at once."""
+        function, block = self.builder.function, self.builder.block
+        instructions, blocks = len(block.instructions), len(function.blocks)
+        yield
+        if not self.context.fastmath:
+            added = [*block.instructions[instructions:]]
+            added += [i for b in function.blocks[blocks:] for i in b.instructions]
+            for instruction in added:
+                contract.visit_Instruction(instruction)
 
     def cast(self, given: Typed, kind: Any) -> Any:
         """The value as one of another type."""
@@ -90,6 +119,11 @@ class Operations:
         value = self.context.make_tuple(self.builder, kind, [f.value for f in fields])
         return Typed(value, kind)
 
+    def fields(self, given: Typed) -> list[Typed]:
+        """What a tuple holds."""
+        kinds = enumerate(given.kind)
+        return [Typed(self.builder.extract_value(given.value, k), kind) for k, kind in kinds]
+
     def common_kind(self, kinds: Sequence[Any]) -> Any:
         """The type that values of several types have together."""
         kind = self.typing.unify_types(*kinds)
@@ -109,7 +143,10 @@ def _literal(given: Typed) -> Any:
 def _kind_of_function(typing: Any, function: Any) -> Any:
     found = _function_kinds.get(function)
     if found is None:
-        found = _function_kinds[function] = typing.resolve_value_type(function)
+        try:
+            found = _function_kinds[function] = typing.resolve_value_type(function)
+        except ValueError as error:
+            raise UntranslatedError(f"{function} is nothing that numba compiles") from error
     return found
 
 

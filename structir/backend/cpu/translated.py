@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 
+from structir.backend.cpu.inlined import Inlined, inlined
 from structir.backend.cpu.library import KernelLibrary
-from structir.backend.cpu.operations import Operations, Typed, target
+from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.translation import Translation
 
 
@@ -21,7 +22,60 @@ def translated(
     """A library with the function of a text that returns nothing, in numba's convention."""
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
-    context = target(contracted)
+
+    def write(module: Any, context: Any) -> None:
+        _write(module, function, symbol, kinds, names, context)
+
+    return _retried(symbol, target(contracted), write)
+
+
+def _retried(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
+    """A library; again, while functions turn up that are to be called, not taken in."""
+    while True:
+        try:
+            return _library(symbol, context, write)
+        except UntranslatedError as error:
+            if not error.blamed:
+                raise
+
+
+def translated_c(function: Callable[..., Any], symbol: str, signature: Any) -> Any:
+    """A library with a Python function as C calls it: words and pointers in, a word or nothing
+    out."""
+    taken = inlined(function)
+    if taken is None:
+        raise UntranslatedError(function.__name__)
+
+    def write(module: Any, context: Any) -> None:
+        _write_c(module, taken, symbol, signature, context)
+
+    return _retried(symbol, target(contracted=False), write)
+
+
+def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: Any) -> None:
+    """The function as numba calls its own, which calls of others rest on, and one for C around."""
+    convention, result, kinds = context.call_conv, signature.return_type, signature.args
+    inner = ir.Function(module, convention.get_function_type(result, kinds), f"{symbol}_inside")
+    inner.linkage = "internal"
+    convention.decorate_function(inner, taken.params, kinds)
+    operations = Operations(context, ir.IRBuilder(inner.append_basic_block("entry")))
+    both = zip(convention.get_arguments(inner), kinds, strict=True)
+    given = [Typed(value, kind) for value, kind in both]
+    made = Translation(operations, taken.names, taken.params, taken.body)
+    found = made.taken_in(taken, given)
+    convention.return_value(operations.builder, operations.cast(found, result))
+    types_of_c = [context.get_value_type(kind) for kind in kinds]
+    out = ir.VoidType() if result == types.none else context.get_value_type(result)
+    outer = ir.Function(module, ir.FunctionType(out, types_of_c), symbol)
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    _, value = convention.call_function(builder, inner, result, kinds, outer.args)
+    if result == types.none:
+        builder.ret_void()
+    else:
+        builder.ret(value)
+
+
+def _library(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
     with global_compiler_lock:
         context.typing_context.refresh()
         context.refresh()
@@ -30,7 +84,7 @@ def translated(
         library.enable_object_caching()
         with context.push_code_library(library):
             module = library.create_ir_module(symbol)
-            _write(module, function, symbol, kinds, names, context)
+            write(module, context)
             context.post_lowering(module, library)
             library.add_ir_module(module)
     return library
@@ -49,8 +103,9 @@ def _write(
     params = [a.arg for a in function.args.args]
     convention.decorate_function(made, params, kinds)
     builder = ir.IRBuilder(made.append_basic_block("entry"))
-    translation = Translation(Operations(context, builder), names, function.body)
+    translation = Translation(Operations(context, builder), names, params, function.body)
     for name, value, kind in zip(params, convention.get_arguments(made), kinds, strict=True):
         translation.named(name, Typed(value, kind))
     translation.block(function.body)
-    convention.return_value(builder, context.get_dummy_value())
+    if not builder.block.is_terminated:
+        convention.return_value(builder, context.get_dummy_value())

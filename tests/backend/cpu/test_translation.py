@@ -2,13 +2,19 @@
 bit."""
 
 import ctypes
+import functools
+from enum import IntEnum
 
 import numpy as np
 import pytest
+from numba import types
+from numba.extending import intrinsic
 
-from structir.backend.cpu import kernels
+from structir.backend.cpu import kernels, runner
+from structir.backend.cpu.inlined import inlined
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cpu.products import has_own_products
+from structir.backend.cpu.translated import translated_c
 
 HEAD = """def kernel(a, lo, hi):
     x = float32_pointer(a[0])
@@ -17,6 +23,19 @@ HEAD = """def kernel(a, lo, hi):
     n = a[3]
 """
 BODIES = {
+    "a step that is known when it runs": """
+    step = int64(k[0]) * 0 + (-3 if n > 1000 else 3)
+    for i in range(lo, hi, step):
+        y[i] = x[i]
+    for i in range(hi - 1, lo, 0 - step + 1):
+        y[i] = y[i] + float32(2.0) * x[i]
+""",
+    "functions that are taken in, and one that is not": """
+    for i in range(lo, hi):
+        v = sigmoid_float32(x[i]) + exp_float32(x[i]) * log_float32(abs(x[i]))
+        w = float32(sign_of(x[i])) + float32(odd_single(float64(x[i]) / 3.0))
+        y[i] = v * w + sin_float32(x[i]) + float32(whole_power(k[i], int32(3)))
+""",
     "loops that are left and gone on with": """
     for i in range(lo, hi):
         total = float32(0.0)
@@ -112,6 +131,61 @@ def test_same_as_numba(head, body):
 def test_what_is_not_understood_is_left_to_numba(body):
     with pytest.raises(UntranslatedError):
         kernels.translated_library(HEAD + body, "kernel_left", names())
+
+
+def inner(x, n):
+    """A function with ways out of a loop."""
+    half, found = n // 2, 0
+    for i in range(n):
+        if x[i] < 0:
+            return -x[i]
+        if i > half:
+            found += LIMITS.most
+    while found % 7 != 3:
+        found -= 1
+    return found
+
+
+class LIMITS(IntEnum):
+    most = 5
+
+
+def outer(x, n, to):
+    a, b = inner(x, n), len(LIMITS)
+    fields = (a, b)
+    to[0] = sum_of((*fields, inner(x, b)))
+    return a
+
+
+@intrinsic
+def sum_of(typing_context, fields):
+    def generate(context, builder, signature, args):
+        parts = [builder.extract_value(args[0], k) for k in range(len(fields.types))]
+        return functools.reduce(builder.add, parts)
+
+    return types.int64(fields), generate
+
+
+def test_functions_of_python_as_c_functions():
+    pointer = types.CPointer(types.int64)
+    signature = types.int64(pointer, types.int64, pointer)
+    library = translated_c(outer, "structir_test_outer", signature)
+    code = library.get_pointer_to_function("structir_test_outer")
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
+        code
+    )
+    for values in ([3, 1, -8, 2], [1, 2, 3, 4, 5], [4] * 9, [-1, 7]):
+        x, to = np.array(values, np.int64), np.zeros(1, np.int64)
+        expected = inner(x, len(x))
+        assert function(x.ctypes.data, len(x), to.ctypes.data) == expected
+        assert to[0] == expected + 1 + inner(x, 1)
+
+
+def test_functions_of_the_library_are_all_translated():
+    for function in (runner.enter, runner.run_space):
+        assert inlined(function) is not None
+    assert inlined(lambda x: x) is None
+    assert inlined(max) is None
 
 
 def test_numba_takes_what_is_left_to_it():

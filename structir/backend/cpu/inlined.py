@@ -1,0 +1,71 @@
+"""Python functions whose statements are taken into a translation wherever they are called."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from textwrap import dedent
+from types import FunctionType
+from typing import Any
+
+import attrs
+
+KNOWN: tuple[type[ast.AST], ...] = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.While)
+KNOWN += (ast.Break, ast.Continue, ast.Pass, ast.Return, ast.Name, ast.Constant, ast.Attribute)
+KNOWN += (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Call)
+KNOWN += (
+    ast.Tuple,
+    ast.Starred,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
+
+
+@attrs.frozen(eq=False)
+class Inlined:
+    """The statements of a function, its parameters, and what stands for the names around it."""
+
+    params: tuple[str, ...]
+    body: tuple[ast.stmt, ...]
+    names: Mapping[str, Any]
+
+
+def inlined(function: Any) -> Inlined | None:
+    """The statements of a function, or of one that numba compiles; None where they are not all
+    plain."""
+    plain = getattr(function, "py_func", function)
+    taken = isinstance(plain, FunctionType) and plain not in _refused
+    return _inlined(plain) if taken else None
+
+
+def refuse(function: Any) -> None:
+    """Have a function called, where numba must compile it as a whole."""
+    _refused.add(getattr(function, "py_func", function))
+
+
+_refused: set[Any] = set()
+
+
+@cache
+def _inlined(function: Callable[..., Any]) -> Inlined | None:
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(function))).body
+    except (OSError, SyntaxError, ValueError):
+        return None
+    if not isinstance(tree, ast.FunctionDef) or not _has_plain_parameters(tree.args):
+        return None
+    if not all(isinstance(node, KNOWN) for part in tree.body for node in ast.walk(part)):
+        return None
+    around = inspect.getclosurevars(function)
+    names = {**function.__globals__, **around.nonlocals}
+    return Inlined(tuple([a.arg for a in tree.args.args]), tuple(tree.body), names)
+
+
+def _has_plain_parameters(args: ast.arguments) -> bool:
+    others = (args.posonlyargs, args.kwonlyargs, args.defaults, args.vararg, args.kwarg)
+    return not any(others)
