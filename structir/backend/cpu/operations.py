@@ -92,7 +92,10 @@ class Operations:
         """The value as one of another type."""
         if given.kind == kind:
             return given.value
-        return self.context.cast(self.builder, given.value, given.kind, kind)
+        try:
+            return self.context.cast(self.builder, given.value, given.kind, kind)
+        except NotImplementedError as error:
+            raise UntranslatedError(f"{given.kind} as {kind}") from error
 
     def truth(self, given: Typed) -> Any:
         """The value as one bit."""

@@ -31,6 +31,7 @@ class Translation(Values):
     ) -> None:
         super().__init__(operations, names, params, body)
         self.loops: list[tuple[Any, Any]] = []  # where `continue` and `break` go
+        self.left: list[Any] = []  # where some `break` went
         self.end: Any = None  # where `return` goes, in functions that are taken in
         self.results: list[tuple[Typed, Any]] = []  # and from where, with which value
 
@@ -142,11 +143,17 @@ class Translation(Values):
         test, body, after = self._blocks(3)
         self.builder.branch(test)
         self.builder.position_at_end(test)
-        holds = self.operations.truth(self.value(loop.test))
-        self.builder.cbranch(holds, body, after)
+        endless = isinstance(loop.test, ast.Constant) and loop.test.value is True
+        if endless:
+            self.builder.branch(body)
+        else:
+            holds = self.operations.truth(self.value(loop.test))
+            self.builder.cbranch(holds, body, after)
         self.builder.position_at_end(body)
         self._looped(loop, test, after)
         self.builder.position_at_end(after)
+        if endless and after not in self.left:
+            self.builder.unreachable()
 
     def _looped(self, loop: ast.For | ast.While, following: Any, after: Any) -> None:
         if loop.orelse:
@@ -171,6 +178,7 @@ class Translation(Values):
 
     def leave(self, _: ast.Break) -> None:
         """`break`."""
+        self.left.append(self.loops[-1][1])
         self.builder.branch(self.loops[-1][1])
 
     def go_on(self, _: ast.Continue) -> None:

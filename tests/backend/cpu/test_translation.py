@@ -141,9 +141,10 @@ def inner(x, n):
             return -x[i]
         if i > half:
             found += LIMITS.most
-    while found % 7 != 3:
+    while True:
         found -= 1
-    return found
+        if found % 7 == 3:
+            return found
 
 
 class LIMITS(IntEnum):
