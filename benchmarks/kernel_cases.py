@@ -86,6 +86,15 @@ def maps() -> Iterator[Case]:
             plain,
         ),
     ]
+    yield Case(
+        "negative 10,000,000, the floor of maps",
+        ["R.negative(x0)"],
+        [(10_000_000,)],
+        [node("Neg", "x0")],
+        torch=lambda t, x: -x,
+        jax=lambda j, x: -x,
+        bytes=8e7,
+    )
     for name, lines, nodes, torch, jax, asked in forms:
         for n in (1000, 10_000_000):
             yield Case(

@@ -27,7 +27,7 @@ from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indent
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv, exact_quotient
 
-ROWS = 64  # of a block, where the right operands lie in panels
+ROWS = 128  # of a block, where the right operands lie in panels
 MORE_ROWS = 256  # where they are put there for each block
 FEWER_ROWS = 16  # where a row is a whole image
 FEWEST_POINTS = 12  # of a line by itself: the last tile of a line may be narrow
