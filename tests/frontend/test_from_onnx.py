@@ -185,3 +185,33 @@ def test_the_sizes_of_values_in_bodies() -> None:
     assert sizes["all"] == ["t", "n"]
     assert (sizes["a"], sizes["b"]) == (["n"], ["2 * n"])
     assert sizes["y"] not in (["n"], ["2 * n"])
+
+
+def test_the_sizes_of_values_after_choices_of_different_ranks() -> None:
+    """Each choice is followed by what hangs on it; what both agree on is known, and only that."""
+
+    def choice(data: str, result: str) -> Any:
+        flat = helper.make_graph(
+            [node("Squeeze", f"{data} first", f"{result}_flat")],
+            "flat",
+            [],
+            [value(f"{result}_flat", None)],
+        )
+        same = helper.make_graph(
+            [node("Identity", data, f"{result}_same")], "same", [], [value(f"{result}_same", None)]
+        )
+        return node("If", "flag", result, then_branch=flat, else_branch=same)
+
+    nodes = [
+        choice("x", "a"),
+        node("Relu", "a", "b"),
+        choice("x", "c"),
+        node("Size", "c", "d"),
+        node("ReduceSum", "c", "e", keepdims=0),
+    ]
+    inputs = [value("x", [1, "n", 4]), value("flag", [], BOOL)]
+    model = made(nodes, inputs, ["b", "d", "e"], {"first": np.array([0])})
+    sizes = shapes_of(model)
+    assert sizes["a"] is None and sizes["b"] is None
+    assert sizes["a_flat"] == ["n", 4] and sizes["a_same"] == [1, "n", 4]
+    assert sizes["d"] == [] and sizes["e"] == []

@@ -108,6 +108,7 @@ class Importer:
                 inner = names.branch()
                 for name, value in zip(node.outputs, node.inside(graph), strict=False):
                     inner.values[name] = value
+                    self.seen[name] = value.expr.struct_info
                 return [v.expr for v in self._going_on(steps, start, inner)]
 
             return build
@@ -115,7 +116,11 @@ class Importer:
         stem = node.part_name()
         sides = [side(number, graph) for number, graph in enumerate(split.graphs)]
         choice = choice_of(self, split.condition, sides, stem)
-        self.seen = around | either(parts.values())
+        self.seen = around
+        if choice.failing is None:
+            around.update(either(parts.values()))
+        else:
+            around.update(parts[choice.failing] | parts[1 - choice.failing])
         joined = [common(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
         return [
             Value(bound(self, stem, choice.made[k], info, node.place))

@@ -27,6 +27,7 @@ class Choice:
 
     made: Var
     infos: tuple[Infos, Infos]
+    failing: int | None = None  # the branch that fails when it is taken
 
 
 def choice_of(host: Host, condition: Expr, sides: Sequence[Side], stem: str) -> Choice:
@@ -45,7 +46,7 @@ def choice_of(host: Host, condition: Expr, sides: Sequence[Side], stem: str) -> 
     failing = _failing(host, message, good)
     again = [tried.build(k) if k != bad else failing for k in (0, 1)]
     made = host.builder.if_else(condition, again[0], again[1], stem)
-    return Choice(made, (tried.infos[1 - bad], tried.infos[1 - bad]))
+    return Choice(made, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
 
 
 def _failing(host: Host, message: str, like: Infos) -> Callable[[], Expr]:
