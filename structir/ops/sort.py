@@ -89,6 +89,25 @@ def first_order(row: Array, wanted: int, descending: bool) -> Array:
     return order
 
 
+def stands_before(row: Array, one: int, other: int, descending: bool) -> bool:
+    """Whether one element of a row comes before another one in order."""
+    a, b = row[one], row[other]
+    if descending:
+        before, after = a > b or (a != a and b == b), b > a or (b != b and a == a)
+    else:
+        before, after = a < b or (b != b and a == a), b < a or (a != a and b == b)
+    return before or (not after and one < other)
+
+
+def place_of(row: Array, one: int, descending: bool) -> int:
+    """How many elements of a row come before one of them."""
+    place = 0
+    for other in range(row.shape[0]):
+        if stands_before(row, other, one, descending):
+            place += 1
+    return place
+
+
 @op("x[*p, [i], *t] -> y[*p, [i], *t]", at={"i": "axis"})
 def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
     """The elements in order along an axis."""
@@ -100,6 +119,12 @@ def _(x: Array, y: Array, descending: bool) -> None:
     order = merged_order(x, descending)
     for k in range(len(order)):
         y[k] = x[order[k]]
+
+
+@sort.kernel("cuda")  # without memory of its own
+def _(x: Array, y: Array, descending: bool) -> None:
+    for k in range(x.shape[0]):
+        y[place_of(x, k, descending)] = x[k]
 
 
 @sort.gradient
@@ -122,6 +147,12 @@ def _(x: Array, y: Array, descending: bool) -> None:
     order = merged_order(x, descending)
     for k in range(len(order)):
         y[k] = order[k]
+
+
+@argsort.kernel("cuda")
+def _(x: Array, y: Array, descending: bool) -> None:
+    for k in range(x.shape[0]):
+        y[place_of(x, k, descending)] = k
 
 
 def chosen(given: Given) -> Written:
@@ -170,6 +201,26 @@ def _(x: Array, values: Array | None, positions: Array | None, largest: bool) ->
     if positions is not None:
         for k in range(positions.shape[0]):
             positions[k] = order[k]
+
+
+@topk.kernel("cuda")
+def _(x: Array, values: Array | None, positions: Array | None, largest: bool) -> None:
+    wanted, last = x.shape[0], -1
+    if values is not None:
+        wanted = values.shape[0]
+    if positions is not None:
+        wanted = positions.shape[0]
+    for place in range(wanted):
+        first = -1
+        for k in range(x.shape[0]):
+            left = last < 0 or stands_before(x, last, k, largest)
+            if left and (first < 0 or stands_before(x, k, first, largest)):
+                first = k
+        if values is not None:
+            values[place] = x[first]
+        if positions is not None:
+            positions[place] = first
+        last = first
 
 
 @topk.gradient
