@@ -10,6 +10,7 @@ from structir.backend.cuda.points import point_kernel
 from structir.backend.cuda.products import product_kernel, product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
+from structir.backend.cuda.tiles import tile_kernel
 from structir.backend.cuda.whole import is_large, whole_kernels
 from structir.backend.loops.compose import composed
 from structir.backend.loops.group import Group, Products
@@ -19,8 +20,9 @@ from structir.backend.loops.stage import LoopProgram
 
 def row_kernels(group: Group) -> DeviceText | tuple[DeviceText, ...]:
     """The texts of a row group; without rows, blocks have to put together what each has found."""
-    whole = not group.rows and is_large(group)
-    return whole_kernels(group) if whole else any_row_kernel(group)
+    if not group.rows and is_large(group):
+        return whole_kernels(group)
+    return tile_kernel(group) or any_row_kernel(group)
 
 
 SCHEDULES: dict[str, Callable[[Group], DeviceText | tuple[DeviceText, ...] | None]] = {

@@ -146,6 +146,49 @@ def main(x: R.Tensor(("n", "m"), "float32")):
     assert "for point in range(cuda.grid(1), 1," not in executable.source()
 
 
+TURNED = {
+    "R.permute_dims(x) + y": ((5, 7), (7, 5)),
+    "R.exp(R.permute_dims(x, axes=[0, 2, 1])) * 2": ((2, 3, 5), (1,)),
+    "R.permute_dims(x, axes=[2, 1, 0])": ((4, 3, 5), (1,)),
+    "R.permute_dims(x > 0)": ((5, 3), (1,)),
+    "R.where(R.permute_dims(x > 0), R.permute_dims(x), y)": ((5, 3), (3, 5)),
+}
+
+
+@pytest.mark.parametrize("body", TURNED)
+def test_tiles_go_by_way_of_shared_memory(body):
+    names, params = iter("abcdef"), []
+    for name, shape in zip("xy", TURNED[body], strict=True):
+        sizes = "".join(f"{next(names)!r}, " for _ in shape)
+        params.append(f'{name}: R.Tensor(({sizes}), "float32")')
+    text = f"@R.function\ndef main({', '.join(params)}):\n    return {body}\n"
+    module, given = structir.parse(text), [floats(*shape) for shape in TURNED[body]]
+    executable = structir.compile(module, target="cuda")
+    assert "tile0" in executable.source()
+    wanted = structir.interpret(module, "main", *given)
+    assert_agree(wanted, on_host(executable["main"](*given)))
+
+
+@pytest.mark.parametrize("descending", [True, False])
+def test_elements_in_order_with_equal_ones_and_without_number(descending):
+    text = f"""
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    with R.dataflow():
+        a = R.sort(x, descending={descending})
+        b = R.argsort(x, axis=0, descending={descending})
+        c = R.topk(x, 4, largest={descending})
+        R.output(a, b, c)
+    return a, b, c
+"""
+    module = structir.parse(text)
+    x = np.array([[2, 1, np.nan, 2, 1, 0], [5, 5, 5, np.nan, np.nan, 5]], "float32")
+    found = on_host(structir.compile(module, target="cuda")["main"](x))
+    wanted = structir.interpret(module, "main", x)
+    for one, other in zip((*wanted[:2], *wanted[2]), (*found[:2], *found[2]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_both_ways_of_a_branch(flow):
     x = floats(6)
     for again in (True, False):

@@ -1,0 +1,120 @@
+"""The schedule of maps that read along one axis and write along another: tiles go by way of shared
+memory, so that neighbouring threads read neighbours and write neighbours."""
+
+from __future__ import annotations
+
+from math import prod
+
+from structir.backend.cuda.device_text import DeviceText, device_text, over_blocks
+from structir.backend.cuda.rows import SYNC, BlockRowSchedule
+from structir.backend.loops.access import address_of
+from structir.backend.loops.expression import Load, loads_of
+from structir.backend.loops.group import Group
+from structir.backend.loops.simplify import simplified
+from structir.backend.loops.writer import Scope, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+SHORTEST = 16  # axes that are shorter are not cut into tiles
+MOST_TILES = 4  # operands that are turned in one kernel
+
+
+def tile_kernel(group: Group) -> DeviceText | None:
+    """The text of such maps; None where nothing is turned."""
+    schedule = TileSchedule(group)
+    return schedule.tile_text() if schedule.flat and schedule.is_turned() else None
+
+
+class TileSchedule(BlockRowSchedule):
+    """Maps on their way to text: tiles of two axes, at each point of all others."""
+
+    def is_turned(self) -> bool:
+        """Whether operands are read along an axis of their own."""
+        axes = (*self.rows, *self.last)
+        self.groups = self.joined(axes)
+        self.kept = [s for s in self.stages if s.out in self.group.kept]
+        bodies = [simplified(self.phases.resolved(s.body, 0)) for s in self.kept]
+        self.turned: list[Load] = []
+        along: set[Sym] = set()
+        for read in dict.fromkeys(load for body in bodies for load in loads_of(body)):
+            axis = self._turned_along(read, axes)
+            if axis is not None:
+                self.turned.append(read)
+                along.add(axis)
+        if len(along) != 1 or len(self.turned) > MOST_TILES:
+            return False
+        (axis,) = along
+        self.across = next(g for g in self.groups if g[-1] is axis)
+        return all(self._is_long(group) for group in (self.across, self.groups[-1]))
+
+    def _turned_along(self, read: Load, axes: tuple[Sym, ...]) -> Sym | None:
+        """The axis along which an operand lies, if it is not the result's."""
+        address = address_of(read.buffer, read.entries, axes)
+        last = self.groups[-1][-1]
+        if address.data or address.pinned(axes) or address.coefficient(last) in (0, 1):
+            return None
+        found = [g[-1] for g in self.groups[:-1] if address.coefficient(g[-1]) == 1]
+        return found[0] if found else None
+
+    def _is_long(self, group: tuple[Sym, ...]) -> bool:
+        return dims.at_least(SHORTEST - 1, self.extent(group)) is not True
+
+    def tile_text(self) -> DeviceText:
+        """The kernel's text."""
+        writer, size = self.writer, self.writer.size
+        last = self.groups[-1]
+        others = [g for g in self.groups if g is not self.across and g is not last]
+        names = ["g"] if len(others) == 1 else [f"g{k}" for k in range(len(others))]
+        writer.name_axes([*others, self.across, last], [*names, "t", "u"])
+        counts = [size(self.extent(g)) for g in others]
+        tall, wide = size(self.extent(self.across)), size(self.extent(last))
+        inside = f"if t < {tall} and u < {wide}:"
+        block = [
+            "g = block // (columns * rows)",
+            *writer.decoded(others, counts, "g"),
+            "t = block // columns % rows * tile + across",
+            "u = block % columns * tile + down",
+            inside,
+            *indented(self._read()),
+            SYNC,
+            "t = block // columns % rows * tile + down",
+            "u = block % columns * tile + across",
+            inside,
+            *indented(self._written()),
+            SYNC,
+        ]
+        whole: Dim = prod([self.extent(g) for g in others])
+        lines = [
+            *[f"tile{k} = cuda.shared.array(272, {_held(r)})" for k, r in enumerate(self.turned)],
+            "tile = 16 if cuda.blockDim.x >= 256 else 2",
+            "down = cuda.threadIdx.x // tile",
+            "across = cuda.threadIdx.x % tile",
+            f"columns = ({wide} + tile - 1) // tile",
+            f"rows = ({tall} + tile - 1) // tile",
+            *over_blocks("block", f"{size(whole)} * columns * rows", block),
+        ]
+        count = whole * self.extent(self.across) * self.extent(last)
+        return device_text(writer, lines, count, self.group.origins)
+
+    def _read(self) -> list[str]:
+        """Each turned operand, by neighbours in its memory."""
+        scope = Scope(frozenset((*self.rows, *self.last)))
+        for k, read in enumerate(self.turned):
+            value = self.writer.value(read, [scope])
+            scope.lines.append(f"tile{k}[down * (tile + 1) + across] = {_held(read)}({value})")
+        return scope.lines
+
+    def _written(self) -> list[str]:
+        """The results, by neighbours in theirs."""
+        scope = Scope(frozenset((*self.rows, *self.last)))
+        for k, read in enumerate(self.turned):
+            scope.made[read] = self.writer.fresh()
+            truth = " != 0" if read.dtype == "bool" else ""
+            scope.lines.append(f"{scope.made[read]} = tile{k}[across * (tile + 1) + down]{truth}")
+        self.write_roots(self.kept, 0, [scope])
+        return scope.lines
+
+
+def _held(read: Load) -> str:
+    """The dtype in which shared memory holds an operand."""
+    return "uint8" if read.dtype == "bool" else read.dtype
