@@ -32,6 +32,8 @@ class TileSchedule(BlockRowSchedule):
         """Whether operands are read along an axis of their own."""
         axes = (*self.rows, *self.last)
         self.groups = self.joined(axes)
+        if len(self.groups) < 2:
+            return False
         self.kept = [s for s in self.stages if s.out in self.group.kept]
         bodies = [simplified(self.phases.resolved(s.body, 0)) for s in self.kept]
         self.turned: list[Load] = []
