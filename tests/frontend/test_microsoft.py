@@ -10,6 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.helper import np_dtype_to_tensor_dtype
 
+from structir.frontend.onnx.families import microsoft_quantised
 from structir.frontend.onnx_backend import Backend
 
 RNG = np.random.default_rng(5)
@@ -161,7 +162,12 @@ def test_products_quantised_at_run_time(by_column: bool) -> None:
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("by_column", [False, True])
-def test_an_lstm_quantised_at_run_time(direction: str, by_column: bool) -> None:
+@pytest.mark.parametrize("most", [0, 128])
+def test_an_lstm_quantised_at_run_time(
+    direction: str, by_column: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a loop over products, and by a kernel."""
+    monkeypatch.setattr(microsoft_quantised, "MOST_HIDDEN", most)
     ways, inner, hidden = 2 if direction == "bidirectional" else 1, 5, 6
     shape = (ways, 4 * hidden) if by_column else (ways,)
     scales = [(RNG.random(shape) * 0.004 + 0.001).astype("f4") for _ in range(2)]

@@ -17,13 +17,16 @@ from structir.frontend.onnx.families.quantise import (
 from structir.frontend.onnx.families.recurrent import Products, recurrent_layers
 from structir.frontend.onnx.families.shapes import shaped
 from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.quantised_lstm import quantised_lstm_kernel
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.said import as_node, one_said
 from structir.frontend.onnx.scalars import constant, number
 from structir.frontend.onnx.tensors import Array, wrong
 from structir.ir.expr import Constant, Expr, Tuple
+from structir.ir.kernel import Kernel
 
 FLOAT = "float32"
+MOST_HIDDEN = 128  # of a quantised recurrent layer that is one kernel
 
 
 def read(node: Node, place: int) -> Expr:
@@ -191,8 +194,34 @@ def dynamic_lstm(node: Node) -> list[Any]:
     operands = [node.get(k) for k in range(8)]
     hidden = node.attr("hidden_size", None) or node.static_dims(2)[1]
     layers = as_node(node, "LSTM", operands, hidden_size=hidden)
-    products = Products(partial(_quantised_product, node, 1), partial(_quantised_product, node, 2))
+    products = Products(
+        partial(_quantised_product, node, 1),
+        partial(_quantised_product, node, 2),
+        partial(_all_steps, node),
+    )
     return recurrent_layers(layers, products)
+
+
+def _all_steps(node: Node, way: int, back: bool) -> tuple[Kernel, list[Expr]] | None:
+    """The kernel of one direction and its weights, where these are known, few, and fit int8. Many
+    pay for a loop over products by the processor's own sums."""
+    found = [_of_way(node, place, way) for place in (2, 10, 11)]
+    weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in found]
+    if weights is None or scale is None or zeros is None or len(weights) > MOST_HIDDEN:
+        return None
+    moved = weights.astype(np.int32) - zeros.astype(np.int32)
+    if not ((moved >= -128) & (moved <= 127)).all():
+        return None
+    width = moved.shape[1]
+    bias = np.zeros(width, FLOAT)
+    if node.has(3):
+        both = _of_way(node, 3, way)
+        if not isinstance(both, Constant):
+            return None
+        bias = both.data[width:]
+    scales = np.broadcast_to(scale.reshape(-1), (width,))
+    parts = [moved.astype(np.int8), moved.sum(axis=0, dtype=np.int32), scales, bias]
+    return quantised_lstm_kernel(back), [Constant(np.ascontiguousarray(p)) for p in parts]
 
 
 def _quantised_product(node: Node, place: int, way: int, x: Expr) -> Expr:

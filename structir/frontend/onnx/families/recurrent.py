@@ -17,6 +17,7 @@ from structir.frontend.onnx.scalars import constant, like, number
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
+from structir.ir.kernel import Kernel
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
@@ -162,6 +163,7 @@ class Products:
 
     of_input: Callable[[int, Expr], Expr]
     of_hidden: Callable[[int, Expr], Expr]
+    kernel: Callable[[int, bool], tuple[Kernel, list[Expr]] | None]  # of all steps, its weights
 
 
 def recurrent_layers(node: Node, products: Products | None = None) -> list[Any]:
@@ -190,12 +192,16 @@ def _directed(
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
     layer, bias = _layer(node, kind, hidden, k, products)
     lengths = node.get(4)
-    plain = products is None and _is_plain(node, kind)
+    plain = _is_plain(node, kind)
+    own = products.kernel(k, back) if products is not None and plain and lengths is None else None
+    plain = plain and (products is None or own is not None)
     if back and not plain:
         x = _reversed(x, lengths)
     gates = _met(node, x, k, products)
     gates = node.emit(gates if bias is None else R.add(gates, bias))
     states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
+    if own is not None:
+        return _run(layer, *own, [gates, *states])
     if plain:
         return _by_kernel(layer, gates, states, back, lengths)
 
@@ -231,23 +237,29 @@ def _by_kernel(
     layer: Layer, gates: Expr, states: list[Expr], back: bool, lengths: Expr | None
 ) -> list[Expr]:
     """All steps by a kernel; its last states, then all hidden states along the first axis."""
-    node, hidden = layer.node, layer.hidden
+    node = layer.node
     name = node.op_type.lower()
     if name == "gru" and not node.flag("linear_before_reset"):
         name = "gru_reset_before"
     kernel = recurrent_kernel(name, node.dtype(), back, lengths is not None)
     first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
-    steps, batch, width = _dims(node, gates)
-    bias = layer.bias or R.zeros(ShapeExpr((width,)), node.dtype())
-    last = TensorStructInfo((batch, hidden), node.dtype())
-    whole = TensorStructInfo((steps, batch, hidden), node.dtype())
+    bias = layer.bias or R.zeros(ShapeExpr((_dims(node, gates)[2],)), node.dtype())
+    return _run(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
+
+
+def _run(layer: Layer, kernel: Kernel, weights: list[Expr], given: list[Expr]) -> list[Expr]:
+    """What a kernel makes of the gates, the states after them, and the weights."""
+    node, states = layer.node, KINDS[layer.node.op_type].states
+    steps, batch, _ = _dims(node, given[-1 - states])
+    last = TensorStructInfo((batch, layer.hidden), node.dtype())
+    whole = TensorStructInfo((steps, batch, layer.hidden), node.dtype())
     call = R.call_kernel(
         node.importer.builder.kernel(kernel),
-        (*first, gates, *[node.emit(s) for s in states], layer.recurrence, bias),
-        out_sinfo=(whole, *[last for _ in states]),
+        tuple([node.emit(x) for x in (*given, *weights)]),
+        out_sinfo=(whole, *[last for _ in range(states)]),
     )
     made = node.emit(call)
-    return [*[node.emit(made[1 + s]) for s in range(len(states))], node.emit(made[0])]
+    return [*[node.emit(made[1 + s]) for s in range(states)], node.emit(made[0])]
 
 
 def _reversed(x: Expr, lengths: Expr | None) -> Expr:

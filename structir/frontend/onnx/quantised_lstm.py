@@ -1,0 +1,69 @@
+"""An LSTM whose hidden state is quantised at every step, as a kernel of the module: all steps of
+one direction in one."""
+
+from __future__ import annotations
+
+from functools import cache
+from textwrap import indent
+
+from structir.frontend.recurrent_kernels import CELLS
+from structir.ir.kernel import Kernel
+from structir.printer.reader import parse
+
+TEXT = """\
+@I.kernel
+def {name}(
+    gates: R.Tensor(("steps", "batch", "4 * hidden"), "float32"),
+    last_start: R.Tensor(("batch", "hidden"), "float32"),
+    cell_start: R.Tensor(("batch", "hidden"), "float32"),
+    weight: R.Tensor(("hidden", "4 * hidden"), "int8"),
+    sums: R.Tensor(("4 * hidden",), "int32"),
+    scale: R.Tensor(("4 * hidden",), "float32"),
+    bias: R.Tensor(("4 * hidden",), "float32"),
+    whole: R.Tensor(("steps", "batch", "hidden"), "float32"),
+    last: R.Tensor(("batch", "hidden"), "float32"),
+    cell: R.Tensor(("batch", "hidden"), "float32"),
+):
+    rows = T.zeros((4 * hidden,), "float32")
+    met = T.zeros((4 * hidden,), "int32")
+    for b in range(batch):
+        for j in range(hidden):
+            last[b, j] = last_start[b, j]
+            cell[b, j] = cell_start[b, j]
+    for t in range({steps}):
+        low = T.float32(0.0)
+        high = T.float32(0.0)
+        for b in range(batch):
+            for j in range(hidden):
+                low = min(low, last[b, j])
+                high = max(high, last[b, j])
+        own = (high - low) / 255.0
+        if own == 0.0:
+            own = T.float32(1.0)
+        point = min(max(T.round((0.0 - low) / own), 0.0), 255.0)
+        for b in range(batch):
+            for j in range(4 * hidden):
+                met[j] = T.int32(0) - T.int32(point) * sums[j]
+            for k in range(hidden):
+                small = T.int32(min(max(T.round(last[b, k] / own) + point, 0.0), 255.0))
+                for j in range(4 * hidden):
+                    met[j] = met[j] + small * T.int32(weight[k, j])
+            for j in range(4 * hidden):
+                rows[j] = T.float32(met[j]) * (own * scale[j]) + bias[j]
+            for j in range(hidden):
+{text}
+            for j in range(hidden):
+                whole[t, b, j] = last[b, j]
+"""
+
+
+@cache
+def quantised_lstm_kernel(backwards: bool) -> Kernel:
+    """The kernel: (gates of the input, states, weight, and of each gate its sum, scale and
+    bias) to all hidden states and the last states."""
+    name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
+    steps = "steps - 1, -1, -1" if backwards else "steps"
+    text = indent(CELLS["lstm"].text.rstrip(), " " * 16)
+    found = parse(TEXT.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
+    assert isinstance(found, Kernel)
+    return found
