@@ -13,7 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.torch.graph import Graph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import listed
-from structir.frontend.torch.memory import Memory
+from structir.frontend.torch.memory import Memory, written_names
 from structir.frontend.torch.node import Node, Scope
 from structir.frontend.torch.registry import find_build, in_place
 from structir.frontend.torch.scalars import cast, tensor_info
@@ -80,6 +80,13 @@ class Importer:
         if len(names) != len(operands):
             raise DiagnosticError(
                 Diagnostic(f"{where} takes {len(names)} values, but {len(operands)} are given")
+            )
+        if written_names(graph.nodes, in_place) & set(names):
+            raise DiagnosticError(
+                Diagnostic(
+                    f"{where} writes into what it is given, which is not supported",
+                    hint="export a functional program: ep.run_decompositions()",
+                )
             )
         outer, self.memory = self.memory, Memory(self)
         try:

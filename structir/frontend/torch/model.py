@@ -14,11 +14,12 @@ from structir.frontend.torch import families
 from structir.frontend.torch.archive import Archive, wrong
 from structir.frontend.torch.graph import Graph, Program, Ref, program_of
 from structir.frontend.torch.importer import UNREADABLE, Importer
+from structir.frontend.torch.inlining import AUTOCAST, laid_open
 from structir.frontend.torch.node import Scope
 from structir.frontend.torch.params import Parameters, check_ranges
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, Symbols
-from structir.frontend.torch.survey import AUTOCAST, UnmappedOpsError, check_supported
+from structir.frontend.torch.survey import UnmappedOpsError, check_supported
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
@@ -118,7 +119,7 @@ def _module(
     families.load()
     archive = Archive(file, name)
     try:
-        program = program_of(archive.program())
+        program = laid_open(program_of(archive.program()))
         check_supported(program.graph)
         symbols = Symbols(names or {})
         count = _counter(progress, len(program.graph.nodes))

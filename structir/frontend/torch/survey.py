@@ -10,8 +10,6 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.torch.graph import Graph, names_of
 from structir.frontend.torch.registry import find_build, in_place
 
-AUTOCAST = "higher_order.wrap_with_autocast"  # a block whose dtypes torch settles later
-
 
 class UnmappedOpsError(DiagnosticError):
     """A program has ops that nothing maps; `names` are theirs."""
@@ -37,8 +35,6 @@ def check_supported(graph: Graph) -> None:
         for node in part.nodes:
             if not is_supported(node.target) and not _is_told(part, names_of(node.outputs)):
                 missing[node.target] += 1
-            elif node.target == AUTOCAST and list(node.args.values())[2:3] == [True]:
-                missing[AUTOCAST] += 1
         complexes = sum(meta.dtype is None for meta in part.tensors.values())
         if complexes:
             missing["tensors of complex numbers"] += complexes

@@ -242,7 +242,9 @@ class Writer(nn.Module):
         view[0].copy_(torch.tensor([1.0, 2.0, 3.0]))
         first, second = y[:, :2].split(1, dim=1)
         second.mul_(2)
-        x.clamp_(min=0)
+        with torch.no_grad():
+            x.clamp_(min=0)
+            y[-1] = y[0] + 1
         y[y > 6] = -1.0
         return y, rows + 0, first
 

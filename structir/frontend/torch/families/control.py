@@ -1,4 +1,4 @@
-"""Choices and loops, and graphs within graphs that stand for themselves."""
+"""Choices and loops: graphs within graphs as branches, and as functions that a loop calls."""
 
 from __future__ import annotations
 
@@ -54,24 +54,6 @@ def choice(node: Node) -> list[Expr]:
 
     made = node.host.builder.if_else(condition, side(then), side(other), node.part_name())
     return [_settled(node, made[k], k) for k in range(len(then.outputs))]
-
-
-@torch_op(":higher_order.wrap_with_set_grad_enabled")
-def without_gradients(node: Node) -> list[Any]:
-    _, graph, *operands = node.positional()
-    return node.host.inner(graph, operands, f"{node.scope.where}: {node.spec.name}")
-
-
-@torch_op(":higher_order.wrap_with_autocast")
-def without_autocast(node: Node) -> list[Any]:
-    _, _, _, _, graph, *operands = node.positional()  # one that is enabled the survey tells of
-    return node.host.inner(graph, operands, f"{node.scope.where}: {node.spec.name}")
-
-
-@torch_op(":higher_order.invoke_subgraph")
-def called(node: Node) -> list[Any]:
-    graph, _, *operands = node.positional()
-    return node.host.inner(graph, operands, f"{node.scope.where}: {node.spec.name}")
 
 
 # ---- loops

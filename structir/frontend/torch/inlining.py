@@ -1,0 +1,121 @@
+"""Blocks that stand for themselves, such as those under `no_grad`, with their nodes put in their
+place: so what they write is seen around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from structir.frontend.torch.graph import Graph, NodeSpec, Program, Ref, names_of
+
+# blocks by the place of their graph among the arguments, and of the first operand
+BLOCKS = {
+    "higher_order.wrap_with_set_grad_enabled": (1, 2),
+    "higher_order.wrap_with_autocast": (4, 5),
+    "higher_order.invoke_subgraph": (0, 2),
+}
+AUTOCAST = "higher_order.wrap_with_autocast"  # one that is enabled changes dtypes, and stays
+
+
+def laid_open(program: Program) -> Program:
+    """A program without such blocks."""
+    graph, standing = _opened(program.graph)
+    outputs = [attrs.evolve(o, value=_with(o.value, standing)) for o in program.outputs]
+    return attrs.evolve(program, graph=graph, outputs=tuple(outputs))
+
+
+def _opened(graph: Graph) -> tuple[Graph, Mapping[str, Any]]:
+    """A graph without blocks, and what the results of blocks are instead."""
+    body = _Body(graph)
+    for spec in graph.nodes:
+        args = {name: body.argument(value) for name, value in spec.args.items()}
+        spec = attrs.evolve(spec, args=args)
+        if _is_block(spec):
+            body.open(spec)
+        else:
+            body.nodes.append(spec)
+    return body.graph(graph), body.standing
+
+
+def _is_block(spec: NodeSpec) -> bool:
+    values = list(spec.args.values())
+    place = BLOCKS.get(spec.target, (len(values), 0))[0]
+    enabled = spec.target == AUTOCAST and values[2:3] != [False]
+    return not enabled and place < len(values) and isinstance(values[place], Graph)
+
+
+class _Body:
+    """The nodes of a graph as blocks are laid open."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes: list[NodeSpec] = []
+        self.tensors, self.scalars = dict(graph.tensors), dict(graph.scalars)
+        self.names = {name for spec in graph.nodes for name in names_of(spec.outputs)}
+        self.names |= set(names_of(graph.inputs))
+        self.standing: dict[str, Any] = {}
+
+    def argument(self, value: Any) -> Any:
+        """An argument with what the results of blocks are instead."""
+        return _opened(value)[0] if isinstance(value, Graph) else _with(value, self.standing)
+
+    def open(self, spec: NodeSpec) -> None:
+        """Put the nodes of a block in its place."""
+        values = list(spec.args.values())
+        place, first = BLOCKS[spec.target]
+        inner = values[place]
+        inputs = [name for given in inner.inputs for name in names_of(given)]
+        own: dict[str, Any] = dict(zip(inputs, values[first:], strict=True))
+        for node in inner.nodes:
+            own |= {name: Ref(self.fresh(name)) for name in names_of(node.outputs)}
+            args = {k: _with(v, own) for k, v in node.args.items()}
+            outputs = _with(node.outputs, own)
+            self.nodes.append(attrs.evolve(node, args=args, outputs=outputs, line=spec.line))
+        for name in own.keys() - set(inputs):
+            new = own[name].name
+            if name in inner.tensors:
+                self.tensors[new] = inner.tensors[name]
+            if name in inner.scalars:
+                self.scalars[new] = inner.scalars[name]
+        results = [_with(output, own) for output in inner.outputs]
+        self.standing |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
+
+    def fresh(self, name: str) -> str:
+        """A name that no value has."""
+        made, count = name, 0
+        while made in self.names:
+            count += 1
+            made = f"{name}_in{count}"
+        self.names.add(made)
+        return made
+
+    def graph(self, old: Graph) -> Graph:
+        """The graph as it is now."""
+        return attrs.evolve(
+            old,
+            nodes=tuple(self.nodes),
+            outputs=_with(old.outputs, self.standing),
+            tensors=self.tensors,
+            scalars=self.scalars,
+        )
+
+
+def _flat(values: Any) -> list[Any]:
+    """The values in nested lists that are references; others stand for no result."""
+    found = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            found += _flat(value)
+        elif isinstance(value, Ref):
+            found.append(value)
+    return found
+
+
+def _with(value: Any, standing: Mapping[str, Any]) -> Any:
+    """A value with other ones in the place of some names."""
+    if isinstance(value, Ref):
+        return standing.get(value.name, value)
+    if isinstance(value, tuple):
+        return tuple([_with(item, standing) for item in value])
+    return value
