@@ -1,8 +1,8 @@
 """StructIR's side of the compiler benchmark: times what is asked, one JSON line for each figure.
 
 Started by `compiler.py` as the peers' scripts are, and with their programs. Programs of several
-sizes are timed in turn, so that what else the machine does in the meantime meets all of them alike:
-only then does the growth of the time tell something.
+sizes are timed in turn, and the least time is the processor's own: a long run is interrupted on a
+busy machine as a short one is not, and the growth of the time would tell of that alone.
 """
 
 import gc
@@ -138,18 +138,29 @@ FIGURES: dict[str, Callable[[Subject], Figures]] = {
 }
 
 
-def in_turn(measured: list[Measured], budget: float) -> list[list[float]]:
+class Timed(NamedTuple):
+    """How long one run took: by the clock, and of the processor's time."""
+
+    clock: float
+    processor: float
+
+
+def timed(run: Callable[..., Any], setup: Setup | None) -> Timed:
+    given = () if setup is None else (setup(),)
+    gc.collect()
+    clock, processor = time.perf_counter(), time.process_time()
+    run(*given)
+    return Timed(time.perf_counter() - clock, time.process_time() - processor)
+
+
+def in_turn(measured: list[Measured], budget: float) -> list[list[Timed]]:
     """The times of several things, one after the other again and again: after a first run that is
     not counted, at least three each, and more while there is time."""
-    times: list[list[float]] = [[] for _ in measured]
+    times: list[list[Timed]] = [[] for _ in measured]
     end = time.perf_counter() + budget * len(measured)
     while len(times[0]) < 4 or (len(times[0]) < 12 and time.perf_counter() < end):
-        for own, (run, setup) in zip(times, measured, strict=True):
-            given = () if setup is None else (setup(),)
-            gc.collect()
-            start = time.perf_counter()
-            run(*given)
-            own.append(time.perf_counter() - start)
+        for own, one in zip(times, measured, strict=True):
+            own.append(timed(*one))
     return [own[1:] for own in times]
 
 
@@ -163,7 +174,9 @@ def main() -> None:
                 (name, _), *_ = of_sizes
                 times = in_turn([measured for _, measured in of_sizes], asked.budget)
                 for size, own in zip(asked.n, times, strict=True):
-                    common.emit("structir", name, kind, size, (statistics.median(own), own))
+                    clock = [each.clock for each in own]
+                    least = min(each.processor for each in own)
+                    common.emit("structir", name, kind, size, statistics.median(clock), min=least)
 
 
 if __name__ == "__main__":
