@@ -167,14 +167,47 @@ import sys, time
 import numpy, structir, structir.backend.executable
 from minilm_program import minilm_text
 text = minilm_text()
-start = time.perf_counter()
+start, worked = time.perf_counter(), time.process_time()
 if sys.argv[1] == "load":
     executable = structir.load(sys.argv[2])
 else:
     executable = structir.compile(structir.parse(text, filename="minilm"))
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, time.process_time() - worked)
 if sys.argv[1] == "save":
     executable.save(sys.argv[2])
+"""
+MAKING = """
+import sys
+import onnx, structir
+from structir.frontend.onnx import from_onnx
+import minilm_model
+model = minilm_model.onnx_model(minilm_model.weights())
+onnx.save(model, sys.argv[1] + ".onnx")
+structir.compile(from_onnx(model)).save(sys.argv[1] + ".sir")
+"""
+HOLDING = """
+import sys
+import numpy as np
+side, path = sys.argv[1:]
+ids = np.random.default_rng(0).integers(0, 1000, (8, 128))
+if side == "onnxruntime":
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path + ".onnx", options)
+    run = lambda: session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+else:
+    import structir
+    if side == "loaded":
+        executable = structir.load(path + ".sir")
+    else:
+        from structir.frontend.onnx import from_onnx
+        executable = structir.compile(from_onnx(path + ".onnx"))
+    run = lambda: executable["main"](ids, np.ones_like(ids))
+for _ in range(5):
+    run()
+status = open("/proc/self/status").read()  # what getrusage tells begins with the parent's
+print(int(status.split("VmHWM:")[1].split()[0]) * 1024)
 """
 
 
@@ -190,16 +223,38 @@ def start_rows() -> Iterator[Row]:
 
 
 def start_row(what: str, command: list[str], environment: dict[str, str]) -> Row:
-    paths = [str(HERE.parent / "examples"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    elapsed, worked = map(float, printed(STARTING, command, environment).split())
+    return {"kind": "start", "what": what, "structir": elapsed, "cpu": worked}
+
+
+def memory_rows() -> Iterator[Row]:
+    """The most memory that a process takes which runs the encoder on 8 x 128 tokens; on Linux."""
+    if not Path("/proc/self/status").exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "encoder")
+        cache = {"STRUCTIR_CACHE": str(Path(folder) / "cache")}
+        printed(MAKING, [path], cache)
+        peer = int(printed(HOLDING, ["onnxruntime", path], cache))
+        for what, side in (("a saved executable", "loaded"), ("compiled from ONNX", "compiled")):
+            own = int(printed(HOLDING, [side, path], cache))
+            row = {"kind": "memory", "what": f"MiniLM, 8 x 128 tokens, {what}"}
+            yield {**row, "structir": own, "onnxruntime": peer}
+
+
+def printed(program: str, command: list[str], environment: dict[str, str]) -> str:
+    """What a Python program prints in a process of its own."""
+    folders = [HERE, HERE.parent / "examples", HERE.parent]
+    paths = [*map(str, folders), os.environ.get("PYTHONPATH", "")]
     given = os.environ | environment | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(
-        [sys.executable, "-c", STARTING, *command],
+        [sys.executable, "-c", program, *command],
         env=given,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    return {"kind": "start", "what": what, "structir": float(done.stdout)}
+    return done.stdout
 
 
 def time_text(seconds: float) -> str:
@@ -224,9 +279,17 @@ def page_table(found: Row) -> str:
     for row in (r for r in rows if r["kind"] == "threads"):
         times = f"{time_text(row['one'])} | {time_text(row['two'])}"
         lines.append(f"| {row['what']} | {times} | {row['one'] / row['two']:.2f} |")
-    lines += ["", "| start of a process, after its imports | |", "|---|---|"]
+    lines += ["", "| start of a process, after its imports | elapsed | of the processor |"]
+    lines.append("|---|---|---|")
     for row in (r for r in rows if r["kind"] == "start"):
-        lines.append(f"| {row['what']} | {time_text(row['structir'])} |")
+        times = f"{time_text(row['structir'])} | {time_text(row['cpu'])}"
+        lines.append(f"| {row['what']} | {times} |")
+    lines += ["", "| most memory of a process | StructIR | ONNX Runtime | ratio |"]
+    lines.append("|---|---|---|---|")
+    for row in (r for r in rows if r["kind"] == "memory"):
+        own, peer = row["structir"], row["onnxruntime"]
+        megabytes = f"{own / 1e6:.0f} MB | {peer / 1e6:.0f} MB | {own / peer:.2f}"
+        lines.append(f"| {row['what']} | {megabytes} |")
     return "\n".join(lines)
 
 
@@ -241,7 +304,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
-    rows = [*call_rows(rounds), *thread_rows(rounds), *start_rows()]
+    rows = [*call_rows(rounds), *thread_rows(rounds), *start_rows(), *memory_rows()]
     found = {
         "date": date.today().isoformat(),
         "machine": platform.machine(),

@@ -85,9 +85,9 @@ class CompiledRegion:
 
     def run(self, bound: BoundPlan, arrays: Sequence[Array], out: Any = None) -> list[Array]:
         """The results at sizes that are bound; inputs that are not dense are copied."""
-        space = bound.workspace()
         given = [dense(a, d) for a, (d, _) in zip(arrays, self.forms, strict=True)]
         owned = [RESULTS.new(s, d) for s, d in bound.owned_forms] if out is None else out
+        space = bound.workspace()
         space.outside[:-1] = [a.ctypes.data for a in (*given, *owned)]
         bound.run(space)
         return owned if bound.is_plain else _results(bound, arrays, owned)

@@ -295,18 +295,30 @@ class BoundPlan:
         return any(is_large(prod(s) * d.itemsize) for s, d in self.owned_forms)
 
     def workspace(self) -> Workspace:
-        """A workspace that no other call uses; `run` gives it back."""
+        """A workspace that no other call uses, until it is given back. The one of native calls, if
+        there is one, serves here as well: one arena for calls that do not overlap."""
+        native: Workspace | None = self.__dict__.get("space_of_calls")
+        if native is not None and not native.words[SPACE.busy]:
+            native.words[SPACE.busy] = 1
+            return native
         try:
             return self.free.pop()
         except IndexError:
             return Workspace(self)
+
+    def give_back(self, space: Workspace) -> None:
+        """Let other calls have a workspace."""
+        if space is self.__dict__.get("space_of_calls"):
+            space.words[SPACE.busy] = 0
+        else:
+            self.free.append(space)
 
     def run(self, space: Workspace) -> None:
         """Run on the addresses in the workspace: those of the inputs, then of the owned results."""
         record = recording.get()
         failed = record(self, space) if record else run_space()(space.words.ctypes.data)
         error = space.failure(failed - 1) if failed else None
-        self.free.append(space)
+        self.give_back(space)
         if error is not None:
             raise error
 

@@ -87,7 +87,7 @@ class LoopRun:
         )
         failed = loop_runner()(words.ctypes.data)
         error = space.failure(failed - 1) if failed else None
-        plan.free.append(space)
+        plan.give_back(space)
         if error is not None:
             raise error
         return int(words[LOOP.done])

@@ -1,9 +1,12 @@
 """Arenas: kept for the latest sizes, and not for all there ever were."""
 
 import numpy as np
+import pytest
 
 import structir
 from structir.backend import plan
+from structir.backend.cpu.layouts import SPACE
+from structir.errors import ShapeMismatchError
 
 
 def test_arenas_of_many_sizes_do_not_pile_up(monkeypatch):
@@ -17,6 +20,26 @@ def test_arenas_of_many_sizes_do_not_pile_up(monkeypatch):
     kept = region._bound.latest()
     assert 1 <= len(kept) < 4
     assert sum(bound.layout[1] for bound in kept[1:]) <= 100_000
+
+
+def test_calls_that_do_not_overlap_share_one_arena():
+    executable = structir.compile(products())
+    x, w = np.ones((50, 60), np.float32), np.full((60, 60), 0.1, np.float32)
+    function = executable["main"]
+    for _ in range(3):  # by Python, by compiled code, and by Python again: no dense input
+        function(x, w)
+        function(np.ones((60, 50), np.float32).T, w)
+        with pytest.raises(ShapeMismatchError):
+            function(x.astype("float64"), w)
+    (region,) = executable._regions["main"]
+    (bound,) = region._bound.latest()
+    assert bound.free == [] and not bound.space_of_calls.words[SPACE.busy]
+    first = bound.workspace()
+    second = bound.workspace()
+    assert first is bound.space_of_calls and second is not first
+    np.testing.assert_allclose(function(x, w), np.exp(x @ w) @ w, rtol=1e-4)  # beside them
+    bound.give_back(first)
+    assert bound.workspace() is first
 
 
 def products():
