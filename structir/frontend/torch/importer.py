@@ -15,7 +15,7 @@ from structir.frontend.torch.graph import Graph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import listed
 from structir.frontend.torch.memory import Memory, written_names
 from structir.frontend.torch.node import Node, Scope
-from structir.frontend.torch.registry import find_build, in_place
+from structir.frontend.torch.registry import find_build, find_view, in_place
 from structir.frontend.torch.scalars import cast, tensor_info
 from structir.frontend.torch.sizes import Symbols
 from structir.interpret.machine import Machine
@@ -170,6 +170,11 @@ class Importer:
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
             node.fail("what is written must be a tensor of the graph")
+        if find_view(functional) is not None:
+            node.fail(
+                "the shape of a tensor is changed in place, which is not supported",
+                f"use {functional.split('.')[1]}, or ep.run_decompositions()",
+            )
         old = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
         new = self.results(Node(spec, self, node.scope, node.place))[0]

@@ -142,6 +142,12 @@ def test_a_write_that_may_or_may_not_be_shared_is_refused():
         from_pt2(archive(program(nodes, values, ["x"], ["a"])))
 
 
+def test_shapes_that_change_in_place_are_refused():
+    nodes = [node("aten.t_.default", "y", self="x")]
+    with pytest.raises(DiagnosticError, match="changed in place"):
+        from_pt2(archive(program(nodes, {"x": meta(2, 2), "y": meta(2, 2)}, ["x"], ["y"])))
+
+
 def test_what_is_written_in_place_is_a_result():
     nodes = [
         node("aten.select.int", "row", self="x", dim=0, index=1),
