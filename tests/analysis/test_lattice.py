@@ -276,3 +276,10 @@ def test_a_users_kind_joins_and_erases_by_its_fields() -> None:
     )
     assert base_check(one, PagedStructInfo("float32", N + 1)) is FAIL_L1
     assert base_check(PagedStructInfo("float32", N), one) is PASS
+
+
+def test_a_joined_function_says_nothing_of_dims_that_it_no_longer_binds() -> None:
+    square = function(tensor(N, N), ret=tensor(N))
+    any_matrix = function(tensor(M, K), ret=tensor(M))
+    matrix, row = (TensorStructInfo(dtype="float32", ndim=rank) for rank in (2, 1))
+    assert unify_to_lca(square, any_matrix) == function(matrix, ret=row)

@@ -244,3 +244,27 @@ def main(x: R.Tensor(("k",), "float32"), s: R.Shape(["k + 1"])) -> R.Tensor((4,)
     )
     assert params(found, "main") == ['R.Tensor((4,), dtype="float32")', "R.Shape([5])"]
     reread(found)
+
+
+def test_a_strided_window_that_does_not_fit_is_refused_where_sizes_may_be_0_too() -> None:
+    module = parsed("""
+        @R.function
+        def f(x: R.Tensor(("n", 2, 1), "float32"), none: R.Tensor((0,), "float32")):
+            n = T.int64()
+            y = R.nn.max_pool1d(x, pool_size=[2], strides=[2])
+            return (y, none)
+        """)
+    with pytest.raises(StructInfoError, match="does not fit into"):
+        structir.infer(module)
+
+
+def test_a_size_that_broadcasts_to_two_others_is_1() -> None:
+    module = parsed("""
+        @R.function
+        def f(x: R.Tensor(ndim=1, dtype="float32"), a: R.Tensor((3,), "float32"),
+              b: R.Tensor((5,), "float32")):
+            y: R.Tensor((3,), "float32") = R.add(x, a)
+            z: R.Tensor((5,), "float32") = R.add(x, b)
+            return (y, z)
+        """)
+    assert params(structir.infer(module))[0] == 'R.Tensor((1,), dtype="float32")'

@@ -1,0 +1,224 @@
+"""Rules broken on purpose, one at a time: the tests of their room must notice each.
+
+`python tests/mutants.py` copies the repository, breaks one rule in the copy, and runs the tests of
+its room until one fails. It prints a line for each rule, and exits with 1 if one lives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import attrs
+
+HERE = Path(__file__).parent.parent
+LEFT_OUT = (".git", ".venv", "site", "dist", "build", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+
+
+@attrs.frozen
+class Mutant:
+    """A rule, and what it is broken into."""
+
+    what: str
+    file: str
+    rule: str
+    broken: str
+    tests: str
+
+
+def _room(file: str, tests: str, *rules: tuple[str, str, str]) -> list[Mutant]:
+    return [Mutant(what, file, rule, broken, tests) for what, rule, broken in rules]
+
+
+MUTANTS = [
+    *_room(
+        "structir/analysis/lattice.py",
+        "tests/analysis tests/conformance",
+        (
+            "sizes that may be equal pass a check",
+            "return PASS if equal(base, derived) else FAIL_L2",
+            "return PASS if equal(base, derived) is not False else FAIL_L2",
+        ),
+        (
+            "a rank that is not known fails for ever",
+            "    return FAIL_L1 if derived is None else FAIL_L0\n\n\ndef _check_dim(",
+            "    return FAIL_L0\n\n\ndef _check_dim(",
+        ),
+        (
+            "constants that differ may still be equal",
+            "return PASS if base == derived else FAIL_L0\n    return PASS if equal",
+            "return PASS if base == derived else FAIL_L2\n    return PASS if equal",
+        ),
+        (
+            "the best of all checks counts, not the worst",
+            "return min(map(_check_dim, base, derived), default=PASS)",
+            "return max(map(_check_dim, base, derived), default=PASS)",
+        ),
+        (
+            "an impure function is taken for a pure one",
+            "if base.purity and not",
+            "if False and not",
+        ),
+        (
+            "the join of sizes that may be equal keeps one",
+            "tuples and all(map(equal, a, b)) else",
+            "tuples and all(equal(x, y) is not False for x, y in zip(a, b)) else",
+        ),
+        ("the join of dtypes keeps the first", "return a if a == b else FORGOTTEN", "return a"),
+        (
+            "the join of a pure and an impure function is pure",
+            "purity = a.purity and b.purity",
+            "purity = a.purity or b.purity",
+        ),
+        (
+            "a result keeps sizes that no parameter binds any longer",
+            "ret = erase(ret, lambda sym: None if sym in lost else sym)",
+            "ret = erase(ret, lambda sym: sym)",
+        ),
+        (
+            "tuples of other lengths are joined",
+            "if a is None or b is None or len(a) != len(b):\n        return FORGOTTEN",
+            "if a is None or b is None:\n        return FORGOTTEN",
+        ),
+    ),
+    *_room(
+        "structir/solver/broadcast.py",
+        "tests/solver/test_cases.py tests/solver",
+        (
+            "a size that broadcasts to a known one is that one",
+            "if small == large or surely_not_one(store, small):",
+            "if True:",
+        ),
+        ("what differs is not 1", "equate(store, small, 1)\n        return True", "return True"),
+        (
+            "the size of a join is any operand that may be 1",
+            "    for chosen, known in open_ones:\n        if surely_not_one(store, known):\n"
+            "            for inner",
+            "    for chosen, known in open_ones:\n        if True:\n            for inner",
+        ),
+    ),
+    *_room(
+        "structir/solver/arithmetic.py",
+        "tests/solver/test_cases.py tests/solver",
+        (
+            "numbers that differ do not conflict",
+            "if left != right:\n            raise",
+            "if 0:\n            raise",
+        ),
+        (
+            "a variable loses its lower bound where it is solved",
+            "if least is None or least < low:",
+            "if False:",
+        ),
+        (
+            "a variable loses its upper bound where it is solved",
+            "at_least(store, -value + high, 0)",
+            "pass",
+        ),
+        (
+            "another ceiling changes nothing",
+            "assign(store, symbol, 1)",
+            "pass",
+        ),
+    ),
+    *_room(
+        "structir/solver/windows.py",
+        "tests/solver/test_cases.py tests/solver",
+        ("a window may be larger than its axis", "if span < 0:", "if span < -9:"),
+        (
+            "a window has one position too few",
+            "span // window.stride + 1)\n        return True",
+            "span // window.stride)\n        return True",
+        ),
+    ),
+    *_room(
+        "structir/projections/regions.py",
+        "tests/projections/test_region_cases.py tests/projections",
+        (
+            "elements of the base that are written over count as needed",
+            "left = left and left.without(written)\n        if left is None or self.base",
+            "left = left\n        if left is None or self.base",
+        ),
+        (
+            "a region of one operand affects what another is read for",
+            "if link.operand == operand:",
+            "if True:",
+        ),
+        (
+            "only the first box of a region is walked back",
+            "for box in region.boxes:\n            met",
+            "for box in region.boxes[:1]:\n            met",
+        ),
+    ),
+    *_room(
+        "structir/projections/letter_sets.py",
+        "tests/projections/test_region_cases.py tests/projections",
+        (
+            "an index that leaves its axis is not clipped",
+            "return found if self.inside and found.exact else found.clipped(0, self.size)",
+            "return found",
+        ),
+        (
+            "the conditions of a clause are forgotten",
+            "constraints = list(self.conditions)",
+            "constraints = []",
+        ),
+        (
+            "a letter that is read is not narrowed to the box",
+            "sets[letter] = sets[letter].common(target)",
+            "pass",
+        ),
+    ),
+    *_room(
+        "structir/projections/boxes.py",
+        "tests/projections/test_region_cases.py tests/projections",
+        (
+            "boxes that differ along two axes are joined to one",
+            "if len(differing) > 1:\n            return None",
+            "if len(differing) > 2:\n            return None",
+        ),
+        (
+            "a box loses what another has along two axes",
+            "if len(apart) > 1:",
+            "if len(apart) > 2:",
+        ),
+    ),
+]
+
+
+def lives(mutant: Mutant, copy: Path) -> bool:
+    """Whether no test of its room fails on a broken rule."""
+    file = copy / mutant.file
+    whole = file.read_text(encoding="utf-8")
+    file.write_text(whole.replace(mutant.rule, mutant.broken), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += ["-p", "no:randomly", *mutant.tests.split()]
+    own = {**os.environ, "PYTHONPATH": str(copy)}
+    done = subprocess.run(command, cwd=copy, env=own, capture_output=True, check=False)
+    file.write_text(whole, encoding="utf-8")
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Try every mutant, or those whose file holds one of the words given."""
+    words = sys.argv[1:]
+    survivors = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(HERE, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        for mutant in MUTANTS:
+            if not words or any(word in mutant.file for word in words):
+                survived = lives(mutant, copy)
+                survivors += survived
+                print(
+                    "LIVES " if survived else "caught", f"{mutant.file}: {mutant.what}", flush=True
+                )
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
