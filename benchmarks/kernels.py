@@ -35,8 +35,9 @@ ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
 if not ENVIRONMENT.items() <= os.environ.items():  # libraries read it when they are loaded
-    if hasattr(os, "sched_setaffinity") and not TWO:
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if hasattr(os, "sched_setaffinity"):
+        one = {max(os.sched_getaffinity(0))}
+        os.sched_setaffinity(0, range(os.cpu_count() or 1) if TWO else one)
     given = os.environ | ENVIRONMENT
     given["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(HERE.parent / "examples"), os.environ.get("PYTHONPATH", "")])
@@ -152,14 +153,12 @@ def of_two_threads(asked: argparse.Namespace) -> list[Row]:
     command = [sys.executable, __file__, "--two-threads", "--rounds", str(asked.rounds)]
     environment = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
     environment |= {"PYTHONPATH": os.environ["PYTHONPATH"]}
-    cores = range(os.cpu_count() or 1)
     done = subprocess.run(
         command,
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
         check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, cores),
     )
     if done.returncode:
         print("two threads are left out", file=sys.stderr)
