@@ -143,3 +143,16 @@ def test_what_is_computed_does_not_move_into_windows_that_overlap():
     executable = check(call, params, shapes)
     product = [k for k in executable.source().split("\ndef ") if "multiply_windows" in k]
     assert not has_own_products("float32") or (len(product) == 1 and "exp" not in product[0])
+
+
+def test_images_of_one_element_are_not_read_outside():
+    """What lies beside them in memory may be anything."""
+    module = structir.parse(
+        '@R.function\ndef main(x: R.Tensor((1, 4, 1), "float32"), w: R.Tensor((5, 4, 3), "float32")):\n'
+        "    return R.nn.conv1d(x, w, padding=[1, 1])\n"
+    )
+    around = np.full(80, np.nan, "float32")
+    x, weight = around[32:36].reshape(1, 4, 1), floats(5, 4, 3)
+    x[...] = floats(1, 4, 1, seed=1)
+    wanted = structir.interpret(module, "main", x.copy(), weight)
+    assert_agree(wanted, structir.compile(module)["main"](x, weight), "one element")
