@@ -148,7 +148,8 @@ def test_what_is_computed_does_not_move_into_windows_that_overlap():
 def test_images_of_one_element_are_not_read_outside():
     """What lies beside them in memory may be anything."""
     module = structir.parse(
-        '@R.function\ndef main(x: R.Tensor((1, 4, 1), "float32"), w: R.Tensor((5, 4, 3), "float32")):\n'
+        '@R.function\ndef main(x: R.Tensor((1, 4, 1), "float32"), '
+        'w: R.Tensor((5, 4, 3), "float32")):\n'
         "    return R.nn.conv1d(x, w, padding=[1, 1])\n"
     )
     around = np.full(80, np.nan, "float32")
