@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Entry, Expression
+from structir.backend.loops.expression import Entry, Expression, Load
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -56,6 +56,24 @@ def address_of(buffer: Buffer, entries: tuple[Entry, ...], axes: tuple[Sym, ...]
         else:
             index = index + entry * stride
     return Address(*split(index, axes), tuple(data))
+
+
+def leaves(read: Load, axes: tuple[Sym, ...], extents: Mapping[Sym, Dim]) -> bool:
+    """Whether a read is surely outside of its buffer at some point."""
+    for entry, size in zip(read.entries, read.buffer.shape, strict=True):
+        if isinstance(entry, Expression):
+            continue
+        steps, first = split(entry, axes)
+        last = first
+        for axis, step in steps.items():
+            if not isinstance(step, int):
+                break
+            reach = (extents[axis] - 1) * step
+            first, last = (first, last + reach) if step > 0 else (first + reach, last)
+        else:
+            if dims.at_least(first, 0) is False or dims.at_least(size - 1, last) is False:
+                return True
+    return False
 
 
 def joined_axes(

@@ -9,7 +9,7 @@ from math import prod
 
 import attrs
 
-from structir.backend.loops.access import split
+from structir.backend.loops.access import leaves, split
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import contraction_of, factors_of
 from structir.backend.loops.expression import (
@@ -275,31 +275,13 @@ def _as_product(stage: Stage) -> list[Stage] | None:
         weights = {a for e in left.entries for a in _axes_in(e, stage)}
         columns = [a for a in stage.parallel if a not in weights]
         plainer = Plainer(stage, right, _moving(right, columns), 0.0)
-        if not plainer.fits or _leaves(left, stage):
+        if not plainer.fits or (stage.guards and leaves(left, stage.axes, stage.extents)):
             continue
         row = None if weights & set(stage.parallel) else _lone_row(left)
         made = _product(stage, left, right, plainer, row)
         if made is not None:
             return made
     return None
-
-
-def _leaves(read: Load, stage: Stage) -> bool:
-    """Whether a read is outside of its operand where a guard fails: then it cannot go without."""
-    for entry, size in zip(read.entries, read.buffer.shape, strict=True):
-        if not stage.guards or isinstance(entry, Expression):
-            continue
-        steps, first = split(entry, stage.axes)
-        last = first
-        for axis, step in steps.items():
-            if not isinstance(step, int):
-                break
-            reach = (stage.extents[axis] - 1) * step
-            first, last = (first, last + reach) if step > 0 else (first + reach, last)
-        else:
-            if dims.at_least(first, 0) is False or dims.at_least(size - 1, last) is False:
-                return True
-    return False
 
 
 @attrs.frozen
