@@ -50,9 +50,10 @@ class CallDrawer:
     @cached_property
     def ops(self) -> list[Op]:
         """Every op that may be drawn."""
-        # those of the package: what others register must not change what a seed gives
+        # those of the package by name: neither what others register nor the order in which rooms
+        # are loaded may change what a seed gives
         own = [op for op in registered_ops() if _home(op).startswith("structir.")]
-        return [op for op in own if self.admits(op)]
+        return sorted([op for op in own if self.admits(op)], key=lambda op: op.name)
 
     def draw(self, live: Sequence[Var], sizes: Sequence[Dim]) -> Call | None:
         """A call of a random op on some of these values; None if chance found none."""

@@ -46,14 +46,17 @@ def quadrant_and_rest(x: Number) -> Number:
     exponent = ((bits_of_single(x) & MAGNITUDE) >> np.int32(23)) - INTEGERS_FROM
     large = exponent > 0
     row = np.int64(exponent if large else np.int32(0))
-    m = wide * double_of_bits((1023 - row) << 52) if large else 0.0
-    base = m * FIRST[row] if large else wide
-    tail = m * SECOND[row]
+    first, second, third = FIRST[row], SECOND[row], THIRD[row]  # always read: no branch around
+    scaled = wide * double_of_bits((1023 - row) << 52)
+    m = scaled if large else 0.0
+    spread = scaled * first
+    base = spread if large else wide
+    tail = m * second
     shifted = fma_double(base + tail, TWO_OVER_PI, ROUNDER)
     n = shifted - ROUNDER
     rest = fma_double(n, -HALF_PI, base)
-    rest = rest + (tail + fma_double(n, -HALF_PI_LOW, m * THIRD[row]))
-    return bits_of_double(shifted), rest if large or n != 0.0 else wide
+    rest = rest + (tail + fma_double(n, -HALF_PI_LOW, m * third))
+    return bits_of_double(shifted), rest
 
 
 @vectorisable
@@ -81,7 +84,8 @@ def cos_polynomial(r: Number) -> Number:
 def sin(x: Number) -> Number:
     """Sine."""
     n, r = quadrant_and_rest(x)
-    value = cos_polynomial(r) if n & 1 else sin_polynomial(r)
+    s, c = sin_polynomial(r), cos_polynomial(r)
+    value = c if n & 1 else s
     return x if x == single(0) else single(-value if n & 2 else value)
 
 
@@ -89,7 +93,8 @@ def sin(x: Number) -> Number:
 def cos(x: Number) -> Number:
     """Cosine."""
     n, r = quadrant_and_rest(x)
-    value = sin_polynomial(r) if n & 1 else cos_polynomial(r)
+    s, c = sin_polynomial(r), cos_polynomial(r)
+    value = s if n & 1 else c
     return single(-value if (n + 1) & 2 else value)
 
 
@@ -98,7 +103,8 @@ def tan(x: Number) -> Number:
     """Tangent."""
     n, r = quadrant_and_rest(x)
     s, c = sin_polynomial(r), cos_polynomial(r)
-    return x if x == single(0) else single(-c / s if n & 1 else s / c)
+    over, under = (-c if n & 1 else s), (s if n & 1 else c)
+    return x if x == single(0) else single(over / under)
 
 
 @vectorisable
