@@ -87,13 +87,21 @@ def adapted(given: Given) -> Written:
     read = laid_out(given, layout, _entries(count, [f"y{k}" for k in axes]))
     made = laid_out(given, given["out_layout"] or layout, _entries(count, [f"h{k}" for k in axes]))
     checks = [f"h{k} == y{k}" if sizes is None else f"h{k} == wanted[{k}]" for k in axes]
-    inside = [
-        f"h{k}*size(y{k})//size(h{k}) <= y{k} and "
-        f"y{k} < ((h{k} + 1)*size(y{k}) + size(h{k}) - 1)//size(h{k})"
-        for k in axes
-    ]
+    inside = [_alone(k) if sizes is None else _stretch(k) for k in axes]
     line = f"{written('x', read)} -> {written('out', made)}"
     return Written(line, where(checks), " and ".join(inside), {"wanted": sizes or ()})
+
+
+def _stretch(k: int) -> str:
+    return (
+        f"h{k}*size(y{k})//size(h{k}) <= y{k} and "
+        f"y{k} < ((h{k} + 1)*size(y{k}) + size(h{k}) - 1)//size(h{k})"
+    )
+
+
+def _alone(k: int) -> str:
+    """As many results as positions: nothing is divided, be there none."""
+    return f"h{k} <= y{k} and y{k} <= h{k}"
 
 
 def _pools(count: int) -> None:
