@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
+from structir.backend.cpu.interrupts import interrupts_wait
 
 KERNEL_HEAD = "def kernel("  # in the texts of kernels; those of the library are names
 
@@ -92,12 +93,13 @@ def loaded(code: MachineCode) -> Loaded | None:
 
 def built(text: str, build: Callable[[], Loaded]) -> Loaded:
     """The machine code for a text: from the cache, else built and kept there."""
-    found = from_disk(text)
-    if found is None:
-        found = build()
-        to_disk(text, found.code)
-    _codes[text] = found.code
-    return found
+    with interrupts_wait():
+        found = from_disk(text)
+        if found is None:
+            found = build()
+            to_disk(text, found.code)
+        _codes[text] = found.code
+        return found
 
 
 def offer(key: str, entry: disk.Entry) -> None:

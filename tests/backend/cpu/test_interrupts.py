@@ -1,0 +1,33 @@
+"""Interrupts while machine code is made."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from structir.backend.cpu.interrupts import interrupts_wait
+
+
+def test_an_interrupt_comes_when_the_work_is_done() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_wait():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("work")
+    assert done == ["work"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_errors_pass_and_other_threads_are_left_alone() -> None:
+    with pytest.raises(ValueError, match="mine"), interrupts_wait():
+        raise ValueError("mine")
+    seen = []
+
+    def work() -> None:
+        with interrupts_wait():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
