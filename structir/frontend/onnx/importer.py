@@ -15,6 +15,7 @@ from onnx.defs import onnx_opset_version
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.frontend.builder import NodeBuilder
+from structir.frontend.constants import all_constant
 from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.joins import bound, choice_of, common, either
 from structir.frontend.onnx.listing import listed
@@ -33,8 +34,7 @@ from structir.frontend.onnx.values import (
 )
 from structir.interpret.machine import Machine
 from structir.interpret.scope import Scope as RunScope
-from structir.ir.dims import Poly
-from structir.ir.expr import Call, Constant, Expr, PrimValue, SeqExpr, ShapeExpr, Tuple, Var
+from structir.ir.expr import Constant, Expr, SeqExpr, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
@@ -220,7 +220,7 @@ class Importer:
 
     def worked_out(self, value: Expr) -> Expr:
         """A value that only constants make, as a constant; any other as it is."""
-        if not _all_constant(value):
+        if not all_constant(value):
             return value
         found = Machine(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
         return Constant(np.asarray(found))
@@ -290,28 +290,6 @@ class Importer:
 def listed_results(made: Any) -> list[Any]:
     """What a mapping gives, as a list of outputs."""
     return list(made) if isinstance(made, list | tuple) else [made]
-
-
-def _all_constant(value: Expr) -> bool:
-    """Whether an expression is made of constants alone."""
-    todo: list[Expr] = [value]
-    while todo:
-        part = todo.pop()
-        match part:
-            case Call():
-                todo += part.args
-            case Tuple():
-                todo += part.fields
-            case PrimValue(value=Poly()):
-                return False
-            case ShapeExpr():
-                if any(isinstance(d, Poly) for d in part.dims):
-                    return False
-            case Constant() | PrimValue():
-                pass
-            case _:
-                return False
-    return True
 
 
 def _expressions(made: Any) -> list[Expr]:

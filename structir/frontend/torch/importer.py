@@ -11,6 +11,7 @@ import numpy as np
 from structir.analysis.deduction import disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
+from structir.frontend.constants import all_constant
 from structir.frontend.torch.graph import Graph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import listed
 from structir.frontend.torch.memory import Memory, written_names
@@ -21,16 +22,12 @@ from structir.frontend.torch.sizes import Symbols
 from structir.interpret.machine import Machine
 from structir.interpret.scope import Scope as RunScope
 from structir.ir import dims
-from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dims import Dim, Sym
 from structir.ir.expr import (
-    Call,
     Constant,
     DataflowVar,
     Expr,
-    PrimValue,
     ShapeExpr,
-    Tuple,
-    TupleGetItem,
     Var,
 )
 from structir.ir.module import IRModule
@@ -228,7 +225,7 @@ class Importer:
 
     def worked_out(self, value: Expr) -> Expr:
         """A value that only constants make, as a constant; any other as it is."""
-        if not _all_constant(value):
+        if not all_constant(value):
             return value
         found = Machine(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
         return Constant(np.asarray(found))
@@ -256,30 +253,6 @@ def _sharper(stated: Dim, found: Dim, known: Collection[Sym]) -> bool:
     if not dims.syms(stated) <= set(known):
         return True
     return dims.equal(stated, found) is None and len(dims.text(stated)) < len(dims.text(found))
-
-
-def _all_constant(value: Expr) -> bool:
-    """Whether an expression is made of constants alone."""
-    todo: list[Any] = [value]
-    while todo:
-        part = todo.pop()
-        match part:
-            case Call():
-                todo += part.args
-            case Tuple():
-                todo += part.fields
-            case TupleGetItem():
-                todo.append(part.tuple_value)
-            case PrimValue(value=Poly()):
-                return False
-            case ShapeExpr():
-                if any(isinstance(d, Poly) for d in part.dims):
-                    return False
-            case Constant() | PrimValue():
-                pass
-            case _:
-                return False
-    return True
 
 
 def placed(error: DiagnosticError, node: Node) -> DiagnosticError:
