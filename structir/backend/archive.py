@@ -22,6 +22,7 @@ np = lazy_module("numpy")
 executables = lazy_module("structir.backend.executable")
 identity = lazy_module("structir.backend.cpu.identity")
 objects = lazy_module("structir.backend.cpu.objects")
+runner = lazy_module("structir.backend.cpu.runner")
 stored_functions = lazy_module("structir.backend.stored")
 disk = lazy_module("structir.backend.cache")
 compiling = lazy_module("structir.backend.compile")
@@ -39,6 +40,7 @@ def save(executable: Executable, path: Path) -> None:
     arrays, facts = contents(executable.module)
     texts = [k.text for plan in executable.plans() for k in plan.kernels]
     keys = []
+    runner.run_address()  # what calls need that find no plan yet: it is made at the first of them
     for text, code in objects.codes_with_library(texts):
         key = objects.key_of(text)
         arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))

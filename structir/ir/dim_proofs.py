@@ -27,7 +27,7 @@ from structir.ir.polynomial import (
 NEGATIVE, ZERO, POSITIVE = 1, 2, 4
 CASES = 128  # a proof by cases looks at no more
 MODULUS = 32  # remainders by more are not gone through
-STEPS = (0, 1, 2, 3, 5, 8, 13)
+STEPS = (0, 1, 2, 3, 5, 8, 13, 1_000_003)  # the last is past limits that programs put on sizes
 
 Substitution = dict[Sym | Opaque, Dim]
 

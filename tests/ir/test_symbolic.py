@@ -182,6 +182,7 @@ def test_equal_does_not_ask_sympy_where_a_point_tells(monkeypatch: pytest.Monkey
     asked = []
     monkeypatch.setattr(dim_proofs.symbolic, "is_zero", lambda dim: asked.append(dim) or True)
     assert dims.equal(N // M, M // N) is None
+    assert dims.equal(N, dims.dim_min(N, 512)) is None
     assert asked == []
 
 
