@@ -14,6 +14,7 @@ from structir.backend.cpu.inlined import Inlined, inlined
 from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.translation import Translation
+from structir.backend.math.bits import apart_from_tables
 
 
 def translated(
@@ -109,3 +110,4 @@ def _write(
     translation.block(function.body)
     if not builder.block.is_terminated:
         convention.return_value(builder, context.get_dummy_value())
+    apart_from_tables(made)

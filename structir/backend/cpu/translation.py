@@ -53,10 +53,15 @@ class Translation(Values):
         match to, statement.value:
             case ast.Name(name), ast.Call(ast.Name("type"), [_], []):
                 self.known[name] = self._fixed(statement.value)
-            case ast.Tuple(several), ast.Tuple(values) if len(several) == len(values):
-                given = [self.value(v) for v in values]
-                for each, value in zip(several, given, strict=True):
-                    self._store(each, value)
+            case ast.Tuple(several), value:
+                one_by_one = isinstance(value, ast.Tuple) and len(value.elts) == len(several)
+                given = (
+                    [self.value(v) for v in value.elts]
+                    if one_by_one
+                    else self.operations.fields(self.value(value))
+                )
+                for each, part in zip(several, given, strict=True):
+                    self._store(each, part)
             case _:
                 self._store(to, self.value(statement.value))
 

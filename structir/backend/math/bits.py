@@ -1,7 +1,9 @@
-"""The single instructions that the math functions need: bit casts, fused multiply-add, scaling."""
+"""The single instructions that the math functions need: bit casts, fused multiply-add, scaling,
+tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -55,3 +57,42 @@ def scale_single(typing_context: Any, value: Any, exponent: Any) -> Any:
         return builder.call(scale, args)
 
     return types.float32(types.float32, types.int32), generate
+
+
+def looked_up(name: str, values: Sequence[float]) -> Any:
+    """What gives the entry of a table of doubles at an index that is inside."""
+    kind = ir.ArrayType(ir.DoubleType(), len(values))
+    constant = ir.Constant(kind, [ir.Constant(kind.element, value) for value in values])
+
+    @intrinsic
+    def entry(typing_context: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            table = context.insert_unique_const(builder.module, TABLES + name, constant)
+            found = builder.load(builder.gep(table, [ir.Constant(ir.IntType(32), 0), args[0]]))
+            found.set_metadata("alias.scope", _tables(builder.module))
+            return found
+
+        return types.float64(index), generate
+
+    return entry
+
+
+ACCESSES = (ir.LoadInstr, ir.StoreInstr)
+TABLES = "structir.table."  # how the names of tables begin
+
+
+def _tables(module: Any) -> Any:
+    """The scope of all tables, for LLVM to tell apart what lies there and what does not."""
+    domain = module.add_metadata(["structir"])
+    return module.add_metadata([module.add_metadata(["tables", domain])])
+
+
+def apart_from_tables(function: Any) -> None:
+    """Say that all else that a function reads and writes lies in no table: loops that read tables
+    can have vectors then."""
+    if not any(name.startswith(TABLES) for name in function.module.globals):
+        return
+    scope = _tables(function.module)
+    for instruction in [i for block in function.blocks for i in block.instructions]:
+        if isinstance(instruction, ACCESSES) and "alias.scope" not in instruction.metadata:
+            instruction.set_metadata("noalias", scope)

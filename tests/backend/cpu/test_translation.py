@@ -54,6 +54,13 @@ BODIES = {
             rest = rest // 2
         y[i] = x[i] if rest % 3 != 0 else -x[n - 1 - i]
 """,
+    "fields by name": """
+    for i in range(lo, hi):
+        pair = (x[i], k[i])
+        v, count = pair
+        one, two = v, float32(count)
+        y[i] = one * two
+""",
     "a range that is empty, and names that outlive their block": """
     last = 0
     for i in range(5, 2):

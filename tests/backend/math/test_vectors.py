@@ -1,0 +1,27 @@
+"""The float32 functions inside a loop become vector code, tables and all."""
+
+import re
+
+import llvmlite.binding as llvm
+import pytest
+
+from structir.backend.cpu import kernels
+from structir.backend.cpu.scalars import SINGLE, helpers
+from structir.backend.loops.scalar_text import OF_TWO
+
+VECTOR = re.compile(r"store <\d+ x (float|i32)>")
+
+
+@pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
+@pytest.mark.parametrize("name", SINGLE)
+def test_becomes_vectors(name: str) -> None:
+    args = "x[i], y[i]" if name in OF_TWO else "x[i]"
+    text = f"""def kernel(a, lo, hi):
+    x = float32_pointer(a[0])
+    y = float32_pointer(a[1])
+    for i in range(lo, hi):
+        y[i] = {name}_float32({args})
+"""
+    library = kernels.translated_library(text, name, kernels.NAMES | helpers())
+    assert library.get_pointer_to_function(name)
+    assert VECTOR.search(library.get_llvm_str())
