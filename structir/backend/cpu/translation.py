@@ -53,15 +53,10 @@ class Translation(Values):
         match to, statement.value:
             case ast.Name(name), ast.Call(ast.Name("type"), [_], []):
                 self.known[name] = self._fixed(statement.value)
+            case ast.Tuple(several), ast.Tuple(values) if len(several) == len(values):
+                self._store_each(several, [self.value(v) for v in values])
             case ast.Tuple(several), value:
-                one_by_one = isinstance(value, ast.Tuple) and len(value.elts) == len(several)
-                given = (
-                    [self.value(v) for v in value.elts]
-                    if one_by_one
-                    else self.operations.fields(self.value(value))
-                )
-                for each, part in zip(several, given, strict=True):
-                    self._store(each, part)
+                self._store_each(several, self.operations.fields(self.value(value)))
             case _:
                 self._store(to, self.value(statement.value))
 
@@ -70,6 +65,10 @@ class Translation(Values):
         before = self.value(ast.parse(ast.unparse(statement.target), mode="eval").body)
         args = (before, self.value(statement.value))
         self._store(statement.target, self.operations.applied(BINARY[type(statement.op)], args))
+
+    def _store_each(self, several: Iterable[ast.expr], given: Iterable[Typed]) -> None:
+        for to, value in zip(several, given, strict=True):
+            self._store(to, value)
 
     def _store(self, to: ast.expr, given: Typed) -> None:
         match to:
