@@ -22,6 +22,7 @@ def test_becomes_vectors(name: str) -> None:
     for i in range(lo, hi):
         y[i] = {name}_float32({args})
 """
-    library = kernels.translated_library(text, name, kernels.NAMES | helpers())
-    assert library.get_pointer_to_function(name)
+    symbol = f"vectors_of_{name}"
+    library = kernels.translated_library(text, symbol, kernels.NAMES | helpers())
+    assert library.get_pointer_to_function(symbol)
     assert VECTOR.search(library.get_llvm_str())
