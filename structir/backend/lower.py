@@ -4,8 +4,9 @@ are compiled."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from structir.analysis.variables import variables_in
@@ -14,7 +15,7 @@ from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.from_point import NoKernelError
-from structir.backend.loops.group import grouped
+from structir.backend.loops.group import Group, grouped
 from structir.backend.region import Region, RegionLowering
 from structir.ir.dims import as_dim
 from structir.ir.expr import (
@@ -61,6 +62,7 @@ class _Lowering:
         self.module = module
         self.functions: dict[str, Node] = dict(module.functions)
         self.kernels: dict[str, Kernel] = {}
+        self.numbers: Counter[str] = Counter()  # how often a name has been asked for
 
     def function(self, function: Function) -> Function:
         """The function over calls of kernels."""
@@ -91,11 +93,12 @@ class _Lowering:
                 return self.function(value)
         return value
 
-    def added(self, kernel: Kernel, name: str) -> GlobalVar:
+    def added(self, kernel: Kernel) -> GlobalVar:
         """A kernel of the module under a name of its own."""
-        free, number = name, 1
+        free = name = kernel.name
         while free in self.functions or free in self.kernels:
-            free, number = f"{name}_{number}", number + 1
+            self.numbers[name] += 1
+            free = f"{name}_{self.numbers[name]}"
         self.kernels[free] = replace(kernel, name=free)
         return GlobalVar(free, kernel.struct_info)
 
@@ -109,8 +112,7 @@ class _Block:
         self.lowering, self.block, self.place, self.last = lowering, block, place, last
         self.kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         self.made: list[Binding] = []
-        self.run: list[VarBinding] = []
-        self.region = RegionLowering()
+        self.run = _Run(place)
         self.changed = False
 
     def lowered(self) -> BindingBlock:
@@ -126,16 +128,11 @@ class _Block:
 
     def _takes(self, binding: Binding) -> bool:
         is_call = isinstance(binding.value, Call) and not isinstance(binding.value.op, GlobalVar)
-        if not isinstance(binding, VarBinding) or not (is_call or self.run):
+        if not isinstance(binding, VarBinding) or not (is_call or self.run.bindings):
             return False
         if not is_call and not isinstance(binding.value, TupleGetItem | Tuple | Var):
             return False
-        try:
-            self.region.add(binding)
-        except NoKernelError:
-            return False
-        self.run.append(binding)
-        return True
+        return self.run.takes(binding)
 
     def _keep(self, binding: Binding) -> None:
         value = self.lowering.value(binding.value)
@@ -144,38 +141,76 @@ class _Block:
         self.made.append(binding)
 
     def _close(self, place: int) -> None:
-        """Write out the run; where that cannot be, its bindings one by one, or leave them."""
-        run, self.run, region = self.run, [], self.region
-        self.region = RegionLowering()
-        made = self._written(region, [b.var for b in run if self._is_read(b.var, place)])
-        if made is not None:
-            self.made += made
-            self.changed = True
-        elif len(run) < 2:
-            self.made += run
-        else:
-            self._close_each(run)
+        """Write out the run that ends here, but for what kernels cannot say."""
+        todo = [self.run]
+        self.run = _Run(place)
+        while todo:
+            run = todo.pop()
+            try:
+                self.made += self._written(run)
+            except (NotShown, NoKernelError) as refused:
+                buffers = refused.buffers if isinstance(refused, NotShown) else ()
+                todo += reversed(list(run.parts({run.makers.get(b.root, -1) for b in buffers})))
 
-    def _close_each(self, run: list[VarBinding]) -> None:
-        for binding in run:
-            region, made = RegionLowering(), None
-            with suppress(NoKernelError):
-                region.add(binding)
-                made = self._written(region, [binding.var])
-            self.changed = self.changed or made is not None
-            self.made += [binding] if made is None else made
-
-    def _written(self, region: RegionLowering, results: list[Var]) -> list[Binding] | None:
-        """The bindings of a region as calls of kernels; None where kernels cannot say them."""
-        if not region.stages or not results:
-            return None
-        try:
-            return _Written(self, region, results).bindings()
-        except (NotShown, NoKernelError):
-            return None
+    def _written(self, run: _Run) -> Sequence[Binding]:
+        """The bindings of a run as calls of kernels."""
+        end = run.start + len(run.bindings)
+        results = [b.var for b in run.bindings if self._is_read(b.var, end)]
+        if run.stays or not run.stages:
+            return run.bindings
+        made = _Written(self, run, results or [b.var for b in run.bindings]).bindings()
+        self.changed = True
+        return made
 
     def _is_read(self, var: Var, place: int) -> bool:
         return self.last.get(var, -1) >= place
+
+
+class _Run(RegionLowering):
+    """Bindings that become kernels together, and which of them makes each buffer."""
+
+    def __init__(self, start: int, stays: Sequence[VarBinding] = ()) -> None:
+        super().__init__()
+        self.start, self.stays = start, bool(stays)  # the place of the first one; as they are
+        self.bindings = list(stays)
+        self.makers: dict[Buffer, int] = {}
+
+    def takes(self, binding: VarBinding) -> bool:
+        """Take one more binding, if kernels may be able to say it."""
+        before = len(self.stages)
+        try:
+            self.add(binding)
+        except NoKernelError:
+            return False
+        for stage in self.stages[before:]:
+            self.makers[stage.out.root] = len(self.bindings)
+        self.bindings.append(binding)
+        return True
+
+    def admit(self, inputs: int) -> None:
+        """Refuse what only the run tells."""
+        if self.checks:
+            raise NoKernelError("sizes that must be compared when it runs")
+        for var in islice(reversed(self.inputs), len(self.inputs) - inputs):
+            if getattr(var.struct_info, "dims", None) != self.inputs[var].shape:
+                raise NoKernelError("a size that only the run tells")
+
+    def parts(self, staying: set[int]) -> Iterator[_Run]:
+        """Its bindings with these staying as they are, and runs of what stands between; its halves
+        where it is not known which."""
+        places = range(len(self.bindings))
+        stay = (staying & {*places}) or ({0} if len(places) == 1 else set())
+        cut = -1 if stay else len(places) // 2
+        run = _Run(self.start)
+        for k, binding in enumerate(self.bindings):
+            if k not in stay and k != cut and run.takes(binding):
+                continue
+            yield run
+            run = _Run(self.start + k)
+            if k in stay or not run.takes(binding):
+                yield _Run(self.start + k, [binding])
+                run = _Run(self.start + k + 1)
+        yield run
 
 
 class _Written:
@@ -184,35 +219,24 @@ class _Written:
     def __init__(self, block: _Block, lowering: RegionLowering, results: list[Var]) -> None:
         self.block, self.lowering, self.results = block, lowering, results
         self.region: Region = lowering.region(results)
-        if self.region.checks:
-            raise NotShown("sizes that must be compared when it runs")
         self.exprs: dict[Buffer, Expr] = {b: v for v, b in lowering.inputs.items()}
         self.exprs |= {b: Constant(b.data) for b in self.region.program.constants}
         self.new: list[Binding] = []
-        self.shown: list[ShownKernel] = []
 
     def bindings(self) -> list[Binding]:
         """The calls, in an order that can run, and the results under their own names."""
         program = composed(self.region.program)
-        for var, buffer in self.lowering.inputs.items():
-            if getattr(var.struct_info, "dims", None) != buffer.shape:
-                raise NotShown("a size that only the run tells")
-        groups, _ = grouped(program)
-        kernels = [(shown_kernel(group, _name(group)), _name(group)) for group in groups]
-        filled = [buffer for shown, _ in kernels for buffer in shown.fills]
-        if len(set(filled)) < len(filled):
-            raise NotShown("several kernels fill one array")
-        for shown, name in kernels:
-            self._call(shown, name)
+        for shown in _all_shown(grouped(program)[0]):
+            self._call(shown)
         values = [(v, self._value(self.lowering.values[v])) for v in self.results]
         return [*self.new, *[VarBinding(v, value) for v, value in values if v is not value]]
 
-    def _call(self, shown: ShownKernel, name: str) -> None:
+    def _call(self, shown: ShownKernel) -> None:
         operands: list[Expr] = [self._operand(buffer) for buffer in shown.reads]
         operands += [PrimValue(as_dim(symbol)) for symbol in shown.numbers]
         infos = tuple([TensorStructInfo(b.shape, b.dtype) for b in shown.fills])
         whole = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
-        callee = self.block.lowering.added(shown.kernel, name)
+        callee = self.block.lowering.added(shown.kernel)
         call = Call(callee, tuple(operands), sinfo_args=infos, struct_info=whole)
         if len(infos) == 1:
             self._bind(shown.fills[0], call, whole)
@@ -248,7 +272,23 @@ class _Written:
         return self._operand(lowered)
 
 
-def _name(group: Any) -> str:
+def _all_shown(groups: Sequence[Group]) -> list[ShownKernel]:
+    """The kernels of all groups; all that cannot be shown is told at once."""
+    found: list[ShownKernel] = []
+    refused: list[Buffer] = []
+    for group in groups:
+        try:
+            found.append(shown_kernel(group, _name(group)))
+        except NotShown as error:
+            refused += error.buffers
+    filled = Counter(buffer for shown in found for buffer in shown.fills)
+    refused += [buffer for buffer, count in filled.items() if count > 1]
+    if refused:
+        raise NotShown("some stages have no form in a kernel", refused)
+    return found
+
+
+def _name(group: Group) -> str:
     """What a kernel does, from where its stages come."""
     found = [re.match(r"R\.([\w.]+)", stage.origin) for stage in group.stages]
     names = list(dict.fromkeys(match[1].rpartition(".")[2] for match in found if match))

@@ -102,13 +102,20 @@ class RegionLowering:
 
     def add(self, binding: VarBinding) -> None:
         """Lower one more binding; raises NoKernelError and changes nothing if it cannot be."""
-        before = len(self.stages), dict(self.inputs), dict(self.checks)
+        before = len(self.stages), len(self.inputs), len(self.checks)
         try:
             self.values[binding.var] = self.lowered(binding.value)
+            self.admit(before[1])
         except (NoKernelError, DiagnosticError) as error:
+            self.values.pop(binding.var, None)
             del self.stages[before[0] :]
-            self.inputs, self.checks = before[1], before[2]
+            for table, count in ((self.inputs, before[1]), (self.checks, before[2])):
+                while len(table) > count:
+                    table.popitem()
             raise NoKernelError(str(error)) from error
+
+    def admit(self, inputs: int) -> None:
+        """Refuse, by raising, what has just been added, with all inputs from this one on."""
 
     def region(self, results: list[Var]) -> Region:
         """All that was added, as a region with these results."""

@@ -56,8 +56,11 @@ __all__ = [
 
 def as_sym(dim: Dim) -> Sym | None:
     """The symbolic variable that a dim is, when it is nothing more."""
-    atom = as_atom(dim)
-    return atom if type(atom) is Sym else None
+    if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
+        return None
+    ((monomial, factor),) = dim.terms.items()
+    alone = factor == 1 and len(monomial) == 1 and type(monomial[0]) is Sym
+    return monomial[0] if alone else None  # type: ignore[return-value]
 
 
 def linear(dim: Dim, variable: Sym) -> tuple[Dim, Dim] | None:

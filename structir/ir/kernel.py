@@ -217,9 +217,13 @@ def nodes_of(kernel: Kernel | Node) -> Iterator[Node]:
 
 def written_elements(kernel: Kernel) -> Iterator[Element]:
     """The elements that statements of a kernel assign to, in order."""
-    for found in nodes_of(kernel):
+    todo: list[Any] = list(kernel.body[::-1])
+    while todo:
+        found = todo.pop()
         if isinstance(found, Assign) and isinstance(found.target, Element):
             yield found.target
+        elif not isinstance(found, Assign):
+            todo += [p for p in parts(found) if isinstance(p, Statement)][::-1]
 
 
 def computed_in(dtype: str) -> str:

@@ -17,6 +17,7 @@ from structir.ops import formula as formulas
 from structir.ops.formula import Attribute, Element, Formula, Letter
 from structir.ops.notation import Entry as LineEntry
 from structir.ops.notation import Relation
+from structir.projections.injective import tells_apart
 from structir.projections.point import (
     FUNCTIONS,
     Apply,
@@ -159,23 +160,13 @@ class Letters:
         for entry in entries:
             own = tuple(self.in_order(entry.letters))
             form = None if entry.data is not None else affine(entry.dim, own)
-            if form is None or seen & set(own) or not self._mixed_radix(form[0]):
+            if form is None or seen & set(own):
+                return False
+            moving = [(f, n) for s, f in form[0].items() if (n := self.extent(s)) != 1]
+            if not tells_apart(moving):
                 return False
             seen |= set(form[0])
         return seen >= wanted
-
-    def _mixed_radix(self, steps: Mapping[Sym, Dim]) -> bool:
-        """Whether each step passes over all that smaller steps reach: `(a*|b| + b)*|c| + c`."""
-        moving = [(s, step) for s, step in steps.items() if self.extent(s) != 1]
-        left = {s: step if dims.at_least(step, 0) else -step for s, step in moving}
-        reach: Dim = 0
-        while left:
-            wide = [s for s, step in left.items() if dims.at_least(step, reach + 1)]
-            least = [s for s in wide if all(dims.at_least(o, left[s]) for o in left.values())]
-            if not least:
-                return False
-            reach = reach + left.pop(least[0]) * (self.extent(least[0]) - 1)
-        return True
 
 
 def element_name(element: Element) -> str:

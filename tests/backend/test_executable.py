@@ -234,6 +234,21 @@ def test_results_that_are_inputs_or_constants():
     np.testing.assert_array_equal(positive, np.maximum(x, 0).reshape(-1))
 
 
+def test_a_reshape_between_symbolic_sizes_moves_nothing():
+    @R.function
+    def main(x: R.Tensor(("n", "m", 64), "float32")):
+        n = T.int64()
+        m = T.int64()
+        return R.exp(R.reshape(R.reshape(R.exp(x), (n * m, 64)), (m, n, 64)))
+
+    executable = structir.compile(main)
+    for shape in ((2, 3, 64), (3, 0, 64)):
+        x = floats(*shape)
+        expected = np.exp(np.exp(x)).reshape(shape[1], shape[0], 64)
+        np.testing.assert_allclose(executable["main"](x), expected, 1e-5)
+    assert executable.kernel_count == 2, "one for each side of a shape that is only seen"
+
+
 def test_an_unknown_target():
     with pytest.raises(StructIRError, match="no backend 'abacus'; there are cpu"):
         structir.compile(Mlp, target="abacus")

@@ -124,3 +124,24 @@ def test_lowered_programs_compile(seed: int) -> None:
         if isinstance(one, np.ndarray) and one.dtype.kind in "fiub":
             wide = one.astype("float64"), np.asarray(other).astype("float64")
             np.testing.assert_allclose(*wide, 1e-3, 1e-4)
+
+
+def test_what_kernels_cannot_say_takes_nothing_else_along() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            with R.dataflow():
+                a = R.exp(R.tanh(x))
+                c = R.cumsum(a, axis=1)
+                d = R.nn.softmax(R.abs(c))
+                e = R.sum(d * a, axis=1)
+                R.output(e)
+            return e
+
+    lowered = Lower()(Module)
+    assert [k.name for k in kernels(lowered)] == ["tanh_exp", "abs_softmax_multiply_sum"]
+    assert ops(lowered) == 1
+    x = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
+    found = structir.interpret(lowered, "main", x)
+    np.testing.assert_allclose(found, structir.interpret(Module, "main", x), 1e-5)

@@ -46,7 +46,20 @@ class ShownKernel:
 
 def shown_kernel(group: Group, name: str) -> ShownKernel:
     """The kernel of a group; NotShown where kernels cannot say what it does."""
-    return _Writer(group, name).kernel()
+    refused = [stage.out for stage in group.stages if not _plain(stage)]
+    if refused:
+        raise NotShown("a stage of a form of its own", refused)
+    writer = _Writer(group, name)
+    try:
+        return writer.kernel()
+    except NotShown as error:
+        raise NotShown(str(error), [writer.stage.out]) from error
+
+
+def _plain(stage: Stage) -> bool:
+    monoid = stage.monoid is None or (bool(stage.reduce) and stage.monoid in SHOWN_MONOIDS)
+    alone = stage.running is not None or stage.exists is not None or stage.routine is not None
+    return monoid and stage.unique and not alone and not stage.guards
 
 
 class _Writer:
@@ -58,11 +71,11 @@ class _Writer:
         self.inside: dict[Buffer, tuple[Stage, Var | Local]] = {}  # made here, kept nowhere
         self.scratch: list[Statement] = []
         self.done: set[Buffer] = set()
+        self.stage = group.stages[0]  # which is being written
 
     def kernel(self) -> ShownKernel:
         """The whole, parameters from what was met."""
         for stage in self.group.stages:
-            self._check(stage)
             if stage.out in self.group.kept and stage.out not in self.fills:
                 self.fills[stage.out] = self._array(f"out{len(self.fills)}", stage.out)
         body: list[Statement] = []
@@ -80,12 +93,6 @@ class _Writer:
         params = (*self.params.values(), *told, *self.fills.values())
         kernel = Kernel(params, (*self.scratch, *body), self.name)
         return ShownKernel(kernel, tuple(self.params), numbers, tuple(self.fills))
-
-    def _check(self, stage: Stage) -> None:
-        monoid = stage.monoid is None or (stage.reduce and stage.monoid in SHOWN_MONOIDS)
-        special = stage.running or stage.exists is not None or stage.routine or stage.guards
-        if not monoid or special or not stage.unique:
-            raise NotShown("a stage of a form of its own")
 
     def _array(self, name: str, buffer: Buffer) -> Var:
         return Var(name, TensorStructInfo(buffer.shape, buffer.dtype))
@@ -115,6 +122,7 @@ class _Writer:
 
     def _row(self, into: list[Statement]) -> None:
         for stage in self.group.stages:
+            self.stage = stage
             inner = [axis for axis in stage.parallel if axis not in self.group.rows]
             if stage.out not in self.fills:
                 self._make_room(stage, inner)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Apply as Applied
 from structir.backend.loops.expression import (
     Entry,
@@ -39,7 +40,11 @@ OF_SIZES = {
 
 
 class NotShown(Exception):
-    """Something that kernels of a program cannot say."""
+    """Something that kernels of a program cannot say, and which values it is about."""
+
+    def __init__(self, reason: str, buffers: Sequence[Buffer] = ()) -> None:
+        super().__init__(reason)
+        self.buffers = tuple(buffers)
 
 
 class Scalars:

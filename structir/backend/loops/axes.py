@@ -15,13 +15,14 @@ from structir.ir.dims import Dim, Sym
 class AxisClasses:
     """Which axes have become one. Joining asks for equal extents and quietly does nothing else."""
 
-    def __init__(self, extents: Mapping[Sym, Dim], parents: dict[Sym, Sym] | None = None) -> None:
+    def __init__(self, extents: Mapping[Sym, Dim]) -> None:
         self.extents = extents
-        self.parents = parents if parents is not None else {}
+        self.parents: dict[Sym, Sym] = {}  # in the order in which they were joined
 
-    def copy(self) -> AxisClasses:
-        """A state to try things on."""
-        return AxisClasses(self.extents, dict(self.parents))
+    def back_to(self, count: int) -> None:
+        """Undo what was joined after so many."""
+        while len(self.parents) > count:
+            self.parents.popitem()
 
     def of(self, axis: Sym) -> Sym:
         """The axis that stands for the class of this one."""

@@ -30,7 +30,9 @@ def composed(program: LoopProgram) -> LoopProgram:
     while changed:
         table = Table(program, stages)
         made = [_composed_stage(stage, table) for stage in stages]
-        made = _written_through(made, Table(program, made))
+        if any(a is not b for a, b in zip(made, stages, strict=True)):
+            table = Table(program, made)
+        made = _written_through(made, table)
         kept = live_stages(program, made)
         changed = len(kept) < len(stages) or any(
             a is not b for a, b in zip(made, stages, strict=True)
@@ -55,6 +57,7 @@ class Table:
 
     def __init__(self, program: LoopProgram, stages: list[Stage]) -> None:
         self.writers: dict[Buffer, list[Stage]] = {}
+        self.maps: dict[Buffer, Stage | None] = {}
         self.uses: Counter[Buffer] = Counter()
         self.kept = {b.root for b in program.outputs}
         for stage in stages:
@@ -64,6 +67,11 @@ class Table:
 
     def map_into(self, buffer: Buffer) -> Stage | None:
         """The one stage that makes a buffer, if it is a map that writes each element in place."""
+        if buffer not in self.maps:
+            self.maps[buffer] = self._map_into(buffer)
+        return self.maps[buffer]
+
+    def _map_into(self, buffer: Buffer) -> Stage | None:
         writers = self.writers.get(buffer, [])
         if len(writers) != 1 or buffer.base is not None or self._gathers(writers[0]):
             return None
@@ -135,7 +143,7 @@ def _writing_as(maker: Stage, mover: Stage, read: Load) -> Stage | None:
 
 
 def _composed_stage(stage: Stage, table: Table) -> Stage:
-    if stage.routine is not None:
+    if stage.routine is not None or not any(table.map_into(x.buffer) for x in stage.loads):
         return stage
 
     def leaf(node: Expression) -> Expression:

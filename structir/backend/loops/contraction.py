@@ -63,7 +63,15 @@ class Contraction:
 
 
 def contraction_of(stage: Stage) -> Contraction | None:
-    """The matrix product that a stage is, if it is one that BLAS or the library can take."""
+    """The matrix product that a stage is, if it is one that BLAS or the library can take; found
+    out once."""
+    known = stage.__dict__
+    if "_contraction" not in known:
+        known["_contraction"] = _contraction(stage)
+    return known["_contraction"]  # type: ignore[no-any-return]
+
+
+def _contraction(stage: Stage) -> Contraction | None:
     loads = factors_of(stage) if stage.simple else None
     if loads is None:
         return _integer_product(stage)

@@ -89,6 +89,8 @@ class Fusion:
             for read in stage.loads:
                 self.readers.setdefault(read.buffer.root, []).append(stage)
         self.products = {s: c for s in self.stages if s.simple and (c := products.found(s))}
+        loops = [s for s in self.stages if s.simple and s not in self.products]
+        self.outside = {s for s in loops if _reduces_outside(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
         self.decisions: list[Decision] = []
@@ -130,21 +132,20 @@ class Fusion:
             return "a nest stays by itself"
         if len(together) > MOST_STAGES:
             return "too many stages"
-        trial = self.classes.copy()
-        reason = self._identify(first, second, trial) or self._cycle(together)
-        reason = reason or self._illegal(together, trial)
+        known = len(self.classes.parents)
+        reason = self._identify(first, second) or self._cycle(together)
+        return self._settle(together, reason or self._illegal(together), known)
+
+    def _settle(self, together: list[Stage], reason: str | None, known: int) -> str | None:
+        """Put stages together, or undo what was joined for that."""
         if reason is None:
-            self._commit(together, trial)
+            for stage in together:
+                self.members[stage] = together
+        else:
+            self.classes.back_to(known)
         return reason
 
-    def _commit(self, together: list[Stage], classes: AxisClasses) -> None:
-        self.classes = classes
-        for stage in together:
-            self.members[stage] = together
-
-    def _identify(
-        self, first: list[Stage], second: list[Stage], classes: AxisClasses
-    ) -> str | None:
+    def _identify(self, first: list[Stage], second: list[Stage]) -> str | None:
         """Make one the axes that a read at a producer's own point meets."""
         inside = set(first)
         for stage in second:
@@ -161,7 +162,7 @@ class Fusion:
                     own = None if isinstance(written, Expression) else dims.as_sym(written)
                     met = dims.as_sym(entry)
                     if own is not None and met is not None:
-                        classes.join(own, met)
+                        self.classes.join(own, met)
         return None
 
     def _cycle(self, together: list[Stage]) -> str | None:
@@ -181,79 +182,71 @@ class Fusion:
                     todo.append(follower)
         return None
 
-    def _illegal(self, stages: list[Stage], classes: AxisClasses) -> str | None:
+    def _illegal(self, stages: list[Stage]) -> str | None:
         for stage in stages:
-            found = classes.of_all(stage.axes)
+            found = self.classes.of_all(stage.axes)
             if len(set(found)) < len(found):
                 return "two axes of one stage would be one"
-        columns = [s for s in stages if self.reduces_outside(s, classes)]
+        columns = [s for s in stages if s in self.outside]
         products = [s for s in stages if s in self.products]
         if columns and products:
             return "a reduction along slow axes stays without products"
         if columns:
-            return self._illegal_columns(stages, columns, classes)
-        return self._illegal_products(stages, products, classes) or self._illegal_rows(
-            stages, classes
-        )
+            return self._illegal_columns(stages, columns)
+        return self._illegal_products(stages, products) or self._illegal_rows(stages)
 
-    def _illegal_products(
-        self, stages: list[Stage], products: list[Stage], classes: AxisClasses
-    ) -> str | None:
+    def _illegal_products(self, stages: list[Stage], products: list[Stage]) -> str | None:
         """Products share their rows with all else, and make no work twice that rows share."""
-        rows, made = self.rows_of(stages, classes), {s.out for s in stages}
+        rows, made = self.rows_of(stages), {s.out for s in stages}
         for stage in products:
             found = self.products[stage]
             if not self.joins_products(stage.out.dtype):
                 return "a product by a library stays by itself"
             if found.right.buffer in made:
                 return "the right operand of a product is made before"
-            if self.own_rows(stage, classes) != rows or not rows:
+            if self.own_rows(stage) != rows or not rows:
                 return "a product has other rows"
-            depends = set(classes.of_all(found.right_address.coefficients)) & set(rows)
+            depends = set(self.classes.of_all(found.right_address.coefficients)) & set(rows)
             if not depends and found.left.buffer in made:
                 return "what goes into a product with one right operand is made before"
             if not depends and len(products) > 1:
                 return "each block of rows would read two right operands"
-        return self._without_block(rows, products, classes)
+        return self._without_block(rows, products)
 
-    def _without_block(
-        self, rows: list[Sym], products: list[Stage], classes: AxisClasses
-    ) -> str | None:
+    def _without_block(self, rows: list[Sym], products: list[Stage]) -> str | None:
         """The last row axis must be one along which all products have rows."""
         for stage in products:
             found = self.products[stage]
-            in_right = set(classes.of_all(found.right_address.coefficients))
-            if rows[-1] in in_right or rows[-1] not in classes.of_all(found.m):
+            in_right = set(self.classes.of_all(found.right_address.coefficients))
+            if rows[-1] in in_right or rows[-1] not in self.classes.of_all(found.m):
                 return "the rows of a product are not the last ones"
         return None
 
-    def own_rows(self, stage: Stage, classes: AxisClasses) -> list[Sym]:
+    def own_rows(self, stage: Stage) -> list[Sym]:
         """The parallel axes of a stage, less the columns of a product."""
         found = self.products.get(stage)
         across = found.n if found is not None else ()
-        return classes.of_all([a for a in stage.parallel if a not in across])
+        return self.classes.of_all([a for a in stage.parallel if a not in across])
 
-    def rows_of(self, stages: Iterable[Stage], classes: AxisClasses) -> list[Sym]:
+    def rows_of(self, stages: Iterable[Stage]) -> list[Sym]:
         """The axes that are parallel in all stages and no product's columns, in order."""
         rows: list[Sym] | None = None
         for stage in stages:
-            own = self.own_rows(stage, classes)
+            own = self.own_rows(stage)
             rows = own if rows is None else [axis for axis in rows if axis in own]
         return rows or []
 
-    def _illegal_columns(
-        self, stages: list[Stage], columns: list[Stage], classes: AxisClasses
-    ) -> str | None:
+    def _illegal_columns(self, stages: list[Stage], columns: list[Stage]) -> str | None:
         """A reduction along slow axes takes maps over all its axes before, and over its result
         after."""
         center = columns[0]
-        kept = classes.of_all(center.parallel)
-        everything = set(classes.of_all(center.axes))
+        kept = self.classes.of_all(center.parallel)
+        everything = set(self.classes.of_all(center.axes))
         if len(columns) > 1 or any(s.reduce for s in stages if s is not center):
             return "a reduction along slow axes takes maps only"
         for stage in stages:
-            own = classes.of_all(stage.parallel)
-            if not all(_same_point(r, m, classes) for r, m in self.makers(stage) if m in stages):
+            own = self.classes.of_all(stage.parallel)
+            if not all(self._same_point(r, m) for r, m in self.makers(stage) if m in stages):
                 return "another point is read"
             if stage is center or (own == kept and self.place[stage] > self.place[center]):
                 continue
@@ -263,12 +256,12 @@ class Fusion:
                 return "what goes into a reduction along slow axes is read elsewhere"
         return None
 
-    def _illegal_rows(self, stages: list[Stage], classes: AxisClasses) -> str | None:
-        rows = self.rows_of(stages, classes)
-        if not rows and any(s.parallel for s in stages) and not self._one_row(stages, classes):
+    def _illegal_rows(self, stages: list[Stage]) -> str | None:
+        rows = self.rows_of(stages)
+        if not rows and any(s.parallel for s in stages) and not self._one_row(stages):
             return "no axis is common to all"
         for stage in stages:
-            own = classes.of_all(stage.parallel)
+            own = self.classes.of_all(stage.parallel)
             if own[: len(rows)] != rows:
                 return "the common axes do not lead"
             if stage.reduce and len(own) > len(rows) and stage not in self.products:
@@ -277,16 +270,29 @@ class Fusion:
         for stage in stages:
             for read in stage.loads:
                 maker = inside.get(read.buffer)
-                if maker is not None and not _same_row(read, maker, rows, classes):
+                if maker is not None and not self._same_row(read, maker, rows):
                     return "another row is read"
         buffers = {read.buffer for s in stages for read in s.loads} - inside.keys()
         kept = [s for s in stages if self._read_outside(s, stages)]
         return "too many buffers" if len(buffers) + len(kept) > MOST_BUFFERS else None
 
-    def _one_row(self, stages: list[Stage], classes: AxisClasses) -> bool:
+    def _same_row(self, read: Load, maker: Stage, rows: list[Sym]) -> bool:
+        for written, entry in zip(maker.write, read.entries, strict=True):
+            own = None if isinstance(written, Expression) else dims.as_sym(written)
+            if own is None or self.classes.of(own) not in rows:
+                continue
+            met = None if isinstance(entry, Expression) else dims.as_sym(entry)
+            if met is None or self.classes.of(met) != self.classes.of(own):
+                return False
+        return True
+
+    def _same_point(self, read: Load, maker: Stage) -> bool:
+        return self._same_row(read, maker, self.classes.of_all(maker.parallel))
+
+    def _one_row(self, stages: list[Stage]) -> bool:
         """Whether all goes into reductions to scalars, over one space: then the whole is one
         row."""
-        spaces = {frozenset(classes.of_all(s.axes)) for s in stages if s.axes}
+        spaces = {frozenset(self.classes.of_all(s.axes)) for s in stages if s.axes}
         maps = [s for s in stages if s.parallel]
         whole = len(spaces) == 1 and not any(s.reduce for s in maps)
         return whole and not any(self._read_outside(s, stages) for s in maps)
@@ -296,17 +302,6 @@ class Fusion:
         root = stage.out.root
         readers = self.readers.get(root, [])
         return root in self.outputs or any(r not in inside for r in readers)
-
-    def reduces_outside(self, stage: Stage, classes: AxisClasses) -> bool:
-        """Whether a reduction is along slow axes: some parallel axis is walked element by
-        element."""
-        if not stage.reduce or stage in self.products:
-            return False
-        fast: set[Sym] = set()
-        for read in stage.loads:
-            address = address_of(read.buffer, read.entries, stage.axes)
-            fast |= {axis for axis, step in address.coefficients.items() if step == 1}
-        return bool(fast & set(stage.parallel)) and not fast & set(stage.reduce)
 
     def join_pieces(self) -> None:
         """Join the stages that write one buffer at different offsets, where they share leading
@@ -322,17 +317,15 @@ class Fusion:
         plain = all(self.kinds[s] == "loop" and not s.reduce for s in together)
         if not plain or not _apart(first, piece) or len(together) > MOST_STAGES:
             return
-        trial = self.classes.copy()
+        known = len(self.classes.parents)
         for own, other in zip(first.write, piece.write, strict=True):
             left = None if isinstance(own, Expression) else dims.as_sym(own)
             right = None if isinstance(other, Expression) else dims.as_sym(other)
             if left is None or right is None:
                 break
-            trial.join(left, right)
-        if not self.rows_of(together, trial) or self._cycle(together):
-            return
-        if self._illegal(together, trial) is None:
-            self._commit(together, trial)
+            self.classes.join(left, right)
+        apart = None if self.rows_of(together) else "no axis is common to both"
+        self._settle(together, apart or self._cycle(together) or self._illegal(together), known)
 
     def groups(self) -> list[Group]:
         """The groups, stages over their common axes, in the order of the program as far as they can
@@ -367,10 +360,10 @@ class Fusion:
         stages = tuple(self.classes.renamed(s) for s in members)
         if len(members) == 1 and self.kinds[members[0]] != "loop":
             return Group(self.kinds[members[0]], stages, members[0].parallel, kept)
-        rows = tuple(self.rows_of(members, self.classes))
+        rows = tuple(self.rows_of(members))
         if any(s in self.products for s in members):
             return Group("blocks", stages, rows, kept)
-        columns = any(self.reduces_outside(s, self.classes) for s in members)
+        columns = any(s in self.outside for s in members)
         given = frozenset(b for b in kept if b.root in self.outputs)
         return Group("columns" if columns else "rows", stages, rows, kept, given)
 
@@ -378,19 +371,15 @@ class Fusion:
         return len(self.writers[stage.out.root]) > 1 or self._read_outside(stage, members)
 
 
-def _same_row(read: Load, maker: Stage, rows: list[Sym], classes: AxisClasses) -> bool:
-    for written, entry in zip(maker.write, read.entries, strict=True):
-        own = None if isinstance(written, Expression) else dims.as_sym(written)
-        if own is None or classes.of(own) not in rows:
-            continue
-        met = None if isinstance(entry, Expression) else dims.as_sym(entry)
-        if met is None or classes.of(met) != classes.of(own):
-            return False
-    return True
-
-
-def _same_point(read: Load, maker: Stage, classes: AxisClasses) -> bool:
-    return _same_row(read, maker, classes.of_all(maker.parallel), classes)
+def _reduces_outside(stage: Stage) -> bool:
+    """Whether a reduction is along slow axes: some parallel axis is walked element by element."""
+    if not stage.reduce:
+        return False
+    fast: set[Sym] = set()
+    for read in stage.loads:
+        address = address_of(read.buffer, read.entries, stage.axes)
+        fast |= {axis for axis, step in address.coefficients.items() if step == 1}
+    return bool(fast & set(stage.parallel)) and not fast & set(stage.reduce)
 
 
 def _apart(first: Stage, second: Stage) -> bool:
