@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+import numpy as np
+
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.plan import Plan
@@ -43,8 +45,8 @@ class PlanSource:
             (names[k], self._name(buffer, kernel), f"{buffer.dtype} {_shape(buffer)}")
             for k, buffer in enumerate(kernel.pointers)
         ]
-        sizes = enumerate(kernel.sizes, len(kernel.pointers))
-        rows += [(names[k], dims.text(size), "") for k, size in sizes]
+        sizes = enumerate(_numbers(kernel), len(kernel.pointers))
+        rows += [(names[k], number, "") for k, number in sizes]
         rows.append(("lo, hi", f"a part of 0 to {dims.text(kernel.range)}", ""))
         width = max(len(row[1]) for row in rows[:-1]) if len(rows) > 1 else 0
         for name, stands_for, form in rows:
@@ -59,6 +61,13 @@ class PlanSource:
 
     def _values(self) -> int:
         return len(self.names) - len(self.owned) + 1
+
+
+def _numbers(kernel: KernelText) -> list[str]:
+    """The sizes of a kernel, and the numbers that it shares its text without."""
+    first = len(kernel.sizes) - kernel.singles
+    singles = np.array(kernel.sizes[first:], np.int32).view(np.float32)
+    return [*map(dims.text, kernel.sizes[:first]), *map(str, singles)]
 
 
 def origins(found: Iterable[str]) -> Iterator[str]:

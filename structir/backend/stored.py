@@ -23,7 +23,7 @@ from structir.ir.expr import Var
 from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-FORMAT = 1
+FORMAT = 2
 Json = Any
 FORMS = (False, True)  # the general one, and the one under the usual equations
 
@@ -125,6 +125,7 @@ class _Writing:
             "scratch": [self.buffer(b) for b in kernel.scratch],
             "origins": kernel.origins,
             "names": kernel.names,
+            "singles": kernel.singles,
         }
 
     def buffer(self, buffer: Buffer) -> int:
@@ -234,6 +235,7 @@ class _Reading:
             self.some_buffers(said["scratch"]),
             tuple(said["origins"]),
             names=tuple(said["names"]),
+            singles=said["singles"],
         )
 
     def some_buffers(self, numbers: list[int]) -> tuple[Buffer, ...]:

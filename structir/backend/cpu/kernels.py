@@ -53,6 +53,7 @@ from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
 from structir.backend.loops.scalar_text import EIGHTHS
+from structir.backend.math.bits import single_of_bits
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 SIGNATURE = types.void(TABLE, types.int64, types.int64)
@@ -92,6 +93,7 @@ NAMES: dict[str, Any] = {
     "multiply_pixels": multiply_pixels,
     "pack_panels": pack_panels,
     "turn_over": turn_over,
+    "single_of_bits": single_of_bits,
     "inf": np.inf,
     "nan": np.nan,
     **{f"{dtype}_pointer": pointer for dtype, pointer in POINTERS.items()},

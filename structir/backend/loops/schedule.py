@@ -15,6 +15,7 @@ from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
 from structir.backend.loops.rows import row_kernel
+from structir.backend.loops.shared import shared
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
 from structir.backend.loops.stage import LoopProgram, Routine
 from structir.backend.loops.turns import turned_kernel
@@ -86,7 +87,8 @@ class Scheduled:
 
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program."""
-    return written(composed(plain_windows(composed(program))), SCHEDULES)
+    made = written(composed(plain_windows(composed(program))), SCHEDULES)
+    return attrs.evolve(made, kernels=shared(made.kernels))
 
 
 def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:

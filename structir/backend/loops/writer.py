@@ -29,8 +29,9 @@ from structir.backend.loops.scalar_text import (
 )
 from structir.backend.loops.streams import Store, is_large
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Atom, Dim, Monomial, Opaque, Sym
 from structir.ir.dtype import is_float
+from structir.ir.polynomial import opaque_atom
 
 INDENT = "    "
 
@@ -54,6 +55,7 @@ class KernelText:
     sites: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
     function: Callable[..., Any] | None = None  # what the text calls by the name `routine`
+    singles: int = 0  # how many of the last sizes are the bits of float32 numbers
 
 
 @attrs.frozen
@@ -84,6 +86,7 @@ class Writer:
         self.names: dict[Sym, str | None] = {}
         self.pointers: dict[Buffer, str] = {}
         self.size_names: dict[Dim, str] = {}
+        self.known: dict[str, Sym] = {}  # sizes in indices, by these names
         self.exact: set[Expression] = set()  # divisions that stay what they are
         self.totals: dict[Buffer, str] = {}
         self.local: set[Buffer] = set()  # written in this kernel: read no earlier than in the row
@@ -197,7 +200,46 @@ class Writer:
 
     def index_text(self, dim: Dim) -> str:
         """An index over axes and sizes."""
-        return f"({dims.python_text(dim, self._symbol_name)})"
+        return f"({dims.python_text(self._over_axes(dim), self._symbol_name)})"
+
+    def _over_axes(self, dim: Dim) -> Dim:
+        """An index, with a size for each part of it that no axis is in: kernels that are alike have
+        one text, in which nothing is worked out that is known before they run."""
+        if isinstance(dim, int):
+            return dim
+        factors: dict[Monomial, dict[Monomial, int]] = {(): {}}
+        for monomial, coefficient in dim.terms.items():
+            along = tuple([atom for atom in monomial if self._has_axes(atom)])
+            free = tuple([atom for atom in monomial if atom not in along])
+            factors.setdefault(along, {})[free] = coefficient
+        found = self._known(factors.pop(()), dim.constant)
+        for along, terms in factors.items():
+            product = self._known(terms, terms.pop((), 0))
+            for atom in along:
+                product = product * self._atom_over_axes(atom)
+            found = found + product
+        return found
+
+    def _has_axes(self, atom: Atom) -> bool:
+        found = dims.syms(dims.of_terms({(atom,): 1}, 0))
+        return any(symbol in self.names or symbol in self.axes for symbol in found)
+
+    def _atom_over_axes(self, atom: Atom) -> Dim:
+        """A symbol as it is, and choices: the side that is not chosen may divide by zero."""
+        if isinstance(atom, Opaque) and atom.fn != "select":
+            args = tuple([self._over_axes(argument) for argument in atom.args])
+            atom = opaque_atom(atom.fn, args, atom.interval)
+        return dims.of_terms({(atom,): 1}, 0)
+
+    def _known(self, terms: dict[Monomial, int], constant: int) -> Dim:
+        """A size without axes: a number, or a symbol by the name that it has here."""
+        dim = dims.of_terms(terms, constant)
+        if isinstance(dim, int):
+            return dim
+        name = self.size(dim)
+        symbol = self.known.setdefault(name, Sym(name))
+        self.names[symbol] = name
+        return axis_dim(symbol)
 
     def _symbol_name(self, symbol: Sym) -> str:
         if symbol in self.names or symbol in self.axes:

@@ -1,0 +1,98 @@
+"""Kernels of one program that differ in numbers only: one text, which finds them in its table.
+
+Layers of a model often do the same with other scales and widths. Making machine code for each of
+them is what compiling takes its time for; to read a few numbers first costs a kernel nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from structir.backend.loops.writer import INDENT, KernelText
+
+HEAD = "def kernel(a, lo, hi):\n"
+NUMBER = re.compile(r"float32\((-?[\d.]+(?:e[-+]\d+)?)\)|(?<![\w.\[])(?<!e[-+])(\d+)(?![\w.])")
+LEAST = 16  # LLVM writes out shorter loops, and smaller steps tell it how lanes lie
+EVERY_ELEMENT = INDENT * 3  # how far in lines stand that run for each element
+DIVIDED = (
+    "/ ",
+    "% ",
+)  # what stands before a divisor: LLVM has no vectors for one that it knows not
+
+
+@attrs.frozen
+class _Cut:
+    """The text of a kernel without the numbers that its table may give."""
+
+    rest: tuple[str, ...]
+    numbers: tuple[str, ...]  # between the parts of the rest, as they were written
+
+
+def shared(kernels: Sequence[KernelText]) -> tuple[KernelText, ...]:
+    """The kernels, with one text for those that differ in nothing but numbers."""
+    cuts = {k.text: _cut(k.text) for k in kernels if _is_plain(k)}
+    alike = defaultdict[tuple[str, ...], list[tuple[str, ...]]](list)
+    for cut in cuts.values():
+        alike[cut.rest].append(cut.numbers)
+    found = [(kernel, cuts.get(kernel.text)) for kernel in kernels]
+    return tuple([k if cut is None else _sharing(k, cut, alike[cut.rest]) for k, cut in found])
+
+
+def _is_plain(kernel: KernelText) -> bool:
+    return kernel.text.startswith(HEAD) and not (kernel.sites or kernel.names or kernel.function)
+
+
+def _cut(text: str) -> _Cut:
+    rest, numbers, start = list[str](), list[str](), 0
+    for found in NUMBER.finditer(text):
+        whole = found[2]
+        if whole is not None and (int(whole) < LEAST or _divides_each(text, found.start())):
+            continue
+        rest.append(text[start : found.start()])
+        numbers.append(found[0])
+        start = found.end()
+    return _Cut((*rest, text[start:]), tuple(numbers))
+
+
+def _divides_each(text: str, place: int) -> bool:
+    line = text[text.rfind("\n", 0, place) + 1 : place]
+    return line.endswith(DIVIDED) and line.startswith(EVERY_ELEMENT)
+
+
+def _sharing(kernel: KernelText, cut: _Cut, alike: Sequence[tuple[str, ...]]) -> KernelText:
+    """A kernel over the text of all that are alike: numbers that they have in common stay in it."""
+    columns = list(zip(*alike, strict=True))
+    given = [column for column in dict.fromkeys(columns) if len(set(column)) > 1]
+    if not given:
+        return kernel
+    sizes, head = list(kernel.sizes), [HEAD]
+    names = {}
+    for column in sorted(given, key=lambda column: _is_single(column[0])):
+        names[column] = name = f"n{len(sizes)}"
+        word = f"a[{len(kernel.pointers) + len(sizes)}]"
+        read = f"single_of_bits(int32({word}))" if _is_single(column[0]) else word
+        head.append(f"{INDENT}{name} = {read}\n")
+        sizes.append(_word(cut.numbers[columns.index(column)]))
+    written = [names.get(column, column[0]) for column in columns]
+    parts = [part for both in zip(cut.rest, [*written, ""], strict=True) for part in both]
+    text = "".join([*head, "".join(parts).removeprefix(HEAD)])
+    singles = sum(map(_is_single, [column[0] for column in given]))
+    return attrs.evolve(kernel, text=text, sizes=tuple(sizes), singles=singles)
+
+
+def _is_single(number: str) -> bool:
+    return not number.isdecimal()
+
+
+def _word(number: str) -> int:
+    """A number as it stands in a table: an integer, or the bits of a float32."""
+    if not _is_single(number):
+        return int(number)
+    match = NUMBER.fullmatch(number)
+    assert match is not None
+    return int(np.float32(match[1]).view(np.int32))

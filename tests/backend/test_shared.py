@@ -1,0 +1,85 @@
+"""Kernels that differ in numbers only share a text, and give what they gave before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.loops.shared import shared
+from structir.backend.loops.writer import KernelText
+from structir.ir.module import IRModule
+from structir.script import R
+
+BODY = "    for r in range(lo, hi):\n"
+SCALED = """def kernel(a, lo, hi):
+    p0 = float32_pointer(a[0])
+    p1 = float32_pointer(a[17])
+{body}        r1 = r % {width}
+        for j in range({width}):
+            p1[r * {width} + j] = p0[r1 + j // {divisor} + {step}] * float32({scale})
+"""
+
+
+def text(width: int = 64, divisor: int = 7, step: int = 1, scale: str = "0.5") -> KernelText:
+    said = SCALED.format(body=BODY, width=width, divisor=divisor, step=step, scale=scale)
+    return KernelText(said, (), (), 1)
+
+
+def shared_texts(*kernels: KernelText) -> list[str]:
+    return list(dict.fromkeys(k.text for k in shared(kernels)))
+
+
+def test_numbers_that_differ_come_from_the_table() -> None:
+    first, second = shared([text(64, scale="-0.0"), text(192, scale="1e-05")])
+    assert first.text == second.text
+    assert (first.sizes[0], second.sizes[0]) == (64, 192)
+    bits = np.array([first.sizes[1], second.sizes[1]], np.int32)
+    assert np.signbit(bits.view(np.float32)[0])
+    assert bits.view(np.float32)[1] == np.float32(1e-05)
+    assert first.text.count("n0") == 4  # where it is read, and wherever it was written
+    assert "single_of_bits(int32(a[1]))" in first.text
+    assert first.singles == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"step": 2}, {"divisor": 70}, {"width": 8}],
+    ids=["small numbers", "divisors of elements", "short loops"],
+)
+def test_numbers_that_shape_the_code_stay(other: dict[str, int]) -> None:
+    assert len(shared_texts(text(divisor=60), text(**{"divisor": 60, **other}))) == 2
+
+
+def test_what_all_have_in_common_stays() -> None:
+    (found,) = shared_texts(text(scale="0.25"), text(scale="0.75"))
+    assert "range(64)" in found
+
+
+def test_lone_and_equal_kernels_stay_as_they_are() -> None:
+    lone = text()
+    assert shared([lone, lone]) == (lone, lone)
+
+
+@R.function
+def layers(x: R.Tensor(("b", "n", 96), "float32"), y: R.Tensor(("b", "m", 160), "float32")):
+    wide = R.nn.softmax(x * 1.25 + 0.5, axis=-1)
+    wider = R.nn.softmax(y * -3.5 + 1e-05, axis=-1)
+    return wide, wider
+
+
+MODULE = IRModule({"main": layers})
+
+
+def test_layers_of_other_widths_and_scales_are_one_kernel() -> None:
+    exe = structir.compile(MODULE)
+    assert exe.kernel_count == 1
+    draw = np.random.default_rng(0).standard_normal
+    x, y = draw((2, 3, 96), np.float32), draw((2, 5, 160), np.float32)
+    for found, expected in zip(
+        exe["main"](x, y), structir.interpret(MODULE, "main", x, y), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=2e-6)
+    assert "-3.5" in exe.source()
+    assert "1e-05" in exe.source()
+    assert "160" in exe.source()
