@@ -31,7 +31,7 @@ from structir.backend.loops.streams import Store, is_large
 from structir.ir import dims
 from structir.ir.dims import Atom, Dim, Monomial, Opaque, Sym
 from structir.ir.dtype import is_float
-from structir.ir.polynomial import opaque_atom
+from structir.ir.polynomial import of_terms, opaque_atom
 
 INDENT = "    "
 
@@ -221,7 +221,7 @@ class Writer:
         return found
 
     def _has_axes(self, atom: Atom) -> bool:
-        found = dims.syms(dims.of_terms({(atom,): 1}, 0))
+        found = dims.syms(of_terms({(atom,): 1}, 0))
         return any(symbol in self.names or symbol in self.axes for symbol in found)
 
     def _atom_over_axes(self, atom: Atom) -> Dim:
@@ -229,11 +229,11 @@ class Writer:
         if isinstance(atom, Opaque) and atom.fn != "select":
             args = tuple([self._over_axes(argument) for argument in atom.args])
             atom = opaque_atom(atom.fn, args, atom.interval)
-        return dims.of_terms({(atom,): 1}, 0)
+        return of_terms({(atom,): 1}, 0)
 
     def _known(self, terms: dict[Monomial, int], constant: int) -> Dim:
         """A size without axes: a number, or a symbol by the name that it has here."""
-        dim = dims.of_terms(terms, constant)
+        dim = of_terms(terms, constant)
         if isinstance(dim, int):
             return dim
         name = self.size(dim)
