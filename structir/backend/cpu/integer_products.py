@@ -5,30 +5,18 @@ The constant lies in panels: for each column what its sum starts from, then its 
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
 import llvmlite.binding as llvm
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from structir.backend.cpu.c_functions import assembled, c_function
-from structir.backend.cpu.integer_tiles import (
-    Grouping,
-    grouping,
-    head_lines,
-    integer_shapes,
-    integer_tiles_text,
-)
-from structir.backend.cpu.intrinsics import offset_by
-from structir.backend.cpu.objects import Loaded, built
-from structir.backend.cpu.panels import ALIGNMENT, panel_registers, panel_widths
-from structir.backend.cpu.symbols import extern
-from structir.backend.cpu.tiles import TileShape
-from structir.backend.math.options import Number, vectorisable
+from structir.backend.cpu.integer_tiles import HEAD, IntegerTile, grouping, integer_shapes
+from structir.backend.cpu.objects import built
+from structir.backend.cpu.packed_products import load_tiles, packed_product
+from structir.backend.cpu.panels import ALIGNMENT, panel_widths
 
-ROW_BLOCK = 256  # rows that pass over one panel: they stay in the second cache
 PANEL = "structir_integer_panel"
 
 
@@ -36,51 +24,13 @@ PANEL = "structir_integer_panel"
 def has_integer_products() -> bool:
     """True: the library has products of small integers everywhere; building it."""
     shapes, group = integer_shapes(), grouping()
-    key = f"{shapes} {group}"
-    tiles = built(
-        f"integer tiles {key}",
-        lambda: assembled(integer_tiles_text(shapes, group, PANEL), [PANEL]),
+    key, kinds = f"{shapes} {group}", (types.int8, types.int32)
+    load_tiles(PANEL, shapes, f"integer tiles {key}", partial(IntegerTile, group=group))
+    build = partial(packed_product, PANEL, shapes, kinds, HEAD, group.terms)
+    llvm.add_symbol(
+        "structir_packed_product_int8", built(f"integer product {key}", build).addresses[0]
     )
-    llvm.add_symbol(PANEL, tiles.addresses[0])
-    made = built(f"integer product {key}", lambda: _build_product(shapes, group))
-    llvm.add_symbol("structir_packed_product_int8", made.addresses[0])
     return True
-
-
-def _build_product(shapes: tuple[TileShape, ...], group: Grouping) -> Loaded:
-    """The product with a right operand that lies in panels."""
-    small: Any = types.CPointer(types.int8)  # type: ignore[no-untyped-call]
-    total: Any = types.CPointer(types.int32)  # type: ignore[no-untyped-call]
-    lanes, most, terms_at_once, head = shapes[0].lanes, len(shapes), group.terms, head_lines(group)
-    from_here: Any = offset_by
-    registers_for = vectorisable(panel_registers)
-    pass_panel = extern(PANEL)
-
-    def product(
-        a: Number,
-        panels: Number,
-        c: Number,
-        m: Number,
-        n: Number,
-        k: Number,
-        a_row: Number,
-        a_column: Number,
-        c_row: Number,
-    ) -> None:
-        column = (head + (k + terms_at_once - 1) // terms_at_once) * terms_at_once
-        for i0 in range(0, m, ROW_BLOCK):
-            rows = min(ROW_BLOCK, m - i0)
-            left = from_here(a, i0 * a_row)
-            j0 = 0
-            while j0 < n:
-                registers = registers_for(n - j0, lanes, most)
-                width = registers * lanes
-                panel, out = from_here(panels, j0 * column), from_here(c, i0 * c_row + j0)
-                right = (panel, 0, out, c_row, k, min(width, n - j0), 0)
-                pass_panel((left, a_row, 1, *right, registers, rows))
-                j0 += width
-
-    return c_function(types.void(small, small, total, *[types.int64] * 6), product)
 
 
 def packed_integers(matrix: NDArray[np.int8]) -> NDArray[np.int8]:

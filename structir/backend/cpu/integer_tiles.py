@@ -13,11 +13,12 @@ import attrs
 from llvmlite import ir
 
 from structir.backend.cpu.features import cpu_features
-from structir.backend.cpu.tiles import WORD, PanelFunction, TileFunction, TileShape, tile_shapes
+from structir.backend.cpu.tiles import WORD, TileFunction, TileShape, tile_shapes
 from structir.backend.math.bits import declared
 
 BYTE, SHORT, SUM = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 PLAIN = tuple([TileShape("int32", 4, v, (4, 2, 1)) for v in (1, 2)])
+HEAD = 4  # bytes of a panel, for each column, that say what its sum starts from
 SIGN = 0x80808080  # what makes four signed bytes unsigned ones: 128 more
 
 
@@ -43,19 +44,16 @@ def integer_shapes() -> tuple[TileShape, ...]:
     return tile_shapes("int32") or PLAIN
 
 
-def head_lines(group: Grouping) -> int:
-    """The lines that the sums of a panel start from: four bytes for each column."""
-    return 4 // group.terms
-
-
 class IntegerTile(TileFunction):
     """One tile function in the making, called as those of floats are: `a` is rows of int8, next to
     each other, `b` a panel whose first lines are what the sums start from."""
 
-    def __init__(self, module: ir.Module, shape: TileShape, rows: int, group: Grouping) -> None:
-        super().__init__(module, shape, rows, operands=BYTE)
+    def __init__(
+        self, module: ir.Module, shape: TileShape, rows: int, group: Grouping, **more: Any
+    ) -> None:
+        super().__init__(module, shape, rows, operands=BYTE, **more)
         self.group = group
-        self.line = shape.columns * group.terms  # bytes
+        self.columns_across = shape.columns // self.panels
 
     def _start(self) -> list[list[Any]]:
         """What the panel says, for each row."""
@@ -63,7 +61,7 @@ class IntegerTile(TileFunction):
         return [held for _ in range(self.rows)]
 
     def _load(self, line: Any, vector: int) -> Any:
-        place = self.builder.gep(line, [ir.Constant(WORD, vector * self.shape.lanes * 4)])
+        place = self._register(line, vector, HEAD)
         return self.builder.load(self.builder.bitcast(place, self.vector.as_pointer()), align=1)
 
     def write(self) -> None:
@@ -107,10 +105,10 @@ class IntegerTile(TileFunction):
     def _added(self, group: Any, totals: list[list[Any]], word_of: Any) -> list[list[Any]]:
         """The sums with the products of a group."""
         builder = self.builder
-        heads = ir.Constant(WORD, head_lines(self.group))
-        line = builder.mul(builder.add(group, heads), ir.Constant(WORD, self.line))
-        place = builder.gep(self.b, [line])
         step = builder.mul(group, ir.Constant(WORD, self.group.terms))
+        line = builder.add(step, ir.Constant(WORD, HEAD))
+        place = builder.gep(self.b, [builder.mul(line, ir.Constant(WORD, self.columns_across))])
+        self._fetch_soon(group, place, self.group.terms)
         right = [self._group(place, v) for v in range(self.shape.vectors)]
         made = []
         for row, own in zip(totals, self.lines, strict=True):
@@ -122,7 +120,7 @@ class IntegerTile(TileFunction):
         """A register of the right operand."""
         lanes, terms = self.shape.lanes, self.group.terms
         kind = ir.VectorType(BYTE, lanes * terms)
-        place = self.builder.gep(line, [ir.Constant(WORD, vector * lanes * terms)])
+        place = self._register(line, vector, terms)
         held = self.builder.load(self.builder.bitcast(place, kind.as_pointer()), align=1)
         if terms == 4:
             return self.builder.bitcast(held, self.vector)
@@ -173,13 +171,3 @@ class IntegerTile(TileFunction):
             declared(self.module, kind, name), [builder.bitcast(word, short), right]
         )
         return builder.add(total, products)
-
-
-def integer_tiles_text(shapes: tuple[TileShape, ...], group: Grouping, name: str) -> str:
-    """The tiles of every size, as LLVM's text."""
-    module = ir.Module("integer_tiles")
-    tiles = {(s.columns, r): IntegerTile(module, s, r, group) for s in shapes for r in s.rows}
-    for tile in tiles.values():
-        tile.write()
-    PanelFunction(module, {key: tile.function for key, tile in tiles.items()}, name).write()
-    return str(module)

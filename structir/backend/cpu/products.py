@@ -19,37 +19,27 @@ from structir.backend.cpu.c_functions import assembled, c_function
 from structir.backend.cpu.integer_products import has_integer_products
 from structir.backend.cpu.intrinsics import copy_filled, offset_by
 from structir.backend.cpu.objects import Loaded, built, makers
+from structir.backend.cpu.packed_products import (
+    ROW_BLOCK,
+    TERM_BLOCK,
+    load_tiles,
+    packed_product,
+    tiles_text,
+)
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
 from structir.backend.cpu.symbols import call_with_fields, extern
-from structir.backend.cpu.tiles import PanelFunction, TileFunction, TileShape, tile_shapes
+from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes
 from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.options import Number, vectorisable
 
 DTYPES: dict[str, Any] = {"float32": types.float32, "float64": types.float64}
-ROW_BLOCK = 256  # rows of the left operand that pass over one panel: they stay in the second cache
-TERM_BLOCK = 1024  # terms of a sum at once: the panel and the rows that meet it stay close
 FEWER_ROWS = 4  # up to so many the product is as fast as its right operand streams,
 FEW_TERMS = 32  # which it does in order if few of its lines are open at once
 FEW_ROWS = 16  # up to so many rows a panel is not worth copying
 here: Any = offset_by
 fill: Any = copy_filled
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
-
-
-def _tiles_text(shapes: tuple[TileShape, ...], name: str, windows: bool = False) -> str:
-    """The innermost parts, for every size of a tile, as LLVM's text."""
-    module = ir.Module(f"tiles_{shapes[0].dtype}")
-    module.triple = llvm.get_process_triple()
-    tiles = {(s.columns, r): TileFunction(module, s, r, windows) for s in shapes for r in s.rows}
-    fetching = {
-        s.columns: TileFunction(module, s, s.rows[0], fetching=True) for s in shapes if not windows
-    }
-    for tile in [*tiles.values(), *fetching.values()]:
-        tile.write()
-    functions = {key: tile.function for key, tile in tiles.items()}
-    PanelFunction(module, functions, name, fetching).write()
-    return str(module)
 
 
 def lines_copier(lanes: int) -> Any:
@@ -149,45 +139,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
 def _build_packed_product(shapes: tuple[TileShape, ...]) -> Loaded:
     """The product with a right operand that lies in panels."""
     element = DTYPES[shapes[0].dtype]
-    pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
-    zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
-    from_here: Any = offset_by
-    registers_for = vectorisable(panel_registers)
-    pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
-
-    def product(
-        a: Number,
-        panels: Number,
-        c: Number,
-        m: Number,
-        n: Number,
-        k: Number,
-        a_row: Number,
-        a_column: Number,
-        c_row: Number,
-    ) -> None:
-        if k == 0:
-            for i in range(m):
-                for j in range(n):
-                    c[i * c_row + j] = zero
-        blocks = (k + TERM_BLOCK - 1) // TERM_BLOCK
-        block = (k + blocks - 1) // max(blocks, 1)
-        for i0 in range(0, m, ROW_BLOCK):
-            rows = min(ROW_BLOCK, m - i0)
-            for k0 in range(0, k, block):
-                terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
-                left = from_here(a, i0 * a_row + k0 * a_column)
-                j0 = 0
-                while j0 < n:
-                    registers = registers_for(n - j0, lanes, most)
-                    width = registers * lanes
-                    lines = from_here(panels, j0 * k + k0 * width)
-                    out = from_here(c, i0 * c_row + j0)
-                    right = (lines, width, out, c_row, terms, min(width, n - j0), adds)
-                    pass_panel((left, a_row, a_column, *right, registers, rows, width * k))
-                    j0 += width
-
-    return c_function(types.void(*[pointer] * 3, *[types.int64] * 6), product)
+    return packed_product(f"structir_panel_{shapes[0].dtype}", shapes, (element, element), 0, 1)
 
 
 def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
@@ -226,7 +178,7 @@ def _build_windows_product(shapes: tuple[TileShape, ...]) -> Loaded:
                 width = registers * lanes
                 lines, out = from_here(b, j0), from_here(c, j0)
                 right = (lines, starts, out, c_row, terms, min(width, n - j0), adds)
-                pass_panel((left, a_row, 1, *right, registers, m))
+                pass_panel((left, a_row, 1, *right, registers, m, 0))
                 j0 += width
 
     return c_function(types.void(*[pointer] * 3, *[types.int64] * 5, offsets), product)
@@ -312,9 +264,7 @@ def has_own_products(dtype: str) -> bool:
     shapes = tile_shapes(dtype) if dtype in DTYPES else ()
     if not shapes:
         return False
-    panel = f"structir_panel_{dtype}"
-    tiles = built(f"tiles {shapes}", lambda: assembled(_tiles_text(shapes, panel), [panel]))
-    llvm.add_symbol(panel, tiles.addresses[0])
+    load_tiles(f"structir_panel_{dtype}", shapes, f"tiles {shapes}", TileFunction)
     turn = f"structir_transpose_{dtype}"
     text = partial(_transpose_text, shapes[0], turn)
     square = built(f"transpose {shapes[0]}", lambda: assembled(text(), [turn]))
@@ -331,7 +281,7 @@ def has_window_products(dtype: str) -> bool:
     if not has_own_products(dtype):
         return False
     shapes, panel = tile_shapes(dtype), f"structir_windows_panel_{dtype}"
-    text = partial(_tiles_text, shapes, panel, windows=True)
+    text = partial(tiles_text, panel, shapes, partial(TileFunction, windows=True))
     tiles = built(f"windows tiles {shapes}", lambda: assembled(text(), [panel]))
     llvm.add_symbol(panel, tiles.addresses[0])
     made = built(f"windows product {shapes}", partial(_build_windows_product, shapes))

@@ -52,7 +52,15 @@ def tile_name(shape: TileShape, rows: int) -> str:
     return f"structir_tile_{shape.dtype}_{shape.columns}_{rows}"
 
 
-NEAR = 2  # how near data is to be brought that is wanted soon: to the second cache
+NEAR, NEXT = 2, 3  # how near data is to be brought: to the second cache, and to the first
+AHEAD = 16  # registers: how far ahead one row has its panels brought near
+BESIDE = 4  # panels that one row meets at once: enough totals, and streams, to wait for none
+
+
+def beside(shapes: tuple[TileShape, ...]) -> TileShape:
+    """The tile of one row over several of the widest panels."""
+    widest = shapes[-1]
+    return attrs.evolve(widest, vectors=widest.vectors * BESIDE, rows=(1,))
 
 
 class TileFunction:
@@ -62,7 +70,8 @@ class TileFunction:
     c, `columns` of the tile wide, from the sum over `terms`; with `accumulate`, on top of c. The
     lines of b are read in full. With `windows`, b_row is a table of where each line starts, and
     lines are read no further than the columns. With `fetching`, there is a last argument: memory
-    that will be read soon, a line of cache of which is brought near for each term.
+    that will be read soon, a line of cache of which is brought near for each term. Over several
+    `panels`, the last argument is how far apart they are.
     """
 
     def __init__(
@@ -73,21 +82,25 @@ class TileFunction:
         windows: bool = False,
         operands: ir.Type | None = None,
         fetching: bool = False,
+        panels: int = 1,
+        name: str | None = None,
     ) -> None:
         self.module, self.shape, self.rows, self.windows = module, shape, rows, windows
+        self.panels = panels
         self.real = ELEMENTS[shape.dtype]
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.mask = ir.VectorType(ir.IntType(1), shape.lanes)
         read, written = (operands or self.real).as_pointer(), self.real.as_pointer()
         steps = WORD.as_pointer() if windows else WORD
         kinds = [read, WORD, WORD, read, steps, written, WORD, WORD, WORD, WORD]
-        kind = ir.FunctionType(ir.VoidType(), [*kinds, *([read] if fetching else [])])
-        name = tile_name(shape, rows)
-        self.function = ir.Function(module, kind, f"{name}_fetching" if fetching else name)
-        a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, *soon = (
+        kinds += [read] if fetching else [WORD] if panels > 1 else []
+        kind = ir.FunctionType(ir.VoidType(), kinds)
+        name = name or tile_name(shape, rows) + ("_fetching" if fetching else "")
+        self.function = ir.Function(module, kind, name)
+        a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, *last = (
             self.function.args
         )
-        self.soon = soon
+        self.soon, self.apart = last if fetching else [], last if panels > 1 else []
         self.a, self.a_row, self.a_column, self.b, self.b_row = a, a_row, a_column, b, b_row
         self.c, self.c_row, self.terms, self.columns = c, c_row, terms, columns
         self.accumulate = accumulate
@@ -123,11 +136,10 @@ class TileFunction:
         self, term: Any, lines: list[Any], totals: list[list[Any]], body: Any
     ) -> None:
         builder = self.builder
-        for start in self.soon:
-            self._fetch(builder.gep(start, [builder.mul(term, _word(self.shape.lanes))]))
         line = builder.gep(self.b, [self._start_of(term)])
         load = self._load_inside if self.windows else self._load
         right = [load(line, v) for v in range(self.shape.vectors)]
+        self._fetch_soon(term, line)
         step = builder.mul(term, self.a_column)
         shape = ir.FunctionType(self.vector, [self.vector] * 3)
         fma = declared(self.module, shape, f"llvm.fma.{self._suffix()}")
@@ -136,21 +148,37 @@ class TileFunction:
             for total, vector in zip(row, right, strict=True):
                 total.add_incoming(builder.call(fma, [left, vector, total]), body)
 
-    def _fetch(self, place: Any) -> None:
+    def _fetch_soon(self, term: Any, line: Any, unit: int = 1) -> None:
+        """Bring near what is read later: of the next panel, or further on in panels side by side,
+        where one row waits for memory alone."""
+        builder, across = self.builder, self.shape.lanes * unit
+        for start in self.soon:
+            self._fetch(builder.gep(start, [builder.mul(term, _word(across))]), NEAR)
+        for v in range(self.shape.vectors if self.panels > 1 else 0):
+            ahead = _word(AHEAD * across)
+            self._fetch(builder.gep(self._register(line, v, unit), [ahead]), NEXT)
+
+    def _fetch(self, place: Any, near: int) -> None:
         """Bring a line near that will be read."""
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, INDEX, INDEX, INDEX])
         fetch = declared(self.module, kind, "llvm.prefetch.p0")
         read, data = ir.Constant(INDEX, 0), ir.Constant(INDEX, 1)
-        near = self.builder.bitcast(place, byte)
-        self.builder.call(fetch, [near, read, ir.Constant(INDEX, NEAR), data])
+        place = self.builder.bitcast(place, byte)
+        self.builder.call(fetch, [place, read, ir.Constant(INDEX, near), data])
 
     def _suffix(self) -> str:
         return f"v{self.shape.lanes}{SUFFIXES[self.shape.dtype]}"
 
+    def _register(self, line: Any, vector: int, unit: int = 1) -> Any:
+        """Where a register of a line starts, of so many elements for each lane."""
+        panel, vector = divmod(vector, self.shape.vectors // self.panels)
+        for apart in self.apart:
+            line = self.builder.gep(line, [self.builder.mul(_word(panel), apart)])
+        return self.builder.gep(line, [_word(vector * self.shape.lanes * unit)])
+
     def _load(self, line: Any, vector: int) -> Any:
-        place = self.builder.gep(line, [_word(vector * self.shape.lanes)])
-        place = self.builder.bitcast(place, self.vector.as_pointer())
+        place = self.builder.bitcast(self._register(line, vector), self.vector.as_pointer())
         return self.builder.load(place, align=4)
 
     def _start_of(self, term: Any) -> Any:
@@ -231,9 +259,9 @@ class TileFunction:
 class PanelFunction:
     """The tiles down the rows of one panel:
 
-    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows), with
-    the tiles of the panel's width. With `fetching`, tiles by the panel's width, there is a last
-    argument: how far on the next panel is, which the first tiles then bring near.
+    panel(a, a_row, a_column, b, b_row, c, c_row, terms, columns, accumulate, registers, rows, far),
+    with the tiles of the panel's width. `fetching` are tiles by the panel's width that bring the
+    next panel near, which is `far` on.
     """
 
     def __init__(
@@ -244,8 +272,7 @@ class PanelFunction:
         fetching: dict[int, TileFunction] | None = None,
     ) -> None:
         self.tiles, self.name, self.fetching = tiles, name, fetching or {}
-        kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD]
-        kinds += [WORD] if fetching else []
+        kinds = [*next(iter(tiles.values())).function_type.args, WORD, WORD, WORD]
         kind = ir.FunctionType(ir.VoidType(), kinds)
         self.function = ir.Function(module, kind, self.name)
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))

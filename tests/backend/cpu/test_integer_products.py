@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from structir.backend.cpu import integer_products
 from structir.backend.cpu.c_functions import assembled
 from structir.backend.cpu.features import cpu_features
 from structir.backend.cpu.integer_products import packed_integers
-from structir.backend.cpu.integer_tiles import Grouping, integer_tiles_text
+from structir.backend.cpu.integer_tiles import Grouping, IntegerTile
+from structir.backend.cpu.packed_products import tiles_text
 from structir.backend.cpu.tiles import TileShape
 from structir.build import BlockBuilder
 from structir.ir import dims
@@ -43,14 +45,15 @@ def test_tiles_of_every_processor(
     monkeypatch.setattr(integer_products, "grouping", lambda: group)
     monkeypatch.setattr(integer_products, "integer_shapes", lambda: shapes)
     name = f"test_panel_{feature}"
-    panel = assembled(integer_tiles_text(shapes, group, name), [name])
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 12)(panel.addresses[0])
+    tile = partial(IntegerTile, group=group)
+    panel = assembled(tiles_text(name, shapes, tile), [name])
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 13)(panel.addresses[0])
     for rows, columns, terms in [(1, 1, 1), (5, lanes, 8), (7, 2 * lanes - 3, 13), (4, 3, 6)]:
         left, right = small(rows, terms), small(terms, columns)
         made = np.full((rows, columns), -7, np.int32)
         panels = packed_integers(right)
         places = [a.ctypes.data for a in (left, panels, made)]
-        sizes = [columns, terms, columns, 0, -(-columns // lanes), rows]
+        sizes = [columns, terms, columns, 0, -(-columns // lanes), rows, 0]
         call(places[0], terms, 1, places[1], 0, places[2], *sizes)
         assert (made == left.astype(int) @ right.astype(int)).all()
 
@@ -65,7 +68,7 @@ def product_of(right: np.ndarray) -> IRModule:
 
 
 @pytest.mark.parametrize("terms", [4, 7, 33])
-@pytest.mark.parametrize("columns", [2, 17, 75])
+@pytest.mark.parametrize("columns", [2, 17, 75, 421])
 def test_products_with_constants_are_exact(terms: int, columns: int) -> None:
     right = small(terms, columns)
     exe = structir.compile(product_of(right))

@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 from numba import njit, types
 
+import structir
 from structir.backend.cpu import products
 from structir.backend.cpu.blas import multiply_matrices, register_blas
 from structir.backend.cpu.intrinsics import POINTERS
 from structir.backend.cpu.products import multiply_tiled
 from structir.backend.cpu.tiles import TileShape
+from structir.build import BlockBuilder
+from structir.ir import dims
+from structir.ir.expr import Constant, Var
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
 
 SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 16), (17, 50, 33), (300, 100, 40), (5, 3, 0), (6, 70, 1100)]
 
@@ -64,3 +70,20 @@ def test_scratch_holds_the_widest_panel():
         TileShape("float32", 16, 3, (8,)).columns, TileShape("float32", 8, 2, (6,)).columns
     )
     assert widest * products.TERM_BLOCK <= products.WIDEST_PANEL
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_row_meets_panels_side_by_side(dtype):
+    """The same sums, in the same order, as in a row among others."""
+    random = np.random.default_rng(0)
+    for columns, terms in ((421, 33), (192, 1100), (50, 5), (200, 0)):
+        w = random.standard_normal((terms, columns)).astype(dtype)
+        x = Var("x", TensorStructInfo((dims.sym("n"), terms), dtype))
+        builder = BlockBuilder()
+        with builder.function("main", [x]):
+            builder.emit_func_output(builder.emit(R.matmul(x, Constant(w))))
+        main = structir.compile(builder.get())["main"]
+        rows = random.standard_normal((9, terms)).astype(dtype)
+        together = main(rows)
+        np.testing.assert_allclose(together, rows @ w, rtol=1e-3, atol=1e-4)
+        assert all((main(rows[i : i + 1]) == together[i]).all() for i in range(2))
