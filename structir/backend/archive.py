@@ -29,6 +29,7 @@ compiling = lazy_module("structir.backend.compile")
 
 TARGET = "structir.target"  # of a backend that reads its files itself
 MACHINE, KERNELS, PLANS = "structir.machine", "structir.kernels", "structir.plans"
+EXACT = "structir.exact_division"
 PREFIX, PLANS_OF = "machine code ", "plans "
 Path = str | os.PathLike[str]
 Executable = Any  # the classes are in files that need this one
@@ -51,6 +52,7 @@ def save(executable: Executable, path: Path) -> None:
     key = disk.digest(facts[TEXT])  # plans are those of this very text
     arrays[PLANS_OF + key] = _bytes(disk.packed(key, disk.Entry({}, said)))
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
+    facts[EXACT] = str(executable.exact_division)
     facts[PLANS] = json.dumps(executable.function_names)
     write(arrays, facts, path)
 
@@ -70,14 +72,15 @@ def load(path: Path) -> Any:
     if PLANS_OF + disk.digest(facts[TEXT]) not in arrays:
         hint = "it was changed after it had been saved: save it again"
         raise ParseError(Diagnostic(f"the program in {name} is not what was saved", hint=hint))
+    made = partial(executables.Executable, exact_division=facts.get(EXACT) == str(True))
     if facts.get(MACHINE) != identity.machine_identity():
         _warn(f"{name} was compiled for another processor or by other versions")
-        return executables.Executable(module())
+        return made(module())
     plans = _plans(arrays, facts)
     if not _offered(arrays, facts) or plans is None:
         _warn(f"machine code in {name} is damaged")
-        return executables.Executable(module())
-    return executables.Executable(module, shelf=plans)
+        return made(module())
+    return made(module, shelf=plans)
 
 
 def _of_backend(target: str) -> Any:

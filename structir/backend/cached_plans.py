@@ -40,7 +40,7 @@ class Shelf(Protocol):
 class CachedPlans:
     """What the cache on disk holds, or is to hold, for a module."""
 
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, exact: bool = False) -> None:
         self.names: Collection[str] = [
             n for n, f in module.functions.items() if isinstance(f, Function)
         ]
@@ -48,7 +48,7 @@ class CachedPlans:
         self.constants = list(
             {id(n.data): n.data for n in nodes if isinstance(n, Constant)}.values()
         )
-        self._key = _key(module, nodes)
+        self._key = _key(module, nodes, exact)
 
     def functions(self) -> list[StoredFunction]:
         """The functions of the module that come from the cache."""
@@ -85,14 +85,14 @@ class CachedPlans:
         return panels_of(constant, MatrixForm(*made[1:]), made[0]) if made else constant
 
 
-def _key(module: IRModule, nodes: Iterable[Any]) -> str | None:
+def _key(module: IRModule, nodes: Iterable[Any], exact: bool) -> str | None:
     """The digest of all that plans depend on; None for what no text can say."""
     try:
         text = text_of(module)
     except StructIRError:
         return None
     places = [str(n.span) for n in nodes if isinstance(n, Call)]  # profiles and errors tell them
-    return disk.digest(machine_identity(), sources_stamp(), text, *places)
+    return disk.digest(machine_identity(), sources_stamp(), str(exact), text, *places)
 
 
 @cache

@@ -60,7 +60,11 @@ def _home_of(target: str) -> Callable[..., Any]:
 
 @overload
 def compile(
-    mod: IRModule | Function, target: Literal["cpu"] = "cpu", num_threads: int | None = None
+    mod: IRModule | Function,
+    target: Literal["cpu"] = "cpu",
+    num_threads: int | None = None,
+    *,
+    exact_division: bool = False,
 ) -> Executable: ...
 @overload
 def compile(
@@ -80,7 +84,9 @@ def compile(
     """Compile all functions of a module; `exe["main"](*arrays)` runs one.
 
     On the CPU each call uses up to `num_threads` threads: without it, what STRUCTIR_NUM_THREADS
-    says, or one. Every backend has options of its own: for "cuda" see its page.
+    says, or one. With `exact_division` every division is one, and no function stands for another:
+    without it, results may be a rounding or two off. Every backend has options of its own: for
+    "cuda" see its page.
     """
     module = IRModule({"main": mod}) if isinstance(mod, Function) else mod
     make = _home_of(target)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.schedule import scheduled
 from structir.backend.native_call import NativeCall, native_call
 from structir.backend.plan import BoundPlan, BoundPlans, Plan
 from structir.backend.recipe import Assumed, Boundary, Recipe, boundary_of, writer_of
@@ -148,10 +149,11 @@ class CompiledRegion:
 
 
 def lowered_region(
-    region: Region, assumed: Assumed | None = None, threads: int = 1
+    region: Region, assumed: Assumed | None = None, threads: int = 1, exact: bool = False
 ) -> CompiledRegion:
     """A region that has just been lowered, also under equations between sizes that usually hold."""
-    return CompiledRegion(boundary_of(region, assumed), writer_of(region, assumed), threads)
+    write = writer_of(region, assumed, partial(scheduled, exact=exact))
+    return CompiledRegion(boundary_of(region, assumed), write, threads)
 
 
 def _check(check: SizeCheck, known: Mapping[Sym, int]) -> None:

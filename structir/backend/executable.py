@@ -190,15 +190,16 @@ class Executable:
         module: IRModule | Callable[[], IRModule],
         num_threads: int | None = None,
         shelf: Shelf | None = None,
+        exact_division: bool = False,
     ) -> None:
-        self._module = module
+        self._module, self.exact_division = module, exact_division
         self.num_threads = thread_count(num_threads)
         self.direct: dict[str, CompiledFunction] = {}
         self.compile_count = 1
         self._regions: dict[str, list[CompiledRegion]] = {}
         self._every_rank: dict[str, EveryRank] = {}
         self._on_host: dict[str, Function] = {}
-        place: Shelf = CachedPlans(self.module) if shelf is None else shelf
+        place: Shelf = CachedPlans(self.module, exact_division) if shelf is None else shelf
         self.function_names = tuple(place.names)
         with progress.shown("compiling"):
             for function in place.functions():
@@ -228,7 +229,7 @@ class Executable:
         before = len(self.direct)
         kernels = {n: k for n, k in self.module.functions.items() if isinstance(k, Kernel)}
         functions = {n: f for n, f in self.module.functions.items() if isinstance(f, Function)}
-        make = partial(lowered_region, threads=self.num_threads)
+        make = partial(lowered_region, threads=self.num_threads, exact=self.exact_division)
         for name, function in functions.items():
             if name not in self.direct:
                 self._compile(name, function, HostProgram(kernels, make))
@@ -246,7 +247,8 @@ class Executable:
     def _again(self, name: str, function: Function) -> Executable:
         """The module with another form of one function."""
         self.compile_count += 1
-        return Executable(self.module.with_functions({**self.module.functions, name: function}))
+        module = self.module.with_functions({**self.module.functions, name: function})
+        return Executable(module, self.num_threads, exact_division=self.exact_division)
 
     @cached_property
     def _without_calls(self) -> IRModule:

@@ -62,11 +62,12 @@ class Load(Expression):
 
 @attrs.frozen(eq=False, repr=False)
 class Apply(Expression):
-    """A scalar function of the table."""
+    """A scalar function of the table; with `exact`, one that no other may stand for."""
 
     fn: str
     args: tuple[Expression, ...]
     dtype: str
+    exact: bool = False
 
     def __repr__(self) -> str:
         return f"{self.fn}({', '.join(map(repr, self.args))})"
@@ -121,9 +122,9 @@ def load(buffer: Buffer, entries: tuple[Entry, ...]) -> Load:
     return _once((Load, buffer, entries), lambda: Load(buffer, entries, dtype))
 
 
-def apply(fn: str, args: tuple[Expression, ...], dtype: str) -> Apply:
+def apply(fn: str, args: tuple[Expression, ...], dtype: str, exact: bool = False) -> Apply:
     """A scalar function applied."""
-    return _once((Apply, fn, args, dtype), lambda: Apply(fn, args, dtype))
+    return _once((Apply, fn, args, dtype, exact), lambda: Apply(fn, args, dtype, exact))
 
 
 def total(buffer: Buffer) -> Total:
@@ -170,11 +171,26 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
         found = made.get(node)
         if found is None:
             if isinstance(node, Apply):
-                found = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype)
+                args = tuple([visit(a) for a in node.args])
+                found = apply(node.fn, args, node.dtype, node.exact)
             else:
                 found = leaf(node)
             made[node] = found
         return found
+
+    return visit(expression)
+
+
+def exactly(expression: Expression) -> Expression:
+    """The expression with every function in it as the one that it is."""
+    made: dict[Expression, Expression] = {}
+
+    def visit(node: Expression) -> Expression:
+        if not isinstance(node, Apply):
+            return node
+        if node not in made:
+            made[node] = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype, True)
+        return made[node]
 
     return visit(expression)
 

@@ -10,6 +10,7 @@ from structir.backend.cpu.kernels import EXACT
 from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
+from structir.backend.loops.expression import exactly
 from structir.backend.loops.group import Decision, Group, Products, grouped
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
@@ -85,8 +86,11 @@ class Scheduled:
     made_from: tuple[Group, ...]  # of which group each kernel was made
 
 
-def scheduled(program: LoopProgram) -> Scheduled:
-    """Compose, group and write out a program."""
+def scheduled(program: LoopProgram, exact: bool = False) -> Scheduled:
+    """Compose, group and write out a program; with `exact`, every scalar function as it is."""
+    if exact:
+        stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
+        program = attrs.evolve(program, stages=tuple(stages))
     made = written(composed(plain_windows(composed(program))), SCHEDULES)
     return attrs.evolve(made, kernels=shared(made.kernels))
 

@@ -158,13 +158,13 @@ class ShortRowSchedule:
                 return node
             if node not in made:
                 args = tuple([visit(a) for a in node.args])
-                made[node] = self._multiplied(apply(node.fn, args, node.dtype))
+                made[node] = self._multiplied(apply(node.fn, args, node.dtype, node.exact))
             return made[node]
 
         return visit(root)
 
     def _multiplied(self, node: Apply) -> Expression:
-        if node.fn != "div" or not is_float(node.dtype):
+        if node.exact or node.fn != "div" or not is_float(node.dtype):
             return node
         over, under = node.args
         rows = frozenset(self.group.rows)

@@ -17,7 +17,8 @@ def simplified(expression: Expression) -> Expression:
             return node
         found = made.get(node)
         if found is None:
-            rebuilt = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype)
+            args = tuple([visit(a) for a in node.args])
+            rebuilt = apply(node.fn, args, node.dtype, node.exact)
             found = made[node] = _rewritten(rebuilt)
         return found
 
@@ -25,7 +26,7 @@ def simplified(expression: Expression) -> Expression:
 
 
 def _rewritten(node: Apply) -> Expression:
-    if not is_float(node.dtype) or len(node.args) != 2:
+    if node.exact or not is_float(node.dtype) or len(node.args) != 2:
         return node
     if node.fn in ("add", "mul") and isinstance(node.args[0], Number):
         node = apply(node.fn, (node.args[1], node.args[0]), node.dtype)

@@ -175,9 +175,9 @@ class Writer:
     def _with_reciprocal(self, node: Expression, scopes: list[Scope]) -> Expression:
         """A division by what an outer scope fixes, as a product with its reciprocal; not one that
         is rounded to an integer, where the last bit may decide."""
-        if node in self.exact or not (
-            isinstance(node, Apply) and node.fn == "div" and is_float(node.dtype)
-        ):
+        if node in self.exact or not isinstance(node, Apply) or node.exact:
+            return node
+        if node.fn != "div" or not is_float(node.dtype):
             return node
         over, under = node.args
         depths = [scopes.index(self.scope_of(side, scopes)) for side in (over, under)]
