@@ -166,6 +166,7 @@ class Phases:
         same = stage.parallel == maker.parallel and stage.write == maker.write
         same = same and not stage.reduce and stage.out in self.makers
         same = same and stage.out not in self.large
+        same = same and stage.out.base is None  # else what lies below is still read
         same = same and stage.out.dtype == computed_in(maker.out.dtype)
         if not same or self.phase[stage] <= self.phase[maker]:
             return False

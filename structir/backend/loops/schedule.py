@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -15,6 +15,7 @@ from structir.backend.loops.group import Decision, Group, Products, grouped
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
+from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.shared import shared
 from structir.backend.loops.short_rows import has_short_rows, short_row_kernel
@@ -91,7 +92,7 @@ def scheduled(program: LoopProgram, exact: bool = False) -> Scheduled:
     if exact:
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
-    made = written(composed(plain_windows(composed(program))), SCHEDULES)
+    made = written(composed(plain_windows(composed(program))), SCHEDULES, settled=with_reuse)
     return attrs.evolve(made, kernels=shared(made.kernels))
 
 
@@ -105,9 +106,11 @@ def written(
     program: LoopProgram,
     schedules: Mapping[str, Callable[[Group], KernelText | tuple[KernelText, ...] | None]],
     products: Products | None = None,
+    settled: Callable[[LoopProgram, Sequence[Group]], Sequence[Group]] = lambda _, groups: groups,
 ) -> Scheduled:
     """A program in groups, each written out by the schedule for its kind: mostly as one kernel."""
-    groups, decisions = grouped(program, products)
+    found, decisions = grouped(program, products)
+    groups = settled(program, found)
     texts = [(g, text) for g in groups for text in _texts(schedules[g.kind](g))]
     kernels = tuple([text for _, text in texts])
     made_from = tuple([g for g, _ in texts])

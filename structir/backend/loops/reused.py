@@ -1,0 +1,109 @@
+"""Memory used again within a kernel: a result is written over an operand that dies there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Entry, Expression, Load, load, rebuilt
+from structir.backend.loops.group import Group
+from structir.backend.loops.short_rows import has_short_rows
+from structir.backend.loops.stage import LoopProgram, Stage
+
+KINDS = frozenset(
+    {"rows", "blocks"}
+)  # whose results are written row by row, the last thing in each
+
+
+def with_reuse(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
+    """The groups, with results over operands that are read at the very point of the write, and
+    nowhere later."""
+    reuse = _Reuse(program, groups)
+    return [reuse.group(number, group) for number, group in enumerate(groups)]
+
+
+class _Reuse:
+    """Which buffers lie over others, found group by group."""
+
+    def __init__(self, program: LoopProgram, groups: Sequence[Group]) -> None:
+        self.outside = {b.root for b in program.outputs}
+        self.writers = Counter(stage.out.root for group in groups for stage in group.stages)
+        self.last: dict[Buffer, int] = {}  # by roots, the group that touches them last
+        self.fixed: set[Buffer] = set()  # what lines of a routine speak of
+        for number, group in enumerate(groups):
+            for stage in group.stages:
+                touched = [stage.out.root, *[read.buffer.root for read in stage.loads]]
+                self.last |= dict.fromkeys(touched, number)
+                if stage.routine is not None:
+                    self.fixed.update(touched)
+        self.moved: dict[Buffer, Buffer] = {}
+
+    def group(self, number: int, group: Group) -> Group:
+        """The group over buffers as they lie by now."""
+        group = self._renamed(group)
+        out = group.stages[-1].out
+        under = self._operand(number, group)
+        if under is None:
+            return group
+        self.moved[out] = attrs.evolve(out, base=under)
+        self.last[under.root] = max(number, self.last[out])
+        return self._renamed(group)
+
+    def _operand(self, number: int, group: Group) -> Buffer | None:
+        """The operand that the last stage, which makes all that the group gives, can write over."""
+        stage = group.stages[-1]
+        out, made = stage.out, {s.out.root for s in group.stages}
+        whole = group.kind in KINDS and group.kept == {out} and stage.direct and not stage.reduce
+        if not whole or not self._is_free(out) or self.writers[out] > 1 or has_short_rows(group):
+            return None
+        reads = dict.fromkeys(read for s in group.stages for read in s.loads)
+        for read in reads:
+            under = read.buffer
+            dies = self._is_free(under.root) and self.last[under.root] == number
+            alike = under.shape == out.shape and under.dtype == out.dtype
+            if dies and alike and under.root not in made and _only_there(under, reads, stage.write):
+                return under
+        return None
+
+    def _is_free(self, buffer: Buffer) -> bool:
+        """Whether a buffer's memory is the plan's own, and nobody else knows of it."""
+        own = buffer.origin == "value" and buffer.base is None
+        return own and buffer not in self.outside and buffer not in self.fixed
+
+    def _now(self, buffer: Buffer) -> Buffer:
+        """What stands for a buffer by now: another one, or a view of what stands for its base."""
+        if buffer not in self.moved and buffer.base is not None:
+            base = self._now(buffer.base)
+            if base is not buffer.base:
+                self.moved[buffer] = attrs.evolve(buffer, base=base)
+        return self.moved.get(buffer, buffer)
+
+    def _renamed(self, group: Group) -> Group:
+        touched = {b for s in group.stages for b in (s.out, *[read.buffer for read in s.loads])}
+        if all(self._now(buffer) is buffer for buffer in touched):
+            return group
+        kept = frozenset(map(self._now, group.kept))
+        return attrs.evolve(group, stages=tuple(map(self._stage, group.stages)), kept=kept)
+
+    def _stage(self, stage: Stage) -> Stage:
+        exists = None if stage.exists is None else rebuilt(stage.exists, self._leaf)
+        write = tuple(map(self._entry, stage.write))
+        body = rebuilt(stage.body, self._leaf)
+        return attrs.evolve(stage, out=self._now(stage.out), body=body, write=write, exists=exists)
+
+    def _leaf(self, node: Expression) -> Expression:
+        if not isinstance(node, Load):
+            return node
+        return load(self._now(node.buffer), tuple(map(self._entry, node.entries)))
+
+    def _entry(self, entry: Entry) -> Entry:
+        return rebuilt(entry, self._leaf) if isinstance(entry, Expression) else entry
+
+
+def _only_there(buffer: Buffer, reads: dict[Load, None], write: tuple[Entry, ...]) -> bool:
+    """Whether memory is read as this buffer alone, and at the point of the write alone."""
+    same = [read for read in reads if read.buffer.root is buffer.root]
+    return all(read.buffer is buffer and read.entries == write for read in same)
