@@ -57,15 +57,12 @@ def main(x: R.Tensor(("n", 60), "float32"), w: R.Tensor((60, 60), "float32")):
     a = R.matmul(x, w)
     b = R.nn.relu(R.matmul(a, w))
     c = R.nn.softmax(R.matmul(b, w) + a)
-    d = R.max(R.permute_dims(c, (1, 0)), axis=[0])
-    return R.matmul(c, w), d
+    return R.matmul(c, w)
 """)
     executable = structir.compile(module)
     x, w = floats(70, 60), floats(60, 60)
-    for found, wanted in zip(
-        executable["main"](x, w), structir.interpret(module, "main", x, w), strict=True
-    ):
-        np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=1e-5)
+    wanted = structir.interpret(module, "main", x, w)
+    np.testing.assert_allclose(executable["main"](x, w), wanted, rtol=2e-4, atol=1e-5)
     (made,) = executable.plans("main")
     values = [s for s in made.spans if not any(s.buffer in t.scratch for t in made.texts)]
     assert len(values) == 2, "a and b; c lies where a was"
