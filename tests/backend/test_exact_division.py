@@ -63,7 +63,5 @@ def test_functions_stay_what_they_are() -> None:
         return 1.0 + R.tanh(x)
 
     module = IRModule({"main": main})
-    texts = [
-        structir.compile(module, exact_division=exact).source() for exact in (False, True)
-    ]
+    texts = [structir.compile(module, exact_division=exact).source() for exact in (False, True)]
     assert ["tanh_float32" in text for text in texts] == [False, True]
