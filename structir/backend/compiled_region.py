@@ -91,7 +91,7 @@ class CompiledRegion:
         space = bound.workspace()
         space.outside[:-1] = [a.ctypes.data for a in (*given, *owned)]
         bound.run(space)
-        return owned if bound.is_plain else _results(bound, arrays, owned)
+        return owned if bound.is_plain else results_of(bound, arrays, owned)
 
     @cached_property
     def entry(self) -> Callable[..., Any]:
@@ -182,7 +182,7 @@ def dense(array: Array, dtype: Any) -> Array:
     return np.array(array, dtype, order="C", copy=True, ndmin=array.ndim)
 
 
-def _results(bound: BoundPlan, arrays: Sequence[Array], owned: Sequence[Array]) -> list[Array]:
+def results_of(bound: BoundPlan, arrays: Sequence[Any], owned: Sequence[Any]) -> list[Any]:
     """The results where they are not just the buffers that were filled."""
     plan = bound.plan
     memory = dict(zip(plan.owned, owned, strict=True))

@@ -2,102 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
-import attrs
 import numpy as np
 
 from structir.backend import archive, progress
 from structir.backend.cached_plans import CachedPlans, Shelf
+from structir.backend.compiled_machine import CompiledMachine
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.every_rank import EveryRank, rows_of
-from structir.backend.kernel_calls import KernelRunner
 from structir.backend.plan import BoundPlan, Plan, recording
 from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
     HostProgram,
-    RegionCall,
     arranged,
     numbered,
 )
-from structir.backend.repeated import Loops
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
-from structir.interpret.kernels import KernelValue
-from structir.interpret.machine import Frame, Machine, frame_of
 from structir.interpret.memory import within_memory
-from structir.interpret.scope import Closure, Scope
-from structir.ir.dims import Sym
-from structir.ir.expr import Expr, Function
+from structir.interpret.scope import Scope
+from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.passes.inline_functions import inline_functions
 
 Value = Any
-MOST_CHECKED = 256  # shapes of arguments that are remembered as right
-
-
-@attrs.frozen(eq=False)
-class CompiledMachine(Machine):
-    """The interpreter's machine over functions whose regions are compiled: control flow, calls and
-    recursion are its own."""
-
-    direct: Mapping[str, CompiledFunction] = attrs.Factory(dict)
-    checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # boundaries that held before
-    runner: KernelRunner = attrs.Factory(KernelRunner)
-    loops: Loops = attrs.Factory(Loops)
-
-    def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
-        """A function as a value, which a loop can run again and again."""
-        return attrs.evolve(super().closure(function, outer, name), loop=self.loops.run)
-
-    def kernel(self, kernel: Kernel) -> KernelValue:
-        """A kernel that is called from the host, compiled."""
-        return KernelValue(kernel, self.runner)
-
-    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
-        """The value of an expression; a region runs as one."""
-        if type(expr) is RegionCall:
-            arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
-            region = expr.region
-            with_sizes = region.free_symbols or recording.get()
-            called = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
-            return arranged(expr.results, called)
-        return super().evaluate(expr, scope)
-
-    def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
-        """The frame of a call. The same shapes and dtypes of arrays are checked once."""
-        function = closure.function
-        arrays = closure.outer is None and all([type(a) is np.ndarray for a in args])
-        key = (function, tuple([(a.shape, a.dtype) for a in args])) if arrays else None
-        sizes = self.checked.get(key)
-        if sizes is None:
-            frame = super().entered(closure, args)
-            if key is not None:
-                if len(self.checked) >= MOST_CHECKED:
-                    self.checked.clear()
-                self.checked[key] = dict(frame.scope.sizes)
-            return frame
-        scope = Scope(dict(zip(function.params, args, strict=True)), dict(sizes))
-        stated, where = function.ret_struct_info, f"{closure.name}: result"
-
-        def finish(value: Value) -> Value:
-            match([(stated, value, where)], scope)
-            return value
-
-        return frame_of(function.body, scope, finish)
-
-    def global_function(self, name: str) -> Any:
-        """A function of the module: called without a frame where it is one region."""
-        found = self.direct.get(name)
-        if found is None:
-            return super().global_function(name)
-        return found if recording.get() else found.entry
 
 
 class CompiledFunction:

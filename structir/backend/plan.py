@@ -123,12 +123,12 @@ class Workspace:
     """What one call at a time uses: the argument block, the program that points into it, the
     arena."""
 
-    def __init__(self, bound: BoundPlan) -> None:
+    def __init__(self, bound: BoundPlan, arena: Any = None) -> None:
         self.plan = plan = bound.plan
         numbers = bound.numbers
         threads = bound.threads
         offsets, size = bound.layout
-        self.arena = np.empty(size + ALIGNMENT, np.uint8)
+        self.arena = np.empty(size + ALIGNMENT, np.uint8) if arena is None else arena
         base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         places = {s.buffer: base + o for s, o in zip(plan.spans, offsets, strict=True)}
         external = bound.external

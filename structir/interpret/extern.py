@@ -8,15 +8,25 @@ from typing import Any
 from structir.errors import StructIRError
 
 _functions: dict[str, Callable[..., Any]] = {}
+_by_form: set[str] = set()
 
 
-def register_extern(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def register_extern(
+    name: str, function: Callable[..., Any], by_form: bool = False
+) -> Callable[..., Any]:
     """Make a Python function known to `R.call_packed` and `R.call_pure_packed`.
 
     It receives and returns run-time values: NumPy arrays, tuples, tuples of ints for shapes, plain
-    numbers."""
+    numbers. One that works `by_form` moves values without looking into them, and does nothing else:
+    it may also be run once, for all values of the same forms."""
     _functions[name] = function
+    (_by_form.add if by_form else _by_form.discard)(name)
     return function
+
+
+def is_by_form(name: str) -> bool:
+    """Whether a function does not look into the values that it is given."""
+    return name in _by_form
 
 
 def find_extern(name: str) -> Callable[..., Any]:

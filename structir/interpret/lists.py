@@ -89,5 +89,7 @@ def nothing() -> None:
     return
 
 
-for _function in (at, insert, erase, length, joined, stacked, parts, is_there, nothing, empty):
-    register_extern(f"list.{_function.__name__}", _function)
+MOVING: tuple[Any, ...] = (at, insert, erase, length, is_there, nothing, empty)
+LOOKING: tuple[Any, ...] = (joined, stacked, parts)
+for _function in (*MOVING, *LOOKING):
+    register_extern(f"list.{_function.__name__}", _function, by_form=_function in MOVING)

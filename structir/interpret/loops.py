@@ -9,6 +9,7 @@ import numpy as np
 from structir.errors import ShapeMismatchError
 from structir.interpret.extern import register_extern
 from structir.ir.dtype import numpy_dtype
+from structir.ops.loop import Steps, at_once
 
 Array = np.ndarray[Any, Any]
 
@@ -28,8 +29,8 @@ def iterate(
     The result are the carried values at the end, then the outputs, their elements side by side;
     those of no step at all have the shapes `empty` and the `dtypes`.
     """
-    at_once = getattr(body, "loop", None)
-    made = at_once(body, trips, condition, carried, len(empty)) if at_once else None
+    given = [None if isinstance(value, tuple) else value for value in (trips, condition)]
+    made = at_once(body, Steps(given[0], given[1], carried))
     if made is not None:
         return (*made[0], *made[1])
     limit = None if isinstance(trips, tuple) else int(trips)
@@ -55,4 +56,4 @@ def _stacked(elements: list[Array], empty: tuple[int, ...], dtype: str) -> Array
     return np.stack(elements)
 
 
-register_extern("loop.iterate", iterate)
+register_extern("loop.iterate", iterate, by_form=True)

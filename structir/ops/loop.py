@@ -88,11 +88,45 @@ def _stacked(steps: Any, output: StructInfo) -> StructInfo:
     return tensor((steps, *axes), output.dtype)
 
 
+@attrs.frozen(eq=False)
+class Steps:
+    """A loop over a function: how often, as long as what holds, on which values that each step
+    hands on. With `read`, each step is given an element of it, then what is captured; without, it
+    is given its number and the condition first, and gives the next condition first."""
+
+    trips: Any
+    going: Any
+    carried: tuple[Any, ...]
+    read: Any = None
+    captured: tuple[Any, ...] = ()
+
+    def given(self, step: Any, going: Any, carried: Any, element: Any) -> tuple[Any, ...]:
+        """The arguments of a step."""
+        if self.read is None:
+            return (step, going, *carried)
+        return (*carried, element, *self.captured)
+
+    def taken(self, made: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+        """The next condition, the carried values, and the outputs, of what a step gives."""
+        going, made = (np.asarray(True), made) if self.read is not None else (made[0], made[1:])
+        return going, made[: len(self.carried)], made[len(self.carried) :]
+
+
+def at_once(function: Any, steps: Steps) -> tuple[tuple[Any, ...], list[Any]] | None:
+    """The carried values after a loop, and its outputs, where all steps can be made at once."""
+    loop = getattr(function, "loop", None)
+    made: tuple[tuple[Any, ...], list[Any]] | None = loop(function, steps) if loop else None
+    return made
+
+
 @opaque_op(scanned)
 def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
     """The states after the last step, and the outputs of all steps along a new first axis."""
-    if not len(x):
+    if not x.shape[0]:
         raise ShapeMismatchError("scan: there is no step, so no output has a shape")
+    made = at_once(cell, Steps(int(x.shape[0]), None, states, x, captured))
+    if made is not None:
+        return (*made[0], *made[1])
     count, columns = len(states), []
     for element in x:
         given = cell(*states, np.asarray(element), *captured)

@@ -1,4 +1,4 @@
-"""Loops whose body is one region: run at once, they give what single steps give."""
+"""Loops run at once: they give what single steps give."""
 
 from __future__ import annotations
 

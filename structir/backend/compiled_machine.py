@@ -1,0 +1,113 @@
+"""The machine for what is left around regions: functions and loops run by their plans, all else as
+the interpreter runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.backend.kernel_calls import KernelRunner
+from structir.backend.plan import recording
+from structir.backend.planned import StepPlans
+from structir.backend.program import RegionCall, arranged
+from structir.backend.step_plan import LEFT
+from structir.backend.steps import Block
+from structir.backend.traced import Tracer, Whole
+from structir.interpret.boundary import match
+from structir.interpret.kernels import KernelValue
+from structir.interpret.machine import Frame, Machine, frame_of
+from structir.interpret.scope import Closure, Scope, Value
+from structir.ir.dims import Sym
+from structir.ir.expr import Call, Expr, Function, GlobalVar
+from structir.ir.kernel import Kernel
+
+MOST_CHECKED = 256  # shapes of arguments that are remembered as right
+
+
+@attrs.frozen(eq=False)
+class CompiledMachine(Machine):
+    """The interpreter's machine over functions whose regions are compiled: control flow, calls and
+    recursion are its own."""
+
+    direct: Mapping[str, Any] = attrs.Factory(dict)
+    checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # boundaries that held before
+    runner: KernelRunner = attrs.Factory(KernelRunner)
+    plans: StepPlans = attrs.field(init=False)
+
+    @plans.default
+    def _plans(self) -> StepPlans:
+        return StepPlans(self._tracer)
+
+    def _tracer(self, open_outputs: bool) -> Tracer:
+        return Tracer(self.module, self.direct, [Block()], open_outputs=open_outputs)
+
+    def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
+        """A function as a value, which is planned, and a loop over it."""
+        made = super().closure(function, outer, name)
+        return attrs.evolve(made, call=self._planned, loop=self.plans.loop)
+
+    def _planned(self, closure: Closure, args: tuple[Value, ...]) -> Value:
+        """What a function gives: by its plan, if there is one."""
+        found = LEFT
+        if closure.outer is None and len(args) == len(closure.function.params):
+            pairs = zip(closure.function.params, args, strict=True)
+            args = tuple([self.given(p.struct_info, a) for p, a in pairs])
+            found = self.plans.call(closure, args)
+        return self.run(self.entered(closure, args)) if found is LEFT else found
+
+    def kernel(self, kernel: Kernel) -> KernelValue:
+        """A kernel that is called from the host, compiled."""
+        return KernelValue(kernel, self.runner)
+
+    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
+        """The value of an expression; a region runs as one, and so does a function that is
+        planned."""
+        match expr:
+            case RegionCall():
+                arrays = [np.asarray(scope.value(v)) for v in expr.inputs]
+                region = expr.region
+                with_sizes = region.free_symbols or recording.get()
+                called = region(arrays, scope.sizes) if with_sizes else region.entry(*arrays)
+                return arranged(expr.results, called)
+            case Call(GlobalVar(name)) if name not in self.direct:
+                callee = super().global_function(name)
+                if isinstance(callee, Closure):
+                    args = tuple([self.value(a, scope) for a in expr.args])
+                    found = self.plans.call(callee, args)
+                    if found is not LEFT:
+                        return found
+            case GlobalVar(name) if name in self.direct:
+                return Whole(self.direct[name], self.global_function(name), self.plans.loop)
+        return super().evaluate(expr, scope)
+
+    def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
+        """The frame of a call. The same shapes and dtypes of arrays are checked once."""
+        function = closure.function
+        arrays = closure.outer is None and all([type(a) is np.ndarray for a in args])
+        key = (function, tuple([(a.shape, a.dtype) for a in args])) if arrays else None
+        sizes = self.checked.get(key)
+        if sizes is None:
+            frame = super().entered(closure, args)
+            if key is not None:
+                if len(self.checked) >= MOST_CHECKED:
+                    self.checked.clear()
+                self.checked[key] = dict(frame.scope.sizes)
+            return frame
+        scope = Scope(dict(zip(function.params, args, strict=True)), dict(sizes))
+        stated, where = function.ret_struct_info, f"{closure.name}: result"
+
+        def finish(value: Value) -> Value:
+            match([(stated, value, where)], scope)
+            return value
+
+        return frame_of(function.body, scope, finish)
+
+    def global_function(self, name: str) -> Any:
+        """A function of the module: called without a frame where it is one region."""
+        found = self.direct.get(name)
+        if found is None:
+            return super().global_function(name)
+        return found if recording.get() else found.entry

@@ -1,0 +1,164 @@
+"""Plans of steps: a function or a loop at given sizes, run in one compiled call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.backend.cpu.steps import KIND, STATE, STOP, move_address, steps_runner
+from structir.backend.memory import ALIGNMENT
+from structir.backend.plan import KEPT_BYTES, Workspace
+from structir.backend.results import RESULTS
+from structir.backend.steps import (
+    CONSTANT,
+    OUTSIDE,
+    VALUE,
+    WORD,
+    Block,
+    Cell,
+    Code,
+    Growing,
+    NotPlannedError,
+    Slot,
+    constant,
+    leaves,
+    mapped,
+)
+
+Array = Any
+LEFT = object()  # what the host has to do
+
+
+@attrs.frozen
+class Result:
+    """The number of an array among the results."""
+
+    number: int
+
+
+class StepPlan:
+    """Steps as words, where all values lie, and what is to be given back."""
+
+    def __init__(self, block: Block, inputs: Sequence[Cell], value: Any) -> None:
+        self.inputs = inputs
+        self.growing: list[Growing] = [v for v in leaves(value) if isinstance(v, Growing)]
+        self.results: list[Slot] = []
+        self.value = mapped(value, lambda leaf: self._result(block, leaf))
+        self.code = code = Code()
+        block.write(code)
+        grown = [cell for g in self.growing for cell in (g.cell, g.counter)]
+        for cell in (*inputs, *[r.cell for r in self.results], *grown):
+            code.slot(cell)
+        code.step(KIND.end)
+        self.offsets, size = code.arena()
+        self.own_bytes = size + ALIGNMENT
+        self.plan_bytes = max([plan.layout[1] for plan in code.plans], default=0) + ALIGNMENT
+        self.bytes = self.own_bytes + self.plan_bytes
+        if self.bytes > KEPT_BYTES:
+            raise NotPlannedError("values that take too much memory to be kept")
+        self.free: list[StepSpace] = []
+
+    def _result(self, block: Block, leaf: Any) -> Any:
+        """A leaf of the value as what it is after a run: a result, or what it was before."""
+        if isinstance(leaf, np.ndarray):
+            leaf = Slot(constant(leaf), leaf.shape, leaf.dtype)
+        if not isinstance(leaf, Slot):
+            return leaf
+        made = Cell(leaf.cell.root.bytes, OUTSIDE)
+        block.move(made, leaf.cell)
+        self.results.append(Slot(made, leaf.shape, leaf.dtype))
+        return Result(len(self.results) - 1)
+
+    def run(self, arrays: Sequence[Array]) -> Any:
+        """The value for some inputs, dense ones; LEFT where the host must make it."""
+        try:
+            space = self.free.pop()
+        except IndexError:
+            space = StepSpace(self)
+        results = [RESULTS.new(r.shape, r.dtype) for r in self.results]
+        grown = {g: g.new(g.room) for g in self.growing}
+        try:
+            if not space.run(arrays, results, grown):
+                return LEFT
+            whole = {g: space.elements(g, array) for g, array in grown.items()}
+        finally:
+            self.free.append(space)
+
+        def given(leaf: Any) -> Any:
+            if isinstance(leaf, Result):
+                return results[leaf.number]
+            return whole[leaf] if isinstance(leaf, Growing) else leaf
+
+        return mapped(self.value, given)
+
+
+class StepSpace:
+    """What one run at a time uses: the words, the slots, the memory."""
+
+    def __init__(self, plan: StepPlan) -> None:
+        self.plan, code = plan, plan.code
+        self.words = np.array(code.words, np.int64)
+        self.slots = np.zeros(len(code.cells) + 1, np.int64)
+        self.arena = np.empty(plan.own_bytes, np.uint8)
+        shared = np.empty(plan.plan_bytes, np.uint8)
+        self.chosen = np.array([*code.chosen, 0], np.int64)
+        self.workspaces: dict[int, Workspace] = {}
+        for bound, places in code.plans.items():
+            space = Workspace(bound, shared)
+            for place in places:
+                self.workspaces[place] = space
+                self.words[place, 1] = space.words.ctypes.data
+                self.words[place, 2] = self.chosen.ctypes.data + WORD * code.chosen_from[place]
+        base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+        for cell, slot in code.cells.items():
+            if cell.origin == VALUE:
+                self.slots[slot] = base + plan.offsets[cell]
+            elif cell.origin == CONSTANT:
+                self.slots[slot] = cell.data.ctypes.data
+        outside = [*plan.inputs, *[r.cell for r in plan.results]]
+        self.places = np.array([code.cells[c.root] for c in outside], np.int64)
+        self.state = np.zeros(len(STATE), np.int64)
+        self.state[STATE.steps] = self.words.ctypes.data
+        self.state[STATE.slots] = self.slots.ctypes.data
+        self.state[STATE.move] = move_address()
+        self.address = int(self.state.ctypes.data)
+
+    def run(
+        self, arrays: Sequence[Array], results: Sequence[Array], grown: dict[Growing, Array]
+    ) -> bool:
+        """Whether the results are there; what grows may have been given more room."""
+        self.slots[self.places] = [a.ctypes.data for a in (*arrays, *results)]
+        for each, array in grown.items():
+            self._give_room(each, array)
+        self.state[STATE.at] = 0
+        run = steps_runner()
+        while (stop := run(self.address)) == STOP.full:
+            slot = self.words[self.state[STATE.at], 1]
+            each = next(g for g in grown if self.plan.code.cells[g.cell.root] == slot)
+            self._grow(each, grown)
+        if stop == STOP.failure:
+            raise self.workspaces[int(self.state[STATE.at])].failure(int(self.state[STATE.detail]))
+        return bool(stop == STOP.end)
+
+    def _give_room(self, each: Growing, array: Array) -> None:
+        slot = self.plan.code.cells[each.cell.root]
+        self.slots[slot] = array.ctypes.data
+        appends = (self.words[:, 0] == KIND.append) & (self.words[:, 1] == slot)
+        self.words[appends, 5] = len(array)
+
+    def _grow(self, each: Growing, grown: dict[Growing, Array]) -> None:
+        before = grown[each]
+        each.room = 2 * len(before)
+        grown[each] = each.new(each.room)
+        grown[each][: len(before)] = before
+        self._give_room(each, grown[each])
+
+    def elements(self, each: Growing, array: Array) -> Array:
+        """What an output has grown to."""
+        at = int(self.slots[self.plan.code.cells[each.counter.root]])
+        count = ctypes.c_int64.from_address(at).value
+        return array if count == len(array) else array[:count].copy()

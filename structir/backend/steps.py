@@ -1,0 +1,316 @@
+"""Steps between kernels: plans to run, choices, loops; written out as words for the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.backend.cpu.steps import KIND, STEP_WORDS
+from structir.backend.memory import ALIGNMENT
+from structir.backend.plan import BoundPlan
+from structir.interpret.scope import ForeignTensor
+from structir.planning import layout
+
+VALUE, OUTSIDE, CONSTANT, PART = "value", "outside", "constant", "part"  # where a cell lies
+WORD = 8  # bytes
+
+
+class NotPlannedError(Exception):
+    """What steps cannot do: it is left to the host."""
+
+
+@attrs.define(eq=False)
+class Cell:
+    """The memory of a value; where it lies is told when it runs."""
+
+    bytes: int
+    origin: str = VALUE  # of the plan's own; inputs and results lie outside, a part within another
+    data: Any = None  # of a constant
+    around: Cell | None = None  # of a part
+    same: Cell | None = None  # the one that it has become
+
+    @property
+    def root(self) -> Cell:
+        """The cell that stands for this one."""
+        found = self
+        while found.same is not None:
+            found = found.same
+        return found
+
+
+class Slot(ForeignTensor):
+    """A value of which only the form is known before it runs."""
+
+    __slots__ = ("cell", "dtype", "shape")
+
+    def __init__(self, cell: Cell, shape: Sequence[int], dtype: Any) -> None:
+        self.cell, self.shape, self.dtype = cell, tuple(shape), dtype
+
+    def reshape(self, shape: Sequence[int]) -> Slot:
+        """The same value under another shape."""
+        return Slot(self.cell, shape, self.dtype)
+
+    def _unknown(self, *_: Any, **__: Any) -> Any:
+        raise NotPlannedError("a value that only running tells")
+
+    __array__ = __bool__ = __int__ = __float__ = __index__ = __len__ = __iter__ = _unknown
+    item = __getitem__ = _unknown
+
+
+@attrs.define(eq=False)
+class Growing:
+    """An output of as many elements as a loop makes steps, which only running tells."""
+
+    cell: Cell
+    counter: Cell
+    shape: tuple[int, ...]
+    dtype: Any
+    room: int = 64  # elements at first; a run that needed more tells the next one
+
+    def new(self, room: int) -> Any:
+        """Room for elements."""
+        return np.empty((room, *self.shape), self.dtype)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What is no tuple in a value, in order."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value with its leaves changed."""
+    if isinstance(value, tuple):
+        return tuple([mapped(item, change) for item in value])
+    return change(value)
+
+
+class Code:
+    """Steps on their way to words; which cells live from where to where."""
+
+    def __init__(self) -> None:
+        self.words: list[list[int]] = []
+        self.cells: dict[Cell, int] = {}  # with their slots
+        self.plans: dict[BoundPlan, list[int]] = {}  # with the steps that run them
+        self.chosen: list[int] = []  # slots of the outside addresses of plans,
+        self.chosen_from: dict[int, int] = {}  # from where on by the step that runs one
+        self.loops: list[tuple[int, int]] = []  # inner ones first
+        self.pairs: list[tuple[Cell, Cell]] = []  # that are swapped
+        self._spans: dict[Cell, tuple[int, int]] = {}
+
+    @property
+    def here(self) -> int:
+        """The number of the next step."""
+        return len(self.words)
+
+    def slot(self, cell: Cell) -> int:
+        """The slot of a cell, which lives at the next step."""
+        found = cell.root
+        first, _ = self._spans.get(found, (self.here, 0))
+        self._spans[found] = first, self.here
+        if found.around is not None:
+            self.slot(found.around)
+        return self.cells.setdefault(found, len(self.cells))
+
+    def step(self, kind: int, *numbers: int) -> list[int]:
+        """Write one step; its words, in which a place to go may be put later."""
+        words = [kind, *numbers, *[0] * (STEP_WORDS - 1 - len(numbers))]
+        self.words.append(words)
+        return words
+
+    def run(self, plan: BoundPlan, cells: Sequence[Cell]) -> None:
+        """A step that runs a plan."""
+        slots = [self.slot(cell) for cell in cells]
+        self.plans.setdefault(plan, []).append(self.here)
+        self.chosen_from[self.here] = len(self.chosen)
+        self.step(KIND.run, 0, 0, len(slots))
+        self.chosen += slots
+
+    def loop(self, start: int) -> None:
+        """What was written from a step on was the body of a loop."""
+        self.loops.append((start, self.here))
+
+    def arena(self) -> tuple[dict[Cell, int], int]:
+        """The offsets of all that lies in the arena, and its size."""
+        self._stretch()
+        spans = {c: s for c, s in self._spans.items() if c.origin == VALUE}
+        sizes = [-(-max(c.bytes, 1) // ALIGNMENT) * ALIGNMENT for c in spans]
+        offsets, size = layout.laid_out(list(spans.values()), sizes)
+        return dict(zip(spans, offsets, strict=True)), size
+
+    def _stretch(self) -> None:
+        """What lives into a loop or out of it lives as long as the loop; what is swapped lives as
+        long as what it is swapped with."""
+        before: dict[Cell, tuple[int, int]] = {}
+        while before != self._spans:
+            before = dict(self._spans)
+            for start, end in self.loops:
+                for cell, (first, last) in self._spans.items():
+                    if first < start <= last or first <= end < last:
+                        self._spans[cell] = min(first, start), max(last, end)
+            for one, other in self.pairs:
+                both = [self._spans[one.root], self._spans[other.root]]
+                span = min(first for first, _ in both), max(last for _, last in both)
+                self._spans[one.root] = self._spans[other.root] = span
+
+
+@attrs.define(eq=False)
+class Block:
+    """Steps in order, and the cells that they alone have filled."""
+
+    steps: list[Any] = attrs.Factory(list)
+    fresh: set[Cell] = attrs.Factory(set)
+
+    def write(self, code: Code) -> None:
+        """All steps, one after the other."""
+        for step in self.steps:
+            step.write(code)
+
+    def taken(self, cell: Cell, size: int) -> bool:
+        """Whether a cell was made here and nothing else has it; from now on something has."""
+        found = cell.root
+        if found not in self.fresh or found.bytes != size:
+            return False
+        self.fresh.discard(found)
+        return True
+
+    def move(self, to: Cell, source: Cell) -> None:
+        """Have a value in a new cell: made there at once, where it can be."""
+        if self.taken(source, to.bytes):
+            source.root.same = to
+        else:
+            self.steps.append(Copy(to, source))
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """A plan, on these cells: its inputs, then its results."""
+
+    plan: BoundPlan
+    cells: tuple[Cell, ...]
+
+    def write(self, code: Code) -> None:
+        """One step."""
+        code.run(self.plan, self.cells)
+
+
+@attrs.frozen(eq=False)
+class Copy:
+    """The value of one cell in another one."""
+
+    to: Cell
+    source: Cell
+
+    def write(self, code: Code) -> None:
+        """One step."""
+        code.step(KIND.copy, code.slot(self.to), code.slot(self.source), self.to.bytes)
+
+
+@attrs.frozen(eq=False)
+class Append:
+    """A value as the next element of an output, which has `room` for so many."""
+
+    to: Cell
+    source: Cell
+    counter: Cell
+    room: int
+    element: int  # bytes
+
+    def write(self, code: Code) -> None:
+        """One step."""
+        slots = [code.slot(c) for c in (self.to, self.source, self.counter)]
+        code.step(KIND.append, *slots, self.element, self.room)
+
+
+@attrs.frozen(eq=False)
+class Leave:
+    """What would come here is for the host."""
+
+    def write(self, code: Code) -> None:
+        """One step."""
+        code.step(KIND.leave)
+
+
+@attrs.frozen(eq=False)
+class Choice:
+    """One of two blocks."""
+
+    test: Cell
+    then: Block
+    other: Block
+
+    def write(self, code: Code) -> None:
+        """A jump to the second block, one over it."""
+        to_other = code.step(KIND.unless, code.slot(self.test))
+        self.then.write(code)
+        over = code.step(KIND.jump)
+        to_other[2] = code.here
+        self.other.write(code)
+        over[1] = code.here
+
+
+@attrs.frozen(eq=False)
+class Loop:
+    """A block again and again, as long as a counter is below a limit and a condition holds."""
+
+    counter: Cell
+    limit: Cell | None
+    going: Cell | None
+    part: Part | None  # of what is read at each step
+    body: Block
+    swapped: tuple[tuple[Cell, Cell], ...]  # what a step is given, and what it hands on
+
+    def write(self, code: Code) -> None:
+        """Tests, the body, and back."""
+        code.step(KIND.set, code.slot(self.counter), 0)
+        start, out = code.here, []
+        for cell in self._kept():
+            code.slot(cell)
+        if self.limit is not None:
+            out.append((3, code.step(KIND.reached, code.slot(self.counter), code.slot(self.limit))))
+        if self.going is not None:
+            out.append((2, code.step(KIND.unless, code.slot(self.going))))
+        if self.part is not None:
+            self.part.write(code)
+        self.body.write(code)
+        for pair in self.swapped:
+            code.step(KIND.swap, *map(code.slot, pair))
+        code.step(KIND.add, code.slot(self.counter))
+        for cell in self._kept():
+            code.slot(cell)
+        code.step(KIND.jump, start)
+        code.loop(start)
+        code.pairs += self.swapped
+        for place, words in out:
+            words[place] = code.here
+
+    def _kept(self) -> list[Cell]:
+        """What lives from step to step."""
+        others = [c for c in (self.limit, self.going) if c is not None]
+        return [self.counter, *others, *[c for pair in self.swapped for c in pair]]
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """An element of a value along its first axis: that of the counter's number."""
+
+    cell: Cell
+    whole: Cell
+    counter: Cell
+
+    def write(self, code: Code) -> None:
+        """One step."""
+        slots = [code.slot(c) for c in (self.cell, self.whole, self.counter)]
+        code.step(KIND.part, *slots, self.cell.bytes)
+
+
+def constant(array: Any) -> Cell:
+    """The cell of an array that is known."""
+    dense = np.asarray(array, order="C")
+    return Cell(dense.nbytes, CONSTANT, dense)

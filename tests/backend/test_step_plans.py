@@ -1,0 +1,346 @@
+"""Choices, calls and loops as steps of one plan: they give what the interpreter gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend import planned
+from structir.backend.step_plan import LEFT, StepPlan
+from structir.errors import ShapeMismatchError, StructIRError
+
+RNG = np.random.default_rng(5)
+HEAD = "from structir.script import I, R, T\n\n\n@I.ir_module\nclass Module:\n"
+
+
+def f32(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Whether each run of a plan came to its end; functions are planned when they are first
+    called."""
+    ended: list[bool] = []
+    run = StepPlan.run
+
+    def noted(self: StepPlan, arrays: Any) -> Any:
+        value = run(self, arrays)
+        ended.append(value is not LEFT)
+        return value
+
+    monkeypatch.setattr(StepPlan, "run", noted)
+    monkeypatch.setattr(planned.StepPlans, "_met", lambda self, key: True)
+    yield ended
+
+
+def flat(value: Any) -> list[Any]:
+    return [v for item in value for v in flat(item)] if isinstance(value, tuple) else [value]
+
+
+def same(got: Any, wanted: Any) -> None:
+    for mine, theirs in zip(flat(got), flat(wanted), strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def agrees(text: str, *calls: tuple[Any, ...], threads: int = 1) -> Any:
+    """The executable of a program that gives what the interpreter gives, at every call."""
+    module = structir.parse(HEAD + text)
+    executable = structir.compile(module, num_threads=threads)
+    for args in calls:
+        same(executable["main"](*args), structir.interpret(module, "main", *args))
+    return executable
+
+
+NESTED = """
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), a: R.Tensor((), "bool"), b: R.Tensor((), "bool")):
+        n = T.int64()
+        top = R.max(x)
+        if a:
+            y = R.exp(x)
+            big = R.greater(top, R.const(1.0, "float32"))
+            if b:
+                z = R.multiply(y, top)
+                r = (z, big)
+            else:
+                r = (x, big)
+        else:
+            s = R.astype(R.sum(R.abs(x)), "bool")
+            r = (R.negative(x), s)
+        h = r[0]
+        g = r[1]
+        w = R.nn.softmax(h, axis=-1)
+        return (w, h, g, x)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_choices_within_choices(threads: int, runs: list[bool]) -> None:
+    calls = [
+        (f32(rows, 8), np.asarray(a), np.asarray(b))
+        for rows in (3, 0, 5000, 3)
+        for a in (True, False)
+        for b in (True, False)
+    ]
+    agrees(NESTED, *calls, threads=threads)
+    assert runs == [True] * len(calls)
+
+
+def test_results_are_the_callers_own() -> None:
+    executable = agrees(NESTED, (f32(2, 8), np.asarray(True), np.asarray(False)))
+    x = f32(2, 8)
+    first = executable["main"](x, np.asarray(True), np.asarray(False))
+    kept = [np.array(value) for value in first]
+    executable["main"](f32(2, 8), np.asarray(False), np.asarray(False))
+    same(first, tuple(kept))
+    first[1][:] = 7
+    same(executable["main"](x, np.asarray(True), np.asarray(False)), tuple(kept))
+
+
+CALLS = """
+    @R.function(private=True)
+    def clipped(v: R.Tensor(("k",), "float32"), limit: R.Tensor((), "float32")):
+        top = R.max(v)
+        over = R.greater(top, limit)
+        if over:
+            r = R.minimum(v, limit)
+        else:
+            r = v
+        return r
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), limit: R.Tensor((), "float32")):
+        cls = Module
+        a = cls.clipped(x, limit)
+        b = R.multiply(a, R.const(2.0, "float32"))
+        c = cls.clipped(b, limit)
+        d = R.concat((c, x))
+        e = cls.clipped(d, limit)
+        return (a, e)
+"""
+
+
+def test_functions_are_part_of_the_plan_of_their_caller(runs: list[bool]) -> None:
+    agrees(CALLS, *[(f32(n), np.float32(limit)) for n in (4, 9) for limit in (0.1, 9.0)])
+    assert runs == [True] * 4
+
+
+SCANS = """
+    @R.function(private=True)
+    def cell(
+        a: R.Tensor((4,), "float32"), b: R.Tensor((4,), "float32"), x: R.Tensor((4,), "float32"),
+        w: R.Tensor((4,), "float32"),
+    ):
+        s = R.sum(x)
+        up = R.greater(s, R.const(0.0, "float32"))
+        if up:
+            c = R.add(a, R.multiply(x, w))
+            far = R.greater(R.max(c), R.const(2.0, "float32"))
+            if far:
+                r = (b, R.tanh(c))
+            else:
+                r = (b, c)
+        else:
+            r = (a, b)
+        p = r[0]
+        q = r[1]
+        return (p, q, p, R.add(q, s), s)
+
+    @R.function
+    def main(x: R.Tensor(("t", 4), "float32"), w: R.Tensor((4,), "float32")):
+        cls = Module
+        zero = R.zeros((4,), "float32")
+        one = R.exp(w)
+        y = R.scan(cls.cell, (zero, one), x, (w,))
+        last = R.add(y[0], y[1])
+        return (last, y[2], y[3], y[4])
+"""
+
+
+def test_loops_whose_steps_choose_and_change_places(runs: list[bool]) -> None:
+    agrees(SCANS, *[(f32(steps, 4), f32(4)) for steps in (1, 2, 7, 100)])
+    assert runs and all(runs)
+
+
+LOOPS = """
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32"), limit: R.Tensor((), "float32"),
+             trips: R.Tensor((), "int64")):
+        n = T.int64()
+        @R.function
+        def inner(i: R.Tensor((), "int64"), going: R.Tensor((), "bool"),
+                  h: R.Tensor(("n", 3), "float32")):
+            h2 = R.add(R.multiply(h, R.const(0.5, "float32")), x)
+            return (going, h2, R.sum(h2, axis=[1]))
+        @R.function
+        def body(i: R.Tensor((), "int64"), going: R.Tensor((), "bool"),
+                 h: R.Tensor(("n", 3), "float32"), k: R.Tensor((), "int64")):
+            m = R.call_pure_packed(
+                "loop.iterate", inner, R.const(4, "int64"), (), (h,), (R.shape([0, n]),),
+                R.str("float32"),
+                sinfo_args=R.Tuple(R.Tensor(("n", 3), "float32"), R.Tensor((4, "n"), "float32")))
+            h2 = m[0]
+            top = R.max(m[1])
+            small = R.less(top, limit)
+            odd = R.equal(R.floor_mod(i, R.const(2, "int64")), R.const(1, "int64"))
+            if odd:
+                h3 = h
+            else:
+                h3 = R.add(h2, R.astype(k, "float32"))
+            return (small, h3, i, h3, odd)
+        y = R.call_pure_packed(
+            "loop.iterate", body, trips, R.const(True, "bool"), (x, R.const(7, "int64")),
+            (R.shape([0, n, 3]), R.shape([0])), R.str("float32 bool"),
+            sinfo_args=R.Tuple(R.Tensor(("n", 3), "float32"), R.Tensor((), "int64"),
+                               R.Tensor("float32", ndim=3), R.Tensor("bool", ndim=1)))
+        return y
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_loops_in_loops_that_end_when_they_may(threads: int, runs: list[bool]) -> None:
+    calls = [
+        (f32(n, 3), np.float32(limit), np.asarray(trips))
+        for n, limit, trips in [(2, 4, 90), (2, 1e9, 3), (2, 1e9, 200), (5, -9, 9), (2, 1, 0)]
+    ]
+    agrees(LOOPS, *calls, threads=threads)
+    assert all(runs)
+    assert len(runs) >= 4
+
+
+FAILING = """
+    @I.kernel
+    def picked(x: R.Tensor(("n",), "float32"), i: R.Tensor((), "int64"),
+               out: R.Tensor((), "float32")):
+        out[()] = x[i[()]]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), i: R.Tensor((), "int64"), a: R.Tensor((), "bool")):
+        if a:
+            y = R.call_kernel(picked, (x, i), out_sinfo=R.Tensor((), "float32"))
+        else:
+            y = R.sum(x)
+        z = R.exp(y)
+        return z
+"""
+
+
+def test_a_branch_fails_only_when_it_runs(runs: list[bool]) -> None:
+    executable = agrees(FAILING, (f32(4), np.asarray(2), np.asarray(True)))
+    main, away = executable["main"], np.asarray(9)
+    same(main(np.ones(4, np.float32), away, np.asarray(False)), np.exp(np.float32(4)))
+    with pytest.raises(StructIRError, match="index 9 is out of range for axis 0 of x"):
+        main(f32(4), away, np.asarray(True))
+    same(main(np.ones(4, np.float32), away, np.asarray(False)), np.exp(np.float32(4)))
+    assert runs == [True] * 3  # one has failed
+
+
+CASTS = """
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32"),
+             a: R.Tensor((), "bool")):
+        n = T.int64()
+        if a:
+            z = R.match_cast(y, R.Tensor((n,), "float32"))
+            r = R.add(x, z)
+        else:
+            r = R.exp(x)
+        return r
+"""
+
+
+def test_sizes_are_checked_where_it_comes_to_that(runs: list[bool]) -> None:
+    executable = agrees(
+        CASTS,
+        (f32(4), f32(4), np.asarray(True)),
+        (f32(4), f32(3), np.asarray(False)),
+    )
+    for _ in range(3):
+        with pytest.raises(ShapeMismatchError, match="match_cast of z"):
+            executable["main"](f32(4), f32(3), np.asarray(True))
+    assert runs == [True, True, False, False, False]
+
+
+HOST = """
+    @R.function
+    def main(x: R.Tensor(("n",), "int64"), a: R.Tensor((), "bool")):
+        if a:
+            r = R.sum(R.unique(x, sorted=True))
+        else:
+            r = R.max(x)
+        return r
+"""
+
+
+def test_what_the_host_must_do_is_left_to_it(runs: list[bool]) -> None:
+    x = np.asarray([3, 1, 3, 2])
+    calls = [(x, np.asarray(a)) for a in (False, *[True] * 9, False)]
+    agrees(HOST, *calls)
+    assert runs[0]
+    assert not any(runs[1:])
+    assert len(runs) < len(calls)  # a plan that is always left is given up
+
+
+RECURSIVE = """
+    @R.function
+    def halved(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        big = R.greater(R.max(x), R.const(1.0, "float32"))
+        if big:
+            h = R.multiply(x, R.const(0.5, "float32"))
+            r = Module.halved(h)
+        else:
+            r = x
+        return r
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        y = Module.halved(x)
+        return R.exp(y)
+"""
+
+
+def test_recursion_is_the_hosts() -> None:
+    agrees(RECURSIVE, *[(f32(5) * size,) for size in (1, 100, 1e4)])
+
+
+def test_saved_and_loaded(tmp_path: Path, runs: list[bool]) -> None:
+    args = (f32(6, 4), f32(4))
+    executable = agrees(SCANS, args)
+    executable.save(tmp_path / "scans")
+    same(structir.load(tmp_path / "scans")["main"](*args), executable["main"](*args))
+    assert all(runs)
+
+
+def test_many_threads_call_at_once() -> None:
+    executable = agrees(SCANS, (f32(50, 4), f32(4)))
+    given = [(f32(50, 4), f32(4)) for _ in range(16)]
+    wanted = [executable["main"](*args) for args in given]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda args: executable["main"](*args), given * 4))
+    for got, expected in zip(found, wanted * 4, strict=True):
+        same(got, expected)
+
+
+def test_profiles_tell_the_kernels_of_plans() -> None:
+    executable = agrees(CALLS, (f32(4), np.float32(0.1)))
+    profile = executable.profile(f32(4), np.float32(0.1), repeat=2)
+    assert sum("minimum" in origin for k in profile.kernels for origin in k.origins) == 2  # sizes
+    assert sum(k.runs for k in profile.kernels) > 3
+
+
+def test_arguments_of_all_kinds() -> None:
+    executable = agrees(CALLS, (f32(8)[::2], np.float32(0.1)))
+    wanted = executable["main"](np.asarray([1, 2, 3], np.float32), np.asarray(2.0, np.float32))
+    same(executable["main"]([1, 2, 3], 2.0), wanted)
+    with pytest.raises(StructIRError, match="takes 2 arguments"):
+        executable["main"](f32(3))
+    with pytest.raises(ShapeMismatchError, match="parameter x"):
+        executable["main"](f32(3, 3), np.float32(1))
