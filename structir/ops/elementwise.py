@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from structir.ops.attributes import DType, Number
 from structir.ops.define import op
 from structir.ops.examples import Values, f32
@@ -208,7 +210,8 @@ def clip(x: Point, min: Number, max: Number) -> Point:
 
 @op("x[*s] -> y[*s] @ dtype")
 def astype(x: Point, dtype: DType) -> Point:
-    """Each element converted to another dtype."""
+    """Each element converted to another dtype. Floats become integers towards 0; beyond the dtype
+    its first or last number, and 0 for NaN. Integers keep their low bits."""
     return point.cast(x, dtype)
 
 
@@ -221,4 +224,6 @@ def wrap_param(x: Point, dtype: DType = "float32") -> Point:
 exp.example(f32[3, 7])
 clip.example(f32[2, 3], -0.25, 0.75)
 astype.example(f32[2, 3], "int64")
+astype.example(Values("float32", (math.nan, math.inf, -math.inf, 3e9, -3e9, -1.75)), "int32")
+astype.example(Values("float32", (math.nan, math.inf, -0.5, 255.5, 300.0, -1.75)), "uint8")
 acosh.example(Values("float32", (1.25, 2.0, 7.5)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from structir.ir.dtype import SIGNED
 from structir.ops.attributes import Axis, dtype_among
 from structir.ops.define import op
 from structir.ops.examples import f32, i32
@@ -38,12 +37,8 @@ def quantize(
     x: Point, scale: Point, zero_point: Point, axis: Axis = -1, out_dtype: IntegerType = "int8"
 ) -> Point:
     """round(x / scale) + zero_point, no further than the dtype reaches."""
-    bits = int(out_dtype.lstrip("uint"))
-    low = -(2 ** (bits - 1)) if out_dtype in SIGNED else 0
-    high = 2 ** (bits - 1) - 1 if out_dtype in SIGNED else 2**bits - 1
     value = point.round(point.cast(x, "float32") / point.cast(scale, "float32"))
-    value = value + point.cast(zero_point, "float32")
-    return point.cast(point.min(point.max(value, float(low)), float(high)), out_dtype)
+    return point.cast(value + point.cast(zero_point, "float32"), out_dtype)
 
 
 @op(to_floats, at={"i": "axis"})

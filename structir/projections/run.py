@@ -15,6 +15,7 @@ from structir.ir.dtype import is_float, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import Fetched, Mask, Space, both, fetch, positions, window
 from structir.projections.contract import contracted
+from structir.projections.conversion import converted
 from structir.projections.monoid import MONOIDS
 from structir.projections.spec import Clause, Condition, IndexSpec, Read, Write, scan_of
 from structir.projections.values import Place, evaluate, ufunc, widened
@@ -284,4 +285,4 @@ def _without_reduce(values: Array, parallel: int) -> Array:
 def rounded(value: Array, dtype: Any) -> Array:
     """Computed elements in the dtype that they are stored in."""
     with np.errstate(all="ignore"):
-        return value if value.dtype == dtype else value.astype(dtype)
+        return converted(value, dtype.name)

@@ -10,8 +10,9 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Sym
-from structir.ir.dtype import FLOATS, is_float, is_int, numpy_dtype
+from structir.ir.dtype import FLOATS, is_float, is_int
 from structir.lazy import lazy_module
+from structir.projections.conversion import converted
 from structir.projections.point import (
     FUNCTIONS,
     Apply,
@@ -230,7 +231,7 @@ def _select(point: Apply, values: list[Array], kinds: list[str], kind: str) -> A
 
 
 def _cast(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
-    return values[0].astype(numpy_dtype(point.dtype or kind)).astype(kind)
+    return converted(values[0], point.dtype or kind).astype(kind)
 
 
 APPLIERS: dict[str, Callable[[Apply, list[Array], list[str], str], Array]] = {

@@ -55,17 +55,23 @@ def shifted_right(x: Number, count: Number, bits: Number) -> Number:
 def _truncation(dtype: str) -> Callable[[Number], Number]:
     """Floats as integers of a dtype: towards 0, at the ends the last ones, 0 for NaN."""
     kind, limits = getattr(np, dtype), np.iinfo(dtype)
-    low, high = kind(limits.min), kind(limits.max)
-    above, below = float(limits.max) + (1.0 if limits.bits < 64 else 0.0), float(limits.min)
-    zero = kind(0)
+    high, zero = kind(limits.max), kind(0)
+    start, last, end = float(limits.min), float(limits.max), float(limits.max + 1)
 
-    def truncated(x: Number) -> Number:
-        if x != x:
-            return zero
-        if x >= above:
-            return high
-        return low if x <= below else kind(x)
+    def into_narrow(x: Number) -> Number:
+        floating = type(x)
+        raised = x if x > floating(start) else floating(start)
+        bounded = raised if raised < floating(last) else floating(last)
+        whole = kind(bounded)
+        return whole if x == x else zero
 
+    def into_wide(x: Number) -> Number:
+        floating = type(x)
+        if x < floating(end):
+            return kind(x if x > floating(start) else floating(start))
+        return high if x == x else zero
+
+    truncated = into_narrow if limits.bits < 32 else into_wide  # floats have all narrow ones
     made: Callable[[Number], Number] = njit(**OPTIONS)(truncated)
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attrs
+import numpy as np
 
 from structir.backend.loops.expression import (
     Expression,
@@ -19,6 +20,7 @@ from structir.backend.loops.scalar_text import EIGHTHS, is_written
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Sym, substitute
 from structir.ir.dtype import EXTENDED, is_float
+from structir.projections.conversion import converted
 from structir.projections.point import FUNCTIONS, Apply, Extent, Index, Literal, Operand, Point
 from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promoted
 
@@ -57,7 +59,10 @@ def cast(value: Expression, dtype: str) -> Expression:
 def _number_as(value: float | int | bool, dtype: str) -> float | int | bool:
     if dtype == "bool":
         return bool(value)
-    return float(value) if is_float(dtype) else int(value)
+    if is_float(dtype):
+        return float(value)
+    found: int = converted(np.asarray(value), dtype).item()
+    return found
 
 
 def expression_of(

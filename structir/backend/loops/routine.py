@@ -287,9 +287,6 @@ class _Writer:
         args = [self.scalar(arg) for arg in apply.args]
         operand = apply.args[-1].dtype
         if apply.fn == "cast":
-            whole = operand.startswith("float") and is_int(apply.dtype)
-            if whole:
-                return f"to_{apply.dtype}({bare(args[0])})"
             return _enclosed(application_text("cast", apply.dtype, operand, args))
         if apply.fn in ("min", "max"):
             return _folded(OWN_TEXTS[apply.fn], args)

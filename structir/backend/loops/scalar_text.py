@@ -3,7 +3,7 @@ dtype. What the names in these texts stand for is each backend's own."""
 
 from __future__ import annotations
 
-from structir.ir.dtype import INTS, is_float
+from structir.ir.dtype import INTS, is_float, is_int
 
 EIGHTHS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 STORED_AS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}  # the others as they are
@@ -134,7 +134,9 @@ def application_text(fn: str, dtype: str, operand_dtype: str, args: list[str]) -
 def _cast_text(value: str, source: str, target: str) -> str:
     if source == target:
         return value
-    return f"{value} != 0" if target == "bool" else f"{target}({value})"
+    if target == "bool":
+        return f"{value} != 0"
+    return f"to_{target}({value})" if is_float(source) and is_int(target) else f"{target}({value})"
 
 
 def number_text(value: float | int | bool, dtype: str) -> str:

@@ -1,0 +1,35 @@
+"""Arrays in another dtype, one meaning for every value: of NaN and infinities as integers, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.ir.dtype import SIGNED, SMALL_INTS, is_float, is_int, numpy_dtype
+from structir.lazy import lazy_module
+
+np = lazy_module("numpy")
+
+Array = Any  # a NumPy array of any dtype
+
+
+def converted(values: Array, dtype: str) -> Array:
+    """The values in a dtype. Floats become integers towards 0, the nearest one of the dtype where
+    they are beyond it, and 0 where they are NaN; integers keep their low bits."""
+    source = values.dtype.name
+    if source == dtype:
+        return values
+    if not (is_float(source) and is_int(dtype)):
+        return values.astype(numpy_dtype(dtype))
+    low, end = limits(dtype)
+    wide = values.astype("float64")
+    kind = numpy_dtype(dtype if dtype not in SMALL_INTS else "int8")
+    made = np.where((wide > low) & (wide < end), wide, 0).astype(kind)
+    np.copyto(made, low, where=wide <= low)
+    np.copyto(made, end - 1, where=wide >= end)
+    return made.astype(numpy_dtype(dtype), copy=False)
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    """The least number of an integer dtype, and the one after its last."""
+    bits = int(dtype.lstrip("uint"))
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1)) if dtype in SIGNED else (0, 2**bits)
