@@ -157,3 +157,29 @@ def test_images_of_one_element_are_not_read_outside():
     x[...] = floats(1, 4, 1, seed=1)
     wanted = structir.interpret(module, "main", x.copy(), weight)
     assert_agree(wanted, structir.compile(module)["main"](x, weight), "one element")
+
+
+PLANES = [
+    ("R.nn.relu(R.nn.conv2d(x, w, padding=1, groups=9) + b)", (9, 1, 3, 3), 1),
+    ("R.nn.conv2d(x, w, padding=2, dilation=2, groups=9) * b", (9, 1, 3, 3), 1),
+    ("R.nn.conv2d(x, w, padding=(1, 0, 2, 1), strides=2, groups=9)", (9, 1, 3, 3), 1),
+    ("R.nn.conv2d(x, w, padding=1, groups=9)", (18, 1, 3, 3), None),
+    ("R.nn.max_pool2d(x, pool_size=3, strides=2, padding=1) + R.sum(w)", (1, 1, 1, 1), None),
+    ("R.nn.conv2d(x, w, padding=1, groups=9) + x", (9, 1, 3, 3), 1),
+]
+
+
+@pytest.mark.parametrize(("call", "weight", "kernels"), PLANES)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_planes_are_copied_one_by_one(call, weight, kernels, threads):
+    shapes = '("n", 9, 13, 18)', weight, (9, 1, 1)
+    params = [f'{n}: R.Tensor({s}, "float32")' for n, s in zip("xwb", shapes, strict=True)]
+    text = f"@R.function\ndef main({', '.join(params)}):\n    return {call}\n"
+    module = structir.parse(text)
+    executable = structir.compile(module, num_threads=threads)
+    for n in (1, 5, 0):
+        given = [floats(n, 9, 13, 18), floats(*weight, seed=1), floats(9, 1, 1, seed=2)]
+        assert_agree(structir.interpret(module, "main", *given), executable["main"](*given))
+    if kernels is not None:
+        assert executable.kernel_count == kernels
+        assert "scratch" in executable.source()

@@ -28,9 +28,9 @@ class Group:
 
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
     stays), "matrix" (a matrix product), "blocks" (matrix products with maps and reductions along
-    their rows), "routine" (a text of its own), "padding" (a copy with a border) or "nest" (one
-    stage of any other form). `kept` are the buffers that are read elsewhere; `given`, those of them
-    that are results of the program.
+    their rows), "routine" (a text of its own), "padding" (a copy with a border), "planes" (such a
+    copy, then the rows that read it) or "nest" (one stage of any other form). `kept` are the
+    buffers that are read elsewhere; `given`, those of them that are results of the program.
     """
 
     kind: str

@@ -25,11 +25,13 @@ def padding_kernel(group: Group) -> KernelText:
 class PaddingSchedule:
     """A copy on its way to text."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, writer: Writer | None = None) -> None:
         self.stage = stage
-        self.writer = Writer(stage.axes)
-        self.names = [f"i{k}" for k in range(len(stage.parallel))]
-        self.writer.names.update(zip(stage.parallel, self.names, strict=True))
+        self.writer = writer or Writer(stage.axes)
+        if writer is None:
+            names = [f"i{k}" for k in range(len(stage.parallel))]
+            self.writer.names.update(zip(stage.parallel, names, strict=True))
+        self.names = [self.writer.names[axis] or "" for axis in stage.parallel]
         self.last: Sym | None = stage.parallel[-1] if stage.parallel else None
 
     def text(self) -> KernelText:
@@ -44,6 +46,14 @@ class PaddingSchedule:
             return self.writer.finish(lines, 1, origins)
         lines = self._loop(outer[0][0], "lo", "hi", lines)
         return self.writer.finish(lines, stage.extents[outer[0][1]], origins)
+
+    def plane(self, around: set[str]) -> list[str]:
+        """The lines of one plane, inside of loops by these names."""
+        lines = self._line()
+        for name, axis in reversed(list(zip(self.names, self.stage.parallel, strict=True))[:-1]):
+            if name not in around:
+                lines = self._loop(name, "0", self.writer.size(self.stage.extents[axis]), lines)
+        return lines
 
     def _loop(self, name: str, low: str, high: str, lines: list[str]) -> list[str]:
         return [f"for {name} in range({low}, {high}):", *indented(lines)]

@@ -15,6 +15,7 @@ from structir.backend.loops.group import Decision, Group, Products, grouped
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
+from structir.backend.loops.planes import plane_kernel, with_planes
 from structir.backend.loops.reused import with_reuse
 from structir.backend.loops.rows import row_kernel
 from structir.backend.loops.shared import shared
@@ -73,6 +74,7 @@ SCHEDULES: dict[str, Callable[[Group], KernelText | None]] = {
     "nest": nest_kernel,
     "routine": routine_kernel,
     "padding": padding_kernel,
+    "planes": plane_kernel,
 }
 
 
@@ -92,8 +94,13 @@ def scheduled(program: LoopProgram, exact: bool = False) -> Scheduled:
     if exact:
         stages = [attrs.evolve(s, body=exactly(s.body)) for s in program.stages]
         program = attrs.evolve(program, stages=tuple(stages))
-    made = written(composed(plain_windows(composed(program))), SCHEDULES, settled=with_reuse)
+    made = written(composed(plain_windows(composed(program))), SCHEDULES, settled=_settled)
     return attrs.evolve(made, kernels=shared(made.kernels))
+
+
+def _settled(program: LoopProgram, groups: Sequence[Group]) -> Sequence[Group]:
+    """The groups as they lie in memory."""
+    return with_reuse(program, with_planes(program, groups))
 
 
 def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelText, ...]:

@@ -1,0 +1,148 @@
+"""Copies with a border that are made plane by plane, each right before the rows that read it: a
+plane stays in cache, where the copy of all planes would go to memory and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import attrs
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Entry, Expression, computed_in
+from structir.backend.loops.group import Group
+from structir.backend.loops.padding import PaddingSchedule
+from structir.backend.loops.rows import RowSchedule, extents_of
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.backend.loops.writer import BlockPlace, KernelText, Writer, indented, loops
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+LARGEST = 1 << 16  # elements of a plane
+FEWEST = 8  # planes: threads share them
+
+
+def with_planes(program: LoopProgram, groups: Sequence[Group]) -> list[Group]:
+    """The groups, with copies put together with the only rows that read them."""
+    results, found = {b.root for b in program.outputs}, list[Group]()
+    copies: dict[Buffer, Group] = {}
+    readers: dict[Buffer, int] = {}
+    for group in groups:
+        for root in {r.buffer.root for s in group.stages for r in s.loads}:
+            readers[root] = readers.get(root, 0) + 1
+    for group in groups:
+        copy = group.stages[0].out
+        alone = group.kind == "padding" and readers.get(copy) == 1 and copy not in results
+        if alone and _row_group_of(groups, group) is not None:
+            copies[copy] = group
+            continue
+        made = [copies[b] for b in {r.buffer for s in group.stages for r in s.loads} if b in copies]
+        found.append(_together(made[0], group) if made else group)
+    return found
+
+
+def _row_group_of(groups: Sequence[Group], copy: Group) -> Group | None:
+    """The rows that read a copy, if they can take it plane by plane."""
+    out = copy.stages[0].out
+    reader = next(g for g in groups if any(r.buffer.root is out for s in g.stages for r in s.loads))
+    return reader if reader.kind == "rows" and _shared(copy.stages[0], reader) else None
+
+
+def _together(copy: Group, reader: Group) -> Group:
+    return attrs.evolve(reader, kind="planes", stages=(*copy.stages, *reader.stages))
+
+
+def _shared(copy: Stage, reader: Group) -> list[tuple[Sym, Sym]]:
+    """The leading axes of a copy with those of the rows that stand where they do in every read;
+    none where it is not worth while to take planes apart."""
+    reads = [r for s in reader.stages for r in s.loads if r.buffer.root is copy.out]
+    if any(r.buffer is not copy.out for r in reads) or len({r.buffer for r in reads}) > 1:
+        return []
+    rows, found = _row_axes(reader), list[tuple[Sym, Sym]]()
+    extents = extents_of(reader)
+    entries = list(zip(copy.write, *[r.entries for r in reads], strict=True))
+    for row in rows[:-1]:
+        if extents[row] == 1:
+            continue
+        while entries and _is_first(entries[0]):
+            entries.pop(0)
+        own = [_axis(e) for e in entries.pop(0)] if entries else []
+        if not own or own[0] is None or any(axis is not row for axis in own[1:]):
+            break
+        found.append((own[0], row))
+    shared = [row for _, row in found]
+    plane = prod(size for axis, size in copy.extents.items() if axis not in dict(found))
+    count = prod(extents[row] for row in shared)
+    small = isinstance(plane, int) and plane <= LARGEST
+    return found if small and not (isinstance(count, int) and count < FEWEST) else []
+
+
+def _is_first(entries: tuple[Entry, ...]) -> bool:
+    """Whether all are at the only position of an axis of size 1."""
+    return all(not isinstance(e, Expression) and e == 0 for e in entries)
+
+
+def _axis(entry: Entry) -> Sym | None:
+    return None if isinstance(entry, Expression) else dims.as_sym(entry)
+
+
+def _row_axes(group: Group) -> tuple[Sym, ...]:
+    """The axes of rows: less the last, along which a loop goes, where all are maps over them."""
+    flat = all(not s.reduce and s.parallel == group.rows for s in group.stages)
+    return group.rows[:-1] if flat else group.rows
+
+
+def plane_kernel(group: Group) -> KernelText:
+    """The text of rows with the copy that they read."""
+    return PlaneSchedule(group).text()
+
+
+class PlaneSchedule:
+    """A copy and its readers on their way to text."""
+
+    def __init__(self, group: Group) -> None:
+        self.copy = group.stages[0]
+        self.reader = attrs.evolve(group, kind="rows", stages=group.stages[1:])
+        self.reader = attrs.evolve(self.reader, rows=_row_axes(self.reader))
+        self.origins = group.origins
+        self.extents = extents_of(group)
+        shared = _shared(self.copy, attrs.evolve(self.reader, rows=group.rows))
+        self.lead = self.reader.rows[: self.reader.rows.index(shared[-1][1]) + 1]
+        axes = dict.fromkeys(axis for s in group.stages for axis in s.axes)
+        self.writer = Writer(axes, self.reader.rows)
+        self._name_axes(dict(shared))
+        self._place_copy([own for own, _ in shared])
+
+    def _name_axes(self, shared: dict[Sym, Sym]) -> None:
+        names = self.writer.names
+        names.update({axis: f"g{k}" for k, axis in enumerate(self.lead)})
+        within = self.reader.rows[len(self.lead) :]
+        names.update({axis: f"r{k}" for k, axis in enumerate(within)})
+        own = [axis for axis in self.copy.parallel if axis not in shared]
+        names.update({axis: f"i{k}" for k, axis in enumerate(own)})
+        names.update({axis: names[row] for axis, row in shared.items()})
+
+    def _place_copy(self, shared: list[Sym]) -> None:
+        """Scratch for one plane."""
+        out = self.copy.out
+        inner = [k for k, e in enumerate(self.copy.write) if _axis(e) not in shared]
+        shape: tuple[Dim, ...] = (1, *[out.shape[k] for k in inner])
+        place = Buffer(shape, computed_in(out.dtype), "scratch")
+        self.writer.scratch.append(place)
+        self.writer.moved[out] = BlockPlace(place, 0, tuple(inner))
+        self.writer.local.add(out)
+
+    def text(self) -> KernelText:
+        """The kernel's text; the range is the planes."""
+        writer, groups = self.writer, [(axis,) for axis in self.lead]
+        sizes = [writer.size(self.extents[axis]) for axis in self.lead]
+        within = self.reader.rows[len(self.lead) :]
+        lines = writer.decoded(groups, sizes, "g")
+        lines += PaddingSchedule(self.copy, writer).plane(
+            {writer.names[axis] or "" for axis in self.lead}
+        )
+        rows = RowSchedule(self.reader, writer).row_lines()
+        names = [writer.names[axis] or "" for axis in within]
+        lines += loops(names, [writer.size(self.extents[axis]) for axis in within], rows)
+        whole = prod(self.extents[axis] for axis in self.lead)
+        return writer.finish(["for g in range(lo, hi):", *indented(lines)], whole, self.origins)
