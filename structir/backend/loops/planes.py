@@ -134,7 +134,8 @@ class PlaneSchedule:
 
     def text(self) -> KernelText:
         """The kernel's text; the range is the planes."""
-        writer, groups = self.writer, [(axis,) for axis in self.lead]
+        writer = self.writer
+        groups: list[tuple[Sym, ...]] = [(axis,) for axis in self.lead]
         sizes = [writer.size(self.extents[axis]) for axis in self.lead]
         within = self.reader.rows[len(self.lead) :]
         lines = writer.decoded(groups, sizes, "g")
