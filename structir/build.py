@@ -131,6 +131,9 @@ class BlockBuilder:
 
     @contextmanager
     def _open(self, params: Sequence[Var]) -> Iterator[None]:
+        for param in params:
+            if not (isinstance(param, Var) and isinstance(param.struct_info, StructInfo)):
+                raise StructIRError(f"a parameter is a Var with a StructInfo, not {param!r}")
         scope = Scope(self.scopes[-1] if self.scopes else None)
         scope.outer_symbols |= bound_dims([param.struct_info for param in params])
         self.scopes.append(scope)
@@ -165,6 +168,8 @@ class BlockBuilder:
     def emit_func_output(self, output: Expr, ret: StructInfo | None = None) -> None:
         """State the result of the open function."""
         scope = self._scope()
+        if self._results[-1] is not None:
+            raise StructIRError("the open function has its result: emit_func_output ends it")
         scope.close_block()
         self._results[-1] = (self.atom(output), ret)
 
@@ -326,6 +331,9 @@ class BlockBuilder:
     def normalised(self, value: Expr) -> Expr:
         """The value over atoms, deduced. What is nested in it is bound first, innermost first, and
         an expression that stands in several places once."""
+        if not isinstance(value, Expr):
+            hint = "R.const makes a tensor, ir.Tuple a tuple"
+            raise StructIRError(f"only expressions can be bound, not {value!r}; {hint}")
         for operand in _operands(value):
             if type(operand) not in ATOMS:
                 value = self._flat(value)

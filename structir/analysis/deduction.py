@@ -149,7 +149,7 @@ def _item(value: TupleGetItem) -> StructInfo:
         raise StructInfoError(
             Diagnostic("only a tuple can be indexed", value.span, "TupleGetItem")
             .note(f"the value is {info}", value.tuple_value.span)
-            .note("to take elements of a tensor use R.take or R.strided_slice")
+            .hinted("to take elements of a tensor use R.take or R.strided_slice")
         )
     if not -len(info.fields) <= value.index < len(info.fields):
         raise StructInfoError(
@@ -157,7 +157,9 @@ def _item(value: TupleGetItem) -> StructInfo:
                 f"there is no field {value.index} in a tuple of {len(info.fields)}",
                 value.span,
                 "TupleGetItem",
-            ).note(f"the tuple is {info}", value.tuple_value.span)
+            )
+            .note(f"the tuple is {info}", value.tuple_value.span)
+            .hinted("fields count from 0; -1 is the last")
         )
     return info.fields[value.index]
 

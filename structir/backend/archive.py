@@ -6,9 +6,10 @@ Such a file is a module's file with more in it; `structir.load` reads both kinds
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ import attrs
 
 from structir.errors import Diagnostic, ParseError, warn
 from structir.lazy import lazy_module
-from structir.printer.archive import TEXT, contents, module_of, read, stored, write
+from structir.printer.archive import TEXT, contents, listed, module_of, read, stored, write
 
 np = lazy_module("numpy")
 executables = lazy_module("structir.backend.executable")
@@ -74,30 +75,32 @@ def load(path: Path) -> Any:
         raise ParseError(Diagnostic(f"the program in {name} is not what was saved", hint=hint))
     made = partial(executables.Executable, exact_division=facts.get(EXACT) == str(True))
     if facts.get(MACHINE) != identity.machine_identity():
-        _warn(f"{name} was compiled for another processor or by other versions")
+        warn_of_compiling(f"{name} was compiled for another processor or by other versions")
         return made(module())
     plans = _plans(arrays, facts)
-    if not _offered(arrays, facts) or plans is None:
-        _warn(f"machine code in {name} is damaged")
+    if not offered(arrays, listed(facts, KERNELS), objects.offer) or plans is None:
+        warn_of_compiling(f"machine code in {name} is damaged")
         return made(module())
     return made(module, shelf=plans)
 
 
 def _of_backend(target: str) -> Any:
     """How a backend of its own kind reads what it has saved."""
-    if target not in compiling.targets():
-        raise ParseError(
-            Diagnostic(f"it was compiled for {target!r}, and there is no such backend")
-        )
-    return importlib.import_module(f"structir.backend.{target}.archive")
+    reader = f"structir.backend.{target}.archive"
+    if target not in compiling.targets() or importlib.util.find_spec(reader) is None:
+        message = f"it was compiled for {target!r}, and there is no such backend"
+        raise ParseError(Diagnostic(message))
+    return importlib.import_module(reader)
 
 
 def _plans(arrays: dict[str, Any], facts: dict[str, str]) -> SavedPlans | None:
     """The compiled functions of a file; None where they are damaged."""
     key = disk.digest(facts[TEXT])  # plans are those of this very text
     entry = disk.unpacked(key, arrays[PLANS_OF + key].tobytes())
+    names = listed(facts, PLANS)
+    if entry is None or names is None:
+        return None
     try:
-        names = json.loads(facts[PLANS])
         functions = stored_functions.read(json.loads(entry.data), arrays.__getitem__)
     except (ValueError, KeyError, AttributeError, stored_functions.NotStoredError):
         return None
@@ -140,20 +143,22 @@ def _bytes(data: bytes) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
-def _offered(arrays: dict[str, Any], facts: dict[str, str]) -> bool:
+def offered(
+    arrays: dict[str, Any], keys: list[str] | None, offer: Callable[[str, Any], None]
+) -> bool:
     """Have the sound ones among the kernels of a file used; whether all are sound."""
-    keys = json.loads(facts[KERNELS])
-    entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys}
+    entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys or ()}
     for key, entry in entries.items():
         if entry is not None:
-            objects.offer(key, entry)
-    return None not in entries.values()
+            offer(key, entry)
+    return keys is not None and None not in entries.values()
 
 
 def _entry(key: str, array: Any) -> Any:
     return None if array is None else disk.unpacked(key, array.tobytes())
 
 
-def _warn(text: str) -> None:
+def warn_of_compiling(text: str) -> None:
+    """Say why a program is compiled again."""
     hint = "save it again from here, and it loads without compiling"
     warn(Diagnostic(f"{text}: compiling again", hint=hint))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import structir.backend as room
 from structir.errors import StructIRError
 from structir.ir.expr import Function
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, as_module
 
 if TYPE_CHECKING:
     from structir.backend.cuda.executable import DeviceExecutable
@@ -88,7 +88,7 @@ def compile(
     without it, results may be a rounding or two off. Every backend has options of its own: for
     "cuda" see its page.
     """
-    module = IRModule({"main": mod}) if isinstance(mod, Function) else mod
+    module = as_module(mod, "structir.compile")
     make = _home_of(target)
     known = list(inspect.signature(make).parameters)[1:]
     options |= {} if num_threads is None else {"num_threads": num_threads}

@@ -10,7 +10,7 @@ from typing import Any
 from structir.interpret import draws, failures, lists, loops, pictures, texts
 from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.machine import Machine
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, as_module
 
 __all__ = [
     "draws",
@@ -28,7 +28,7 @@ __all__ = [
 def interpret(mod: IRModule, name: str, *args: Any) -> Any:
     """The result of a function of a module: arrays in, arrays out; tuples, shapes and numbers as
     they are."""
-    return Machine(mod).global_function(name)(*args)
+    return Machine(as_module(mod, "structir.interpret")).global_function(name)(*args)
 
 
 class _Callable(ModuleType):

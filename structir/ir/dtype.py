@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy
 
 np = lazy_module("numpy")
+difflib = lazy_module("difflib")
 ml_dtypes = lazy_module("ml_dtypes")
 
 SMALL_FLOATS = frozenset(
@@ -29,7 +30,24 @@ SIGNED = frozenset({"int2", "int4", "int8", "int16", "int32", "int64"})
 UNSIGNED = frozenset({"uint2", "uint4", "uint8", "uint16", "uint32", "uint64"})
 INTS = SIGNED | UNSIGNED
 DTYPES = FLOATS | INTS | {"bool"}
+ELSEWHERE = {
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+}
 EXTENDED = SMALL_FLOATS | SMALL_INTS | {"bfloat16"}  # beyond NumPy's own
+
+
+def dtype_hint(name: object) -> str:
+    """What to write in place of a name that is no dtype."""
+    near = (
+        [ELSEWHERE[str(name)]]
+        if name in ELSEWHERE
+        else difflib.get_close_matches(str(name), DTYPES, 1)
+    )
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(DTYPES))}"
 
 
 def is_float(dtype: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
@@ -331,6 +331,9 @@ class Function(Expr):
         """The function's own StructInfo, from its parameters and its result."""
         params = tuple([p.struct_info for p in self.params])
         return FuncStructInfo(params, self.ret_struct_info, self.is_pure)
+
+    def __call__(self, *_args: Any) -> NoReturn:
+        raise TypeError('a program is compiled before it is called: structir.compile(f)["main"](x)')
 
     def script(self) -> str:
         """The text of the function, which `structir.parse` reads back."""

@@ -55,3 +55,14 @@ class IRModule(Node):
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.functions)
+
+
+def as_module(program: Any, asked_by: str) -> IRModule:
+    """What stands for a module: one, or a function, which becomes its `main`."""
+    if isinstance(program, IRModule):
+        return program
+    if isinstance(program, Function):
+        return IRModule({"main": program})
+    found = type(program).__name__
+    hint = ": structir.parse reads a text" if isinstance(program, str) else ""
+    raise StructIRError(f"{asked_by} takes a module or a function, not {found}{hint}")

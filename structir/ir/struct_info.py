@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import attrs
 
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Poly, as_dim
+from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.node import Node
 from structir.lazy import lazy_module
 
@@ -45,13 +47,32 @@ def struct_info(cls: type[K]) -> type[K]:
 def as_dims(value: Any) -> Any:
     """Sizes in their normal form; None and a shape variable stay as they are."""
     if type(value) is not tuple:
-        if not isinstance(value, list):
+        if value is None or isinstance(value, Node):
             return value
+        if not isinstance(value, list | tuple):
+            hint = 'a tensor is R.Tensor((n, 4), "float32")'
+            raise DiagnosticError(Diagnostic(f"{value!r} is no shape: (n, 4) is one", hint=hint))
         value = tuple(value)
     for dim in value:
         if type(dim) is not int and type(dim) is not Poly:
             return tuple([as_dim(d) for d in value])
     return value
+
+
+def _tensor_dims(value: Any) -> Any:
+    """The same for a tensor, which has no negative sizes."""
+    value = as_dims(value)
+    for dim in value if type(value) is tuple else ():
+        if type(dim) is int and dim < 0:
+            hint = "a size is at least 0; one that is not known has a name, as in (n, 4)"
+            raise DiagnosticError(Diagnostic(f"a tensor has no axis of size {dim}", hint=hint))
+    return value
+
+
+def _dtype(value: Any) -> Any:
+    if value is None or value in DTYPES:
+        return value
+    raise DiagnosticError(Diagnostic(f"{value!r} is not a dtype", hint=dtype_hint(value)))
 
 
 def _rank(info: TensorStructInfo | ShapeStructInfo) -> int | None:
@@ -107,8 +128,8 @@ class TensorStructInfo(StructInfo):
     `axes` say more than sizes can; what looks at `dims` and `ndim` alone knows less, never wrong.
     """
 
-    dims: Any = _dims_field()  # Dims | Var | None
-    dtype: DType | None = None
+    dims: Any = attrs.field(default=None, converter=_tensor_dims)  # Dims | Var | None
+    dtype: DType | None = attrs.field(default=None, converter=_dtype)
     ndim: int | None = _rank_field()
     axes: Axes | None = None  # where sizes alone cannot say them: rows, ragged axes, labels
 

@@ -18,13 +18,13 @@ from typing import Annotated, Any
 import attrs
 
 from structir.ir.dims import Dim, Poly, as_dim
-from structir.ir.dtype import DTYPES
+from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import DataTypeImm, Expr, PrimValue, ShapeExpr, StringImm, Tuple
 from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
 
 
 class WrongValue(Exception):
-    """A value that its kind does not accept."""
+    """A value that its kind does not accept; its text says what to write instead, if known."""
 
 
 @attrs.frozen(eq=False)
@@ -110,6 +110,12 @@ def _one_of(choices: frozenset[str]) -> Callable[[Any], str]:
     return take
 
 
+def _dtype(value: Any) -> str:
+    if (text := _text(value)) not in DTYPES:
+        raise WrongValue(dtype_hint(text))
+    return text
+
+
 def _size(value: Any) -> Expr:
     if isinstance(value, Expr):
         info = value.struct_info
@@ -170,7 +176,7 @@ Size = Annotated[Dim, SIZE]
 Scalar = Annotated[Dim | float, Kind("a number or a symbolic size", _scalar, True)]
 Sizes = Annotated[tuple[Dim, ...], SIZES]
 SizeOrSizes = Annotated[Any, Kind("a size or a tuple of sizes", _size_or_sizes, True)]
-DType = Annotated[str, Kind("a dtype, such as float32", _one_of(DTYPES))]
+DType = Annotated[str, Kind("a dtype, such as float32", _dtype)]
 Layout = Annotated[str, Kind("a layout, such as NCHW", _text)]
 Number = Annotated[int | float, Kind("a number", _number)]
 Operands = Annotated[tuple[Any, ...], "operands"]  # a list of operands

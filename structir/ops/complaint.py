@@ -8,25 +8,26 @@ from structir.ir.expr import Expr, Tuple, Var
 from structir.ops.notation import Line
 from structir.ops.reading import Reading
 from structir.ops.rows import Rejected
+from structir.ops.signature import Signature
 
 
 def complaint(
-    op: str,
+    signature: Signature,
     error: Rejected,
     args: tuple[Expr, ...],
     span: Span | None,
     reading: Reading | None,
-    names: tuple[str, ...],
 ) -> Diagnostic:
     """The diagnostic of a wrong call: each fact with the operand that it was read from."""
     notes = [_fact(text, k, args, reading) for text, k, _ in error.facts]
     shown = {k for _, k, _ in error.facts if k is not None}
     if not shown:
+        names = [p.name for p in signature.arguments]
         notes += [_operand(name, arg) for name, arg in zip(names, args, strict=False)]
     hint = error.hint
     if hint is None and reading is not None:
-        hint = f"the line of {op} is {line_text(reading.line)}"
-    return Diagnostic(error.message, span, op, tuple(notes), hint)
+        hint = f"the line of {signature.op} is {line_text(reading.line)}"
+    return Diagnostic(error.message, span, signature.op, tuple(notes), hint or signature.hint)
 
 
 def line_text(line: Line) -> str:

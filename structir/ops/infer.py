@@ -117,8 +117,7 @@ def _deduced(
             definition.prepared[key] = ready
         return _infos(ready, operands)
     except Rejected as error:
-        names = definition.argument_names
-        wrong = complaint(definition.name, error, shown or args, span, reading, names)
+        wrong = complaint(definition.signature, error, shown or args, span, reading)
         raise StructInfoError(wrong) from None
 
 
@@ -141,8 +140,7 @@ def _of_rows(
         for count in deduction.COUNTS:
             _deduced(definition, deduction.at_rank(args, count), attributes, span, shown=args)
         wrong = Rejected(conflict.message)
-        names = definition.argument_names
-        raise StructInfoError(complaint(definition.name, wrong, args, span, None, names)) from None
+        raise StructInfoError(complaint(definition.signature, wrong, args, span, None)) from None
 
 
 def _check_given(definition: Declared, given: Given) -> None:
@@ -311,9 +309,7 @@ def resolved_call(
         sizes = tuple([None if info is None else known_dims(info) for info in operands])
         return resolved(_plan(reading, operands, values), sizes, values)
     except Rejected as error:
-        raise StructInfoError(
-            complaint(definition.name, error, args, span, reading, definition.argument_names)
-        ) from None
+        raise StructInfoError(complaint(definition.signature, error, args, span, reading)) from None
 
 
 def _sized(info: Any) -> Any:

@@ -34,6 +34,10 @@ class Parameter:
     default: Any = REQUIRED
     optional: bool = False  # None may be given
 
+    def __str__(self) -> str:
+        name = f"[{self.name}, ...]" if self.is_list else self.name
+        return name if self.default is REQUIRED else f"{name}={shown(self.default)}"
+
     @property
     def is_argument(self) -> bool:
         """Whether the value stands among the arguments of the call."""
@@ -54,6 +58,18 @@ class Signature:
     parameters: tuple[Parameter, ...]
     letters: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(map(str, self.parameters))})"
+
+    @property
+    def hint(self) -> str:
+        """How a call is written."""
+        return f"it is written R.{self}"
+
+    def wrong(self, message: str, span: Span | None, hint: str = "") -> Diagnostic:
+        """What is said of a call that is written otherwise."""
+        return Diagnostic(message, span, self.op, hint=hint or self.hint)
+
     @property
     def arguments(self) -> tuple[Parameter, ...]:
         """The parameters whose values are arguments of the call, in order."""
@@ -63,6 +79,11 @@ class Signature:
     def attributes(self) -> tuple[Parameter, ...]:
         """The parameters whose values are static attributes."""
         return tuple([p for p in self.parameters if not p.is_argument])
+
+
+def shown(value: Any) -> str:
+    """The value of an attribute as it is written."""
+    return repr(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 def signature_of(op: str, body: Callable[..., Any]) -> Signature:
@@ -89,31 +110,26 @@ def bound_values(
     """The value given for each parameter, by name; wrong names and numbers are errors."""
     parameters = signature.parameters
     if len(args) > len(parameters):
-        names = ", ".join([p.name for p in parameters])
-        message = f"{len(args)} arguments are too many: it takes {names or 'none'}"
-        raise StructInfoError(Diagnostic(message, span, signature.op))
+        message = f"{len(args)} arguments are too many: it takes {len(parameters) or 'none'}"
+        raise StructInfoError(signature.wrong(message, span))
     values = {p.name: value for p, value in zip(parameters, args, strict=False)}
     known = {p.name for p in parameters}
     for name, value in keywords.items():
         if name not in known:
             raise StructInfoError(_unknown_name(signature, name, span))
         if name in values:
-            raise StructInfoError(Diagnostic(f"{name} is given twice", span, signature.op))
+            raise StructInfoError(signature.wrong(f"{name} is given twice", span))
         values[name] = value
     missing = [p.name for p in parameters if p.default is REQUIRED and p.name not in values]
     if missing:
-        message = f"{' and '.join(missing)} must be given"
-        takes = ", ".join([p.name for p in parameters])
-        diagnostic = Diagnostic(message, span, signature.op, hint=f"it takes {takes}")
-        raise StructInfoError(diagnostic)
+        raise StructInfoError(signature.wrong(f"{' and '.join(missing)} must be given", span))
     return values
 
 
 def _unknown_name(signature: Signature, name: str, span: Span | None) -> Diagnostic:
-    names = [p.name for p in signature.parameters]
-    close = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names)}"
-    return Diagnostic(f"there is no parameter {name}", span, signature.op, hint=hint)
+    close = difflib.get_close_matches(name, [p.name for p in signature.parameters], 1)
+    hint = f"did you mean {close[0]}?" if close else ""
+    return signature.wrong(f"there is no parameter {name}", span, hint)
 
 
 def call_parts(
@@ -147,15 +163,10 @@ def _taken(signature: Signature, parameter: Parameter, value: Any, span: Span | 
     assert parameter.kind is not None
     try:
         return parameter.kind.take(value)
-    except WrongValue:
-        shown = value if isinstance(value, str | int | float | tuple | list | None) else str(value)
-        diagnostic = Diagnostic(
-            f"{parameter.name} must be {parameter.kind.expected}, not {shown!r}"
-            if isinstance(shown, str) and not isinstance(value, Expr)
-            else f"{parameter.name} must be {parameter.kind.expected}, not {shown}",
-            span,
-            signature.op,
-        )
+    except WrongValue as error:
+        found = repr(value) if isinstance(value, str) else str(value)
+        message = f"{parameter.name} must be {parameter.kind.expected}, not {found}"
+        diagnostic = signature.wrong(message, span, str(error))
         if isinstance(value, Expr):
             diagnostic = diagnostic.note(f"{parameter.name} is {value.struct_info}", value.span)
         raise StructInfoError(diagnostic) from None
@@ -197,7 +208,7 @@ def _as_operand(
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(value))
     message = f"{parameter.name} must be a tensor, not {value!r}"
-    raise StructInfoError(Diagnostic(message, span, signature.op))
+    raise StructInfoError(signature.wrong(message, span))
 
 
 def _scalar(
@@ -211,7 +222,7 @@ def _scalar(
         return Constant(np.array(value, numpy_dtype(dtype)))
     except OverflowError:
         message = f"{parameter.name} is {value}, which {dtype} does not hold"
-        raise StructInfoError(Diagnostic(message, span, signature.op)) from None
+        raise StructInfoError(signature.wrong(message, span)) from None
 
 
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:

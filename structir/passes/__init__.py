@@ -59,7 +59,8 @@ def find_pass(name: str) -> Any:
     if found is None:
         found = next((p for p in all_passes() if name in p.aliases), None)
     if found is None:
-        close = difflib.get_close_matches(name, pass_names(), 1)
+        known = [*pass_names(), *[alias for made in all_passes() for alias in made.aliases]]
+        close = difflib.get_close_matches(name, known, 1)
         raise StructIRError(
             f"there is no pass {name!r}" + (f"; did you mean {close[0]}?" if close else "")
         )
@@ -85,7 +86,7 @@ def __getattr__(name: str) -> Any:
     try:
         return find_pass(name).with_options
     except StructIRError as error:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from error
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {error}") from None
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ import attrs
 
 from structir.errors import StructIRError
 from structir.ir.expr import Function
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, as_module
 from structir.passes import find_pass
 
 Program = TypeVar("Program", IRModule, Function)
@@ -40,16 +40,19 @@ class Pass:
         """The transformed program; what was given stays as it is."""
         if isinstance(program, IRModule):
             return _context().run(self, program)
-        lone = IRModule({"main": program})
+        lone = as_module(program, f"the pass {self.name}")
         return _context().run(self, lone).functions["main"]  # type: ignore[return-value]
 
     def with_options(self, **options: Any) -> Pass:
         """The same pass under other options; raises StructIRError for one that it does not have."""
-        known = [p.name for p in self.parameters()]
-        for name in options:
+        known = {p.name: p for p in self.parameters()}
+        for name, value in options.items():
             if name not in known:
                 has = ", ".join(known) or "none"
                 raise StructIRError(f"the pass {self.name} has no option {name!r}; it has: {has}")
+            kind, word = PLAIN.get(known[name].annotation, (object, ""))
+            if not isinstance(value, kind):
+                raise StructIRError(f"{name} of the pass {self.name} is {word}, not {value!r}")
         return attrs.evolve(self, options={**self.options, **options})
 
     def parameters(self) -> list[inspect.Parameter]:
@@ -72,6 +75,7 @@ def _written(value: Any) -> str:
     return value if bare else repr(value)
 
 
+PLAIN = {"int": (int, "an integer"), "bool": (bool, "True or False"), "str": (str, "a text")}
 LITERAL_WORDS = ("true", "false", "none")
 
 

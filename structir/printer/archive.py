@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from structir.analysis.variables import walk
 from structir.errors import Diagnostic, ParseError
 from structir.ir.dtype import EXTENDED, numpy_dtype
 from structir.ir.expr import Constant
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, as_module
 from structir.lazy import lazy_module
 from structir.printer.constants import is_inline, reference_name
 from structir.printer.reader import parse
-from structir.printer.safe_file import mapped_file, write_file
+from structir.printer.safe_file import mapped_file, read_json, write_file
 from structir.printer.text import text_of
 
 np = lazy_module("numpy")
@@ -28,7 +29,7 @@ Path = str | os.PathLike[str]
 
 def save(module: IRModule, path: Path) -> None:
     """Write a module, its text and its constants, into one file."""
-    write(*contents(module), path)
+    write(*contents(as_module(module, "structir.save")), path)
 
 
 def contents(module: IRModule) -> tuple[dict[str, Any], dict[str, str]]:
@@ -58,6 +59,16 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         name = os.fspath(path)
         raise ParseError(Diagnostic(f"{name} holds no module", hint="structir.save writes one"))
     return {name: _restored(name, data) for name, data in stored.items()}, facts
+
+
+def listed(facts: Mapping[str, str], name: str) -> list[str] | None:
+    """The names that a fact lists; None where it is damaged."""
+    try:
+        found = read_json(facts.get(name, ""))
+    except ValueError:
+        return None
+    whole = isinstance(found, list) and all(isinstance(each, str) for each in found)
+    return found if whole else None
 
 
 def module_of(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> IRModule:

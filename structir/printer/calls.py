@@ -12,7 +12,7 @@ import attrs
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError
-from structir.ir.dtype import DTYPES
+from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import (
     Call,
     Constant,
@@ -40,8 +40,6 @@ from structir.printer.syntax import (
     info_form,
 )
 from structir.printer.values import argument, operand, path_of, reads, unsupported, value_of
-
-LOOK = "compare the StructInfos above: R.reshape, R.permute_dims and R.match_cast change them"
 
 
 @reads(ast.Call)
@@ -111,7 +109,7 @@ def _within(context: Context, error: DiagnosticError, node: ast.Call, name: str)
         known = context.names.get(item.id) if isinstance(item, ast.Name) else None
         if isinstance(known, Var) and known.span not in told:
             first = first.note(f"{known.name}: {known.struct_info}", known.span)
-    first = attrs.evolve(first, op=first.op or name, hint=first.hint or LOOK)
+    first = attrs.evolve(first, op=first.op or name)
     return type(error)([first, *error.diagnostics[1:]])
 
 
@@ -171,11 +169,12 @@ def _const(context: Context, node: ast.Call) -> Constant:
     value = given[0] if given else named.get("value")
     dtype = given[1] if len(given) > 1 else named.get("dtype")
     if dtype is not None and dtype not in DTYPES:
-        raise context.error(node, f"{dtype!r} is not a dtype")
+        raise context.error(node, f"{dtype!r} is not a dtype", dtype_hint(dtype))
     try:
         made = constants.inline_constant(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise context.error(node, f"this is no constant: {error}") from None
+        hint = 'a constant is a number, a bool or a list of them: R.const([1, 2], "float32")'
+        raise context.error(node, f"this is no constant: {error}", hint) from None
     return Constant(made.data, made.struct_info, context.place.span(node))
 
 

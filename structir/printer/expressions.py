@@ -8,12 +8,13 @@ from typing import Any
 from structir.analysis.deduction import deduce
 from structir.ir.dims import Poly
 from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem
-from structir.ir.op import registered_ops
+from structir.ir.op import find_op, registered_ops
 from structir.printer import constants
 from structir.printer.context import Context
 from structir.printer.sizes import (
     BINARY,
     COMPARISONS,
+    MOST_BITS,
     is_number,
     static_binary,
     static_compare,
@@ -25,6 +26,8 @@ from structir.printer.values import argument, path_of, reads, unsupported, value
 @reads(ast.Constant)
 def _constant(context: Context, node: ast.Constant) -> Any:
     value = node.value
+    if type(value) is int and value.bit_length() > MOST_BITS:
+        raise context.error(node, f"a number has more than {MOST_BITS} bits")
     if value is None or type(value) in (int, float, bool, str):
         return value
     raise unsupported(context, node, "a value is a number, a bool or a string")
@@ -54,11 +57,9 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
     path = path_of(node)
     if path is not None and path.startswith("R."):
         raise context.error(node, f"{path} stands here without being called", f"write {path}(...)")
-    raise context.error(
-        node,
-        f"{ast.unparse(node)} is not part of the language",
-        "functions of the module are reached as cls.name, ops as R.name",
-    )
+    hint = "functions of the module are reached as cls.name, ops as R.name"
+    hint = f"did you mean R.{node.attr}?" if find_op(node.attr) else hint
+    raise context.error(node, f"{ast.unparse(node)} is not part of the language", hint)
 
 
 @reads(ast.Subscript)

@@ -7,14 +7,15 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from structir.errors import DiagnosticError
 from structir.ir.axes import Written
 from structir.ir.dims import Poly
-from structir.ir.dtype import DTYPES
+from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import Expr, PrimValue, Var
 from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
 from structir.printer.context import MISSING, Context
 from structir.printer.sizes import is_number, size_of_string
-from structir.printer.syntax import ANY_SIZE, Form, info_form
+from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, Form, info_form
 from structir.printer.values import path_of, value_of
 
 
@@ -44,6 +45,8 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     form = info_form(path[2:]) if path is not None and path.startswith("R.") else None
     if form is None:
         hint = 'a struct info is R.Tensor((n, 4), "float32"), R.Shape, R.Tuple, R.Callable, ...'
+        near = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
+        hint = f"did you mean R.{near[0]}?" if near else hint
         raise context.error(node, f"{ast.unparse(node)} is not a struct info", hint)
     if isinstance(node, ast.Call):
         with context.nested(node):
@@ -93,15 +96,15 @@ def read_form(context: Context, node: ast.Call, form: Form) -> Any:
         return form.node(**made)
     except TypeError as error:
         raise context.error(node, f"R.{form.name} is not complete: {error}") from None
+    except DiagnosticError as error:
+        told = error.diagnostics[0]
+        raise context.error(node, told.message, told.hint) from None
 
 
 def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:
     dtype = fields.get("dtype")
-    if dtype is not None and dtype not in DTYPES:
-        near = difflib.get_close_matches(str(dtype), DTYPES, 1)
-        raise context.error(
-            node, f"{dtype!r} is not a dtype", f"did you mean {near[0]!r}?" if near else None
-        )
+    if dtype is not None and dtype not in DTYPES:  # of tensors and of numbers
+        raise context.error(node, f"{dtype!r} is not a dtype", dtype_hint(dtype))
     dims, ndim = fields.get("dims"), fields.get("ndim")
     if ndim is not None and (type(ndim) is not int or ndim < 0):
         raise context.error(node, f"ndim is a number of axes, not {ndim!r}")
@@ -162,9 +165,9 @@ def _axis(context: Context, node: ast.expr) -> Any:
     if isinstance(value, PrimValue):
         value = value.value
     if type(value) is not int and type(value) is not Poly:
-        given = value.struct_info if isinstance(value, Expr) else repr(value)
+        given = f" but {value.struct_info}" if isinstance(value, Expr) else ""
         hint = "a size is an integer or an expression over symbolic dims"
-        raise context.error(node, f"{ast.unparse(node)} is not a size but {given}", hint)
+        raise context.error(node, f"{ast.unparse(node)} is not a size{given}", hint)
     return value
 
 

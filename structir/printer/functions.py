@@ -17,7 +17,7 @@ from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.printer.context import Context
 from structir.printer.forms import info_of, static_of
 from structir.printer.syntax import FUNC_ATTR, FUNCTION, PRIVATE, SYMBOL_DTYPES
-from structir.printer.values import path_of, unsupported
+from structir.printer.values import path_of
 from structir.solver.policies import LEARN, POLICIES
 
 ReadBody = Callable[[Context, list[ast.stmt]], Expr]
@@ -70,7 +70,14 @@ def read_signature(context: Context, node: ast.FunctionDef) -> Signature:
     options = _options(context, node)
     given = node.args
     if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
-        raise unsupported(context, given.args[0] if given.args else node, "parameters are plain")
+        hint = 'parameters are plain: name: R.Tensor((n, 4), "float32"), without defaults or stars'
+        where = given.args[0] if given.args else node
+        raise context.error(where, f"the parameters of {node.name} are not plain", hint)
+    names = [item.arg for item in given.args]
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            hint = "give one of them another name"
+            raise context.error(given.args[k], f"there are two parameters {name}", hint)
     context.declares_strings = True
     try:
         for item in node.body:

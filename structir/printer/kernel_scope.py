@@ -14,6 +14,7 @@ from structir.ir.kernel import Local, Scalar
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer.context import Context
 from structir.printer.syntax import KERNEL_NAMES, RESERVED
+from structir.printer.values import word_of
 
 NEVER: frozenset[str] | None = None  # what is bound where nothing runs any more
 
@@ -48,7 +49,7 @@ class KernelScope:
 
     def unsupported(self, node: ast.AST, hint: str) -> ParseError:
         """The error for Python that kernels do not have."""
-        return self.wrong(node, f"Python's {type(node).__name__} is not part of kernels", hint)
+        return self.wrong(node, f"Python's {word_of(node)} is not part of kernels", hint)
 
     # ---- names
 

@@ -137,11 +137,15 @@ class ModuleContext:
             self.collect(node.body)
         elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
             if node.name in self.members:
-                raise context.error(node, f"there are two functions {node.name}")
+                hint = "give one of them another name"
+                raise context.error(node, f"there are two functions {node.name}", hint)
             self.members[node.name] = None
             (self.kernel_nodes if is_kernel(node) else self.nodes)[node.name] = node
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.attribute(context, node.value)
+        elif isinstance(node, ast.FunctionDef):
+            hint = f"write @R.function, or @I.kernel, above def {node.name}"
+            raise context.error(node, f"{node.name} has no decorator of the language", hint)
         elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_beside(node):
             hint = "a text holds functions under @R.function, alone or in a class; "
             hint += 'other Python goes under if __name__ == "__main__"'

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from structir.errors import Diagnostic, ParseError, Source, Span
+from structir.errors import Diagnostic, ParseError, Source, Span, StructIRError
 from structir.ir.axes import RowVar
 from structir.ir.dims import as_dim
 from structir.ir.expr import Var
@@ -43,6 +43,8 @@ def parse(
     `strict` checks when it runs what an annotation says and deduction cannot decide. `constants`
     are the arrays that the text refers to.
     """
+    if not isinstance(text, str):
+        raise StructIRError(f"structir.parse takes a text, not {type(text).__name__}")
     return read_source(Source(filename, text), strict=strict, constants=constants)
 
 
@@ -125,6 +127,8 @@ def _no_collection() -> Iterator[None]:
 
 def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> StructInfo:
     """The struct info of a text. `symbols` gives names their variables and takes in new ones."""
+    if not isinstance(text, str):
+        raise StructIRError(f"a struct info is read from a text, not {type(text).__name__}")
     known = {} if symbols is None else symbols
     source = Source("<string>", text.strip())
     context = Context(Place(source))

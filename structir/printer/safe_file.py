@@ -8,6 +8,7 @@ mapped keeps it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
@@ -52,6 +53,8 @@ def write_file(arrays: Mapping[str, Any], facts: Mapping[str, str], path: Path) 
         head[name] = {**form, "data_offsets": [start, end]}
     said = json.dumps(head).encode()
     said += b" " * (-(LENGTH + len(said)) % LINE)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -71,20 +74,30 @@ def mapped_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise ValueError("no head")
     whole = np.asarray(np.memmap(path, np.uint8, mode="r"))
     length = int.from_bytes(whole[:LENGTH].tobytes(), "little")
-    head = json.loads(whole[LENGTH : LENGTH + length].tobytes())
-    if not isinstance(head, dict):
+    head = read_json(whole[LENGTH : LENGTH + length].tobytes())
+    facts = head.pop(FACTS, {}) if isinstance(head, dict) else None
+    if not isinstance(facts, dict) or not all(isinstance(v, str) for v in facts.values()):
         raise ValueError("no table")
-    facts, data = head.pop(FACTS, {}), whole[LENGTH + length :]
+    data = whole[LENGTH + length :]
     arrays = {name: _array(data, form) for name, form in head.items()}
     if sum(array.nbytes for array in arrays.values()) != len(data):
         raise ValueError("cut off")
     return arrays, facts
 
 
+def read_json(text: str | bytes) -> Any:
+    """What a text says; raises ValueError where it says nothing, however deep it is nested."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _array(data: Any, form: Any) -> Any:
     match form:
         case {"dtype": str(code), "shape": list(shape), "data_offsets": [int(start), int(end)]}:
-            dtype = np.dtype(DTYPES.get(code, "V"))
-            if 0 <= start <= end <= len(data) and end - start == prod(shape) * dtype.itemsize:
+            dtype, whole = np.dtype(DTYPES.get(code, "V")), all(type(n) is int for n in shape)
+            inside = whole and 0 <= start <= end <= len(data)
+            if inside and end - start == prod(shape) * dtype.itemsize:
                 return data[start:end].view(dtype).reshape(shape)
     raise ValueError(f"no array: {form}")

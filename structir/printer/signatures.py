@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
-from structir.ir.dtype import DTYPES
+from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import Call, Expr, ExternFunc
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo, derive_func
 from structir.lazy import lazy_module
@@ -43,7 +43,9 @@ def signed_call(context: Context, node: ast.Call) -> Call:
     if not all(isinstance(value, str) for value in options.values()) or "signature" not in options:
         raise context.error(head, f"R.{SIG} takes a signature, a text", HINT)
     if options.get("dtype") not in (None, *DTYPES):
-        raise context.error(head, f"{options['dtype']!r} is not a dtype")
+        raise context.error(
+            head, f"{options['dtype']!r} is not a dtype", dtype_hint(options["dtype"])
+        )
     args = [context.expr(argument(context, item), item) for item in node.args]
     return made(options, tuple(args), context.place.span(node))
 

@@ -310,7 +310,8 @@ def read_body(context: Context, nodes: list[ast.stmt]) -> Expr:
     """The statements of a function, and what it returns."""
     last = nodes[-1]
     if not isinstance(last, ast.Return) or last.value is None:
-        raise context.error(last, "a function ends by returning a value")
+        hint = "let its last line return a value, or several: return y, z"
+        raise context.error(last, "a function ends by returning a value", hint)
     read_statements(context, nodes[:-1])
     return context.expr(argument(context, last.value), last.value)
 

@@ -10,6 +10,7 @@ import attrs
 
 from structir.errors import Diagnostic, ParseError
 from structir.ir.expr import Expr, Var
+from structir.ir.op import find_op
 from structir.printer.context import Context
 
 Rule = TypeVar("Rule", bound=Callable[[Context, Any], Any])
@@ -26,6 +27,22 @@ def reads(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
     return register
 
 
+WORDS: dict[type[ast.AST], str] = {
+    ast.Assign: "assignment",
+    ast.AugAssign: "assignment with an operator",
+    ast.BoolOp: "and/or",
+    ast.Compare: "chain of comparisons",
+    ast.Delete: "del",
+    ast.IfExp: "if expression",
+    ast.JoinedStr: "f-string",
+    ast.keyword: "**",
+    ast.ListComp: "comprehension",
+    ast.GeneratorExp: "comprehension",
+    ast.NamedExpr: ":=",
+    ast.Starred: "*",
+    ast.UnaryOp: "not or ~",
+    ast.Expr: "expression on its own",
+}
 UNSUPPORTED: dict[type[ast.AST], str] = {
     ast.BoolOp: "use R.logical_and and R.logical_or",
     ast.IfExp: "write an if statement, or use R.where",
@@ -70,18 +87,21 @@ def path_of(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
+def word_of(node: ast.AST) -> str:
+    """What a piece of Python is called."""
+    return WORDS.get(type(node), type(node).__name__.lower())
+
+
 def unsupported(context: Context, node: ast.AST, hint: str | None = None) -> ParseError:
     """The error for Python that is not of the language, with the variables that it mentions."""
-    what = type(node).__name__
-    diagnostic = Diagnostic(
-        f"Python's {what} is not part of the language", context.place.span(node)
-    )
+    message = f"Python's {word_of(node)} is not part of the language"
+    diagnostic = Diagnostic(message, context.place.span(node))
     for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
         known = context.names.get(name)
         if isinstance(known, Var):
             diagnostic = diagnostic.note(f"{name}: {known.struct_info}", known.span)
     paths = [path_of(n.func) or "" for n in ast.walk(node) if isinstance(n, ast.Call)]
-    op = next((path[2:] for path in paths if path.startswith("R.")), None)
+    op = next((p[2:] for p in paths if p.startswith("R.") and find_op(p[2:])), None)
     default = "the text is read, never executed; see the language's own forms"
     hint = hint or UNSUPPORTED.get(type(node), default)
     return ParseError(attrs.evolve(diagnostic, op=op, hint=hint))

@@ -177,7 +177,8 @@ class Reader:
         missing = sorted(s.name for s in dims.syms(dim) - self.sizes.keys())
         if missing:
             text = f"regions need every size as a number, and {', '.join(missing)} has none"
-            raise StructInfoError(Diagnostic(text, owner.span))
+            hint = f'say it by sizes={{"{missing[0]}": 128}}, or --sizes {missing[0]}=128'
+            raise StructInfoError(Diagnostic(text, owner.span, hint=hint))
         return dims.evaluate(dim, dict(self.sizes))
 
     def sequence(self, seq: SeqExpr) -> Tree:

@@ -11,7 +11,7 @@ from structir.analysis.axes import axes_of, tensor
 from structir.analysis.deduction import result_info
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import walk
-from structir.errors import Diagnostic, DiagnosticError, StructInfoError
+from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
 from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
 from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
@@ -29,7 +29,7 @@ from structir.ir.expr import (
     TupleGetItem,
     Var,
 )
-from structir.ir.module import IRModule
+from structir.ir.module import IRModule, as_module
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
@@ -59,7 +59,8 @@ def infer(module: IRModule, *, learn: str | None = None, close: bool = False) ->
     choice.
     """
     if learn is not None and learn not in POLICIES:
-        raise ValueError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
+        raise StructIRError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
+    module = as_module(module, "structir.infer")
     completed, checked = _completed(module, learn, close)
     # what is checked on entry is stated from there on, and may tell more
     return _completed(completed, learn, close)[0] if checked else completed

@@ -21,7 +21,7 @@ from structir.ops.dtypes import FAMILIES
 from structir.ops.examples import Sample, Values
 from structir.ops.gradient import statement
 from structir.ops.notation import Access
-from structir.ops.signature import REQUIRED, Parameter
+from structir.ops.signature import Parameter, shown
 
 HEADER = """# Every op
 
@@ -116,21 +116,11 @@ def example_call(definition: OpDefinition) -> Call:
 
 def entry(definition: OpDefinition) -> str:
     """One op: its signature, its line, what it does, and how it is computed."""
-    parameters = ", ".join([_parameter(p) for p in definition.signature.parameters])
     doc = " ".join(definition.doc.split())
     kinds = [_kind(p) for p in definition.signature.parameters if p.kind is not None]
     told = "".join([f"- {kind}\n" for kind in kinds])
-    lines = [f"### `{definition.name}({parameters})`\n", f"{doc}\n", f"- line: {_line(definition)}"]
+    lines = [f"### `{definition.signature}`\n", f"{doc}\n", f"- line: {_line(definition)}"]
     return "\n".join(lines) + f"\n{told}- computed {_way(definition)}\n"
-
-
-def _parameter(parameter: Parameter) -> str:
-    name = f"[{parameter.name}, ...]" if parameter.is_list else parameter.name
-    return name if parameter.default is REQUIRED else f"{name}={_value(parameter.default)}"
-
-
-def _value(value: Any) -> str:
-    return repr(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 def _kind(parameter: Parameter) -> str:
@@ -156,7 +146,7 @@ def _shown(definition: OpDefinition) -> str:
         return ""
     _, keywords = definition.samples[0]
     call = example_call(definition)
-    stated = [f"{name}={_value(value)}" for name, value in keywords.items()]
+    stated = [f"{name}={shown(value)}" for name, value in keywords.items()]
     at = f" with {', '.join(stated)}" if stated else ""
     return f"For example{at}: `{line_text(definition.resolve(call).line)}`."
 

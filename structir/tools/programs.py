@@ -40,7 +40,8 @@ def _read(file: Path, strict: bool) -> IRModule:
     if str(file) == "-":
         return parse(sys.stdin.read(), "<stdin>", strict=strict)
     if not file.is_file():
-        raise typer.BadParameter(f"there is no file {file}")
+        what = f"{file} is a folder" if file.is_dir() else f"there is no file {file}"
+        raise typer.BadParameter(what)
     if file.suffix == ".sir":
         loaded: IRModule = archive.load(file)
         return loaded

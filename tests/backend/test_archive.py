@@ -1,9 +1,11 @@
 """Executables in files: loaded without compiling, never believed when damaged or foreign."""
 
+import json
 import os
 import subprocess
 import sys
 import warnings
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import structir
 from structir.backend import archive
 from structir.backend.cached_plans import CachedPlans
 from structir.backend.executable import Executable
-from structir.errors import DiagnosticWarning, ParseError
+from structir.errors import DiagnosticError, DiagnosticWarning, ParseError
 from structir.ir.module import IRModule
 
 WEIGHTS = np.random.default_rng(0).standard_normal((6, 4), np.float32)
@@ -98,6 +100,36 @@ def test_damaged_plans_are_not_used(saved):
     flipped(saved, b'"recipes"', b'"recipez"')
     with pytest.warns(DiagnosticWarning, match="is damaged: compiling again"):
         check(structir.load(saved))
+
+
+@pytest.mark.parametrize("fact", ["structir.kernels", "structir.plans"])
+@pytest.mark.parametrize("said", ["", "[", "3", "null", "[[3]]", '"main"', "[" * 100_000])
+def test_damaged_facts_are_not_believed(saved, fact, said):
+    whole = saved.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    head = json.loads(whole[8:end])
+    head["__metadata__"][fact] = said
+    text = json.dumps(head).encode()
+    saved.write_bytes(len(text).to_bytes(8, "little") + text + whole[end:])
+    with pytest.warns(DiagnosticWarning, match="is damaged: compiling again"):
+        check(structir.load(saved))
+
+
+def test_bytes_that_are_wrong_anywhere_give_the_same_or_are_refused(saved):
+    whole, rng, refused = saved.read_bytes(), Random(5), 0
+    head = 8 + int.from_bytes(whole[:8], "little")
+    for k in range(40):
+        place = rng.randrange(head) if k % 2 else rng.randrange(len(whole))
+        saved.write_bytes(whole[:place] + rng.randbytes(1) + whole[place + 1 :])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DiagnosticWarning)
+                loaded = structir.load(saved)
+        except DiagnosticError as error:
+            refused += bool(str(error))
+        else:
+            assert loaded["main"](np.zeros((2, 6), np.float32)).shape == (2, 4)
+    assert refused > 5
 
 
 def test_another_text_than_was_saved_is_refused(saved):

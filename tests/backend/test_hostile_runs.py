@@ -7,6 +7,7 @@ import pickle
 import resource
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -31,6 +32,10 @@ class Module:
         m = T.int64()
         y = R.cumsum(R.cumsum(R.broadcast_to(R.sum(x), (m, m)), axis=0), axis=1)
         return R.sum(y)
+
+    @R.function
+    def twice(x: R.Tensor(("n",), "float32")):
+        return R.add(x, x)
 
     @R.function
     def pick(x: R.Tensor(("n",), "int8"), i: R.Tensor(("k",), "int64")):
@@ -94,10 +99,83 @@ def test_many_calls_take_no_memory(executable):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(20_000):
         square(X, shape)
-    pick, x, i = executable["pick"], np.ones(3, np.int8), np.zeros(2, np.int64)
-    for _ in range(200_000):
-        pick(x, i)
+    twice = executable["twice"]
+    for _ in range(1_000_000):
+        twice(X)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096  # KiB
+
+
+class Willing:
+    def __array__(self, *_args, **_options):
+        raise RuntimeError("mine")
+
+
+class Liar:
+    __array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (0, False), "version": 3}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (np.zeros(3, [("a", "f4")]), "found void32"),
+        (np.zeros(3, "M8[s]"), "found datetime64"),
+        (np.zeros(3, "c8"), "found complex64"),
+        (np.array(["a"]), "found str32"),
+        (np.zeros(3, object), "found object"),
+        (3.0, "expected 1 axes, found 0"),
+        ({"a": 1}, "found dict"),
+        (Willing(), "expected a tensor, found Willing"),
+        (Liar(), "expected a tensor, found Liar"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_array_of_numbers(executable, module, value, found):
+    for function in (
+        executable["square"],
+        lambda *args: structir.interpret(module, "square", *args),
+    ):
+        with pytest.raises(ShapeMismatchError, match=found):
+            function(value, (1,))
+
+
+@pytest.mark.parametrize("way", ["read-only", "repeated", "swapped", "none"])
+def test_inputs_that_are_unusual(executable, way):
+    x = {
+        "read-only": np.frombuffer(np.ones(3, np.float32).tobytes(), np.float32),
+        "repeated": np.broadcast_to(np.float32(1), (3,)),
+        "swapped": np.ones(3, ">f4"),
+        "none": np.ones(0, np.float32),
+    }[way]
+    found = executable["square"](x, (2,))
+    np.testing.assert_array_equal(found, np.full((2, 2), len(x), np.float32))
+
+
+def test_what_is_no_number_stays_none(executable):
+    x = np.array([1, np.nan, np.inf], np.float32)
+    assert np.isnan(executable["square"](x, (1,))).all()
+    assert executable["square"](x[::2], (1,)) == np.inf
+    assert executable["square"](-x[::2], (0,)).shape == (0, 0)
+
+
+def test_threads_that_compile_at_once():
+    wrong = []
+
+    def work(k):
+        scale = k % 2 + 1.0
+        text = f"""@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    return R.exp(x * {scale})
+"""
+        for _ in range(3):
+            if not np.allclose(structir.compile(structir.parse(text))["main"](X), np.exp(scale)):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 INTERRUPTED = """

@@ -60,6 +60,21 @@ def test_it_is_refused_by_a_message(name: str) -> None:
     assert words in str(caught.value)
 
 
+def test_struct_infos_and_pipelines_are_bounded_too() -> None:
+    infos = ["R.Tuple(" * 5000 + ")" * 5000, "R.Tuple(" * 70 + ")" * 70, "\x00", "f()"]
+    infos += [
+        f"R.Tensor(({size},))"
+        for size in (LONG * 2, "0x" + "f" * 5000, "9**9**9", "n+" * 9999 + "n")
+    ]
+    for text in infos:
+        with pytest.raises(DiagnosticError):
+            structir.parse_struct_info(text)
+    inside = ["a" * 200_000, "a='" + "\\'" * 50_000, "a=[" + "['" * 50_000, "rounds=" + "(" * 5000]
+    for text in inside:
+        with pytest.raises(DiagnosticError):
+            structir.passes.pipeline("simplify{" + text)
+
+
 READ = {
     "many parameters": "@R.function\ndef main("
     + ", ".join(f"x{i}: R.Tensor((3,), 'float32')" for i in range(2000))

@@ -25,6 +25,8 @@ def pipeline(text: str) -> Pass:
     hold texts with spaces, commas or braces: `specialise{sizes="n=4 m=8"}`. What `str` says of a
     pass is read back as the same.
     """
+    if not isinstance(text, str):
+        raise StructIRError(f"a pipeline is a text, such as 'cse,dce', not {text!r}")
     steps = list(steps_of(text))
     return steps[0] if len(steps) == 1 else Sequential(steps, "pipeline")
 
@@ -40,7 +42,7 @@ def steps_of(text: str) -> Iterator[Pass]:
         place = step.end()
         yield found
     if not text.strip() or text.rstrip().endswith(","):
-        raise _wrong(text, len(text), len(text), "a pass is expected here")
+        raise _wrong(text, len(text), len(text), "a pass is expected here, as in cse,dce")
 
 
 def _made(text: str, step: re.Match[str]) -> Pass:
@@ -50,19 +52,17 @@ def _made(text: str, step: re.Match[str]) -> Pass:
         raise _wrong(text, *step.span("name"), str(error)) from None
     if step["options"] is None:
         return found
-    options: dict[str, object] = {}
     place, end = step.span("options")
     while text[place:end].strip():
         option = OPTION.match(text, place, end)
         if option is None:
             raise _wrong(text, place, end, "an option is expected here, as in max_depth=8")
         try:
-            found.with_options(**{option["name"]: None})
+            found = found.with_options(**{option["name"]: _value(option["value"])})
         except StructIRError as error:
             raise _wrong(text, *option.span("name"), str(error)) from None
-        options[option["name"]] = _value(option["value"])
         place = option.end()
-    return found.with_options(**options)
+    return found
 
 
 def _value(text: str) -> object:

@@ -139,7 +139,9 @@ def fuzz(
         return
     unknown = set(check or ()) - CHECKS.keys()
     if unknown:
-        raise typer.BadParameter(f"there is no check {', '.join(sorted(unknown))}")
+        raise typer.BadParameter(
+            f"there is no check {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}"
+        )
     first = time.time_ns() % (1 << 31) if seed is None else seed
     campaign = Campaign(tuple(check or CHECKS), size, output)
     interrupted = _run(campaign, _seeds(first, programs, minutes))
