@@ -78,7 +78,7 @@ OTHER_WORDS = {
 ADVICE = {
     "structir.analysis.deduction": {"take", "strided_slice"},
     "structir.analysis.well_formed": {"astype"},
-    "structir.printer.calls": {"reshape", "permute_dims", "astype"},
+    "structir.printer.calls": {"reshape", "astype"},
     "structir.printer.expressions": {"take", "bitwise_not", "logical_not"},
     "structir.printer.values": {"strided_slice", "where", "logical_and", "logical_or"},
 }
