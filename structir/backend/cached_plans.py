@@ -1,4 +1,8 @@
-"""Compiled functions in the cache on disk, under the digest of the program that they are for."""
+"""Compiled functions in the cache on disk, under the digest of the program that they are for.
+
+Of a large array of floats the digest has the dtype and the shape: kernels read its elements when
+they run, from the program at hand, and nothing about them depends on what these are.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,10 @@ from structir.backend.stored import NotStoredError, StoredFunction, read, writte
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
+from structir.printer.constants import constants_named, reference_name
 from structir.printer.text import text_of
 
+LARGE = 1 << 12  # elements; lowering looks at the values of constants only where there are few
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -48,7 +54,8 @@ class CachedPlans:
         self.constants = list(
             {id(n.data): n.data for n in nodes if isinstance(n, Constant)}.values()
         )
-        self._key = _key(module, nodes, exact)
+        self._places = {id(data): place for place, data in enumerate(self.constants)}
+        self._key = self._key_of(module, nodes, exact)
 
     def functions(self) -> list[StoredFunction]:
         """The functions of the module that come from the cache."""
@@ -68,6 +75,25 @@ class CachedPlans:
             said = json.dumps(written(functions, self._said)).encode()
             store.write(self._key, disk.Entry({"kind": "plans"}, said))
 
+    def _key_of(self, module: IRModule, nodes: Iterable[Any], exact: bool) -> str | None:
+        """The digest of all that plans depend on; None for what no text can say."""
+        try:
+            with constants_named(self._name):
+                text = text_of(module)
+        except StructIRError:
+            return None
+        places = [
+            str(n.span) for n in nodes if isinstance(n, Call)
+        ]  # profiles and errors tell them
+        return disk.digest(machine_identity(), sources_stamp(), str(exact), text, *places)
+
+    def _name(self, data: Any) -> str:
+        """A constant by its place, and by what plans may depend on."""
+        place = self._places.get(id(data))
+        if place is None or data.size <= LARGE or data.dtype.kind != "f":
+            return f"{place} {reference_name(data)}"
+        return f"{place} {data.dtype.name} {data.shape}"
+
     def _said(self, array: Any) -> Any:
         """A constant by its place in the program; of panels, also how they are made."""
         origin = origin_of(array)
@@ -83,16 +109,6 @@ class CachedPlans:
         place, *made = said
         constant = self.constants[place]
         return panels_of(constant, MatrixForm(*made[1:]), made[0]) if made else constant
-
-
-def _key(module: IRModule, nodes: Iterable[Any], exact: bool) -> str | None:
-    """The digest of all that plans depend on; None for what no text can say."""
-    try:
-        text = text_of(module)
-    except StructIRError:
-        return None
-    places = [str(n.span) for n in nodes if isinstance(n, Call)]  # profiles and errors tell them
-    return disk.digest(machine_identity(), sources_stamp(), str(exact), text, *places)
 
 
 @cache

@@ -47,10 +47,10 @@ def _own_targets() -> tuple[str, ...]:
 
 @cache
 def _home_of(target: str) -> Callable[..., Any]:
-    if target not in targets():
-        raise StructIRError(f"no backend {target!r}; there are {', '.join(targets())}")
-    if target in _own_targets():
+    if target in _own_targets():  # those of other packages take a while to find
         home: Any = importlib.import_module(f"{room.__name__}.{target}.{HOME}").executable
+    elif target not in targets():
+        raise StructIRError(f"no backend {target!r}; there are {', '.join(targets())}")
     else:
         (plugin, *_) = metadata.entry_points(group=PLUGINS, name=target)
         home = plugin.load()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +31,26 @@ def constant_text(data: numpy.ndarray) -> str:
     """A constant as an expression of the text."""
     if is_inline(data):
         return f'R.{CONST}({_nested(data.tolist(), data.dtype)}, "{data.dtype.name}")'
+    return f'{METADATA}["{_naming.get()(data)}"]'
+
+
+def _name_to_read(data: numpy.ndarray) -> str:
     name = reference_name(data)
     _printed[name] = data
-    return f'{METADATA}["{name}"]'
+    return name
+
+
+_naming: ContextVar[Callable[[Any], str]] = ContextVar("naming", default=_name_to_read)
+
+
+@contextmanager
+def constants_named(name_of: Callable[[Any], str]) -> Iterator[None]:
+    """Have large constants referred to by other names, in texts that nobody reads back."""
+    token = _naming.set(name_of)
+    try:
+        yield
+    finally:
+        _naming.reset(token)
 
 
 def is_inline(data: numpy.ndarray) -> bool:

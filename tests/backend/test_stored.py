@@ -145,6 +145,35 @@ def test_a_change_of_a_constant_is_seen(empty_cache):
     np.testing.assert_allclose(found, reference, rtol=1e-4, atol=1e-4)
 
 
+LARGE = 80, 64  # weights whose elements no plan depends on
+USES = {
+    "a product": "R.matmul(x, w)",
+    "a product with what is read the other way": "R.matmul(R.reshape(x, (n, 80)), w)",
+    "a sum": "R.reshape(x, (n, 80, 1)) + w",
+    "a minimum over an axis": "R.matmul(x, R.broadcast_to(R.min(w, axis=[1], keepdims=True), (80, 64)))",
+    "windows": "R.nn.conv2d(R.reshape(x, (n, 1, 8, 10)), R.reshape(w, (80, 1, 8, 8)))",
+    "rows that are picked": "R.take(w, R.astype(x, 'int64'), axis=0)",
+    "a layer of weights": "R.nn.softmax(R.matmul(x, R.exp(w) * R.const(0.5, 'float32')))",
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_large_weights_are_no_part_of_a_plan(use, empty_cache, monkeypatch):
+    head = '@R.function\ndef main(x: R.Tensor(("n", 80), "float32")):\n    n = T.int64()\n'
+    text = f'{head}    w = metadata["w"]\n    return {use}\n'
+    rng = np.random.default_rng(5)
+    x = np.abs(rng.standard_normal((3, 80), np.float32))
+
+    def program(weights):
+        return structir.parse(text, "<text>", constants={"w": weights})
+
+    structir.compile(program(np.zeros(LARGE, np.float32)))
+    forbid_lowering(monkeypatch)
+    other = program(rng.standard_normal(LARGE, np.float32))
+    found, expected = structir.compile(other)["main"](x), structir.interpret(other, "main", x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def plans_of(module):
     shelf = CachedPlans(module)
     return shelf, cache.store().path(shelf._key)
