@@ -82,9 +82,8 @@ class CachedPlans:
                 text = text_of(module)
         except StructIRError:
             return None
-        places = [
-            str(n.span) for n in nodes if isinstance(n, Call)
-        ]  # profiles and errors tell them
+        # profiles and errors tell where calls are written
+        places = [str(n.span) for n in nodes if isinstance(n, Call)]
         return disk.digest(machine_identity(), sources_stamp(), str(exact), text, *places)
 
     def _name(self, data: Any) -> str:
