@@ -43,8 +43,7 @@ def _value_of(dtype: str) -> Any:
     table = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, dtype)).astype(np.float32)
 
     def value(code: Number) -> Number:
-        found: Number = table[code]
-        return found
+        return table[code]
 
     return njit(**_options())(value)
 

@@ -17,7 +17,9 @@ KNOWN += (ast.Break, ast.Continue, ast.Pass, ast.Return, ast.Name, ast.Constant,
 KNOWN += (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Call)
 KNOWN += (
     ast.Tuple,
+    ast.AnnAssign,
     ast.Starred,
+    ast.Slice,
     ast.operator,
     ast.unaryop,
     ast.boolop,
@@ -36,11 +38,15 @@ class Inlined:
 
 
 def inlined(function: Any) -> Inlined | None:
+    """The statements of a function that is taken in where it is called."""
+    return None if getattr(function, "py_func", function) in _refused else plain(function)
+
+
+def plain(function: Any) -> Inlined | None:
     """The statements of a function, or of one that numba compiles; None where they are not all
     plain."""
-    plain = getattr(function, "py_func", function)
-    taken = isinstance(plain, FunctionType) and plain not in _refused
-    return _inlined(plain) if taken else None
+    found = getattr(function, "py_func", function)
+    return _inlined(found) if isinstance(found, FunctionType) else None
 
 
 def refuse(function: Any) -> None:

@@ -41,41 +41,51 @@ class Translation(Values):
         for statement in statements:
             if self.builder.block.is_terminated:
                 break
-            known = STATEMENTS.get(type(statement))
-            if known is None:
-                raise UntranslatedError(type(statement).__name__)
-            known(self, statement)
+            self.statement(statement)
         self.scopes.pop()
+
+    def statement(self, statement: ast.stmt) -> None:
+        """One statement."""
+        known = STATEMENTS.get(type(statement))
+        if known is None:
+            raise UntranslatedError(type(statement).__name__)
+        known(self, statement)
 
     def assign(self, statement: ast.Assign) -> None:
         """`name = value` or `pointer[index] = value`."""
         (to,) = statement.targets
         match to, statement.value:
             case ast.Name(name), ast.Call(ast.Name("type"), [_], []):
-                self.known[name] = self._fixed(statement.value)
+                self.known[name] = self.fixed(statement.value)
             case ast.Tuple(several), ast.Tuple(values) if len(several) == len(values):
                 self._store_each(several, [self.value(v) for v in values])
             case ast.Tuple(several), value:
                 self._store_each(several, self.operations.fields(self.value(value)))
             case _:
-                self._store(to, self.value(statement.value))
+                self.store(to, self.value(statement.value))
+
+    def annotated(self, statement: ast.AnnAssign) -> None:
+        """`name: type = value`, where the type is for readers."""
+        if statement.value is not None:
+            self.store(statement.target, self.value(statement.value))
 
     def augment(self, statement: ast.AugAssign) -> None:
         """`name += value` and its like."""
         before = self.value(ast.parse(ast.unparse(statement.target), mode="eval").body)
         args = (before, self.value(statement.value))
-        self._store(statement.target, self.operations.applied(BINARY[type(statement.op)], args))
+        self.store(statement.target, self.operations.applied(BINARY[type(statement.op)], args))
 
     def _store_each(self, several: Iterable[ast.expr], given: Iterable[Typed]) -> None:
         for to, value in zip(several, given, strict=True):
-            self._store(to, value)
+            self.store(to, value)
 
-    def _store(self, to: ast.expr, given: Typed) -> None:
+    def store(self, to: ast.expr, given: Typed) -> None:
+        """Give a name or an element its value."""
         match to:
             case ast.Name(name):
                 self.named(name, given)
             case ast.Subscript(pointer, index):
-                self.operations.applied(operator.setitem, (*self._place(pointer, index), given))
+                self.operations.applied(operator.setitem, (*self.place(pointer, index), given))
             case _:
                 raise UntranslatedError(ast.unparse(to))
 
@@ -211,7 +221,7 @@ class Translation(Values):
         taken = inlined(function)
         if taken is None or len(taken.params) != len(args):
             return self.operations.applied(function, args)
-        made = Translation(self.operations, taken.names, taken.params, taken.body)
+        made = type(self)(self.operations, taken.names, taken.params, taken.body)
         try:
             with self.operations.contracted():
                 return made.taken_in(taken, args)
@@ -241,6 +251,7 @@ class Translation(Values):
 
 
 STATEMENTS: dict[type, Callable[[Translation, Any], None]] = {
+    ast.AnnAssign: Translation.annotated,
     ast.Assign: Translation.assign,
     ast.AugAssign: Translation.augment,
     ast.Break: Translation.leave,

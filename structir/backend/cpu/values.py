@@ -70,7 +70,7 @@ class Values(ABC):
         """What an expression gives."""
         match expr:
             case ast.Name(name):
-                return self._variable(name)
+                return self.variable(name)
             case ast.Constant(bool() | int() | float() as value):
                 return self.operations.constant(value)
             case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
@@ -82,15 +82,15 @@ class Values(ABC):
                 if function is not None:
                     return self.operations.applied(function, (self.value(left), self.value(right)))
             case ast.Subscript(pointer, index) if not isinstance(index, ast.Slice):
-                return self.operations.applied(operator.getitem, self._place(pointer, index))
+                return self.operations.applied(operator.getitem, self.place(pointer, index))
             case ast.Call(ast.Name("min" | "max" as name), args, []):
                 return self._extreme(name, [self.value(a) for a in args])
             case ast.Call(ast.Name("len"), [counted], []):
-                return self.operations.constant(len(self._fixed(counted)))
+                return self.operations.constant(len(self.fixed(counted)))
             case ast.Call(function, args, []):
-                return self.called(self._fixed(function), [self.value(a) for a in args])
+                return self.called(self.fixed(function), [self.value(a) for a in args])
             case ast.Attribute():
-                return self.operations.constant(self._fixed(expr))
+                return self.operations.constant(self.fixed(expr))
             case ast.Tuple(fields):
                 return self.operations.together([v for f in fields for v in self._fields(f)])
             case ast.BoolOp(op, [left, *rest]):
@@ -105,7 +105,7 @@ class Values(ABC):
             return self.operations.fields(self.value(field.value))
         return [self.value(field)]
 
-    def _place(self, pointer: ast.expr, index: ast.expr) -> tuple[Typed, Typed]:
+    def place(self, pointer: ast.expr, index: ast.expr) -> tuple[Typed, Typed]:
         """A pointer and an index. Of `pointer[outer + inner]` the first part moves the pointer:
         where a loop goes on inside, it starts from there, and all its accesses share an index."""
         base = self.value(pointer)
@@ -117,7 +117,8 @@ class Values(ABC):
             index = index.right  # type: ignore[attr-defined]
         return base, self.value(index)
 
-    def _variable(self, name: str) -> Typed:
+    def variable(self, name: str) -> Typed:
+        """What a name stands for."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -129,7 +130,7 @@ class Values(ABC):
             raise UntranslatedError(f"{name}: no value that is known here")
         return self.operations.constant(value)
 
-    def _fixed(self, expr: ast.expr) -> Any:
+    def fixed(self, expr: ast.expr) -> Any:
         """What an expression stands for that is the same whenever it is asked: a function, a type,
         a place in a table."""
         match expr:
@@ -140,7 +141,7 @@ class Values(ABC):
             case ast.Name(name) if name in self.names:
                 return self.names[name]
             case ast.Attribute(of, name):
-                return getattr(self._fixed(of), name)
+                return getattr(self.fixed(of), name)
             case ast.Call(ast.Name("type"), [of], []):
                 return getattr(np, str(self.value(of).kind))
         raise UntranslatedError(ast.unparse(expr))

@@ -1,1 +1,1 @@
-"""The CUDA backend: kernels by numba-cuda from the same loops, and memory, streams and graphs."""
+"""The CUDA backend: kernels by LLVM from the same loops, and memory, streams and graphs."""

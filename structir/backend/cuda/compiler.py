@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import re
 import threading
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import attrs
 from cuda.core import Linker, LinkerOptions, ObjectCode
-from numba import cuda
-from numba.cuda import dispatcher, types
-from numba.cuda.core import config
 
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import sources_digest
+from structir.backend.cpu.interrupts import interrupts_wait
+from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cuda.device_text import DeviceText
-from structir.backend.cuda.instructions import names_on_card, on_card, routine_on_card
-from structir.backend.cuda.numbers import totals_of_blocks
-from structir.backend.loops.scalar_text import STORED_AS
+from structir.backend.cuda.ptx import ptx_of_module
+from structir.backend.cuda.translated import translated
 from structir.errors import StructIRError
 from structir.lazy import lazy_module
 
 structir = lazy_module("structir")
 
 ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
-ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
-PARTS = ("numba-cuda", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
+PARTS = ("llvmlite", "numba", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
 _lock = threading.RLock()
 
 
@@ -114,58 +108,24 @@ def _code_of(entry: disk.Entry, text: str, architecture: str) -> CardCode:
 
 def _made(text: DeviceText, architecture: str) -> CardCode:
     start = time.perf_counter()
-    ptx = ptx_of(text, architecture)
-    entry = ENTRY.search(ptx)
-    if entry is None:
-        raise StructIRError(f"{', '.join(text.origins)}: the PTX of its kernel has no entry")
+    entry, ptx = entry_name(text.text), ptx_of(text, architecture)
     linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=LinkerOptions(arch=architecture))
     cubin = bytes(linker.link("cubin").code)
-    return CardCode(text.text, architecture, entry[1], ptx, cubin, time.perf_counter() - start)
+    return CardCode(text.text, architecture, entry, ptx, cubin, time.perf_counter() - start)
+
+
+def entry_name(text: str) -> str:
+    """The name of a kernel, which is as unique as its text."""
+    return f"kernel_{disk.digest(text)[:16]}"
 
 
 def ptx_of(text: DeviceText, architecture: str) -> str:
     """The text as PTX."""
     capability = capability_of(architecture)
-    names: dict[str, Any] = dict(names_on_card())
-    for name, code in totals_of_blocks(warps=True).items():
-        if name in text.text:
-            exec(code, names)
-            names[name] = on_card(names[name])
-    if text.function is not None:
-        names["routine"] = routine_on_card(text.function)
-    exec(compile(text.text, "<kernel>", "exec"), names)
-    kernel = names["kernel"]
-    kernel.__qualname__ = f"kernel_{disk.digest(text.text)[:16]}"
-    with _compiling_for(capability):
-        ptx, _ = cuda.compile_ptx(kernel, _signature(text), cc=capability)
-    return str(ptx)
-
-
-def _signature(text: DeviceText) -> Any:
-    pointers = [_pointer(buffer.dtype) for buffer in text.pointers]
-    report = [_pointer("int64")] if text.sites else []
-    return types.void(*pointers, *report, *[types.int64] * len(text.sizes))
-
-
-def _pointer(dtype: str) -> Any:
-    return types.CPointer(getattr(types, STORED_AS.get(dtype, dtype)))
-
-
-@attrs.frozen
-class _Asked:
-    """Stands for the current device: numba asks it what functions that kernels call are compiled
-    for."""
-
-    compute_capability: tuple[int, int]
-
-
-@contextlib.contextmanager
-def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
-    """Have numba compile for an architecture, with or without a card of it."""
-    current, forced = dispatcher.get_current_device, config.FORCE_CUDA_CC
-    dispatcher.get_current_device = lambda: _Asked(capability)
-    config.FORCE_CUDA_CC = capability
     try:
-        yield
-    finally:
-        dispatcher.get_current_device, config.FORCE_CUDA_CC = current, forced
+        module = translated(text, entry_name(text.text))
+    except UntranslatedError as error:
+        where = ", ".join(text.origins)
+        raise StructIRError(f"{where}: no thread of a card can do this: {error}") from None
+    with interrupts_wait():
+        return ptx_of_module(module, capability)

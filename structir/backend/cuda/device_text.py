@@ -52,6 +52,11 @@ class DeviceText(KernelText):
     width: Dim | None = None
     product: Product | None = None
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every operation is rounded by itself, as kernels of the program want it."""
+        return bool(self.names) and self.function is None
+
 
 def device_text(
     writer: Writer,

@@ -1,11 +1,11 @@
-"""What the names in kernels' texts stand for on a GPU, as plain Python: compiled for cards, and run
-as it is by the simulator. The rest is what the CPU's kernels call, taken over."""
+"""What the names in kernels' texts stand for on a GPU, as plain Python: taken into kernels for
+cards, and run as it is by the simulator. The rest is what the CPU's kernels call, taken over."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ def brain_bits(value: Number) -> Number:
 
 def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
     """The index, or 0 where it is none of the axis: what it was then stands in the report."""
-    if 0 <= index < size:
+    if index >= 0 and index < size:
         return index
     if report[0] == 0:
         report[0] = site
@@ -119,9 +119,10 @@ def {name}(value):
         step >>= 1
     cuda.syncthreads()
     if thread & 31 == 0:
-        lanes[thread >> 5] = value
+        lanes[thread >> 5] = {stored}
     cuda.syncthreads()
-    value = lanes[thread & 31] if thread & 31 < (cuda.blockDim.x + 31) >> 5 else {identity}
+    k = thread & 31
+    value = {read} if k < (cuda.blockDim.x + 31) >> 5 else {identity}
     step = 16
     while step > 0:
         a, b = value, cuda.shfl_xor_sync(0xFFFFFFFF, value, step)
@@ -141,11 +142,10 @@ def {name}(value):
         total = {combined}
     return total
 """
-IN_WARPS = frozenset({"int32", "int64", "float32", "float64"})  # what lanes can hand each other
 
 
 @cache
-def totals_of_blocks(warps: bool) -> dict[str, CodeType]:
+def totals_of_blocks(warps: bool) -> dict[str, str]:
     """The functions that put together what the threads of a block have found, by their names: by
     way of shared memory, or with `warps` first among the lanes of each."""
     made = {}
@@ -153,7 +153,7 @@ def totals_of_blocks(warps: bool) -> dict[str, CodeType]:
         truth = dtype == "bool"
         for monoid in PUT_TOGETHER if truth else PUT_TOGETHER[:4]:
             name = f"block_{monoid}_{dtype}"
-            text = (WARP if warps and dtype in IN_WARPS else SHARED).format(
+            made[name] = (WARP if warps else SHARED).format(
                 name=name,
                 held="uint8" if truth else dtype,
                 stored="uint8(value)" if truth else "value",
@@ -161,5 +161,4 @@ def totals_of_blocks(warps: bool) -> dict[str, CodeType]:
                 combined=accumulation_text(monoid, dtype, "a", "b"),
                 identity=number_text(MONOIDS[monoid].identity(dtype), dtype),
             )
-            made[name] = compile(text, f"<{name}>", "exec")
     return made

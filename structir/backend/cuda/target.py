@@ -19,7 +19,7 @@ card = lazy_module("structir.backend.cuda.card")
 ahead = lazy_module("structir.backend.cuda.ahead")
 cublas = lazy_module("nvmath.bindings.cublas")
 driver = lazy_module("cuda.bindings.driver")
-NEEDED = ("numba_cuda", "cuda.bindings", "cuda.core")
+NEEDED = ("cuda.bindings", "cuda.core", "cuda.pathfinder")
 
 
 def executable(module: IRModule, arch: str | None = None, tf32: bool = False) -> DeviceExecutable:

@@ -1,0 +1,35 @@
+"""From LLVM's form to PTX, by LLVM's own writer for NVIDIA's cards."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from structir.backend.cuda.library import functions_called
+
+TRIPLE = "nvptx64-nvidia-cuda"
+LEVEL = 2
+
+
+@cache
+def _writer(architecture: str) -> Any:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=architecture, opt=3)
+
+
+def ptx_of_module(text: str, capability: tuple[int, int]) -> str:
+    """A module as PTX for a compute capability."""
+    writer = _writer(f"sm_{capability[0]}{capability[1]}")
+    module: Any = llvm.parse_assembly(text)
+    called = functions_called(text, capability)
+    if called:
+        module.link_in(llvm.parse_assembly(called))
+    module.triple, module.data_layout = TRIPLE, str(writer.target_data)
+    options = llvm.create_pipeline_tuning_options(LEVEL)
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(writer, options)
+    builder.getModulePassManager().run(module, builder)
+    return str(writer.emit_assembly(module))

@@ -1,0 +1,142 @@
+"""What texts say of threads and blocks, in LLVM's form: where a thread stands, how many there are,
+waiting for each other, and lanes of a warp that hand each other values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+from llvmlite import ir
+from numba import types
+
+from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
+from structir.backend.math.bits import declared
+
+WORD, LANE = ir.IntType(64), ir.IntType(32)
+REGISTER = "llvm.nvvm.read.ptx.sreg."
+BARRIER = "llvm.nvvm.barrier0"
+SHUFFLES = {"xor": ("bfly", 31), "down": ("down", 31), "up": ("up", 0), "": ("idx", 31)}
+
+
+@attrs.frozen
+class Register:
+    """A number that each thread finds in a register of its own."""
+
+    name: str
+
+    def read(self, operations: Operations) -> Typed:
+        """The number, as indices are."""
+        builder = operations.builder
+        function = declared(builder.module, ir.FunctionType(LANE, []), REGISTER + self.name)
+        return Typed(builder.zext(builder.call(function, []), WORD), types.int64)
+
+
+@attrs.frozen(eq=False)
+class Written:
+    """A function of a thread that is written where it is called."""
+
+    write: Callable[[Operations, Sequence[Typed]], Typed]
+
+
+class SharedArray:
+    """Stands for `cuda.shared.array`, whose number and dtype are known as it is read."""
+
+
+SHARED_ARRAY = SharedArray()
+
+
+def _axes(name: str) -> SimpleNamespace:
+    return SimpleNamespace(**{axis: Register(f"{name}.{axis}") for axis in "xyz"})
+
+
+THREAD, BLOCK, THREADS, BLOCKS = (_axes(n) for n in ("tid", "ctaid", "ntid", "nctaid"))
+
+
+def _product(operations: Operations, left: Register, right: Register) -> Any:
+    sides = [register.read(operations).value for register in (left, right)]
+    return operations.builder.mul(*sides, flags=("nuw", "nsw"))
+
+
+def _grid(operations: Operations, args: Sequence[Typed]) -> Typed:
+    """The number of a thread among those of all blocks."""
+    before = _product(operations, BLOCK.x, THREADS.x)
+    own = THREAD.x.read(operations).value
+    return Typed(operations.builder.add(before, own, flags=("nuw", "nsw")), types.int64)
+
+
+def _gridsize(operations: Operations, args: Sequence[Typed]) -> Typed:
+    """How many threads all blocks have."""
+    return Typed(_product(operations, THREADS.x, BLOCKS.x), types.int64)
+
+
+def _wait(operations: Operations, args: Sequence[Typed]) -> Typed:
+    """Wait for all threads of the block."""
+    builder = operations.builder
+    builder.call(declared(builder.module, ir.FunctionType(ir.VoidType(), []), BARRIER), [])
+    return operations.nothing()
+
+
+def _shuffle(mode: str) -> Written:
+    """The value of another lane; those of more than 32 bits go in two parts."""
+    name, clamp = SHUFFLES[mode]
+
+    def write(operations: Operations, args: Sequence[Typed]) -> Typed:
+        mask, value, lane = args
+        builder = operations.builder
+        shape = ir.FunctionType(LANE, [LANE] * 4)
+        function = declared(builder.module, shape, f"llvm.nvvm.shfl.sync.{name}.i32")
+        rest = [builder.trunc(lane.value, LANE), ir.Constant(LANE, clamp)]
+        members = builder.trunc(mask.value, LANE)
+        parts = [
+            builder.call(function, [members, part, *rest]) for part in _parts(builder, value.value)
+        ]
+        return Typed(_whole(builder, parts, value.value.type), value.kind)
+
+    return Written(write)
+
+
+def _width(kind: Any) -> int:
+    widths = {ir.FloatType(): 32, ir.DoubleType(): 64}
+    found = kind.width if isinstance(kind, ir.IntType) else widths.get(kind)
+    if found is None:
+        raise UntranslatedError(f"a lane hands over {kind}")
+    return int(found)
+
+
+def _parts(builder: Any, value: Any) -> list[Any]:
+    """A value as words of 32 bits."""
+    width = _width(value.type)
+    if not isinstance(value.type, ir.IntType):
+        value = builder.bitcast(value, ir.IntType(width))
+    if width < 32:
+        return [builder.zext(value, LANE)]
+    if width == 32:
+        return [value]
+    high = builder.lshr(value, ir.Constant(WORD, 32))
+    return [builder.trunc(value, LANE), builder.trunc(high, LANE)]
+
+
+def _whole(builder: Any, parts: list[Any], kind: Any) -> Any:
+    width = _width(kind)
+    value = parts[0]
+    if width < 32:
+        value = builder.trunc(value, ir.IntType(width))
+    if width == 64:
+        low, high = [builder.zext(part, WORD) for part in parts]
+        value = builder.or_(low, builder.shl(high, ir.Constant(WORD, 32)))
+    return value if isinstance(kind, ir.IntType) else builder.bitcast(value, kind)
+
+
+CUDA = SimpleNamespace(
+    threadIdx=THREAD,
+    blockIdx=BLOCK,
+    blockDim=THREADS,
+    gridDim=BLOCKS,
+    grid=Written(_grid),
+    gridsize=Written(_gridsize),
+    syncthreads=Written(_wait),
+    shared=SimpleNamespace(array=SHARED_ARRAY),
+    **{f"shfl_{mode}_sync" if mode else "shfl_sync": _shuffle(mode) for mode in SHUFFLES},
+)

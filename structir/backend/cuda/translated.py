@@ -1,0 +1,151 @@
+"""Kernels for a GPU from their texts by way of LLVM's form, and what the names in them stand for:
+what the CPU's kernels call, the functions of NVIDIA's math library, and totals of blocks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+from llvmlite import ir
+from numba import types
+from numba.core import fastmathpass
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu_options import FastMathOptions
+
+from structir.backend.cpu.inlined import Inlined, plain
+from structir.backend.cpu.kernels import NAMES
+from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
+from structir.backend.cpu.routines import routine_helpers
+from structir.backend.cpu.scalars import helpers
+from structir.backend.cuda.device_text import THREADS, DeviceText
+from structir.backend.cuda.numbers import inside, sigmoid, totals_of_blocks
+from structir.backend.cuda.threads import CUDA, Written
+from structir.backend.cuda.translation import DeviceOperations, DeviceTranslation
+from structir.backend.loops.scalar_text import LIBRARY, OF_TWO, STORED_AS
+from structir.backend.math.bits import declared
+
+rewritten: Any = fastmathpass.rewrite_module
+fast: Any = FastMathOptions
+KNOWN = re.compile(r"llvm\.|__nv_")  # the functions that machine code can call
+WIDTHS = {"float": ("f", "f32"), "double": ("", "f64")}
+# LLVM's own remainder of floats is one of quotients that fit, the library's is that of all; and
+# numba's floors are C's.
+REMAINDER = re.compile(r"frem (?:\w+ )*(float|double) (.+), (.+)")
+FLOOR = re.compile(r'@"?(floorf?)"?\(')
+
+
+def translated(text: DeviceText, entry: str) -> str:
+    """The text of a kernel as a module in LLVM's form."""
+    (function,) = ast.parse(text.text).body
+    assert isinstance(function, ast.FunctionDef)
+    context = target(contracted=not text.is_exact)
+    with global_compiler_lock, context.push_code_library(_Alone()):
+        context.typing_context.refresh()
+        context.refresh()
+        module = ir.Module(entry)
+        names = {**names_of_threads(), "routine": text.function}
+        _write(module, function, entry, kinds_of(text), names, context)
+        if context.fastmath:
+            rewritten(module, fast({"contract"}))
+    return _for_cards(str(module), [f.name for f in module.functions if f.is_declaration])
+
+
+def kinds_of(text: DeviceText) -> list[Any]:
+    """The types of a kernel's parameters: pointers, then sizes."""
+    stored = [buffer.dtype for buffer in text.pointers] + (["int64"] if text.sites else [])
+    pointer: Any = types.CPointer
+    pointers = [pointer(getattr(types, STORED_AS.get(dtype, dtype))) for dtype in stored]
+    return [*pointers, *[types.int64] * len(text.sizes)]
+
+
+class _Alone:
+    """Where numba puts functions that it compiles by themselves: kernels call none."""
+
+    def add_linking_library(self, library: Any) -> None:
+        """Some other function is called."""
+        raise UntranslatedError(f"{library} is compiled for the CPU")
+
+
+def _write(
+    module: Any,
+    function: ast.FunctionDef,
+    entry: str,
+    kinds: Sequence[Any],
+    names: Mapping[str, Any],
+    context: Any,
+) -> None:
+    shape = ir.FunctionType(ir.VoidType(), [context.get_value_type(kind) for kind in kinds])
+    made = ir.Function(module, shape, entry)
+    made.calling_convention = "ptx_kernel"
+    # llvmlite knows no attributes with values, but prints what stands in the set.
+    set.add(made.attributes, f'"nvvm.maxntid"="{THREADS}"')
+    builder = ir.IRBuilder(made.append_basic_block("entry"))
+    params = [a.arg for a in function.args.args]
+    operations = DeviceOperations(context, builder)
+    translation = DeviceTranslation(operations, names, params, function.body)
+    for name, value, kind in zip(params, made.args, kinds, strict=True):
+        value.name = name
+        translation.named(name, Typed(value, kind))
+    translation.block(function.body)
+    if not builder.block.is_terminated:
+        builder.ret_void()
+
+
+def _for_cards(text: str, called: Sequence[str]) -> str:
+    """A module with the functions of cards where numba has those of C."""
+    unknown = [name for name in called if not KNOWN.match(name) and not FLOOR.match(f"@{name}(")]
+    if unknown:
+        raise UntranslatedError(f"{', '.join(unknown)}: not there on cards")
+    text = FLOOR.sub(lambda m: f"@llvm.floor.{'f32' if m[1] == 'floorf' else 'f64'}(", text)
+    if REMAINDER.search(text) is None:
+        return text
+    own = [f"declare {kind} @__nv_fmod{end}({kind}, {kind})" for kind, (end, _) in WIDTHS.items()]
+    return "\n".join([REMAINDER.sub(_remainder, text), *own])
+
+
+def _remainder(found: re.Match[str]) -> str:
+    kind, left, right = found.groups()
+    return f"call {kind} @__nv_fmod{WIDTHS[kind][0]}({kind} {left}, {kind} {right})"
+
+
+def _of_library(stem: str, arity: int) -> Written:
+    """A function of NVIDIA's math library, on floats of either width."""
+
+    def write(operations: Operations, args: Sequence[Typed]) -> Typed:
+        kind, builder = args[0].kind, operations.builder
+        if kind not in (types.float32, types.float64) or any(a.kind != kind for a in args):
+            raise UntranslatedError(f"{stem} of {[a.kind for a in args]}")
+        value = args[0].value.type
+        name = f"__nv_{stem}{'f' if kind == types.float32 else ''}"
+        function = declared(builder.module, ir.FunctionType(value, [value] * arity), name)
+        return Typed(builder.call(function, [a.value for a in args]), kind)
+
+    return Written(write)
+
+
+@cache
+def names_of_threads() -> dict[str, Any]:
+    """What the names in the texts of kernels stand for."""
+    names = {**NAMES, **helpers(), **routine_helpers(), "inside": inside, "cuda": CUDA}
+    for name in LIBRARY:
+        made = _of_library(name, 2 if name in OF_TWO else 1)
+        names |= {f"{name}_{dtype}": made for dtype in ("float32", "float64")}
+    for dtype in ("float32", "float64"):
+        taken = plain(sigmoid)
+        assert taken is not None
+        around = {**taken.names, "exponential": names[f"exp_{dtype}"]}
+        names[f"sigmoid_{dtype}"] = attrs.evolve(taken, names=around)
+    for name, text in totals_of_blocks(warps=True).items():
+        names[name] = _taken(text, names)
+    return names
+
+
+def _taken(text: str, names: Mapping[str, Any]) -> Inlined:
+    """A function that is there as text."""
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    return Inlined(tuple([a.arg for a in function.args.args]), tuple(function.body), names)

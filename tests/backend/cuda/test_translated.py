@@ -1,0 +1,131 @@
+"""Kernels in the form that LLVM gets for cards, run by threads of the host: they give what the
+interpreter gives."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.cpu.operations import UntranslatedError
+from structir.backend.cuda.ahead import AheadDevice
+from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.executable import DeviceExecutable
+from structir.backend.cuda.translated import translated
+from structir.errors import DiagnosticError, StructIRError
+from structir.ir.dtype import numpy_dtype
+from tests.backend.agreement import assert_agree
+from tests.backend.cuda.host_threads import HostThreads
+from tests.backend.cuda.simulated_every_op import on_host
+from tests.backend.cuda.test_ahead import Mlp
+from tests.backend.test_every_example import program
+from tests.ops.test_every_op import OPS
+
+
+@pytest.fixture(scope="module")
+def device():
+    return HostThreads()
+
+
+def assert_interpreted(device, module, *given, name="main"):
+    executable = DeviceExecutable(module, device)
+    wanted = structir.interpret(module, name, *given)
+    assert_agree(wanted, on_host(executable[name](*given)))
+    return executable
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+@pytest.mark.filterwarnings("ignore")
+def test_every_op_is_interpreted(device, name):
+    definition = OPS[name].definition
+    module, values = program(definition, *definition.examples[0])
+    try:
+        run = DeviceExecutable(module, device)["main"]
+    except DiagnosticError as error:
+        assert "has no CUDA kernel" in str(error)
+        return
+    for operands in (values, [v[:0] if v.ndim else v for v in values]):
+        try:
+            wanted = structir.interpret(module, "main", *operands)
+        except StructIRError:
+            continue
+        assert_agree(wanted, on_host(run(*operands)))
+
+
+def test_a_gradient(device):
+    trained = structir.passes.Gradient()(Mlp)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s).astype("float32") for s in ((2, 7), (7, 70), (70,))]
+    assert_interpreted(device, trained, *given, name="main_adjoint")
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", "float16", "bfloat16", "int8", "uint16", "int32", "uint64", "bool"],
+)
+def test_totals_of_blocks_in_every_dtype(device, dtype):
+    numbers = np.arange(3 * 200).reshape(3, 200) % (2 if dtype == "bool" else 97)
+    x = numbers.astype(numpy_dtype(dtype))
+    total = "R.max(x)" if dtype == "bool" else "R.sum(x, axis=1)"
+    module = structir.parse(
+        f"""
+@R.function
+def main(x: R.Tensor(("n", "m"), "{dtype}")):
+    return R.max(x, axis=1), R.min(x, axis=0), {total}, R.permute_dims(x)
+"""
+    )
+    assert_interpreted(device, module, x)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_numbers_of_eight_bits(device, dtype):
+    x = np.arange(256, dtype=np.uint8).view(numpy_dtype(dtype))
+    module = structir.parse(
+        f"""
+@R.function
+def main(x: R.Tensor(("n",), "{dtype}")):
+    return R.astype(R.astype(x, "float32") * R.const(0.5, "float32"), "{dtype}")
+"""
+    )
+    found = on_host(DeviceExecutable(module, device)["main"](x))
+    wanted = structir.interpret(module, "main", x)
+    np.testing.assert_array_equal(found.astype("float32"), wanted.astype("float32"))
+
+
+KERNEL = structir.parse(
+    """
+@I.kernel
+def f(
+    x: R.Tensor(("n",), "float32"), at: R.Tensor(("m",), "int64"), y: R.Tensor(("m",), "float32")
+):
+    for i in range(m):
+        y[i] = x[at[i]] * x[at[i]] + T.exp(x[at[i]])
+
+@R.function
+def main(x: R.Tensor(("n",), "float32"), at: R.Tensor(("m",), "int64")):
+    m = T.int64()
+    return R.call_kernel(f, (x, at), out_sinfo=R.Tensor((m,), "float32"))
+"""
+)
+
+
+def test_operations_of_a_programs_kernel_are_rounded_one_by_one(device):
+    rng = np.random.default_rng(1)
+    x, at = rng.standard_normal(50).astype("float32"), rng.integers(0, 50, 99)
+    executable = assert_interpreted(device, KERNEL, x, at)
+    (kernel,) = executable.plans()[0].kernels
+    assert "contract" not in kernel.llvm
+    ptx = DeviceExecutable(KERNEL, AheadDevice("sm_80")).ptx()
+    assert "mul.rn.f32" in ptx
+
+
+def test_an_index_out_of_range_is_reported(device):
+    run = DeviceExecutable(KERNEL, device)["main"]
+    with pytest.raises(DiagnosticError, match="index 4 is out of range"):
+        run(np.ones(4, np.float32), np.array([1, 4, 2]))
+
+
+def test_what_threads_cannot_do_is_told():
+    text = DeviceText("def kernel():\n    with open: pass\n", (), (), 1, (), ("R.odd",))
+    with pytest.raises(UntranslatedError):
+        translated(text, "kernel")
+    with pytest.raises(StructIRError, match=r"R\.odd: no thread of a card can do this"):
+        AheadDevice("sm_90").kernel(text)
