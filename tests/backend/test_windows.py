@@ -183,3 +183,21 @@ def test_planes_are_copied_one_by_one(call, weight, kernels, threads):
     if kernels is not None:
         assert executable.kernel_count == kernels
         assert "scratch" in executable.source()
+
+
+def test_a_convolution_whose_every_size_is_free_has_a_kernel() -> None:
+    module = structir.parse(
+        """
+@R.function
+def main(
+    x: R.Tensor(("a", "b", "c", "d"), "float32"), w: R.Tensor(("e", "f", "g", "h"), "float32")
+):
+    return R.nn.conv2d(x, w, padding=[1], groups=2)
+"""
+    )
+    executable = structir.compile(module)
+    assert executable.kernel_count
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype("float32") for s in ((2, 6, 5, 5), (4, 3, 3, 3)))
+    wanted = structir.interpret(module, "main", x, w)
+    np.testing.assert_allclose(executable["main"](x, w), wanted, 1e-4, 1e-4)

@@ -105,7 +105,10 @@ class ClauseLowering:
     """One write of one clause on its way to a stage."""
 
     def __init__(self, lowering: SpecLowering, clause: Clause, write: Write) -> None:
-        self.lowering, self.clause, self.write = lowering, clause, write
+        self.lowering, self.clause = lowering, clause
+        outside = clause.reduce and not all(e.inside for e in write.entries)
+        # Each term is tested where the total's place may lie outside.
+        self.write = attrs.evolve(write, unique=False) if outside else write
         self.extents: dict[Sym, Dim] = {}
         self.letters: dict[Sym, Dim] = {}
         self.axis_of: dict[Sym, Sym] = {}
@@ -141,12 +144,6 @@ class ClauseLowering:
         at = tuple([self._entry(e, self.out) for e in self.write.entries])
         if self.write.value is None:
             raise NoKernelError("the body is no expression at one point")
-        if (
-            self.clause.reduce
-            and self.write.unique
-            and not all(e.inside for e in self.write.entries)
-        ):
-            raise NoKernelError("a reduction whose result may lie outside")
         body = expression_of(self.write.value, self.values, self.dtypes, self.letters)
         if self.clause.monoid in PICKING and not self.clause.reduce:
             body = number(0, self.out.dtype)  # the place of the only element
