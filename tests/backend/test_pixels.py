@@ -9,7 +9,7 @@ import pytest
 import structir
 from structir.backend.cpu.c_functions import assembled
 from structir.backend.cpu.panels import packed_narrow
-from structir.backend.cpu.pixel_tiles import pixel_tiles_text
+from structir.backend.cpu.pixel_tiles import POINTS, TERMS, pixel_tiles_text
 from structir.backend.cpu.products import has_pixel_products
 from structir.backend.cpu.tiles import TileShape, tile_shapes
 from tests.backend.agreement import assert_agree
@@ -106,18 +106,19 @@ def test_tiles_of_each_processor(shapes):
     address, word = ctypes.c_void_p, ctypes.c_int64
     kind = ctypes.CFUNCTYPE(None, *[address] * 5, *[word] * 4)
     run = kind(made.addresses[0])
-    image, terms = floats(500), np.array([0, 3, 40, 41, 7], np.int64)
+    image, few = floats(3000), np.array([0, 3, 40, 41, 7], np.int64)
     for channels in (1, lanes - 1, lanes, lanes + 3, 2 * lanes):
-        weights = floats(5, channels, seed=channels)
-        panels = _in_panels(weights, lanes)
-        for count in range(16):
-            points = np.arange(count, dtype=np.int64) * 13
-            out = np.full((channels, count + 2), 9, np.float32)
-            passed = [a.ctypes.data for a in (image, points, terms, panels, out)]
-            run(*passed, count + 2, 5, channels, count)
-            wanted = (image[points[:, None] + terms] @ weights).T
-            np.testing.assert_allclose(out[:, :count], wanted, rtol=1e-4, atol=1e-5)
-            assert (out[:, count:] == 9).all()
+        for terms, counts in ((few, range(16)), (np.arange(2 * TERMS + 7), (61, 2 * POINTS + 3))):
+            weights = floats(len(terms), channels, seed=channels)
+            panels = _in_panels(weights, lanes)
+            for count in counts:
+                points = np.arange(count, dtype=np.int64) * 13
+                out = np.full((channels, count + 2), 9, np.float32)
+                passed = [a.ctypes.data for a in (image, points, terms, panels, out)]
+                run(*passed, count + 2, len(terms), channels, count)
+                wanted = (image[points[:, None] + terms] @ weights).T
+                np.testing.assert_allclose(out[:, :count], wanted, rtol=1e-4, atol=1e-4)
+                assert (out[:, count:] == 9).all()
 
 
 def _in_panels(weights, lanes):

@@ -7,6 +7,9 @@ concern of memory: no lane is lost at the ends of lines or of small images.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -19,6 +22,7 @@ from structir.backend.math.bits import declared
 WORD, INDEX = ir.IntType(64), ir.IntType(32)
 HEIGHTS = (8, 6, 4, 2, 1)  # points at a time
 HIGHEST = HEIGHTS[0]
+POINTS, TERMS = 60, 72  # that meet before others do: their totals and weights stay near
 
 
 def pixel_registers(shapes: tuple[TileShape, ...]) -> int:
@@ -68,33 +72,31 @@ class PixelTile:
         self.vector = ir.VectorType(self.real, shape.lanes)
         self.suffix = f"v{shape.lanes}{'f32' if shape.dtype == 'float32' else 'f64'}"
         pointer, words = self.real.as_pointer(), WORD.as_pointer()
-        kinds = [pointer, words, words, pointer, pointer, WORD, WORD, WORD]
+        kinds = [pointer, words, words, pointer, pointer, WORD, WORD, WORD, pointer, *[WORD] * 3]
         kind = ir.FunctionType(ir.VoidType(), kinds)
         self.function = ir.Function(module, kind, f"pixels_{shape.dtype}_{across}_{rows}")
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
 
     def write(self) -> None:
-        """The sum over all terms, then the store."""
+        """The sum over some terms, onto what is held if they are not the first; it is held again,
+        and if they are the last, stored."""
         builder, function = self.builder, self.function
-        image, points, _, weights, _, _, count, _ = function.args
-        before = builder.block
-        room = self.across * self.shape.lanes * HIGHEST
-        self.held = builder.bitcast(
-            builder.alloca(ir.ArrayType(self.real, room)), self.real.as_pointer()
-        )
+        image, points, _, weights, _, _, count, _, self.held, whole, first, last = function.args
         starts = [builder.load(builder.gep(points, [_word(r)])) for r in range(self.rows)]
         places = [builder.gep(image, [start]) for start in starts]
-        panel = builder.mul(count, _word(self.shape.lanes))
+        panel = builder.mul(whole, _word(self.shape.lanes))
         self.apart = [builder.mul(panel, _word(v)) for v in range(self.across)]
+        start = self._start(first)
+        before = builder.block
         head, body, after = (function.append_basic_block(n) for n in ("head", "body", "after"))
         builder.branch(head)
         builder.position_at_end(head)
         term, line = builder.phi(WORD), builder.phi(weights.type)
         term.add_incoming(_word(0), before)
         line.add_incoming(weights, before)
-        totals = [[builder.phi(self.vector) for _ in range(self.across)] for _ in places]
-        for phi in [phi for row in totals for phi in row]:
-            phi.add_incoming(ir.Constant(self.vector, [0.0] * self.shape.lanes), before)
+        totals = [[builder.phi(self.vector) for _ in row] for row in start]
+        for phi, value in zip(chain(*totals), chain(*start), strict=True):
+            phi.add_incoming(value, before)
         builder.cbranch(builder.icmp_signed("<", term, count), body, after)
         builder.position_at_end(body)
         self._add_products(term, line, places, totals)
@@ -102,8 +104,33 @@ class PixelTile:
         line.add_incoming(builder.gep(line, [_word(self.shape.lanes)]), body)
         builder.branch(head)
         builder.position_at_end(after)
-        self._store(totals)
+        for r, v in self._numbers():
+            builder.store(totals[r][v], self._held(r, v), align=4)
+        with builder.if_then(builder.icmp_signed("!=", last, _word(0))):
+            self._store()
         builder.ret_void()
+
+    def _numbers(self) -> list[tuple[int, int]]:
+        """The totals, by point and register."""
+        return [(r, v) for r in range(self.rows) for v in range(self.across)]
+
+    def _held(self, row: int, vector: int) -> Any:
+        """Where a total is held: all points of a register side by side."""
+        place = self.builder.gep(self.held, [_word((vector * self.rows + row) * self.shape.lanes)])
+        return self.builder.bitcast(place, self.vector.as_pointer())
+
+    def _start(self, first: Any) -> list[list[Any]]:
+        """Zeros, or what is held."""
+        builder, zero = self.builder, ir.Constant(self.vector, [0.0] * self.shape.lanes)
+        empty = builder.block
+        with builder.if_then(builder.icmp_signed("==", first, _word(0))):
+            held = {key: builder.load(self._held(*key), align=4) for key in self._numbers()}
+            full = builder.block
+        start = [[builder.phi(self.vector) for _ in range(self.across)] for _ in range(self.rows)]
+        for (r, v), value in held.items():
+            start[r][v].add_incoming(zero, empty)
+            start[r][v].add_incoming(value, full)
+        return start
 
     def _add_products(
         self, term: Any, line: Any, places: list[Any], totals: list[list[Any]]
@@ -123,16 +150,12 @@ class PixelTile:
         place = self.builder.bitcast(place, self.vector.as_pointer())
         return self.builder.load(place, align=4)
 
-    def _store(self, totals: list[list[Any]]) -> None:
-        """Registers to memory, and from there in squares to the result."""
+    def _store(self) -> None:
+        """What is held to the result, in squares that are turned over."""
         builder, lanes = self.builder, self.shape.lanes
-        _, _, _, _, out, out_row, _, channels = self.function.args
-        for row, line in enumerate(totals):
-            for v, total in enumerate(line):
-                place = builder.gep(self.held, [_word((v * HIGHEST + row) * lanes)])
-                builder.store(total, builder.bitcast(place, self.vector.as_pointer()), align=4)
+        _, _, _, _, out, out_row, _, channels, *_ = self.function.args
         for v in range(self.across):
-            square = builder.gep(self.held, [_word(v * HIGHEST * lanes)])
+            square = builder.gep(self.held, [_word(v * self.rows * lanes)])
             place = builder.gep(out, [builder.mul(_word(v * lanes), out_row)])
             left = builder.sub(channels, _word(v * lanes))
             builder.call(self.storing, [square, place, out_row, _word(self.rows), left])
@@ -184,34 +207,90 @@ def everywhere(builder: Any, value: Any, lanes: int) -> Any:
 
 def _write_passes(module: ir.Module, tiles: list[list[PixelTile]], name: str) -> None:
     """Tiles as wide as the channels need, over all points."""
-    kinds = [*tiles[0][0].function.function_type.args, WORD]
+    kinds = [*tiles[0][0].function.function_type.args[:8], WORD]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    lanes, channels = _word(tiles[0][0].shape.lanes), function.args[7]
+    shape, channels = tiles[0][0].shape, function.args[7]
+    lanes = _word(shape.lanes)
+    room = ir.ArrayType(tiles[0][0].real, (POINTS + HIGHEST) * len(tiles) * shape.lanes)
+    held = builder.alloca(room)
+    held.align = 64
+    held = builder.bitcast(held, tiles[0][0].real.as_pointer())
     rounded = builder.add(channels, builder.sub(lanes, _word(1)))
     across = builder.sdiv(rounded, lanes)
     for column in tiles:
         wide = builder.icmp_signed("==", across, _word(column[0].across))
         with builder.if_then(wide):
-            _write_pass(builder, function, column)
+            _write_blocks(builder, function, column, held)
     builder.ret_void()
 
 
-def _write_pass(builder: ir.IRBuilder, function: ir.Function, column: list[PixelTile]) -> None:
-    """Tiles of falling height, each as long as it fits."""
-    given = function.args
-    place = builder.alloca(WORD)
+def _write_blocks(
+    builder: ir.IRBuilder, function: ir.Function, column: list[PixelTile], held: Any
+) -> None:
+    """Blocks of points, and for each the terms in blocks of nearly the same size."""
+    count, points = function.args[6], function.args[8]
+    blocks = builder.sdiv(builder.add(count, _word(TERMS - 1)), _word(TERMS))
+    blocks = builder.select(builder.icmp_signed(">", blocks, _word(1)), blocks, _word(1))
+    block = builder.sdiv(builder.add(count, builder.sub(blocks, _word(1))), blocks)
+    spans = _counted(builder, points, _word(POINTS)), _counted(builder, blocks, _word(1))
+    with spans[0] as (point, points_here), spans[1] as (number, _):
+        term = builder.mul(number, block)
+        left = builder.sub(count, term)
+        terms = builder.select(builder.icmp_signed("<", left, block), left, block)
+        first = builder.zext(builder.icmp_signed("==", number, _word(0)), WORD)
+        last = builder.icmp_signed("==", builder.add(number, _word(1)), blocks)
+        given = list(function.args[:8])
+        for k, place in ((1, point), (2, term), (4, point)):
+            given[k] = builder.gep(given[k], [place])
+        given[3] = builder.gep(given[3], [builder.mul(term, _word(column[0].shape.lanes))])
+        given[6] = terms
+        more = [count, first, builder.zext(last, WORD)]
+        _write_pass(builder, column, [*given, held, *more], points_here)
+
+
+@contextmanager
+def _counted(builder: ir.IRBuilder, end: Any, step: ir.Constant) -> Iterator[tuple[Any, Any]]:
+    """A loop from 0 to before an end: where it is, and how far it goes in this step."""
+    place = _counter(builder)
+    head, body, after = (builder.function.append_basic_block() for _ in range(3))
+    builder.branch(head)
+    builder.position_at_end(head)
+    at = builder.load(place)
+    builder.cbranch(builder.icmp_signed("<", at, end), body, after)
+    builder.position_at_end(body)
+    left = builder.sub(end, at)
+    yield at, builder.select(builder.icmp_signed("<", left, step), left, step)
+    builder.store(builder.add(at, step), place)
+    builder.branch(head)
+    builder.position_at_end(after)
+
+
+def _counter(builder: ir.IRBuilder) -> Any:
+    """A variable, 0 from here on."""
+    with builder.goto_entry_block():
+        place = builder.alloca(WORD)
     builder.store(_word(0), place)
+    return place
+
+
+def _write_pass(
+    builder: ir.IRBuilder, column: list[PixelTile], given: list[Any], points: Any
+) -> None:
+    """Tiles of falling height, each as long as it fits."""
+    place, shape = _counter(builder), column[0].shape
     for tile in column:
-        head, body, after = (function.append_basic_block() for _ in range(3))
+        head, body, after = (builder.function.append_basic_block() for _ in range(3))
         builder.branch(head)
         builder.position_at_end(head)
         point = builder.load(place)
-        left = builder.sub(given[8], point)
+        left = builder.sub(points, point)
         builder.cbranch(builder.icmp_signed(">=", left, _word(tile.rows)), body, after)
         builder.position_at_end(body)
-        passed = list(given[:8])
+        passed = list(given)
         passed[1], passed[4] = builder.gep(given[1], [point]), builder.gep(given[4], [point])
+        held = builder.mul(point, _word(tile.across * shape.lanes))
+        passed[8] = builder.gep(given[8], [held])
         builder.call(tile.function, passed)
         builder.store(builder.add(point, _word(tile.rows)), place)
         builder.branch(head)
