@@ -39,10 +39,7 @@ class CompiledMachine(Machine):
 
     @plans.default
     def _plans(self) -> StepPlans:
-        return StepPlans(self._tracer)
-
-    def _tracer(self, open_outputs: bool) -> Tracer:
-        return Tracer(self.module, self.direct, [Block()], open_outputs=open_outputs)
+        return StepPlans(lambda: Tracer(self.module, self.direct, [Block()]))
 
     def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
         """A function as a value, which is planned, and a loop over it."""

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from structir.backend.growing import LIST, OUTPUT, ROWS, Growing, Grown
+from structir.backend.program import rows_added
 from structir.backend.steps import (
-    OUTSIDE,
     PART,
     WORD,
     Append,
     Block,
     Cell,
+    Clear,
     Copy,
-    Growing,
     Loop,
     NotPlannedError,
     Part,
@@ -24,6 +25,7 @@ from structir.backend.steps import (
     mapped,
 )
 from structir.interpret.scope import Closure, Value
+from structir.ir.bodies import bindings_of
 from structir.ops.loop import Steps
 
 MOST_OUTPUT = 1 << 26  # bytes of an output that has all its room from the start
@@ -36,9 +38,26 @@ def is_array(value: Value) -> bool:
     return isinstance(value, Slot | np.ndarray | np.generic)
 
 
+def is_empty(value: Value) -> bool:
+    """Whether a value is a list of nothing."""
+    return isinstance(value, tuple) and not value
+
+
 def is_never(value: Value) -> bool:
     """Whether something that a loop needs is known to be false, or no step."""
     return value is not None and not isinstance(value, Slot) and not np.asarray(value) > 0
+
+
+def may_grow(function: Any, steps: Steps) -> frozenset[int]:
+    """The places of carried values that may grow: empty lists, and tensors that the body adds rows
+    to."""
+    if not isinstance(function, Closure):
+        return frozenset()
+    params = function.function.params[2 if steps.read is None else 0 :]
+    found = [rows_added(binding.value) for binding in bindings_of(function.function)]
+    added = {rows[0] for rows in found if rows is not None}
+    pairs = enumerate(zip(params, steps.carried, strict=False))
+    return frozenset([k for k, (param, value) in pairs if is_empty(value) or param in added])
 
 
 def require_flag(value: Slot) -> None:
@@ -48,10 +67,12 @@ def require_flag(value: Slot) -> None:
 
 
 class LoopTrace:
-    """One loop on its way to steps."""
+    """One loop on its way to steps; `growing` are the places of carried values that grow."""
 
-    def __init__(self, tracer: Any, function: Any, steps: Steps) -> None:
-        self.tracer, self.function, self.steps = tracer, function, steps
+    def __init__(
+        self, tracer: Any, function: Any, steps: Steps, growing: frozenset[int] = frozenset()
+    ) -> None:
+        self.tracer, self.function, self.steps, self.growing = tracer, function, steps, growing
         self.limit = None if steps.trips is None else tracer.slot(steps.trips)
         self.going = None if steps.going is None else tracer.slot(steps.going)
         if self.limit is not None and self.limit.dtype != INT64:
@@ -60,29 +81,53 @@ class LoopTrace:
             require_flag(self.going)
         self.counter = Slot(Cell(WORD), (), INT64)
         self.swapped: list[tuple[Cell, Cell]] = []
+        self.around: Block = tracer.blocks[-1]
+        self.outermost = len(tracer.blocks) == 1
 
     def made(self) -> tuple[tuple[Value, ...], list[Value]]:
         """The steps of the loop, and what comes of it."""
-        carried = mapped(self.steps.carried, self._entering)
-        around, outermost = self.tracer.blocks[-1], len(self.tracer.blocks) == 1
+        carried = tuple([self._first(*each) for each in enumerate(self.steps.carried)])
         with self.tracer.inside() as body:
             part, element = self._element()
             found = self._result(self.steps.given(self.counter, TRUE, carried, element))
             going, after, outputs = self.steps.taken(found)
             condition = self._condition(going, body)
-            grown = [self._grown(output, condition, body, outermost) for output in outputs]
+            grown = [self._grown(output, condition) for output in outputs]
             before, now = list(leaves(carried)), list(leaves(after))
             if len(before) != len(now):
-                raise NotPlannedError("a list that grows")
+                raise NotPlannedError("a list that changes")
             for one, other in zip(before, now, strict=True):
                 self._handed_on(one, other, body)
-        around.fresh |= {g.cell for g in grown if isinstance(g, Slot)}
+        self.around.fresh |= {g.cell for g in grown if isinstance(g, Slot)}
         if condition is not None:
             first = self.tracer.slot(TRUE) if self.going is None else self.going
             self.tracer.step(Copy(condition, first.cell))
         limit = None if self.limit is None else self.limit.cell
         self.tracer.step(Loop(self.counter.cell, limit, condition, part, body, tuple(self.swapped)))
-        return carried, grown
+        return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
+
+    def _first(self, place: int, value: Value) -> Value:
+        """What the first step is given."""
+        return self._starting(value) if place in self.growing else mapped(value, self._entering)
+
+    def _starting(self, value: Value) -> Value:
+        """A carried value that grows from what it is before the loop."""
+        if is_empty(value):
+            return self._open(Growing(LIST, self.tracer.append)).value
+        first = self.tracer.slot(value)
+        growing = Growing(ROWS, self.tracer.append, (first.shape[1:], first.dtype))
+        if not growing.fits(*(first.shape[1:], first.dtype)):
+            raise NotPlannedError("rows of nothing")
+        self._open(growing)
+        self.tracer.step(Append(growing.cell, first.cell, growing.filled))
+        return growing.value
+
+    def _open(self, growing: Growing) -> Growing:
+        if not self.outermost:
+            raise NotPlannedError("a value of a size that only running tells")
+        self.tracer.growing.append(growing)
+        self.around.steps.append(Clear(growing.filled))
+        return growing
 
     def _result(self, args: tuple[Value, ...]) -> Value:
         if isinstance(self.function, Closure):
@@ -91,7 +136,7 @@ class LoopTrace:
 
     def _entering(self, value: Value) -> Value:
         """A carried value in a cell of its own."""
-        if not is_array(value):
+        if not is_array(value):  # among them one that grows in a loop around this one
             return value
         first = self.tracer.slot(value)
         made = Slot(Cell(first.cell.root.bytes), first.shape, first.dtype)
@@ -120,23 +165,26 @@ class LoopTrace:
             body.steps.append(Copy(cell, next_one.cell))
         return cell
 
-    def _grown(self, output: Value, condition: Cell | None, body: Block, outermost: bool) -> Value:
+    def _grown(self, output: Value, condition: Cell | None) -> Value:
         """An output with all its room, or one that grows as long as the loop does."""
         one = self.tracer.slot(output)
         size = one.cell.root.bytes
         known = condition is None and not isinstance(self.steps.trips, Slot | None)
         trips = int(self.steps.trips) if known else 0
-        if known and trips * size <= MOST_OUTPUT:
-            whole: Any = Slot(Cell(trips * size), (trips, *one.shape), one.dtype)
-        elif outermost and self.tracer.open_outputs:
-            whole = Growing(Cell(0, OUTSIDE), self.counter.cell, one.shape, one.dtype)
-        else:
-            raise NotPlannedError("an output of a size that only running tells")
-        body.steps.append(Append(whole.cell, one.cell, self.counter.cell, trips, size))
+        if not known or trips * size > MOST_OUTPUT:
+            return self.tracer.append(self._open(Growing(OUTPUT, self.tracer.append)).value, one)
+        whole, filled = Slot(Cell(trips * size), (trips, *one.shape), one.dtype), Cell(WORD)
+        self.around.steps.append(Clear(filled))
+        self.tracer.step(Append(whole.cell, one.cell, filled, trips * size))
         return whole
 
     def _handed_on(self, before: Value, after: Value, body: Block) -> None:
         """What a step hands on is what the next one is given."""
+        if isinstance(before, Grown) and isinstance(after, Grown):
+            same = after.growing is before.growing and after.kind == before.kind
+            if not same or after.version != before.growing.version:
+                raise NotPlannedError("a value that is no longer there")
+            return
         if not is_array(before) or not is_array(after):
             if type(before) is not type(after) or before != after:
                 raise NotPlannedError("a value that changes beside tensors")

@@ -97,7 +97,7 @@ class Tried:
 class StepPlans:
     """The plans of a program, by what their functions are given; the latest are kept."""
 
-    tracer: Callable[[bool], Tracer]  # told whether outputs may grow without a known end
+    tracer: Callable[[], Tracer]
     found: OrderedDict[Any, Tried] = attrs.Factory(OrderedDict)
     vain: dict[Function, int] = attrs.Factory(dict)  # how often there was no plan
     met: OrderedDict[Any, None] = attrs.Factory(OrderedDict)  # once
@@ -133,9 +133,7 @@ class StepPlans:
         given = [trips, steps.going, steps.carried, steps.read, steps.captured]
         given[0] = trips if trips is None or type(trips) is int else np.asarray(trips, np.int64)
         found = self._run(function.function, traced, True, function, *given)
-        if found is LEFT or any(len(o) == 0 for o in found[1]):
-            return None
-        return found[0], list(found[1])
+        return None if found is LEFT else (found[0], list(found[1]))
 
     def _run(self, function: Any, traced: Any, at_once: bool, *values: Any) -> Value:
         if recording.get() or self.vain.get(function, 0) >= MOST_TRIES:
@@ -149,7 +147,7 @@ class StepPlans:
         if tried is None:
             if not (at_once or self._met(key)):
                 return LEFT
-            tried = self.found[key] = Tried(self._planned(function, traced, at_once, values))
+            tried = self.found[key] = Tried(self._planned(function, traced, values))
             while len(self.found) > 1 and self._are_too_many():
                 self.found.popitem(last=False)
         if tried.plan is None or tried.left > MOST_LEFT:
@@ -171,16 +169,14 @@ class StepPlans:
             self.met.popitem(last=False)
         return False
 
-    def _planned(
-        self, function: Any, traced: Any, at_once: bool, values: tuple[Any, ...]
-    ) -> StepPlan | None:
+    def _planned(self, function: Any, traced: Any, values: tuple[Any, ...]) -> StepPlan | None:
         """The plan for values of some forms; None where there is none."""
-        tracer = self.tracer(at_once)
+        tracer = self.tracer()
         stand_ins = StandIns(self.reads, tracer)
         block = tracer.blocks[-1]
         try:
             value = traced(tracer, *[stand_ins.of(value) for value in values])
-            return StepPlan(block, stand_ins.cells, value)
+            return StepPlan(block, stand_ins.cells, tracer.growing, value)
         except Exception:  # whatever it is, the host says it where it comes to that
             self.vain[function] = self.vain.get(function, 0) + 1
             return None

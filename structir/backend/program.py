@@ -25,6 +25,7 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.expr import (
     Binding,
     BindingBlock,
+    Call,
     DataflowVar,
     Expr,
     Function,
@@ -37,6 +38,7 @@ from structir.ir.expr import (
 )
 from structir.ir.kernel import Kernel
 from structir.ir.node import node, replace
+from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
 MOST_BINDINGS = 1024  # of a function with all that it calls, if it is to be one region
@@ -73,6 +75,7 @@ class HostProgram:
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of
         self.regions: list[CompiledRegion] = []
+        self.open: set[Var] = set()  # of unknown sizes, given to functions within
 
     def function(self, function: Function) -> Function:
         """The function with its regions compiled."""
@@ -119,7 +122,7 @@ class HostProgram:
         steps: list[Binding] = []
         run = Run(self.kernels, self.routine_of)
         for place, binding in enumerate(bindings):
-            if isinstance(binding, VarBinding) and run.takes(binding):
+            if isinstance(binding, VarBinding) and not self._grows(binding) and run.takes(binding):
                 continue
             if any(v in run.lowering.values for v in variables_in(binding)):
                 steps += self._closed(run, last_use, place)
@@ -127,6 +130,13 @@ class HostProgram:
             steps.append(self._on_host(binding))
         steps += self._closed(run, last_use, len(bindings))
         return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
+
+    def _grows(self, binding: VarBinding) -> bool:
+        """Whether rows are added to what may grow from step to step of a loop."""
+        added = rows_added(binding.value)
+        grows = added is not None and added[0] in self.open
+        self.open |= {binding.var} if grows else set()
+        return grows
 
     def _on_host(self, binding: Binding) -> Binding:
         value = self._rewritten(binding.value)
@@ -141,6 +151,7 @@ class HostProgram:
                     false_branch=self.sequence(value.false_branch),
                 )
             case Function():
+                self.open |= {p for p in value.params if _is_open(p.struct_info)}
                 return self.function(value)
         return value
 
@@ -183,6 +194,20 @@ class HostProgram:
                 again.add(binding)
             assumed = Assumed(again.region(results), equal)
         return self.make(region, assumed)
+
+
+def _is_open(info: StructInfo | None) -> bool:
+    return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim is not None
+
+
+def rows_added(value: Expr) -> tuple[Expr, tuple[Expr, ...]] | None:
+    """The tensor that a call adds rows to, and the rows."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return None
+    definition: Any = value.op.definition
+    hook = definition.hooks.get("rows_added")
+    found: tuple[Expr, tuple[Expr, ...]] | None = hook(value) if hook else None
+    return found
 
 
 def numbered(lowered: Lowered, numbers: Iterator[int] | None = None) -> Any:

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from structir.backend.cpu.steps import KIND, STATE, STOP, move_address, steps_runner
+from structir.backend.growing import OUTPUT, Growing, Grown
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import KEPT_BYTES, Workspace
 from structir.backend.results import RESULTS
@@ -21,7 +22,6 @@ from structir.backend.steps import (
     Block,
     Cell,
     Code,
-    Growing,
     NotPlannedError,
     Slot,
     constant,
@@ -43,15 +43,20 @@ class Result:
 class StepPlan:
     """Steps as words, where all values lie, and what is to be given back."""
 
-    def __init__(self, block: Block, inputs: Sequence[Cell], value: Any) -> None:
-        self.inputs = inputs
-        self.growing: list[Growing] = [v for v in leaves(value) if isinstance(v, Growing)]
+    def __init__(
+        self, block: Block, inputs: Sequence[Cell], growing: Sequence[Growing], value: Any
+    ) -> None:
+        self.inputs, self.growing = inputs, growing
+        grown = [v for v in leaves(value) if isinstance(v, Grown)]
+        if any(v.version != v.growing.version for v in grown):
+            raise NotPlannedError("a value that is no longer there")
+        self.outputs = [v for v in grown if v.kind == OUTPUT]
         self.results: list[Slot] = []
         self.value = mapped(value, lambda leaf: self._result(block, leaf))
         self.code = code = Code()
         block.write(code)
-        grown = [cell for g in self.growing for cell in (g.cell, g.counter)]
-        for cell in (*inputs, *[r.cell for r in self.results], *grown):
+        room = [cell for g in growing for cell in (g.cell, g.filled)]
+        for cell in (*inputs, *[r.cell for r in self.results], *room):
             code.slot(cell)
         code.step(KIND.end)
         self.offsets, size = code.arena()
@@ -85,13 +90,15 @@ class StepPlan:
             if not space.run(arrays, results, grown):
                 return LEFT
             whole = {g: space.elements(g, array) for g, array in grown.items()}
+            if any(not len(whole[g.growing]) for g in self.outputs):
+                return LEFT  # of nothing the form is another
         finally:
             self.free.append(space)
 
         def given(leaf: Any) -> Any:
             if isinstance(leaf, Result):
                 return results[leaf.number]
-            return whole[leaf] if isinstance(leaf, Growing) else leaf
+            return leaf.given(whole[leaf.growing]) if isinstance(leaf, Grown) else leaf
 
         return mapped(self.value, given)
 
@@ -148,7 +155,7 @@ class StepSpace:
         slot = self.plan.code.cells[each.cell.root]
         self.slots[slot] = array.ctypes.data
         appends = (self.words[:, 0] == KIND.append) & (self.words[:, 1] == slot)
-        self.words[appends, 5] = len(array)
+        self.words[appends, 5] = array.nbytes
 
     def _grow(self, each: Growing, grown: dict[Growing, Array]) -> None:
         before = grown[each]
@@ -159,6 +166,6 @@ class StepSpace:
 
     def elements(self, each: Growing, array: Array) -> Array:
         """What an output has grown to."""
-        at = int(self.slots[self.plan.code.cells[each.counter.root]])
-        count = ctypes.c_int64.from_address(at).value
+        at = int(self.slots[self.plan.code.cells[each.filled.root]])
+        count = each.count(ctypes.c_int64.from_address(at).value)
         return array if count == len(array) else array[:count].copy()

@@ -60,21 +60,6 @@ class Slot(ForeignTensor):
     item = __getitem__ = _unknown
 
 
-@attrs.define(eq=False)
-class Growing:
-    """An output of as many elements as a loop makes steps, which only running tells."""
-
-    cell: Cell
-    counter: Cell
-    shape: tuple[int, ...]
-    dtype: Any
-    room: int = 64  # elements at first; a run that needed more tells the next one
-
-    def new(self, room: int) -> Any:
-        """Room for elements."""
-        return np.empty((room, *self.shape), self.dtype)
-
-
 def leaves(value: Any) -> Iterator[Any]:
     """What is no tuple in a value, in order."""
     if isinstance(value, tuple):
@@ -214,18 +199,28 @@ class Copy:
 
 @attrs.frozen(eq=False)
 class Append:
-    """A value as the next element of an output, which has `room` for so many."""
+    """A value behind those that are there, of so many bytes; there is `room` for so many."""
 
     to: Cell
     source: Cell
-    counter: Cell
-    room: int
-    element: int  # bytes
+    filled: Cell
+    room: int = 0
 
     def write(self, code: Code) -> None:
         """One step."""
-        slots = [code.slot(c) for c in (self.to, self.source, self.counter)]
-        code.step(KIND.append, *slots, self.element, self.room)
+        slots = [code.slot(c) for c in (self.to, self.source, self.filled)]
+        code.step(KIND.append, *slots, self.source.root.bytes, self.room)
+
+
+@attrs.frozen(eq=False)
+class Clear:
+    """Zero as the number in a cell."""
+
+    cell: Cell
+
+    def write(self, code: Code) -> None:
+        """One step."""
+        code.step(KIND.set, code.slot(self.cell), 0)
 
 
 @attrs.frozen(eq=False)
@@ -268,7 +263,7 @@ class Loop:
 
     def write(self, code: Code) -> None:
         """Tests, the body, and back."""
-        code.step(KIND.set, code.slot(self.counter), 0)
+        Clear(self.counter).write(code)
         start, out = code.here, []
         for cell in self._kept():
             code.slot(cell)

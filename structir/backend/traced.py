@@ -16,9 +16,12 @@ import attrs
 import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion, results_of
-from structir.backend.loop_trace import LoopTrace, is_array, is_never, require_flag
-from structir.backend.program import RegionCall, arranged
+from structir.backend.growing import ROWS, Growing, Grown
+from structir.backend.growing import joined as joined_growth
+from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
+from structir.backend.program import RegionCall, arranged, rows_added
 from structir.backend.steps import (
+    Append,
     Block,
     Cell,
     Choice,
@@ -34,10 +37,12 @@ from structir.interpret.extern import is_by_form
 from structir.interpret.kernels import KernelValue
 from structir.interpret.machine import Frame, Machine, frame_of
 from structir.interpret.scope import Closure, Nested, Scope, Value
+from structir.ir import dims
 from structir.ir.dims import Sym
-from structir.ir.expr import Call, Expr, ExternFunc, Function, If, SeqExpr
+from structir.ir.expr import Binding, Call, Expr, ExternFunc, Function, If, MatchCast, SeqExpr
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
+from structir.ir.struct_info import TensorStructInfo
 from structir.ops.loop import Steps
 
 MOST_STEPS = 4096
@@ -71,7 +76,7 @@ class Tracer(Machine):
     blocks: list[Block] = attrs.Factory(list)
     constants: dict[int, tuple[Any, Cell]] = attrs.Factory(dict)
     written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and calls that are not done
-    open_outputs: bool = False  # whether outputs may grow without a known end
+    growing: list[Growing] = attrs.Factory(list)
 
     # steps
 
@@ -123,11 +128,48 @@ class Tracer(Machine):
                 if isinstance(test, Slot):
                     return self.choice(test, expr, scope)
             case Call(Op()):
+                found = self._with_rows(expr, scope)
+                if found is not None:
+                    return found
                 self._may_call(expr, [self.value(a, scope) for a in expr.args])
             case Call(ExternFunc(name)):
                 if not is_by_form(name):
                     raise NotPlannedError(name)
         return super().evaluate(expr, scope)
+
+    def _with_rows(self, call: Call, scope: Scope) -> Value:
+        """A value that grows, with the rows that a call adds to it; None where it does not."""
+        added = rows_added(call)
+        found = None if added is None else self.value(added[0], scope)
+        if added is None or not isinstance(found, Grown):
+            return None
+        for rows in added[1]:
+            found = self.append(found, self.value(rows, scope))
+        return found
+
+    def append(self, value: Grown, item: Value) -> Grown:
+        """A value that grows with one thing more."""
+        growing, one = value.growing, self.slot(item)
+        if value.version != growing.version or value.kind != growing.kind:
+            raise NotPlannedError("a value that is no longer there")
+        if not growing.fits(one.shape[growing.kind == ROWS :], one.dtype):
+            raise NotPlannedError("elements of different forms")
+        self.step(Append(growing.cell, one.cell, growing.filled))
+        growing.change()
+        return growing.value
+
+    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
+        """A binding. Of what grows a cast can tell all but how many there are, if it is new."""
+        info = binding.struct_info if isinstance(binding, MatchCast) else None
+        if isinstance(value, Grown) and isinstance(info, TensorStructInfo):
+            sizes = info.dims if isinstance(info.dims, tuple) else ()
+            if not sizes or dims.as_sym(sizes[0]) in (None, *scope.sizes):
+                raise NotPlannedError("a size that only running tells")
+            element = Slot(Cell(0), value.shape[1:], value.dtype)
+            match([(TensorStructInfo(sizes[1:], info.dtype), element, "")], scope)
+            scope.values[binding.var] = value
+        else:
+            super()._bind(binding, value, scope)
 
     def _may_call(self, call: Call, args: Sequence[Value]) -> None:
         """An op that is not in a region is run now, if it is told all; loops look into nothing."""
@@ -202,13 +244,23 @@ class Tracer(Machine):
     def choice(self, test: Slot, expr: If, scope: Scope) -> Value:
         """Both branches, and the value that either of them gives."""
         require_flag(test)
+        before = self._versions()
         then, one = self.branch(expr.true_branch, scope)
+        after = self._versions()
+        for growing, version in before.items():
+            growing.version = version
         other, two = self.branch(expr.false_branch, scope)
         if one is LEFT and two is LEFT:
             raise NotPlannedError("neither branch")
+        for growing, version in self._versions().items():
+            ends = (one, after[growing]), (two, version)
+            growing.chosen(*[None if found is LEFT else end for found, end in ends])
         value = self.joined(then, one, other, two)
         self.step(Choice(test.cell, then, other))
         return value
+
+    def _versions(self) -> dict[Growing, int]:
+        return {growing: growing.version for growing in self.growing}
 
     def branch(self, seq: SeqExpr, scope: Scope) -> tuple[Block, Value]:
         """The steps of a branch, and what it gives; the host's, where steps do not do."""
@@ -232,6 +284,8 @@ class Tracer(Machine):
             return tuple([self.joined(then, a, other, b) for a, b in pairs])
         if not is_array(one) and type(one) is type(two) and one == two:
             return one
+        if isinstance(one, Grown):
+            return joined_growth(one, two)
         left, right = self.slot(one), self.slot(two)
         if left.shape != right.shape or left.dtype != right.dtype:
             raise NotPlannedError("branches that give values of different forms")
@@ -248,4 +302,13 @@ class Tracer(Machine):
         """The carried values after a loop, and its outputs; None where there is no step to make."""
         if is_never(steps.trips) or is_never(steps.going):
             return None
+        before, grown = len(self.blocks[-1].steps), len(self.growing)
+        growing = may_grow(function, steps)
+        if growing:
+            try:
+                return LoopTrace(self, function, steps, growing).made()
+            except EndlessError:
+                raise
+            except Exception:  # whatever it is, it may do without
+                del self.blocks[-1].steps[before:], self.growing[grown:]
         return LoopTrace(self, function, steps).made()

@@ -13,6 +13,20 @@ Array = np.ndarray[Any, Any]
 List = tuple[Any, ...]
 
 
+class GrowingList:
+    """A list that is made by a plan: of its elements only the form is known."""
+
+    __slots__ = ()
+
+    def __add__(self, items: List) -> Any:
+        """The list with more at its end."""
+        raise TypeError
+
+    def side_by_side(self, axis: int, new: bool) -> Any:
+        """The elements along an axis, a new one or one that they have."""
+        raise TypeError
+
+
 def _place(position: Array, length: int, last: int) -> int:
     """A position counted from the front; it may be no greater than `last`."""
     asked = int(position.item())
@@ -34,9 +48,9 @@ def at(items: List, position: Array) -> Any:
 
 def insert(items: List, item: Any, position: Any = ()) -> List:
     """The list with one element more, before a position or at the end."""
-    items = tuple(items)
-    end = len(items)
-    place = end if isinstance(position, tuple) else _place(position, end, end)
+    if isinstance(position, tuple):
+        return items + (item,)  # noqa: RUF005 (also of lists that grow in a plan)
+    place = _place(position, len(items), len(items))
     return (*items[:place], item, *items[place:])
 
 
@@ -52,13 +66,17 @@ def length(items: List) -> Array:
     return np.asarray(len(items), np.int64)
 
 
-def joined(items: List, axis: Array) -> Array:
+def joined(items: Any, axis: Array) -> Any:
     """The elements one after the other along an axis."""
+    if isinstance(items, GrowingList):
+        return items.side_by_side(int(axis), False)
     return np.concatenate(items, int(axis))
 
 
-def stacked(items: List, axis: Array) -> Array:
+def stacked(items: Any, axis: Array) -> Any:
     """The elements side by side along a new axis."""
+    if isinstance(items, GrowingList):
+        return items.side_by_side(int(axis), True)
     return np.stack(items, int(axis))
 
 
@@ -89,7 +107,9 @@ def nothing() -> None:
     return
 
 
-MOVING: tuple[Any, ...] = (at, insert, erase, length, is_there, nothing, empty)
-LOOKING: tuple[Any, ...] = (joined, stacked, parts)
-for _function in (*MOVING, *LOOKING):
+MOVING: tuple[Any, ...] = (
+    *(at, insert, erase, length),
+    *(joined, stacked, is_there, nothing, empty),
+)
+for _function in (*MOVING, parts):
     register_extern(f"list.{_function.__name__}", _function, by_form=_function in MOVING)

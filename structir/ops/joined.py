@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
+from structir.ir.expr import Call, Expr, Tuple
 from structir.ops.attributes import Axis, Counts, Ints, Number, Operands
 from structir.ops.define import op
 from structir.ops.examples import f32
@@ -30,6 +31,17 @@ def concatenated(given: Given) -> str:
 def concat(tensors: Operands, axis: Axis | None = 0) -> Operands:
     """The tensors one after the other along an axis; without an axis, vectors."""
     return tensors
+
+
+def _rows_added(call: Call) -> tuple[Expr, tuple[Expr, ...]] | None:
+    """The tensor that rows are put behind, and the rows; None along another axis."""
+    tensors = call.args[0]
+    if call.attrs.get("axis", 0) != 0 or not isinstance(tensors, Tuple) or not tensors.fields:
+        return None
+    return tensors.fields[0], tensors.fields[1:]
+
+
+concat.definition.hooks["rows_added"] = _rows_added
 
 
 def stacked(given: Given) -> Written:

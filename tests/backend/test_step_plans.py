@@ -212,8 +212,68 @@ def test_loops_in_loops_that_end_when_they_may(threads: int, runs: list[bool]) -
         for n, limit, trips in [(2, 4, 90), (2, 1e9, 3), (2, 1e9, 200), (5, -9, 9), (2, 1, 0)]
     ]
     agrees(LOOPS, *calls, threads=threads)
-    assert all(runs)
-    assert len(runs) >= 4
+    assert runs == [True] * 4 + [False]  # outputs of no step are the host's
+
+
+GROWING = """
+    @R.function
+    def main(x: R.Tensor(("t", 5), "float32"), trips: R.Tensor((), "int64"),
+             first: R.Tensor(("k",), "int64")):
+        t = T.int64()
+        @R.function
+        def body(i: R.Tensor((), "int64"), going: R.Tensor((), "bool"),
+                 before: R.Tensor((), "int64"), out: R.Tensor(dtype="int64", ndim=1),
+                 kept: R.Object):
+            row = R.take(x, i, axis=0)
+            best = R.argmax(row, axis=0)
+            new = R.not_equal(best, before)
+            if new:
+                one = R.expand_dims(best, axis=[0])
+                longer: R.Tensor(dtype="int64", ndim=1) = R.concat((out, one))
+                both: R.Tensor(dtype="int64", ndim=1) = R.concat((longer, R.concat((one, one))))
+                r = both
+            else:
+                r = out
+            high = R.greater(R.max(row), R.const(0.5, "float32"))
+            if high:
+                more: R.Object = R.call_pure_packed("list.insert", kept, row, sinfo_args=R.Object)
+                s = more
+            else:
+                s = kept
+            return (going, best, RESULT, s)
+        none: R.Object = R.call_pure_packed("list.empty", sinfo_args=R.Object)
+        y = R.call_pure_packed(
+            "loop.iterate", body, trips, (), (R.const(-1, "int64"), first, none), (), R.str(""),
+            sinfo_args=R.Tuple(R.Tensor((), "int64"), R.Tensor(dtype="int64", ndim=1), R.Object))
+        rows: R.Object = R.call_pure_packed(
+            "list.stacked", y[2], R.const(0, "int64"), sinfo_args=R.Object)
+        return (y[0], y[1], y[2], rows)
+"""
+
+
+def growing_calls() -> list[tuple[Any, ...]]:
+    sizes = [(3, 0), (300, 0), (40, 90), (3, 0)]
+    firsts = [(f32(t, 5) + 1, t, RNG.integers(0, 9, k)) for t, k in sizes]
+    return [(x, np.asarray(t), first) for x, t, first in firsts]
+
+
+def test_lists_and_rows_that_grow_when_a_step_says_so(runs: list[bool]) -> None:
+    agrees(GROWING.replace("RESULT", "r"), *growing_calls())
+    assert runs == [True] * 4
+
+
+def test_what_has_grown_is_not_taken_back() -> None:
+    dropped = GROWING.replace("RESULT", "out").replace("r = out", "r = R.concat((out, out))")
+    agrees(dropped, *growing_calls())
+
+
+def test_a_list_of_nothing() -> None:
+    executable = agrees(GROWING.replace("RESULT", "r"), *growing_calls()[:1])
+    low = np.full((2, 5), -1, np.float32), np.asarray(2), np.zeros(0, np.int64)
+    with pytest.raises((StructIRError, ValueError)) as expected:
+        structir.interpret(executable.module, "main", *low)
+    with pytest.raises(type(expected.value)):
+        executable["main"](*low)
 
 
 FAILING = """

@@ -98,8 +98,9 @@ def next_step(step: Word, slots: Word, at: Word, move: Word) -> Word:
     elif kind == KIND.part:
         slots[first] = slots[step[2]] + words_at(slots[step[3]])[0] * step[4]
     elif kind == KIND.append:
-        place = slots[first] + words_at(slots[step[3]])[0] * step[4]
-        call_c(move, (place, slots[step[2]], step[4]))
+        filled = words_at(slots[step[3]])
+        call_c(move, (slots[first] + filled[0], slots[step[2]], step[4]))
+        filled[0] += step[4]
     elif kind == KIND.set:
         words_at(slots[first])[0] = step[2]
     elif kind == KIND.add:
@@ -126,7 +127,7 @@ def run_steps(state: Word) -> Word:
             stop = STOP.end
         elif kind == KIND.leave:
             stop = STOP.leave
-        elif kind == KIND.append and words_at(slots[step[3]])[0] >= step[5]:
+        elif kind == KIND.append and words_at(slots[step[3]])[0] + step[4] > step[5]:
             stop = STOP.full
         else:
             at = next_step(step, slots, at, state[STATE.move])
