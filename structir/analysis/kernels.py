@@ -21,7 +21,9 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    LibraryCall,
     Local,
+    Part,
     Scalar,
     Scratch,
     Size,
@@ -126,6 +128,10 @@ class _Names:
                 return known | {target} if isinstance(target, Local) else known
             case Scratch(array):
                 return known | {array}
+            case Part(low, high):
+                return known | {low, high}
+            case LibraryCall(_, args):
+                self.read(args, known)
             case For(variable, start, stop, _, body):
                 self.read([start, stop], known)
                 self.block(body, known | {variable})

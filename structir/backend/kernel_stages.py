@@ -72,6 +72,15 @@ def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, D
             scratch.append(value)
         buffers.append(value.root)
     own = tuple([sizes[symbol] for symbol in code.symbols])
+    parted = code.part is not None
     return Routine(
-        code.lines, tuple(buffers), tuple(scratch), own, code.sites, code.names, spread=code.spread
+        code.lines,
+        tuple(buffers),
+        tuple(scratch),
+        own,
+        code.sites,
+        code.names,
+        range=1 if code.part is None else dims.substitute(code.part, sizes),
+        spread=code.spread,
+        parted=parted,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from structir.analysis.variables import variables_in
 from structir.backend.loops.as_kernel import ShownKernel, shown_kernel
 from structir.backend.loops.as_scalar import NotShown
+from structir.backend.loops.as_scheduled import scheduled_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.from_point import NoKernelError
@@ -46,9 +47,21 @@ from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 AFTER_ALL = 1 << 60  # the place of a sequence's result among its bindings
 
 
+Shown = Callable[[Group, str], ShownKernel]
+
+
 def lowered(module: IRModule) -> IRModule:
-    """The module with runs of ops as calls of kernels."""
-    lowering = _Lowering(module)
+    """The module with runs of ops as calls of kernels, in plain loops."""
+    return _lowered(module, shown_kernel)
+
+
+def scheduled(module: IRModule) -> IRModule:
+    """The module with runs of ops as calls of the kernels that a CPU runs."""
+    return _lowered(module, scheduled_kernel)
+
+
+def _lowered(module: IRModule, shown: Shown) -> IRModule:
+    lowering = _Lowering(module, shown)
     for name, function in module.functions.items():
         if isinstance(function, Function):
             lowering.functions[name] = lowering.function(function)
@@ -58,8 +71,8 @@ def lowered(module: IRModule) -> IRModule:
 
 
 class _Lowering:
-    def __init__(self, module: IRModule) -> None:
-        self.module = module
+    def __init__(self, module: IRModule, shown: Shown) -> None:
+        self.module, self.shown = module, shown
         self.functions: dict[str, Node] = dict(module.functions)
         self.kernels: dict[str, Kernel] = {}
         self.numbers: Counter[str] = Counter()  # how often a name has been asked for
@@ -226,7 +239,7 @@ class _Written:
     def bindings(self) -> list[Binding]:
         """The calls, in an order that can run, and the results under their own names."""
         program = composed(self.region.program)
-        for shown in _all_shown(grouped(program)[0]):
+        for shown in _all_shown(grouped(program)[0], self.block.lowering.shown):
             self._call(shown)
         values = [(v, self._value(self.lowering.values[v])) for v in self.results]
         return [*self.new, *[VarBinding(v, value) for v, value in values if v is not value]]
@@ -272,16 +285,16 @@ class _Written:
         return self._operand(lowered)
 
 
-def _all_shown(groups: Sequence[Group]) -> list[ShownKernel]:
+def _all_shown(groups: Sequence[Group], shown: Shown) -> list[ShownKernel]:
     """The kernels of all groups; all that cannot be shown is told at once."""
     found: list[ShownKernel] = []
     refused: list[Buffer] = []
     for group in groups:
         try:
-            found.append(shown_kernel(group, _name(group)))
+            found.append(shown(group, _name(group)))
         except NotShown as error:
             refused += error.buffers
-    filled = Counter(buffer for shown in found for buffer in shown.fills)
+    filled = Counter(buffer for kernel in found for buffer in kernel.fills)
     refused += [buffer for buffer, count in filled.items() if count > 1]
     if refused:
         raise NotShown("some stages have no form in a kernel", refused)

@@ -257,7 +257,7 @@ class BoundPlan:
         for text, length in zip(self.plan.texts, self.numbers.ranges, strict=True):
             buffers = dict.fromkeys(b for b in text.pointers if b not in text.scratch)
             touched = sum(dims.evaluate(b.elements, self.sizes) for b in buffers)
-            alone = bool(text.names) or text.function is not None  # kernels that users wrote
+            alone = text.function is not None  # a routine, which may keep what it likes
             found.append(0 if alone else chunk_of(length, touched, self.threads))
         return found
 

@@ -26,15 +26,17 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    LibraryCall,
     Literal,
     Local,
+    Part,
     Scalar,
     Scratch,
     Size,
     Statement,
     While,
 )
-from structir.ir.kernel_functions import BINARY
+from structir.ir.kernel_functions import BINARY, LIBRARY
 from structir.projections.point import FUNCTIONS
 from structir.projections.values import ufunc
 
@@ -96,8 +98,9 @@ def out_of_range(
 ) -> DiagnosticError:
     """The error of an index that no element has."""
     name = element.array.name
+    where = f"{name}.flat" if element.flat else f"axis {axis} of {name}"
     diagnostic = Diagnostic(
-        f"index {index} is out of range for axis {axis} of {name}, which has size {size}",
+        f"index {index} is out of range for {where}, which has size {size}",
         element.span or kernel.span,
         kernel.name,
     ).note(f"{name}: {element.array.struct_info}", element.array.span)
@@ -149,6 +152,8 @@ def _extent(kernel: Kernel, extent: Extent) -> Evaluate:
 def place(kernel: Kernel, element: Element) -> Evaluate:
     """A function to the indices of an element, each checked right after it is known."""
     indices = [evaluator(kernel, index) for index in element.indices]
+    if element.flat:
+        return _flat_place(kernel, element, indices[0])
 
     def found(frame: Frame) -> tuple[int, ...]:
         shape = frame.values[element.array].shape
@@ -163,8 +168,20 @@ def place(kernel: Kernel, element: Element) -> Evaluate:
     return found
 
 
+def _flat_place(kernel: Kernel, element: Element, index: Evaluate) -> Evaluate:
+    def found(frame: Frame) -> int:
+        at, size = int(index(frame)), frame.values[element.array].size
+        if not 0 <= at < size:
+            raise out_of_range(kernel, element, 0, at, size)
+        return at
+
+    return found
+
+
 def _element(kernel: Kernel, element: Element) -> Evaluate:
     at, kind = place(kernel, element), number_type(element.dtype)
+    if element.flat:
+        return lambda frame: kind(frame.values[element.array].flat[at(frame)])
     return lambda frame: kind(frame.values[element.array][at(frame)])
 
 
@@ -206,6 +223,11 @@ def _max(args: list[Evaluate]) -> Evaluate:
 
 _LAZY = {"and": _and, "or": _or, "select": _select, "min": _min, "max": _max}
 _OPERATORS: dict[str, Callable[..., Any]] = {
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "add_to": operator.add,
+    "multiply_to": operator.mul,
+    "erf_plus_one": lambda x: ufunc(FUNCTIONS["erf"].numpy)(x) + 1,
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -291,7 +313,8 @@ def _assign(kernel: Kernel, assign: Assign) -> Step:
 
     def store(frame: Frame) -> None:
         number = value(frame)
-        frame.values[target.array][at(frame)] = number
+        array = frame.values[target.array]
+        (array.flat if target.flat else array)[at(frame)] = number
 
     return store
 
@@ -308,6 +331,62 @@ def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
         frame.values[scratch.array] = np.zeros(shape, dtype)
 
     return make
+
+
+def _part(kernel: Kernel, part: Part) -> Step:
+    def bind(frame: Frame) -> None:
+        frame.values[part.low] = np.int64(0)
+        frame.values[part.high] = np.int64(frame.scope.size(part.extent))
+
+    return bind
+
+
+def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
+    function = LIBRARY[call.fn]
+    count = len(function.places)
+    integers = [evaluator(kernel, arg) for arg in call.args[count:]]
+    places = [arg for arg in call.args[:count] if isinstance(arg, Element)]
+    starts = [evaluator(kernel, element.indices[0]) for element in places]
+
+    def run(frame: Frame) -> None:
+        values = [int(integer(frame)) for integer in integers]
+        sizes = dict(zip(function.integers, values, strict=True))
+        memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in places]
+        views = [
+            _walked(kernel, element, memory, int(start(frame)), function.steps(name, sizes))
+            for name, element, memory, start in zip(
+                function.places, places, memories, starts, strict=True
+            )
+        ]
+        _ON_MEMORY[call.fn](*views)
+        frame.values[call.written.array].flat = memories[function.written]
+
+    return run
+
+
+def _walked(
+    kernel: Kernel, element: Element, memory: Any, start: int, steps: list[tuple[int, int]]
+) -> Any:
+    """Memory from an element on, along some axes, if all of it is there."""
+    if any(count <= 0 for count, _ in steps):
+        return np.zeros([max(count, 0) for count, _ in steps], memory.dtype)
+    last = start + sum((count - 1) * step for count, step in steps)
+    for at, size in ((start, 0), *[(step, 1) for _, step in steps], (last, 0)):
+        if not 0 <= at < memory.size + size:
+            raise out_of_range(kernel, element, 0, at, memory.size)
+    counts, strides = zip(*[(n, step * memory.itemsize) for n, step in steps], strict=True)
+    return np.lib.stride_tricks.as_strided(memory[start:], counts, strides)
+
+
+def _matmul(left: Any, right: Any, out: Any) -> None:
+    out[...] = left @ right
+
+
+def _transpose(out: Any, source: Any) -> None:
+    out[...] = source.T
+
+
+_ON_MEMORY = {"matmul": _matmul, "transpose": _transpose}
 
 
 def _for(kernel: Kernel, loop: For) -> Step:
@@ -342,6 +421,8 @@ def _branch(kernel: Kernel, branch: Branch) -> Step:
 _STATEMENTS: dict[type, Callable[[Kernel, Any], Step]] = {
     Assign: _assign,
     Scratch: _scratch,
+    Part: _part,
+    LibraryCall: _library_call,
     For: _for,
     While: _while,
     Branch: _branch,

@@ -12,6 +12,7 @@ import attrs
 from structir.errors import Span
 from structir.ir.dims import Dim
 from structir.ir.expr import Var
+from structir.ir.kernel_functions import LIBRARY
 from structir.ir.node import Node, node, parts
 from structir.ir.struct_info import KernelStructInfo, TupleStructInfo
 
@@ -78,12 +79,14 @@ class Extent(Scalar):
 
 @node
 class Element(Scalar):
-    """`x[i, j]`. Elements of 16 bits are computed with as float32."""
+    """`x[i, j]`, or with `flat` `x.flat[i]`: one of all elements, the last axis running fastest.
+    Elements of 16 bits are computed with as float32."""
 
     array: Var
     indices: tuple[Scalar, ...]
     dtype: str
     span: Span | None = None
+    flat: bool = False
 
 
 @node
@@ -116,10 +119,39 @@ class Assign(Statement):
 
 @node
 class Scratch(Statement):
-    """`array = T.zeros(shape, dtype)`: an array of the kernel's own, all zeros from here on."""
+    """`array = T.zeros(shape, dtype)`: an array of the kernel's own, all zeros from here on; with
+    `T.empty`, it holds what happens to be there."""
 
     array: Var
     span: Span | None = None
+    zeros: bool = True
+
+
+@node
+class Part(Statement):
+    """`low, high = T.part(extent)`: what follows does its work for a part of 0 to the extent, and
+    runs for several parts, at once perhaps, until all is done. They must not meet."""
+
+    low: Local
+    high: Local
+    extent: Dim
+    span: Span | None = None
+
+
+@node
+class LibraryCall(Statement):
+    """`T.matmul(x.flat[i], ...)`: a function of the library, on memory from some elements on."""
+
+    fn: str
+    args: tuple[Scalar, ...]  # elements, then integers
+    span: Span | None = None
+
+    @property
+    def written(self) -> Element:
+        """From where on it writes."""
+        found = self.args[LIBRARY[self.fn].written]
+        assert isinstance(found, Element)
+        return found
 
 
 @node
@@ -170,7 +202,7 @@ class Continue(Statement):
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Kernel(Node):
     """Parameters and statements. The parameters from the first one that is written to are its
-    results: they come last, and hold zeros when it starts."""
+    results: they come last, and hold zeros when it starts, unless it runs in parts."""
 
     params: tuple[Var, ...]
     body: tuple[Statement, ...]
@@ -183,6 +215,12 @@ class Kernel(Node):
         written = {target.array for target in written_elements(self)}
         places = [place for place, param in enumerate(self.params) if param in written]
         return len(self.params) - places[0] if places else 0
+
+    @property
+    def part(self) -> Part | None:
+        """The statement by which it runs in parts, if it does: its first one, arrays aside."""
+        first = next((s for s in self.body if not isinstance(s, Scratch)), None)
+        return first if isinstance(first, Part) else None
 
     @property
     def operands(self) -> tuple[Var, ...]:
@@ -220,7 +258,9 @@ def written_elements(kernel: Kernel) -> Iterator[Element]:
     todo: list[Any] = list(kernel.body[::-1])
     while todo:
         found = todo.pop()
-        if isinstance(found, Assign) and isinstance(found.target, Element):
+        if isinstance(found, LibraryCall):
+            yield found.written
+        elif isinstance(found, Assign) and isinstance(found.target, Element):
             yield found.target
         elif not isinstance(found, Assign):
             todo += [p for p in parts(found) if isinstance(p, Statement)][::-1]

@@ -3,6 +3,8 @@ out."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from structir.ir.dtype import is_float, is_int
@@ -92,7 +94,54 @@ _OF_T = (
     *[ScalarFunction(name, "float", 1) for name in _ELEMENTARY.split()],
     ScalarFunction("atan2", "float", 2),
     *[ScalarFunction(name, "float", 1, test=True) for name in ("isfinite", "isinf", "isnan")],
+    # NaN if either is; sums and products whose terms may be taken in any order; erf(x) + 1
+    *[ScalarFunction(name, "float", 2) for name in ("maximum", "minimum", "add_to", "multiply_to")],
+    ScalarFunction("erf_plus_one", "float", 1),
 )
+
+
+@attrs.frozen
+class LibraryFunction:
+    """A function on memory: its places, with how often and in which steps it goes along each of
+    their axes, by the names of its integers; and the place that it writes to."""
+
+    places: dict[str, tuple[tuple[str, str], ...]]
+    integers: tuple[str, ...]
+    written: int
+
+    def steps(self, place: str, values: dict[str, Any]) -> list[tuple[Any, Any]]:
+        """The counts and steps along the axes of a place."""
+        return [(values[count], values.get(step, 1)) for count, step in self.places[place]]
+
+
+LIBRARY = {
+    "matmul": LibraryFunction(
+        {
+            "left": (("rows", "left_row"), ("terms", "left_term")),
+            "right": (("terms", "right_term"), ("columns", "right_column")),
+            "out": (("rows", "out_row"), ("columns", "")),
+        },
+        (
+            "rows",
+            "columns",
+            "terms",
+            "left_row",
+            "left_term",
+            "right_term",
+            "right_column",
+            "out_row",
+        ),
+        2,
+    ),
+    "transpose": LibraryFunction(
+        {
+            "out": (("rows", "out_row"), ("columns", "")),
+            "source": (("columns", "source_row"), ("rows", "")),
+        },
+        ("rows", "columns", "out_row", "source_row"),
+        0,
+    ),
+}
 
 SCALAR_FUNCTIONS = {row.name: row for row in (*_OPERATORS, *_PLAIN, *_OF_T)}
 OF_PYTHON = {row.name: row for row in _PLAIN}  # written min(a, b)

@@ -164,11 +164,15 @@ def _subscript(scope: KernelScope, node: ast.Subscript) -> Scalar:
 
 
 def element(scope: KernelScope, node: ast.Subscript) -> Element:
-    """`x[i, j]`, with one integer for each axis."""
-    array = scope.array(node.value)
+    """`x[i, j]`, with one integer for each axis, or `x.flat[i]`."""
+    base = node.value
+    flat = isinstance(base, ast.Attribute) and base.attr == "flat"
+    array = scope.array(base.value if flat else base)  # type: ignore[attr-defined]
     info: Any = array.struct_info
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if len(items) != info.ndim:
+    if len(items) != 1 and flat:
+        raise scope.wrong(node, "elements one after another have one index", "write x.flat[i]")
+    if len(items) != info.ndim and not flat:
         axes = "axis" if info.ndim == 1 else "axes"
         message = f"{array.name} has {info.ndim} {axes}, but {len(items)} indices are given"
         raise scope.wrong(node, message, "give one index for each axis: x[i, j], x[()] for none")
@@ -182,7 +186,7 @@ def element(scope: KernelScope, node: ast.Subscript) -> Element:
             hint = f"count from the end by the size: {array.name}.shape[0] - 1"
             raise scope.wrong(item, f"the index {index.value} is negative", hint, array.name)
         indices.append(index)
-    return Element(array, tuple(indices), computed_in(info.dtype), scope.span(node))
+    return Element(array, tuple(indices), computed_in(info.dtype), scope.span(node), flat)
 
 
 def _extent(scope: KernelScope, node: ast.Subscript, base: ast.expr) -> Extent:

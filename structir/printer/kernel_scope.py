@@ -30,6 +30,7 @@ class KernelScope:
         self.bound: frozenset[str] | None = frozenset()  # on every way that leads here
         self.counting: list[str] = []  # the variables of the loops around
         self.depth = 0  # of loops
+        self.parted = False  # whether it runs in parts
 
     # ---- errors
 

@@ -17,19 +17,22 @@ from structir.ir.kernel import (
     Continue,
     Element,
     For,
+    LibraryCall,
     Literal,
     Local,
+    Part,
     Scalar,
     Scratch,
     Statement,
     While,
 )
+from structir.ir.kernel_functions import LIBRARY
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer.forms import size_of, static_of
 from structir.printer.functions import is_declaration
 from structir.printer.kernel_scalars import SYMBOLS, element, operation, read, scalar, settled, test
 from structir.printer.kernel_scope import NEVER, KernelScope
-from structir.printer.syntax import ZEROS
+from structir.printer.syntax import EMPTY, PART, ZEROS
 from structir.printer.values import path_of
 
 HINTS: dict[type[ast.AST], str] = {
@@ -113,9 +116,12 @@ def _statement(scope: KernelScope, node: ast.stmt) -> Statement:
 
 def _assign(scope: KernelScope, node: ast.Assign) -> Statement:
     target = node.targets[0]
+    called = path_of(node.value.func) if isinstance(node.value, ast.Call) else None
+    if called == f"T.{PART}":
+        return _part(scope, node, target)
     if len(node.targets) != 1 or isinstance(target, ast.Tuple | ast.List):
         raise scope.unsupported(node, "one name, or one element, is assigned at a time")
-    if isinstance(node.value, ast.Call) and path_of(node.value.func) == f"T.{ZEROS}":
+    if called in (f"T.{ZEROS}", f"T.{EMPTY}"):
         return _scratch(scope, node, target)
     if isinstance(target, ast.Name):
         scope.may_bind(target)
@@ -182,7 +188,48 @@ def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Scratch:
     array = Var(target.id, TensorStructInfo(dims, dtype), scope.span(target))
     scope.vars[target.id] = array
     scope.now_bound(target.id)
-    return Scratch(array, scope.span(node))
+    return Scratch(array, scope.span(node), path_of(call.func) == f"T.{ZEROS}")
+
+
+def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
+    """`low, high = T.part(n)`."""
+    call: Any = node.value
+    names = target.elts if isinstance(target, ast.Tuple) else []
+    plain = len(node.targets) == 1 and len(names) == 2 and len(call.args) == 1 and not call.keywords
+    if not plain or not all(isinstance(name, ast.Name) for name in names):
+        hint = "write low, high = T.part(n), then loops from low to high"
+        raise scope.wrong(node, "a part has two ends, of an extent", hint)
+    if scope.parted or scope.depth or scope.locals:
+        hint = "it stands before all other statements, after arrays of the kernel's own"
+        raise scope.wrong(node, "a kernel runs in parts as a whole", hint)
+    scope.parted = True
+    extent = size_of(scope.context, call.args[0])
+    for name in names:
+        scope.may_bind(name)
+    low, high = [scope.bind(name, "int64") for name in names]
+    return Part(low, high, extent, scope.span(node))
+
+
+def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall:
+    """`T.matmul(x.flat[i], ...)`."""
+    call = node.value
+    name = (path_of(call.func) or "") if isinstance(call, ast.Call) else ""
+    function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
+    if function is None or not isinstance(call, ast.Call):
+        raise scope.unsupported(node, HINTS[ast.Expr])
+    words = (*[f"{place}.flat[i]" for place in function.places], *function.integers)
+    hint = f"write {name}({', '.join(words)})"
+    if call.keywords or len(call.args) != len(words):
+        raise scope.wrong(node, f"{name} takes {len(words)} operands, by their places", hint)
+    count = len(function.places)
+    places = [element(scope, a) for a in call.args[:count] if isinstance(a, ast.Subscript)]
+    if len(places) < count or not all(place.flat for place in places):
+        raise scope.wrong(node, f"{name} goes from elements on", hint)
+    dtypes = {str(place.array.struct_info.dtype) for place in places}  # type: ignore[attr-defined]
+    if dtypes not in ({"float32"}, {"float64"}):
+        raise scope.wrong(node, f"{name} takes arrays of float32, or of float64", hint)
+    integers = [scalar(scope, a, "int64") for a in call.args[count:]]
+    return LibraryCall(name.removeprefix("T."), (*places, *integers), scope.span(node))
 
 
 # ---- loops and branches
@@ -263,6 +310,7 @@ def _jump(made: type[Break] | type[Continue]) -> Callable[[KernelScope, Any], St
 
 _STATEMENTS: dict[type[ast.AST], Callable[[KernelScope, Any], Statement]] = {
     ast.Assign: _assign,
+    ast.Expr: _library_call,
     ast.AugAssign: _augmented,
     ast.For: _for,
     ast.While: _while,

@@ -17,8 +17,10 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    LibraryCall,
     Literal,
     Local,
+    Part,
     Scalar,
     Scratch,
     Size,
@@ -38,7 +40,7 @@ from structir.ir.kernel_functions import (
     SIGN,
 )
 from structir.printer.names import Names
-from structir.printer.syntax import KERNEL, KERNEL_NAMES, ZEROS
+from structir.printer.syntax import EMPTY, KERNEL, KERNEL_NAMES, PART, ZEROS
 from structir.printer.writer import Writer, literal
 
 INDENT = "    "
@@ -98,8 +100,18 @@ class KernelWriter(Writer):
         """An array of the kernel's own."""
         info: Any = scratch.array.struct_info
         name = self.names.var(scratch.array)
-        made = f"T.{ZEROS}({self.shape(info.dims)}, {literal(info.dtype)})"
+        word = ZEROS if scratch.zeros else EMPTY
+        made = f"T.{word}({self.shape(info.dims)}, {literal(info.dtype)})"
         return [f"{indent}{name} = {made}"]
+
+    def part(self, part: Part, indent: str) -> list[str]:
+        """A part of what is to be done."""
+        names = f"{self.local(part.low)}, {self.local(part.high)}"
+        return [f"{indent}{names} = T.{PART}({self.size(part.extent)})"]
+
+    def library_call(self, call: LibraryCall, indent: str) -> list[str]:
+        """A function of the library."""
+        return [f"{indent}T.{call.fn}({', '.join([self.scalar(arg) for arg in call.args])})"]
 
     def loop(self, loop: For, indent: str) -> list[str]:
         """A counting loop; what is 0 or 1 by default is left out."""
@@ -145,7 +157,8 @@ class KernelWriter(Writer):
     def element(self, element: Element) -> Piece:
         """`x[i, j]`."""
         indices = [self.scalar(index) for index in element.indices]
-        return f"{self.array(element.array)}[{', '.join(indices) or '()'}]", ATOM
+        name = self.array(element.array) + (".flat" if element.flat else "")
+        return f"{name}[{', '.join(indices) or '()'}]", ATOM
 
     def apply(self, apply: Apply) -> Piece:
         """An operator between its operands, or a function before them."""
@@ -190,6 +203,8 @@ _SCALARS: dict[type, Callable[[KernelWriter, Any], Piece]] = {
 _STATEMENTS: dict[type, Callable[[KernelWriter, Any, str], list[str]]] = {
     Assign: KernelWriter.assign,
     Scratch: KernelWriter.scratch,
+    Part: KernelWriter.part,
+    LibraryCall: KernelWriter.library_call,
     For: KernelWriter.loop,
     While: KernelWriter.repeat,
     Branch: KernelWriter.branch,

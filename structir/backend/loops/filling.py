@@ -26,6 +26,8 @@ def surely_filled(kernel: Kernel, result: Var, ranges: IndexRanges) -> bool:
     nothing reads it."""
     elements = [n for n in nodes_of(kernel) if isinstance(n, Element) and n.array is result]
     writes = [n for n in nodes_of(kernel) if isinstance(n, Assign) and n.target in elements]
+    if any(element.flat for element in elements):
+        return False
     if len(elements) > len(writes) or any(write.symbol for write in writes):
         return False
     return _filled(kernel.body, (), result, ranges)

@@ -12,6 +12,7 @@ from structir.ir.kernel import (
     Element,
     For,
     Kernel,
+    LibraryCall,
     Local,
     Scalar,
     Scratch,
@@ -25,6 +26,8 @@ from structir.ir.node import Node
 def independent_loop(kernel: Kernel) -> For | None:
     """The loop that is all of a kernel, if no iteration sees what another one does."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
+    if any(isinstance(n, LibraryCall) or getattr(n, "flat", False) for n in nodes_of(kernel)):
+        return None  # what they touch stands at no axis
     if not isinstance(loop, For) or loop.step != 1:
         return None
     inside = [node for statement in loop.body for node in nodes_of(statement)]

@@ -17,6 +17,7 @@ from structir.ir.kernel import (
     Kernel,
     Literal,
     Local,
+    Part,
     Scalar,
     Size,
     nodes_of,
@@ -55,6 +56,13 @@ class IndexRanges:
                 return None if None in sides else ARITHMETIC[fn](*sides)  # type: ignore[arg-type]
         return None
 
+    def parted(self, part: Part) -> None:
+        """The ends of a part are two of the places from 0 to the extent."""
+        for end in (part.low, part.high):
+            symbol = dims.sym(end.name)
+            self.values[end] = symbol
+            self.counted.append((dims.as_sym(symbol), 0, part.extent))  # type: ignore[arg-type]
+
     def assigned(self, assign: Assign) -> None:
         """From here on a number that is assigned once has its value."""
         target: Any = assign.target
@@ -84,7 +92,7 @@ class IndexRanges:
             self.counted.pop()
 
     def inside(self, index: Scalar, size: Dim) -> bool:
-        """Whether an index is surely one of an axis of this size."""
+        """Whether an index is surely one of this size."""
         value = self.value(index)
         return value is not None and self._least(value, 0) and self._least(size - 1 - value, 0)
 

@@ -4,6 +4,7 @@ in range."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from structir.backend.cpu.scalars import helpers
 from structir.backend.loops.filling import surely_filled
 from structir.backend.loops.independent import independent_loop
 from structir.backend.loops.index_proofs import IndexRanges
+from structir.backend.loops.library_text import LIBRARY_TEXTS
 from structir.backend.loops.scalar_text import (
     ALL_KINDS,
     application_text,
@@ -21,6 +23,7 @@ from structir.backend.loops.scalar_text import (
     number_text,
     store_text,
 )
+from structir.backend.loops.steady import steady_elements, with_local
 from structir.backend.loops.writer import INDENT, indented
 from structir.errors import StructIRError
 from structir.interpret.kernels import assigned, no_such_size, out_of_range
@@ -39,8 +42,10 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    LibraryCall,
     Literal,
     Local,
+    Part,
     Scalar,
     Scratch,
     Size,
@@ -48,6 +53,7 @@ from structir.ir.kernel import (
     While,
     nodes_of,
 )
+from structir.ir.kernel_functions import LIBRARY
 from structir.ir.node import replace
 from structir.ir.struct_info import KernelStructInfo, PrimStructInfo, TensorStructInfo
 
@@ -59,6 +65,10 @@ OWN_TEXTS = {
     "max": "larger({0}, {1})",
     "shl": "{dtype}(shifted_left({0}, {1}, {bits}))",
     "shr": "{dtype}(shifted_right({0}, {1}, {bits}))",
+    "maximum": "maximum({0}, {1})",
+    "minimum": "minimum({0}, {1})",
+    "add_to": "add_to({0}, {1})",
+    "multiply_to": "multiply_to({0}, {1})",
 }
 
 
@@ -92,6 +102,7 @@ class KernelCode:
     sites: tuple[Site, ...]
     names: tuple[str, ...]  # of arrays and symbols in the lines
     spread: tuple[str, str, str] | None  # of a loop that is all of it, whose iterations never meet
+    part: Dim | None  # of what extent it does parts, if it does
 
 
 def code_of(kernel: Kernel) -> KernelCode:
@@ -119,9 +130,13 @@ class _Writer:
         for node in nodes_of(kernel):
             if isinstance(node, Scratch):
                 self._array(node.array, node.array.struct_info.dims)  # type: ignore[attr-defined]
+            elif isinstance(node, Part):
+                self._mention(node.extent)
         self.ranges = IndexRanges(kernel, self.shapes)
         self.sites: list[Site] = []
         self.bounds: dict[str, tuple[str, str, str]] = {}  # of loops, by their variables
+        self.rooms: dict[str, Var] = {}  # of functions of the library, by dtypes
+        self.sure: set[Element] = set()  # what a check before its loop has found in range
 
     def _parameter(self, param: Var, info: TensorStructInfo | PrimStructInfo) -> None:
         if isinstance(info, PrimStructInfo) and info.dtype == "int64":
@@ -142,10 +157,11 @@ class _Writer:
     def code(self) -> KernelCode:
         """The text, with what stands in its table."""
         body: list[str] = []
-        for param in self.kernel.results:
+        part = self.kernel.part
+        for param in self.kernel.results if part is None else ():
             if not surely_filled(self.kernel, param, self.ranges):
                 body += self.zeroed(param)
-        alone = independent_loop(self.kernel) if not body else None
+        alone = independent_loop(self.kernel) if not body and part is None else None
         body += self.block(self.kernel.body)
         spread = None if alone is None else self.bounds[alone.variable.name]
         info = replace(self.kernel.struct_info, params=tuple(self.infos))
@@ -154,7 +170,16 @@ class _Writer:
         names = tuple([self.name(item) for item in (*arrays, *symbols)])
         lines = tuple(body)
         return KernelCode(
-            self.kernel, info, arrays, self.shapes, symbols, lines, sites, names, spread
+            self.kernel,
+            info,
+            arrays,
+            self.shapes,
+            symbols,
+            lines,
+            sites,
+            names,
+            spread,
+            None if part is None else part.extent,
         )
 
     # ---- names
@@ -200,7 +225,48 @@ class _Writer:
             if dims.at_least(dim, 0) is not True:
                 site = self.site(Site(self.kernel, None, axis, scratch.array))
                 checks.append(f"inside({self.dim(dim)}, {self.dim(dim)} + 1, {site}, report)")
-        return checks + self.zeroed(scratch.array)
+        return checks + (self.zeroed(scratch.array) if scratch.zeros else [])
+
+    def part(self, part: Part) -> list[str]:
+        """The ends of a part, which the kernel is given."""
+        self.ranges.parted(part)
+        return [f"{self.name(part.low)} = lo", f"{self.name(part.high)} = hi"]
+
+    def library_call(self, call: LibraryCall) -> list[str]:
+        """A function of the library, once all that it will touch is known to be there."""
+        function = LIBRARY[call.fn]
+        count = len(function.places)
+        values = dict(zip(function.integers, map(self.scalar, call.args[count:]), strict=True))
+        lines, places = list[str](), list[str]()
+        for name, element in zip(function.places, call.args, strict=False):
+            assert isinstance(element, Element)
+            start = self.scalar(element.indices[0])
+            lines += self._walked(element, start, function.steps(name, values))
+            places.append(f"offset_by({self.name(element.array)}, {bare(start)})")
+        dtype = _dtype(call.written.array)
+        return lines + LIBRARY_TEXTS[call.fn](places, list(values.values()), dtype, self.room)
+
+    def _walked(self, element: Element, start: str, steps: list[tuple[str, Any]]) -> list[str]:
+        """Checks of the first and of the last element that a function goes to."""
+        size = self.dim(self.elements(element.array))
+        site = self.site(Site(self.kernel, element, 0, element.array))
+        moves = [(n, step) for n, step in steps if step != 1]
+        last = " + ".join([start, *[f"({n} - 1) * {step}" for n, step in steps]])
+        checks = [f"inside({step}, {size} + 1, {site}, report)" for _, step in moves]
+        checks += [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
+        return [f"if {' and '.join([f'{n} > 0' for n, _ in steps])}:", *indented(checks)]
+
+    def room(self, elements: int, dtype: str) -> str:
+        """The name of an array that functions of the library use as they go."""
+        array = self.rooms.get(dtype)
+        if array is None:
+            array = self.rooms[dtype] = Var("room", TensorStructInfo((elements,), dtype))
+            self._array(array, (elements,))
+        return self.name(array)
+
+    def elements(self, array: Var) -> Dim:
+        """How many elements an array has."""
+        return prod(self.shapes[array])
 
     def zeroed(self, array: Var) -> list[str]:
         """Zeros in all elements of an array."""
@@ -224,10 +290,32 @@ class _Writer:
         if loop.step != 1:
             bounds = [start, stop, str(loop.step)]
         known = self.ranges.enter(loop)
+        checks = self.checks_before(loop, (start, stop))
         head = f"for {self.name(loop.variable)} in range({', '.join(bounds)}):"
-        lines = [head, *indented(self.block(loop.body))]
+        lines = [*checks, head, *indented(self.block(loop.body))]
         self.ranges.leave(loop, known)
         return lines
+
+    def checks_before(self, loop: For, ends: tuple[str, str]) -> list[str]:
+        """Checks of the elements that a loop comes to at its ends, in place of one in each round:
+        those whose indices step evenly, and which every round comes to."""
+        found = [e for e in steady_elements(loop) if not self._is_inside(e)]
+        if not found:
+            return []
+        start, stop = ends
+        last = Apply("sub", (loop.stop, Literal(1, "int64")), "int64")
+        lines = []
+        for element in found:
+            for end in (loop.start, last):
+                index = with_local(element.indices[0], loop.variable, end)
+                text, size = self.scalar(index), self.dim(self.elements(element.array))
+                site = self.site(Site(self.kernel, element, 0, element.array))
+                lines.append(f"inside({bare(text)}, {size}, {site}, report)")
+        self.sure |= set(found)
+        return [f"if {start} < {stop}:", *indented(lines)]
+
+    def _is_inside(self, element: Element) -> bool:
+        return self.ranges.inside(element.indices[0], self.elements(element.array))
 
     def repeat(self, loop: While) -> list[str]:
         """`while test`."""
@@ -249,6 +337,9 @@ class _Writer:
     def place(self, element: Element) -> str:
         """An element as a subscripted pointer."""
         shape = self.shapes[element.array]
+        if element.flat:
+            index, size = element.indices[0], self.elements(element.array)
+            return f"{self.name(element.array)}[{bare(self.index(element, 0, index, size))}]"
         text = ""
         for axis, (index, size) in enumerate(zip(element.indices, shape, strict=True)):
             position = self.index(element, axis, index, size)
@@ -261,7 +352,7 @@ class _Writer:
         text = self.scalar(index)
         if index.dtype != "int64":
             text = f"int64({text})"
-        if self.ranges.inside(index, size):
+        if element in self.sure or self.ranges.inside(index, size):
             return text
         site = self.site(Site(self.kernel, element, axis, element.array))
         return f"inside({text}, {self.dim(size)}, {site}, report)"
@@ -362,6 +453,8 @@ _SCALARS: dict[type, Callable[[_Writer, Any], str]] = {
 _STATEMENTS: dict[type, Callable[[_Writer, Any], list[str]]] = {
     Assign: _Writer.assign,
     Scratch: _Writer.scratch,
+    Part: _Writer.part,
+    LibraryCall: _Writer.library_call,
     For: _Writer.loop,
     While: _Writer.repeat,
     Branch: _Writer.branch,

@@ -51,6 +51,8 @@ def _routine_text(routine: Routine) -> str:
     head = from_table(dict(zip(arrays, dtypes, strict=True)), sizes)
     if routine.sites:
         head.append(f"report = offset_by(a, {len(head)})")
+    if routine.parted:
+        return table_kernel(["wide_vectors()", *head, *routine.lines])
     if routine.function is None:
         return EXACT + table_kernel([*head, *routine.lines])
     lines = loops(["point"], ["lo, hi"], list(routine.lines))

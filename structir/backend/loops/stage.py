@@ -62,6 +62,7 @@ class Routine:
     before: tuple[str, ...] = ()
     spread: tuple[str, str, str] | None = None  # name, start and end of a loop that is all of it,
     # if its iterations never meet
+    parted: bool = False  # whether the lines work on a part of the range, from `lo` to `hi`
 
     @property
     def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
