@@ -12,6 +12,7 @@ import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.boundary import match
+from structir.interpret.kernel_memory import ON_MEMORY, first_outside, walked
 from structir.interpret.scope import Scope, Value
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Var
@@ -352,41 +353,19 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
         values = [int(integer(frame)) for integer in integers]
         sizes = dict(zip(function.integers, values, strict=True))
         memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in places]
-        views = [
-            _walked(kernel, element, memory, int(start(frame)), function.steps(name, sizes))
-            for name, element, memory, start in zip(
-                function.places, places, memories, starts, strict=True
-            )
-        ]
-        _ON_MEMORY[call.fn](*views)
+        views = []
+        for name, element, memory, start in zip(
+            function.places, places, memories, starts, strict=True
+        ):
+            steps = function.steps(name, sizes)
+            outside = first_outside(memory, int(start(frame)), steps)
+            if outside is not None:
+                raise out_of_range(kernel, element, 0, outside, memory.size)
+            views.append(walked(memory, int(start(frame)), steps))
+        ON_MEMORY[call.fn](*views)
         frame.values[call.written.array].flat = memories[function.written]
 
     return run
-
-
-def _walked(
-    kernel: Kernel, element: Element, memory: Any, start: int, steps: list[tuple[int, int]]
-) -> Any:
-    """Memory from an element on, along some axes, if all of it is there."""
-    if any(count <= 0 for count, _ in steps):
-        return np.zeros([max(count, 0) for count, _ in steps], memory.dtype)
-    last = start + sum((count - 1) * step for count, step in steps)
-    for at, size in ((start, 0), *[(step, 1) for _, step in steps], (last, 0)):
-        if not 0 <= at < memory.size + size:
-            raise out_of_range(kernel, element, 0, at, memory.size)
-    counts, strides = zip(*[(n, step * memory.itemsize) for n, step in steps], strict=True)
-    return np.lib.stride_tricks.as_strided(memory[start:], counts, strides)
-
-
-def _matmul(left: Any, right: Any, out: Any) -> None:
-    out[...] = left @ right
-
-
-def _transpose(out: Any, source: Any) -> None:
-    out[...] = source.T
-
-
-_ON_MEMORY = {"matmul": _matmul, "transpose": _transpose}
 
 
 def _for(kernel: Kernel, loop: For) -> Step:

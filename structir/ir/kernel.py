@@ -140,7 +140,7 @@ class Part(Statement):
 
 @node
 class LibraryCall(Statement):
-    """`T.matmul(x.flat[i], ...)`: a function of the library, on memory from some elements on."""
+    """`T.tiled_product(x.flat[i], ...)`: a function of the library, on memory from elements on."""
 
     fn: str
     args: tuple[Scalar, ...]  # elements, then integers

@@ -115,7 +115,7 @@ class LibraryFunction:
 
 
 LIBRARY = {
-    "matmul": LibraryFunction(
+    "tiled_product": LibraryFunction(
         {
             "left": (("rows", "left_row"), ("terms", "left_term")),
             "right": (("terms", "right_term"), ("columns", "right_column")),

@@ -194,9 +194,10 @@ def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Scratch:
 def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
     """`low, high = T.part(n)`."""
     call: Any = node.value
-    names = target.elts if isinstance(target, ast.Tuple) else []
-    plain = len(node.targets) == 1 and len(names) == 2 and len(call.args) == 1 and not call.keywords
-    if not plain or not all(isinstance(name, ast.Name) for name in names):
+    ends = target.elts if isinstance(target, ast.Tuple) else []
+    names = [name for name in ends if isinstance(name, ast.Name)]
+    plain = len(node.targets) == 1 and len(call.args) == 1 and not call.keywords
+    if not plain or len(names) != 2 or len(ends) != 2:
         hint = "write low, high = T.part(n), then loops from low to high"
         raise scope.wrong(node, "a part has two ends, of an extent", hint)
     if scope.parted or scope.depth or scope.locals:
@@ -211,7 +212,7 @@ def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
 
 
 def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall:
-    """`T.matmul(x.flat[i], ...)`."""
+    """`T.tiled_product(x.flat[i], ...)`."""
     call = node.value
     name = (path_of(call.func) or "") if isinstance(call, ast.Call) else ""
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None

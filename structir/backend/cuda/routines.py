@@ -5,6 +5,7 @@ from __future__ import annotations
 from structir.backend.cuda.device_text import DeviceText, kernel_text, over_threads
 from structir.backend.loops.group import Group
 from structir.backend.loops.writer import indented
+from structir.errors import StructIRError
 
 
 def routine_kernel(group: Group) -> DeviceText | None:
@@ -13,6 +14,8 @@ def routine_kernel(group: Group) -> DeviceText | None:
     routine = stage.routine
     if routine is None or not routine.runs:
         return None
+    if routine.parted:
+        raise StructIRError(f"{stage.origin}: kernels that run in parts are for the CPU")
     arrays, sizes = routine.own_names
     names, dims = [*arrays, *sizes], [*routine.sizes]
     work = routine.range

@@ -34,7 +34,7 @@ def scheduled_kernel(group: Group, name: str) -> ShownKernel:
     """The kernel of a group as it is scheduled; NotShown where kernels cannot say it."""
     made = None
     if group.kind != "routine":
-        made = SCHEDULES[group.kind](attrs.evolve(group, given=frozenset()))
+        made = SCHEDULES[group.kind](group)
     if not isinstance(made, KernelText) or made.function is not None or made.sites:
         raise NotShown("no loops", [stage.out for stage in group.stages])
     try:

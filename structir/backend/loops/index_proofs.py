@@ -30,6 +30,9 @@ ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
 }
 
 
+Some = tuple[Dim, ...]
+
+
 class IndexRanges:
     """What integers of a kernel are, as sizes and counted variables, at a place of its text."""
 
@@ -38,7 +41,8 @@ class IndexRanges:
         assigned = Counter(n.target for n in nodes_of(kernel) if isinstance(n, Assign))
         self.once = {target for target, count in assigned.items() if count == 1}
         self.values: dict[Local, Dim] = {}
-        self.counted: list[tuple[Sym, Dim, Dim]] = []  # least and greatest values, outermost first
+        # Variables, what each is at least, and what at most: of several, any. Outermost first.
+        self.counted: list[tuple[Sym, Some, Some]] = []
 
     def value(self, scalar: Scalar) -> Dim | None:
         """An integer in terms of sizes and counted variables; None where it is not known."""
@@ -59,54 +63,64 @@ class IndexRanges:
     def parted(self, part: Part) -> None:
         """The ends of a part are two of the places from 0 to the extent."""
         for end in (part.low, part.high):
-            symbol = dims.sym(end.name)
-            self.values[end] = symbol
-            self.counted.append((dims.as_sym(symbol), 0, part.extent))  # type: ignore[arg-type]
+            self._count(end, (0,), (part.extent,))
+
+    def _count(self, local: Local, lows: Some, highs: Some) -> None:
+        variable = dims.sym(local.name)
+        self.values[local] = variable
+        self.counted.append((dims.as_sym(variable), lows, highs))  # type: ignore[arg-type]
 
     def assigned(self, assign: Assign) -> None:
         """From here on a number that is assigned once has its value."""
         target: Any = assign.target
-        if target in self.once and target.dtype == "int64" and not assign.symbol:
-            value = self.value(assign.value)
-            if value is not None:
-                self.values[target] = value
+        if target not in self.once or target.dtype != "int64" or assign.symbol:
+            return
+        value = self.value(assign.value)
+        if value is not None:
+            self.values[target] = value
+        elif isinstance(assign.value, Apply) and assign.value.fn == "min":
+            sides = [self.value(arg) for arg in assign.value.args]
+            self._count(target, (), tuple([side for side in sides if side is not None]))
 
-    def enter(self, loop: For) -> bool:
-        """Count the variable of a loop; whether its range is known."""
+    def enter(self, loop: For) -> int:
+        """Count the variable of a loop, if its range is known; how many were counted before."""
+        before = len(self.counted)
         start, stop = self.value(loop.start), self.value(loop.stop)
         self.values.pop(loop.variable, None)
         if start is None or stop is None:
-            return False
+            return before
         low, high = (start, stop - 1) if loop.step > 0 else (stop + 1, start)
-        if not self._least(low, 0):
-            return False
-        variable = dims.sym(loop.variable.name)
-        self.values[loop.variable] = variable
-        self.counted.append((dims.as_sym(variable), low, high))  # type: ignore[arg-type]
-        return True
+        if self._least(low, 0, before):
+            self._count(loop.variable, (low,), (high,))
+        return before
 
-    def leave(self, loop: For, known: bool) -> None:
-        """The variable of a loop has no value after it."""
+    def leave(self, loop: For, before: int) -> None:
+        """The variable of a loop, and what was counted in it, have no value after it."""
         self.values.pop(loop.variable, None)
-        if known:
-            self.counted.pop()
+        gone = {variable for variable, _, _ in self.counted[before:]}
+        del self.counted[before:]
+        for local in [k for k, v in self.values.items() if dims.syms(v) & gone]:
+            del self.values[local]
 
     def inside(self, index: Scalar, size: Dim) -> bool:
         """Whether an index is surely one of this size."""
         value = self.value(index)
-        return value is not None and self._least(value, 0) and self._least(size - 1 - value, 0)
+        if value is None:
+            return False
+        count = len(self.counted)
+        return self._least(value, 0, count) and self._least(size - 1 - value, 0, count)
 
-    def _least(self, value: Dim, least: int) -> bool:
-        """Whether a value is at least this much wherever the variables stand."""
-        for variable, low, high in reversed(self.counted):
+    def _least(self, value: Dim, least: int, count: int) -> bool:
+        """Whether a value is at least this much wherever the first variables stand."""
+        for place in range(count - 1, -1, -1):
+            variable, lows, highs = self.counted[place]
             found = dims.linear(value, variable)
             if found is None:
                 return False
             step, rest = found
-            if dims.at_least(step, 0) is True:
-                value = rest + step * low
-            elif dims.at_least(0, step) is True:
-                value = rest + step * high
-            else:
-                return False
+            if step == 0:
+                continue
+            up, down = dims.at_least(step, 0) is True, dims.at_least(0, step) is True
+            ends = lows if up else highs if down else ()
+            return any(self._least(rest + step * end, least, place) for end in ends)
         return dims.at_least(value, least) is True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from structir.backend.loops.as_scalar import NotShown
 from structir.backend.loops.contraction import MatrixForm
@@ -39,8 +38,18 @@ class Words:
         self.panels: dict[str, list[ast.expr]] = {}  # what was put in panels, and how it lies
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Statements in order."""
-        return [found for s in statements for found in self._statement(s)]
+        """Statements in order; of loops that are there twice, the second one for stores past the
+        caches, one: the compiler sees for itself where these are worth it."""
+        found: list[ast.stmt] = []
+        for statement in statements:
+            match statement:
+                case ast.For(_, ast.Call(_, [ast.Name("near"), stop])):
+                    twin = found[-1]
+                    assert isinstance(twin, ast.For) and isinstance(twin.iter, ast.Call)
+                    twin.iter.args[-1] = self.value(stop)
+                case _ if not _is_of_streams(statement):
+                    found += self._statement(statement)
+        return found
 
     def _statement(self, statement: ast.stmt) -> list[ast.stmt]:
         match statement:
@@ -154,7 +163,7 @@ class Words:
     def _product(self, args: list[ast.expr]) -> list[ast.stmt]:
         """The product of operands as they lie; what it uses as it goes is its own affair."""
         places = [self._place(arg) for arg in args[:3]]
-        return [_said("matmul", [*places, *map(self.value, args[3:11])])]
+        return [_said("tiled_product", [*places, *map(self.value, args[3:11])])]
 
     def _packing(self, args: list[ast.expr]) -> list[ast.stmt]:
         panels, source, _, _, *steps = args
@@ -177,7 +186,7 @@ class Words:
             raise NotShown(ast.unparse(panels))
         integers = [*sizes, a_row, a_column, *steps, c_row]
         places = [self._place(left), place, self._place(out)]
-        return [_said("matmul", [*places, *map(self.value, integers)])]
+        return [_said("tiled_product", [*places, *map(self.value, integers)])]
 
     def _turning(self, args: list[ast.expr]) -> list[ast.stmt]:
         places = [self._place(arg) for arg in args[:2]]
@@ -192,6 +201,18 @@ LIBRARY: dict[str, Callable[[Words, list[ast.expr]], list[ast.stmt]]] = {
 }
 
 
+def _is_of_streams(statement: ast.stmt) -> bool:
+    """Whether a statement finds out, or says, that stores go past the caches."""
+    match statement:
+        case ast.Assign([ast.Name("ahead" | "near")]):
+            return True
+        case ast.Assign([_], ast.BinOp(ast.Subscript(ast.Name("a")))):
+            return True
+        case ast.If(_, [ast.Expr(ast.Call(ast.Name("finish_streams")))]):
+            return True
+    return False
+
+
 def _call(name: str, *args: ast.expr) -> ast.expr:
     return ast.Call(ast.Name(name), list(args), [])
 
@@ -204,6 +225,6 @@ def _assign(target: ast.expr, value: ast.expr) -> ast.stmt:
     return _placed(ast.Assign([target], value))
 
 
-def _placed(statement: Any) -> Any:
+def _placed(statement: ast.stmt) -> ast.stmt:
     statement.lineno = statement.col_offset = 0
     return statement

@@ -9,7 +9,9 @@ from structir.backend.cpu.products import WIDEST_PANEL, has_own_products
 Room = Callable[[int, str], str]  # an array of so many elements, to be used as they go
 
 
-def _matmul(places: Sequence[str], integers: Sequence[str], dtype: str, room: Room) -> list[str]:
+def _tiled_product(
+    places: Sequence[str], integers: Sequence[str], dtype: str, room: Room
+) -> list[str]:
     args = [*places, *integers]
     if not has_own_products(dtype):
         return [f"multiply_matrices({', '.join(args)})"]
@@ -30,4 +32,4 @@ def _transpose(places: Sequence[str], integers: Sequence[str], dtype: str, room:
     ]
 
 
-LIBRARY_TEXTS = {"matmul": _matmul, "transpose": _transpose}
+LIBRARY_TEXTS = {"tiled_product": _tiled_product, "transpose": _transpose}

@@ -41,7 +41,7 @@ def _met(scalar: Scalar) -> Iterator[Element]:
             yield from _met(arg)
 
 
-def _degree(scalar: Scalar, variable: Local, changing: set[Scalar]) -> int | None:
+def _degree(scalar: Scalar, variable: Local, changing: set[Local]) -> int | None:
     """0 for what stays the same in all rounds, 1 for what steps evenly; None for all else."""
     if isinstance(scalar, Literal | Size):
         return 0

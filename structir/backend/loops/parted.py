@@ -1,0 +1,152 @@
+"""What kernels have that run in parts: functions of the library, checks before loops, and stores
+past the caches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from structir.backend.loops.buffer import Buffer, element_bytes
+from structir.backend.loops.kernel_names import KernelNames, Site, dtype_of
+from structir.backend.loops.library_text import LIBRARY_TEXTS
+from structir.backend.loops.steady import steady_elements, with_local
+from structir.backend.loops.streams import Store, is_large, may_be_large, two_loops
+from structir.backend.loops.texts import bare
+from structir.backend.loops.writer import INDENT, indented
+from structir.ir.expr import Var
+from structir.ir.kernel import (
+    Apply,
+    Assign,
+    Element,
+    For,
+    Kernel,
+    LibraryCall,
+    Literal,
+    Local,
+    Part,
+    Scalar,
+    nodes_of,
+)
+from structir.ir.kernel_functions import LIBRARY
+from structir.ir.struct_info import TensorStructInfo
+
+
+class PartedWriter(KernelNames):
+    """The part of a writer that says these."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.starts: dict[Buffer, str] = {}  # where results that may be large begin, in elements
+        self.only_filled = self._only_filled()
+        self.rooms: dict[str, Var] = {}  # of functions of the library, by dtypes
+        self.sure: set[Element] = set()  # what a check before its loop has found in range
+
+    def scalar(self, scalar: Scalar) -> str:
+        """An expression as text, as the whole of the writer says it."""
+        raise TypeError(f"no text for {scalar}")
+
+    def part(self, part: Part) -> list[str]:
+        """The ends of a part, which the kernel is given."""
+        self.ranges.parted(part)
+        return [f"{self.name(part.low)} = lo", f"{self.name(part.high)} = hi"]
+
+    def library_call(self, call: LibraryCall) -> list[str]:
+        """A function of the library, once all that it will touch is known to be there."""
+        function = LIBRARY[call.fn]
+        count = len(function.places)
+        values = dict(zip(function.integers, map(self.scalar, call.args[count:]), strict=True))
+        lines, places = list[str](), list[str]()
+        for name, element in zip(function.places, call.args, strict=False):
+            assert isinstance(element, Element)
+            start = self.scalar(element.indices[0])
+            lines += self._walked(element, start, function.steps(name, values))
+            places.append(f"offset_by({self.name(element.array)}, {bare(start)})")
+        dtype = dtype_of(call.written.array)
+        return lines + LIBRARY_TEXTS[call.fn](places, list(values.values()), dtype, self.room)
+
+    def _walked(self, element: Element, start: str, steps: list[tuple[str, Any]]) -> list[str]:
+        """Checks of the first and of the last element that a function goes to."""
+        size = self.dim(self.elements(element.array))
+        site = self.site(Site(self.kernel, element, 0, element.array))
+        moves = [(n, step) for n, step in steps if step != 1]
+        last = " + ".join([start, *[f"({n} - 1) * {step}" for n, step in steps]])
+        checks = [f"inside({step}, {size} + 1, {site}, report)" for _, step in moves]
+        checks += [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
+        return [f"if {' and '.join([f'{n} > 0' for n, _ in steps])}:", *indented(checks)]
+
+    def room(self, elements: int, dtype: str) -> str:
+        """The name of an array that functions of the library use as they go."""
+        array = self.rooms.get(dtype)
+        if array is None:
+            array = self.rooms[dtype] = Var("room", TensorStructInfo((elements,), dtype))
+            self._array(array, (elements,))
+        return self.name(array)
+
+    def checks_before(self, loop: For, ends: tuple[str, str]) -> list[str]:
+        """Checks of the elements that a loop comes to at its ends, in place of one in each round:
+        those whose indices step evenly, and which every round comes to."""
+        found = [e for e in steady_elements(loop) if not self._is_inside(e)]
+        if not found:
+            return []
+        start, stop = ends
+        last = Apply("sub", (loop.stop, Literal(1, "int64")), "int64")
+        lines: dict[tuple[str, str], str] = {}
+        for element in found:
+            for end in (loop.start, last):
+                index = with_local(element.indices[0], loop.variable, end)
+                key = bare(self.scalar(index)), self.dim(self.elements(element.array))
+                if key not in lines:
+                    site = self.site(Site(self.kernel, element, 0, element.array))
+                    lines[key] = f"inside({key[0]}, {key[1]}, {site}, report)"
+        self.sure |= set(found)
+        return [f"if {start} < {stop}:", *indented(lines.values())]
+
+    def streamed(self, loop: For, ends: tuple[str, str], lines: list[str]) -> list[str] | None:
+        """A loop that does nothing but fill results, as the compiler writes its own: what is large
+        is stored past the caches."""
+        assigns = [s for s in loop.body if isinstance(s, Assign)]
+        stores, targets = [], [s.target for s in assigns]
+        again = [t for t in targets if isinstance(t, Local) and t not in self.ranges.once]
+        if len(assigns) < len(loop.body) or len(lines) != len(assigns) or again:
+            return None
+        for line, target in zip(lines, targets, strict=True):
+            if isinstance(target, Element) and target.array in self.only_filled:
+                stores.append(Store(self.only_filled[target.array], line, *line.split(" = ", 1)))
+        if not stores or len(stores) < sum(isinstance(t, Element) for t in targets):
+            return None
+        name = self.name(loop.variable)
+        return two_loops(name, ends, lines, stores, self._count_text, self._start_text)
+
+    def _count_text(self, buffer: Buffer) -> str:
+        return self.dim(buffer.elements)
+
+    def _start_text(self, buffer: Buffer) -> str:
+        if buffer not in self.starts:
+            self.starts[buffer] = self.name(Var("start", TensorStructInfo()))
+        return self.starts[buffer]
+
+    def _is_inside(self, element: Element) -> bool:
+        return self.ranges.inside(element.indices[0], self.elements(element.array))
+
+    def around_streams(self, lines: list[str]) -> list[str]:
+        """Lines with where results begin before them, and the end of stores past the caches."""
+        arrays = {b: self.arrays.index(a) for a, b in self.only_filled.items()}
+        head = [
+            f"{name} = a[{arrays[buffer]}] // {element_bytes(buffer.dtype)}"
+            for buffer, name in self.starts.items()
+        ]
+        tests = [is_large(buffer, self._count_text) for buffer in self.starts]
+        return [*head, *lines, f"if {' or '.join(tests)}:", f"{INDENT}finish_streams()"]
+
+    def _only_filled(self) -> dict[Var, Buffer]:
+        """The results of a kernel in parts that are written once, and not read."""
+        if self.kernel.part is None:
+            return {}
+        nodes = list(nodes_of(self.kernel))
+        touched = Counter(n.array for n in nodes if isinstance(n, Element))
+        written = Counter(
+            n.target.array for n in nodes if isinstance(n, Assign) and isinstance(n.target, Element)
+        )
+        made = {p: Buffer(self.shapes[p], dtype_of(p)) for p in self.kernel.results}
+        once = {p: b for p, b in made.items() if touched[p] == written[p] == 1}
+        return {p: b for p, b in once.items() if may_be_large(b)}

@@ -1,0 +1,190 @@
+"""Programs as the kernels that run them: the same numbers to the last bit, and open to edits."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import structir
+from structir.analysis import check_well_formed
+from structir.analysis.variables import walk
+from structir.backend.loops import library_text
+from structir.errors import StructIRError
+from structir.ir import Call, IRModule, Kernel, Op, structural_equal
+from structir.passes import Schedule
+from structir.passes.manager.verifying import same
+from structir.script import I, R
+from structir.tools.generate import random_arguments, random_module
+
+
+@I.ir_module
+class Layers:
+    @R.function
+    def softmax(x: R.Tensor(("n", "m"), "float32")):
+        return R.nn.softmax(x)
+
+    @R.function
+    def norm(x: R.Tensor(("n", 40), "float32"), g: R.Tensor((40,), "float32")):
+        return R.nn.layer_norm(x, g, R.zeros((40,), "float32"), axes=[-1])
+
+    @R.function
+    def gelu(x: R.Tensor(("n", 40), "float32")):
+        return R.nn.gelu(x)
+
+    @R.function
+    def turned(x: R.Tensor(("a", "b", "c"), "float32")):
+        return R.permute_dims(x, (0, 2, 1))
+
+    @R.function
+    def dense(
+        x: R.Tensor(("n", 40), "float32"),
+        w: R.Tensor((40, 24), "float32"),
+        b: R.Tensor((24,), "float32"),
+    ):
+        return R.nn.gelu(R.matmul(x, w) + b)
+
+    @R.function
+    def attention(
+        q: R.Tensor(("n", "s", 16), "float32"),
+        k: R.Tensor(("n", "s", 16), "float32"),
+        v: R.Tensor(("n", "s", 16), "float32"),
+    ):
+        return R.matmul(R.nn.softmax(R.matmul(q, R.permute_dims(k, (0, 2, 1)))), v)
+
+    @R.function
+    def half(x: R.Tensor(("n", "m"), "float16"), keep: R.Tensor(("n", "m"), "bool")):
+        return R.where(R.logical_and(keep, x > 0.5), x * x, x), R.sum(x, axis=[0])
+
+
+SHAPES = {
+    "softmax": [(5, 300)],
+    "norm": [(7, 40), (40,)],
+    "gelu": [(9, 40)],
+    "turned": [(2, 35, 19)],
+    "dense": [(130, 40), (40, 24), (24,)],
+    "attention": [(3, 20, 16)] * 3,
+}
+SCHEDULED = Schedule()(Layers)
+
+
+@cache
+def compiled(after: bool, threads: int = 1):
+    return structir.compile(SCHEDULED if after else Layers, num_threads=threads)
+
+
+def floats(name: str) -> list[np.ndarray]:
+    rng = np.random.default_rng(len(name))
+    return [rng.standard_normal(shape).astype("float32") for shape in SHAPES[name]]
+
+
+def ops(module: IRModule) -> int:
+    return sum(isinstance(part, Call) and isinstance(part.op, Op) for part in walk(module))
+
+
+def kernel_called(module: IRModule, name: str) -> str:
+    """The text of the kernel that a function calls."""
+    (call,) = [p for p in walk(module[name]) if isinstance(p, Call)]
+    return str(module.functions[call.op.name])
+
+
+def test_all_is_kernels_in_parts() -> None:
+    check_well_formed(SCHEDULED)
+    assert structural_equal(structir.parse(SCHEDULED.script()), SCHEDULED)
+    assert ops(SCHEDULED) == 0
+    kernels = [k for k in SCHEDULED.functions.values() if isinstance(k, Kernel)]
+    assert all(kernel.part is not None for kernel in kernels)
+    assert "T.tiled_product(" in kernel_called(SCHEDULED, "dense")
+    assert "T.transpose(" in kernel_called(SCHEDULED, "turned") or not own_products()
+
+
+def own_products() -> bool:
+    return library_text.has_own_products("float32")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_they_give_the_very_same_numbers(threads: int) -> None:
+    before, after = compiled(False, threads), compiled(True, threads)
+    for name in SHAPES:
+        given = floats(name)
+        np.testing.assert_array_equal(after[name](*given), before[name](*given), name)
+    x = np.linspace(-2, 2, 12, dtype="float16").reshape(4, 3)
+    for one, other in zip(before["half"](x, x < 1), after["half"](x, x < 1), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_interpreted_they_mean_the_same(name: str) -> None:
+    given = [x[:2] if len(x) in (5, 7, 9, 130) else x for x in floats(name)]
+    found = structir.interpret(SCHEDULED, name, *given)
+    np.testing.assert_allclose(found, structir.interpret(Layers, name, *given), 2e-5, 2e-6)
+
+
+def test_the_text_of_an_unedited_kernel_is_that_of_the_schedule() -> None:
+    before, after = [compiled(which).source("gelu") for which in (False, True)]
+    loops = [[line.strip() for line in t.splitlines() if "for " in line] for t in (before, after)]
+    assert len(loops[0]) == len(loops[1]) == 2, "one loop more for what is stored past the caches"
+    assert "stream_to(" in after and "inside(" not in after
+
+
+def test_parts_run_in_threads() -> None:
+    executable = compiled(True, 2)
+    x = np.ones((4096, 40), "float32")
+    executable["gelu"](x)
+    (region,) = executable._regions["gelu"]
+    bound = region._bound.latest()[0]
+    assert bound.chunks[0] > 0
+
+
+def test_a_kernel_can_be_edited() -> None:
+    text = SCHEDULED.script()
+    assert text.count("T.float32(1.0) / m1") >= 2
+    edited = structir.parse(text.replace("T.float32(1.0) / m1", "T.float32(2.0) / m1"))
+    (x,) = floats("softmax")
+    expected = 2 * compiled(False)["softmax"](x)
+    np.testing.assert_array_equal(structir.compile(edited)["softmax"](x), expected)
+    np.testing.assert_allclose(structir.interpret(edited, "softmax", x), expected, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("gelu", "x0.flat[i]", "x0.flat[i + 1]"),
+        ("gelu", "x0.flat[i]", "x0.flat[i - 1]"),
+        ("dense", "i1 - i0, 24, 40", "i1 - i0, 24, 41"),
+        ("dense", "x1.flat[0]", "x1.flat[1]"),
+        ("softmax", "r * n0", "r * n0 + n0"),
+        ("attention", "for r in range(i0, i1)", "for r in range(i0, i1 + 300)"),
+    ],
+)
+def test_what_leaves_an_array_is_told(name: str, old: str, new: str) -> None:
+    text = SCHEDULED.script()
+    assert old in text
+    edited = structir.parse(text.replace(old, new), "edited.py")
+    own = IRModule({n: f for n, f in edited.functions.items() if n == name or type(f) is Kernel})
+    for run in (structir.compile(own)[name], lambda *a: structir.interpret(edited, name, *a)):
+        with pytest.raises(StructIRError, match=r"index -?\d+ is out of range for \w+\.flat.*"):
+            run(*floats(name))
+
+
+def test_without_tiles_plain_loops_and_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = {name: compiled(False)[name](*floats(name)) for name in ("dense", "turned")}
+    monkeypatch.setattr(library_text, "has_own_products", lambda dtype: False)
+    kernels = {n: k for n, k in structir.parse(SCHEDULED.script()).functions.items()}
+    wanted = ("dense", "turned", *[n for n, k in kernels.items() if isinstance(k, Kernel)])
+    executable = structir.compile(IRModule({n: kernels[n] for n in wanted}))
+    for name, wanted in expected.items():
+        np.testing.assert_allclose(executable[name](*floats(name)), wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.filterwarnings("ignore")
+def test_random_programs_compute_the_same(seed: int) -> None:
+    module = random_module(seed + 100, 5)
+    after = Schedule()(module)
+    assert structural_equal(structir.parse(after.script()), after)
+    arguments = random_arguments(module["main"], seed)
+    try:
+        expected = structir.compile(module)["main"](*arguments)
+    except StructIRError:
+        return
+    assert same(expected, structir.compile(after)["main"](*arguments), 1e-5)
