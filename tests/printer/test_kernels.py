@@ -173,7 +173,7 @@ WRONG = {
     "out.flat[0, 0] = 1": "one after another have one index",
     "T.transpose(out.flat[0], x.flat[0])": "takes 6 operands",
     "T.transpose(out[0], x.flat[0], 1, 1, 1, 1)": "goes from elements on",
-    "h = T.zeros((4,), 'float16')\nT.transpose(out.flat[0], h.flat[0], 1, 1, 1, 1)": "of float32, or",
+    "h = T.zeros((4,), 'int8')\nT.transpose(out.flat[0], h.flat[0], 1, 1, 1, 1)": "of float32, or",
     "T.exp(x[0, 0])": "names does nothing",
     "a = 1": "writes to no parameter",
     "out[0] = " + "(" * 70 + "1" + ")" * 70 + " + 1" * 70: "nested too deeply",

@@ -20,7 +20,7 @@ from structir.backend.loops.expression import (
     walk,
 )
 from structir.ir.dims import Dim, Opaque, Poly, Sym
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import is_float
 from structir.ir.kernel import Apply, Assign, Literal, Local, Scalar, Size, Statement
 from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
 
@@ -177,8 +177,8 @@ def applied(fn: str, args: list[Scalar], dtype: str) -> Scalar:
     """A scalar function on numbers, as kernels spell it."""
     operand = args[-1].dtype
     if fn == "cast":
-        if dtype not in CONVERSIONS or (is_float(operand) and is_int(dtype)):
-            raise NotShown(dtype)  # of NaN, ops and kernels make different integers
+        if dtype not in CONVERSIONS:
+            raise NotShown(dtype)
         return args[0] if operand == dtype else Apply("cast", (stated(args[0]),), dtype)
     if fn == "select":
         test, *sides = args

@@ -119,7 +119,8 @@ class Words:
         if found is not None and word == "pow":
             return ast.BinOp(given[0], ast.Pow(), given[1])
         known = word in OF_T and (found is not None or name in NAMED)
-        if not known and name not in CONVERSIONS:
+        word = word.removeprefix("to_")
+        if not known and word not in CONVERSIONS:
             raise NotShown(name)
         return _call(f"T.{word}", *given)
 
