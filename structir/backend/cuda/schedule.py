@@ -38,4 +38,4 @@ PRODUCTS = Products(product_of, lambda dtype: False)
 
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program; products stay by themselves."""
-    return written(composed(program), SCHEDULES, PRODUCTS)
+    return written(composed(program, product_of), SCHEDULES, PRODUCTS)

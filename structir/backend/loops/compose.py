@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import attrs
 
 from structir.backend.loops.access import split
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.contraction import contraction_of
+from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.expression import (
     Entry,
     Expression,
@@ -24,14 +25,17 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
 
-def composed(program: LoopProgram) -> LoopProgram:
+ProductOf = Callable[[Stage], Contraction | None]  # the matrix product that a stage is
+
+
+def composed(program: LoopProgram, product_of: ProductOf = contraction_of) -> LoopProgram:
     """The program with index stages composed into their readers, and without what nobody reads."""
     stages, changed = list(program.stages), True
     while changed:
-        table = Table(program, stages)
+        table = Table(program, stages, product_of)
         made = [_composed_stage(stage, table) for stage in stages]
         if any(a is not b for a, b in zip(made, stages, strict=True)):
-            table = Table(program, made)
+            table = Table(program, made, product_of)
         made = _written_through(made, table)
         kept = live_stages(program, made)
         changed = len(kept) < len(stages) or any(
@@ -55,7 +59,8 @@ def live_stages(program: LoopProgram, stages: list[Stage]) -> list[Stage]:
 class Table:
     """Who writes a buffer, how often it is read, and whether its memory must exist."""
 
-    def __init__(self, program: LoopProgram, stages: list[Stage]) -> None:
+    def __init__(self, program: LoopProgram, stages: list[Stage], product_of: ProductOf) -> None:
+        self.product_of = product_of
         self.writers: dict[Buffer, list[Stage]] = {}
         self.maps: dict[Buffer, Stage | None] = {}
         self.uses: Counter[Buffer] = Counter()
@@ -81,7 +86,7 @@ class Table:
         """Whether a stage closes the gaps that a product at offsets leaves: it stays with it."""
         if not isinstance(stage.body, Load):
             return False
-        found = [contraction_of(m) for m in self.writers.get(stage.body.buffer, [])]
+        found = [self.product_of(m) for m in self.writers.get(stage.body.buffer, [])]
         return any(c is not None and c.windows for c in found)
 
     def is_epilogue(self, stage: Stage) -> bool:
@@ -113,7 +118,7 @@ def _written_through(stages: list[Stage], table: Table) -> list[Stage]:
             and makers[0] not in moved
         )
         if alone and body.buffer not in table.kept and body.buffer.base is None:
-            made = _writing_as(makers[0], mover, body)
+            made = _writing_as(makers[0], mover, body, table)
             if made is not None:
                 moved[makers[0]] = made
     gone = {made.out for made in moved.values()}
@@ -121,9 +126,9 @@ def _written_through(stages: list[Stage], table: Table) -> list[Stage]:
     return [moved.get(s, s) for s in kept]
 
 
-def _writing_as(maker: Stage, mover: Stage, read: Load) -> Stage | None:
+def _writing_as(maker: Stage, mover: Stage, read: Load, table: Table) -> Stage | None:
     """A matrix product that writes where another stage would move its result to."""
-    if contraction_of(maker) is None or not maker.direct or mover.out.dtype != maker.out.dtype:
+    if table.product_of(maker) is None or not maker.direct or mover.out.dtype != maker.out.dtype:
         return None
     units = [None if isinstance(e, Expression) else dims.as_sym(e) for e in read.entries]
     at: dict[Sym, Dim] = {}
@@ -138,7 +143,7 @@ def _writing_as(maker: Stage, mover: Stage, read: Load) -> Stage | None:
         return None
     write = tuple([e if isinstance(e, Expression) else dims.substitute(e, at) for e in mover.write])
     made = attrs.evolve(maker, out=mover.out, write=write)
-    found = contraction_of(made)
+    found = table.product_of(made)
     return made if found is not None and not found.windows else None
 
 
@@ -159,16 +164,16 @@ def _composed_stage(stage: Stage, table: Table) -> Stage:
     if body is stage.body:
         return stage
     made = attrs.evolve(stage, body=body)
-    lost = contraction_of(stage) is not None and contraction_of(made) is None
-    return _composed_factors(stage, leaf) if lost else made
+    lost = table.product_of(stage) is not None and table.product_of(made) is None
+    return _composed_factors(stage, leaf, table) if lost else made
 
 
-def _composed_factors(stage: Stage, leaf: object) -> Stage:
+def _composed_factors(stage: Stage, leaf: object, table: Table) -> Stage:
     """Only as much composed as leaves a matrix product one: each factor by itself, or none."""
     for factor in loads_of(stage.body):
         body = rebuilt(stage.body, lambda n, f=factor: leaf(n) if n is f else n)  # type: ignore[operator,misc]
         made = attrs.evolve(stage, body=body)
-        if body is not stage.body and contraction_of(made) is not None:
+        if body is not stage.body and table.product_of(made) is not None:
             return made
     return stage
 
@@ -203,7 +208,7 @@ def _moves_along(stage: Stage, read: Load, maker: Stage, table: Table) -> bool:
     without computing anything twice."""
     if table.uses[read.buffer] != 1 or read.buffer in table.kept or table.is_epilogue(maker):
         return False
-    if contraction_of(stage) is not None or not stage.simple:
+    if table.product_of(stage) is not None or not stage.simple:
         return False
     units = [None if isinstance(e, Expression) else dims.as_sym(e) for e in read.entries]
     in_order = [axis for axis in stage.axes if axis in units]
