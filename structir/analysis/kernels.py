@@ -12,6 +12,8 @@ from structir.ir.dims import syms
 from structir.ir.expr import Var
 from structir.ir.kernel import (
     KERNEL_DTYPES,
+    WARP,
+    Apply,
     Argument,
     Assign,
     Branch,
@@ -32,6 +34,7 @@ from structir.ir.kernel import (
     nodes_of,
     written_elements,
 )
+from structir.ir.kernel_functions import OF_LANES
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
 Known = frozenset[Var | Local]
@@ -47,6 +50,7 @@ def kernel_breaches(kernel: Kernel) -> Iterator[Diagnostic]:
             return
     yield from _dims(kernel)
     yield from _results(kernel)
+    yield from _threads(kernel)
     yield from _Names(kernel).breaches()
 
 
@@ -98,6 +102,16 @@ def _dims(kernel: Kernel) -> Iterator[Diagnostic]:
         if syms(size.dim) - bound:
             message = "a size that no parameter binds"
             yield _about(kernel.params[:1], Diagnostic(message, size.span, kernel.name))
+
+
+def _threads(kernel: Kernel) -> Iterator[Diagnostic]:
+    """Lanes hand each other values in whole warps."""
+    lanes = {row.name for row in OF_LANES}
+    handed = [n for n in nodes_of(kernel) if isinstance(n, Apply) and n.fn in lanes]
+    if handed and kernel.threads % WARP:
+        message = f"T.{handed[0].fn} in blocks of {kernel.threads} threads"
+        hint = f"lanes hand each other values in warps of {WARP}: let threads be a multiple"
+        yield Diagnostic(message, handed[0].span, kernel.name, hint=hint)
 
 
 class _Names:

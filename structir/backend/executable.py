@@ -162,7 +162,8 @@ class Executable:
 
     def _compile_the_rest(self, shelf: Shelf) -> None:
         before = len(self.direct)
-        kernels = {n: k for n, k in self.module.functions.items() if isinstance(k, Kernel)}
+        members = self.module.functions.items()
+        kernels = {n: k for n, k in members if isinstance(k, Kernel) and k.blocks is None}
         functions = {n: f for n, f in self.module.functions.items() if isinstance(f, Function)}
         make = partial(lowered_region, threads=self.num_threads, exact=self.exact_division)
         for name, function in functions.items():

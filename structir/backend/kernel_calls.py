@@ -13,6 +13,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.routine import KernelCode, code_of
 from structir.backend.loops.stage import LoopProgram
 from structir.backend.region import Region, checks_of
+from structir.interpret.kernels import run_kernel
 from structir.interpret.scope import Scope, Value
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -27,7 +28,10 @@ class KernelRunner:
     regions: dict[Kernel, tuple[CompiledRegion, KernelCode]] = attrs.Factory(dict)
 
     def __call__(self, kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
-        """Fill the arrays of the results."""
+        """Fill the arrays of the results; what threads of a card do is interpreted."""
+        if kernel.blocks is not None:
+            run_kernel(kernel, values, scope)
+            return
         if kernel not in self.regions:
             code = code_of(kernel)
             self.regions[kernel] = lowered_region(_alone(kernel, code)), code

@@ -73,6 +73,7 @@ def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, D
         buffers.append(value.root)
     own = tuple([sizes[symbol] for symbol in code.symbols])
     parted = code.part is not None
+    launch = code.launch and (dims.substitute(code.launch[0], sizes), code.launch[1])
     return Routine(
         code.lines,
         tuple(buffers),
@@ -83,4 +84,6 @@ def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, D
         range=1 if code.part is None else dims.substitute(code.part, sizes),
         spread=code.spread,
         parted=parted,
+        launch=launch,
+        zeroed=len(code.zeroed),
     )

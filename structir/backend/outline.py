@@ -45,7 +45,9 @@ class Outline:
 def outline(module: IRModule, name: str) -> Outline:
     """The kernels that a function will have; nothing is compiled."""
     function = module[name]
-    program = HostProgram({n: k for n, k in module.functions.items() if isinstance(k, Kernel)})
+    program = HostProgram(
+        {n: k for n, k in module.functions.items() if isinstance(k, Kernel) and k.blocks is None}
+    )
     if program.whole_with_calls(function, lambda: inline_functions(module)[name]) is None:
         program.function(function)
     recipes = [region.recipe(bool(region.boundary.equal)) for region in program.regions]

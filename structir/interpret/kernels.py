@@ -14,6 +14,7 @@ from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError, Str
 from structir.interpret.boundary import match
 from structir.interpret.kernel_memory import ON_MEMORY, first_outside, walked
 from structir.interpret.scope import Scope, Value
+from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.kernel import (
@@ -35,9 +36,10 @@ from structir.ir.kernel import (
     Scratch,
     Size,
     Statement,
+    Sync,
     While,
 )
-from structir.ir.kernel_functions import BINARY, LIBRARY
+from structir.ir.kernel_functions import BINARY, LIBRARY, OF_LANES, OF_THREADS
 from structir.projections.point import FUNCTIONS
 from structir.projections.values import ufunc
 
@@ -82,16 +84,24 @@ class Frame:
 
     values: dict[Var | Local, Any]
     scope: Scope
+    thread: Any = None  # which of many threads takes the statements
 
 
 def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
     """Run the statements of a kernel on values for its parameters; results hold zeros first."""
     for array in values[len(kernel.operands) :]:
         array[...] = 0
-    frame = Frame(dict(zip(kernel.params, values, strict=True)), scope)
+    known: dict[Var | Local, Any] = dict(zip(kernel.params, values, strict=True))
     step = block(kernel, kernel.body)
-    with np.errstate(all="ignore"):
-        step(frame)
+
+    def run(thread: Thread | None = None) -> None:
+        with np.errstate(all="ignore"):
+            step(Frame(dict(known), scope, thread))
+
+    if kernel.blocks is None:
+        run()
+    else:
+        run_blocks(kernel, scope.size(kernel.blocks.dim), run)
 
 
 def out_of_range(
@@ -222,7 +232,22 @@ def _max(args: list[Evaluate]) -> Evaluate:
     return lambda frame: max([arg(frame) for arg in args])
 
 
+def _of_thread(name: str) -> Callable[[list[Evaluate]], Evaluate]:
+    return lambda args: lambda frame: np.int64(getattr(frame.thread, name))
+
+
+def _of_lane(name: str) -> Callable[[list[Evaluate]], Evaluate]:
+    def made(args: list[Evaluate]) -> Evaluate:
+        value, lane = args
+        return lambda frame: frame.thread.handed(name, value(frame), int(lane(frame)))
+
+    return made
+
+
+_LAZY: dict[str, Callable[[list[Evaluate]], Evaluate]]
 _LAZY = {"and": _and, "or": _or, "select": _select, "min": _min, "max": _max}
+_LAZY |= {row.name: _of_thread(row.name) for row in OF_THREADS}
+_LAZY |= {row.name: _of_lane(row.name.removeprefix("shuffle_")) for row in OF_LANES}
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "maximum": np.maximum,
     "minimum": np.minimum,
@@ -331,7 +356,10 @@ def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
                 raise no_such_size(kernel, scratch.array, axis, size)
         frame.values[scratch.array] = np.zeros(shape, dtype)
 
-    return make
+    def share(frame: Frame) -> None:
+        frame.values[scratch.array] = frame.thread.shared(scratch.array, info.dims, dtype)
+
+    return share if scratch.shared else make
 
 
 def _part(kernel: Kernel, part: Part) -> Step:
@@ -407,4 +435,5 @@ _STATEMENTS: dict[type, Callable[[Kernel, Any], Step]] = {
     Branch: _branch,
     Break: lambda kernel, statement: lambda frame: LEAVE,
     Continue: lambda kernel, statement: lambda frame: AGAIN,
+    Sync: lambda kernel, statement: lambda frame: frame.thread.wait(statement),
 }

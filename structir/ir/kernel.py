@@ -21,6 +21,7 @@ KERNEL_DTYPES = frozenset(
     {"float64", "float32", "float16", "bfloat16", "bool"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
+WARP = 32  # threads that hand each other values
 
 
 class Scalar(Node):
@@ -120,11 +121,13 @@ class Assign(Statement):
 @node
 class Scratch(Statement):
     """`array = T.zeros(shape, dtype)`: an array of the kernel's own, all zeros from here on; with
-    `T.empty`, it holds what happens to be there."""
+    `T.empty`, it holds what happens to be there, and with `T.shared`, the threads of a block share
+    it."""
 
     array: Var
     span: Span | None = None
     zeros: bool = True
+    shared: bool = False
 
 
 @node
@@ -199,15 +202,27 @@ class Continue(Statement):
     span: Span | None = None
 
 
+@node
+class Sync(Statement):
+    """`T.sync_threads()`: a thread waits here for all others of its block."""
+
+    span: Span | None = None
+
+
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Kernel(Node):
     """Parameters and statements. The parameters from the first one that is written to are its
-    results: they come last, and hold zeros when it starts, unless it runs in parts."""
+    results: they come last, and hold zeros when it starts, unless it runs in parts.
+
+    With `blocks` and `threads`, every one of so many threads in each of so many blocks takes the
+    statements."""
 
     params: tuple[Var, ...]
     body: tuple[Statement, ...]
     name: str = "kernel"
     span: Span | None = None
+    blocks: Size | None = None
+    threads: int = 0
 
     @cached_property
     def result_count(self) -> int:

@@ -143,9 +143,15 @@ LIBRARY = {
     ),
 }
 
-SCALAR_FUNCTIONS = {row.name: row for row in (*_OPERATORS, *_PLAIN, *_OF_T)}
+# Where a thread stands, among how many, and the numbers of other lanes of its warp.
+OF_THREADS = tuple([ScalarFunction(n, "any", 0) for n in ("thread", "threads", "block", "blocks")])
+OF_LANES = tuple(
+    [ScalarFunction(f"shuffle_{n}", "number", 2) for n in ("xor", "up", "down", "from")]
+)
+
+SCALAR_FUNCTIONS = {row.name: row for row in (*_OPERATORS, *_PLAIN, *_OF_T, *OF_THREADS, *OF_LANES)}
 OF_PYTHON = {row.name: row for row in _PLAIN}  # written min(a, b)
-OF_T = {row.name: row for row in _OF_T}  # written T.exp(a)
+OF_T = {row.name: row for row in (*_OF_T, *OF_THREADS, *OF_LANES)}  # written T.exp(a)
 UNARY = {row.symbol.strip(): row for row in _OPERATORS if row.count == 1}
 BINARY = {row.symbol: row for row in _OPERATORS if row.count == 2}
 CONVERSIONS = frozenset(

@@ -204,6 +204,9 @@ class _LinearForm:
         for sym in standing_alone([param.struct_info for param in value.params]):
             self.number(sym)
         self.sequence(value.params)
+        self.tokens.append(value.threads)
+        if value.blocks is not None:
+            self.add(value.blocks)
         self.sequence(value.body)
 
     def local(self, value: Local) -> None:

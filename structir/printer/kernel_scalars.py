@@ -21,15 +21,17 @@ from structir.ir.kernel_functions import (
     BINARY,
     CONVERSIONS,
     KIND_NAMES,
+    OF_LANES,
     OF_PYTHON,
     OF_T,
+    OF_THREADS,
     SCALAR_FUNCTIONS,
     UNARY,
     WEAK,
     ScalarFunction,
 )
 from structir.ir.struct_info import PrimStructInfo
-from structir.printer.kernel_scope import KernelScope
+from structir.printer.kernel_scope import LAUNCH_HINT, KernelScope
 from structir.printer.values import path_of
 
 SYMBOLS: dict[type[ast.AST], str] = {
@@ -322,12 +324,20 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
         known = ", ".join([*OF_PYTHON, *[f"T.{n}" for n in sorted({*OF_T, *CONVERSIONS})]])
         message = f"{ast.unparse(node.func)} is not a function of kernels"
         raise scope.wrong(node, message, f"there are {known}")
+    if row in (*OF_THREADS, *OF_LANES) and not scope.launched:
+        raise scope.wrong(node, f"{name} is known where there are threads", LAUNCH_HINT)
     args = [read(scope, item) for item in node.args]
-    fits = len(args) == row.count if row.count > 0 else len(args) >= 2
+    fits = len(args) == row.count if row.count >= 0 else len(args) >= 2
     if not fits:
-        wanted = row.count if row.count > 0 else "two or more"
+        wanted = row.count if row.count >= 0 else "two or more"
         message = f"{name} takes {wanted} numbers, not {len(args)}"
         raise scope.wrong(node, message, f"write {name}({', '.join('xyz'[: max(row.count, 2)])})")
+    if row in OF_THREADS:
+        return Apply(row.name, (), "int64", scope.span(node))
+    if row in OF_LANES:
+        value, lane = scalar(scope, node.args[0]), scalar(scope, node.args[1], "int64")
+        _check_kind(scope, node, row, (value,))
+        return Apply(row.name, (value, lane), value.dtype, scope.span(node))
     return _applied(scope, node, row, args)
 
 

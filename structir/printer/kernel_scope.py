@@ -16,6 +16,7 @@ from structir.printer.context import Context
 from structir.printer.syntax import KERNEL_NAMES, RESERVED
 from structir.printer.values import word_of
 
+LAUNCH_HINT = 'threads are there under @I.kernel(target="cuda", blocks="n // 256 + 1", threads=256)'
 NEVER: frozenset[str] | None = None  # what is bound where nothing runs any more
 
 
@@ -31,6 +32,7 @@ class KernelScope:
         self.counting: list[str] = []  # the variables of the loops around
         self.depth = 0  # of loops
         self.parted = False  # whether it runs in parts
+        self.launched = False  # whether many threads take the statements
 
     # ---- errors
 

@@ -24,6 +24,7 @@ from structir.ir.kernel import (
     Scalar,
     Scratch,
     Statement,
+    Sync,
     While,
 )
 from structir.ir.kernel_functions import LIBRARY
@@ -31,8 +32,8 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.printer.forms import size_of, static_of
 from structir.printer.functions import is_declaration
 from structir.printer.kernel_scalars import SYMBOLS, element, operation, read, scalar, settled, test
-from structir.printer.kernel_scope import NEVER, KernelScope
-from structir.printer.syntax import EMPTY, PART, ZEROS
+from structir.printer.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
+from structir.printer.syntax import EMPTY, PART, SHARED, SYNC, ZEROS
 from structir.printer.values import path_of
 
 HINTS: dict[type[ast.AST], str] = {
@@ -121,8 +122,8 @@ def _assign(scope: KernelScope, node: ast.Assign) -> Statement:
         return _part(scope, node, target)
     if len(node.targets) != 1 or isinstance(target, ast.Tuple | ast.List):
         raise scope.unsupported(node, "one name, or one element, is assigned at a time")
-    if called in (f"T.{ZEROS}", f"T.{EMPTY}"):
-        return _scratch(scope, node, target)
+    if called in (f"T.{ZEROS}", f"T.{EMPTY}", f"T.{SHARED}"):
+        return _scratch(scope, node, target, called == f"T.{SHARED}")
     if isinstance(target, ast.Name):
         scope.may_bind(target)
         known = scope.locals.get(target.id)
@@ -170,9 +171,12 @@ def _augmented(scope: KernelScope, node: ast.AugAssign) -> Statement:
     return Assign(target, value, symbol, scope.span(node))
 
 
-def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Scratch:
-    """`row = T.zeros((n, 4), "float32")`."""
+def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, shared: bool) -> Scratch:
+    """`row = T.zeros((n, 4), "float32")`, `part = T.shared((256,), "float32")`."""
     call: Any = node.value
+    if shared != scope.launched:
+        hint = "threads share T.shared((256,), ...); kernels without threads have T.zeros"
+        raise scope.wrong(node, f"{ast.unparse(call.func)} is not part of this kernel", hint)
     if not isinstance(target, ast.Name) or len(call.args) != 2 or call.keywords:
         hint = 'write row = T.zeros((n, 4), "float32")'
         raise scope.wrong(node, "an array of the kernel's own has a name, sizes and a dtype", hint)
@@ -185,10 +189,12 @@ def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Scratch:
         message = f"{target.id} is a number already"
         raise scope.wrong(node, message, "use another name")
     dims = tuple([size_of(scope.context, item) for item in shape.elts])
+    if shared and not all(isinstance(dim, int) for dim in dims):
+        raise scope.wrong(node, "what threads share has sizes that are numbers", "write them out")
     array = Var(target.id, TensorStructInfo(dims, dtype), scope.span(target))
     scope.vars[target.id] = array
     scope.now_bound(target.id)
-    return Scratch(array, scope.span(node), path_of(call.func) == f"T.{ZEROS}")
+    return Scratch(array, scope.span(node), path_of(call.func) == f"T.{ZEROS}", shared)
 
 
 def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
@@ -200,7 +206,7 @@ def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
     if not plain or len(names) != 2 or len(ends) != 2:
         hint = "write low, high = T.part(n), then loops from low to high"
         raise scope.wrong(node, "a part has two ends, of an extent", hint)
-    if scope.parted or scope.depth or scope.locals:
+    if scope.parted or scope.depth or scope.locals or scope.launched:
         hint = "it stands before all other statements, after arrays of the kernel's own"
         raise scope.wrong(node, "a kernel runs in parts as a whole", hint)
     scope.parted = True
@@ -211,12 +217,14 @@ def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
     return Part(low, high, extent, scope.span(node))
 
 
-def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall:
+def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
     """`T.tiled_product(x.flat[i], ...)`."""
     call = node.value
     name = (path_of(call.func) or "") if isinstance(call, ast.Call) else ""
+    if name == f"T.{SYNC}":
+        return _waiting(scope, node)
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
-    if function is None or not isinstance(call, ast.Call):
+    if function is None or not isinstance(call, ast.Call) or scope.launched:
         raise scope.unsupported(node, HINTS[ast.Expr])
     words = (*[f"{place}.flat[i]" for place in function.places], *function.integers)
     hint = f"write {name}({', '.join(words)})"
@@ -231,6 +239,14 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall:
         raise scope.wrong(node, f"{name} takes arrays of float32, or of float64", hint)
     integers = [scalar(scope, a, "int64") for a in call.args[count:]]
     return LibraryCall(name.removeprefix("T."), (*places, *integers), scope.span(node))
+
+
+def _waiting(scope: KernelScope, node: ast.Expr) -> Sync:
+    """`T.sync_threads()`."""
+    call: Any = node.value
+    if not scope.launched or call.args or call.keywords:
+        raise scope.wrong(node, "there are no threads here to wait for", LAUNCH_HINT)
+    return Sync(scope.span(node))
 
 
 # ---- loops and branches

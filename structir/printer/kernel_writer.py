@@ -25,6 +25,7 @@ from structir.ir.kernel import (
     Scratch,
     Size,
     Statement,
+    Sync,
     While,
 )
 from structir.ir.kernel_functions import (
@@ -40,7 +41,19 @@ from structir.ir.kernel_functions import (
     SIGN,
 )
 from structir.printer.names import Names
-from structir.printer.syntax import EMPTY, KERNEL, KERNEL_NAMES, PART, ZEROS
+from structir.printer.syntax import (
+    BLOCKS,
+    CUDA,
+    EMPTY,
+    KERNEL,
+    KERNEL_NAMES,
+    PART,
+    SHARED,
+    SYNC,
+    TARGET,
+    THREADS,
+    ZEROS,
+)
 from structir.printer.writer import Writer, literal
 
 INDENT = "    "
@@ -79,8 +92,19 @@ class KernelWriter(Writer):
         params = [
             f"{self.names.var(p)}: {self.signature_info(p.struct_info)}" for p in kernel.params
         ]
-        head = [f"{indent}@I.{KERNEL}", f"{indent}def {name}({', '.join(params)}):"]
+        head = [
+            f"{indent}@I.{KERNEL}{self.launch(kernel)}",
+            f"{indent}def {name}({', '.join(params)}):",
+        ]
         return head + self.block(kernel.body, indent + INDENT)
+
+    def launch(self, kernel: Kernel) -> str:
+        """On which target, in how many blocks of how many threads, if it is for one."""
+        if kernel.blocks is None:
+            return ""
+        blocks = self.size(kernel.blocks.dim)
+        blocks = blocks if isinstance(kernel.blocks.dim, int) else literal(blocks)
+        return f'({TARGET}="{CUDA}", {BLOCKS}={blocks}, {THREADS}={kernel.threads})'
 
     def block(self, statements: Sequence[Statement], indent: str) -> list[str]:
         """Statements in order; none are `pass`."""
@@ -100,7 +124,7 @@ class KernelWriter(Writer):
         """An array of the kernel's own."""
         info: Any = scratch.array.struct_info
         name = self.names.var(scratch.array)
-        word = ZEROS if scratch.zeros else EMPTY
+        word = SHARED if scratch.shared else ZEROS if scratch.zeros else EMPTY
         made = f"T.{word}({self.shape(info.dims)}, {literal(info.dtype)})"
         return [f"{indent}{name} = {made}"]
 
@@ -210,4 +234,5 @@ _STATEMENTS: dict[type, Callable[[KernelWriter, Any, str], list[str]]] = {
     Branch: KernelWriter.branch,
     Break: lambda writer, statement, indent: [f"{indent}break"],
     Continue: lambda writer, statement, indent: [f"{indent}continue"],
+    Sync: lambda writer, statement, indent: [f"{indent}T.{SYNC}()"],
 }

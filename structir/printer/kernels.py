@@ -11,22 +11,37 @@ from structir.analysis.deduction import deduce
 from structir.analysis.kernels import is_of_kernels, kernel_breaches
 from structir.errors import ParseError
 from structir.ir.expr import Call, Expr, GlobalVar, Tuple, Var
-from structir.ir.kernel import Kernel
+from structir.ir.kernel import Kernel, Size
 from structir.ir.struct_info import KernelStructInfo, StructInfo
 from structir.printer.context import Context
-from structir.printer.forms import info_of, is_info
+from structir.printer.forms import info_of, is_info, size_of, static_of
 from structir.printer.functions import is_declaration
-from structir.printer.kernel_scope import KernelScope
+from structir.printer.kernel_scope import LAUNCH_HINT, KernelScope
 from structir.printer.kernel_statements import read_block
-from structir.printer.syntax import CALL_KERNEL, KERNEL, KERNEL_NAMES, OUT_SINFO
+from structir.printer.syntax import (
+    BLOCKS,
+    CALL_KERNEL,
+    CUDA,
+    KERNEL,
+    KERNEL_NAMES,
+    OUT_SINFO,
+    TARGET,
+    THREADS,
+)
 from structir.printer.values import argument, path_of
+
+MOST_THREADS = 1024  # of a block
 
 
 def is_kernel(node: ast.stmt) -> bool:
     """Whether a statement is a function under @I.kernel."""
     if not isinstance(node, ast.FunctionDef):
         return False
-    return any(path_of(item) == f"I.{KERNEL}" for item in node.decorator_list)
+    return any(path_of(_called(item)) == f"I.{KERNEL}" for item in node.decorator_list)
+
+
+def _called(node: ast.expr) -> ast.expr:
+    return node.func if isinstance(node, ast.Call) else node
 
 
 def read_kernel(context: Context, node: ast.FunctionDef) -> Kernel:
@@ -38,11 +53,31 @@ def read_kernel(context: Context, node: ast.FunctionDef) -> Kernel:
     if len(node.decorator_list) != 1:
         raise scope.wrong(node, "a kernel stands under @I.kernel, and nothing else", "take it out")
     params = _params(scope, node)
+    blocks, threads = _launch(scope, node.decorator_list[0])
+    scope.launched = blocks is not None
     body = read_block(scope, node.body)
-    kernel = Kernel(params, body, node.name, scope.span(node))
+    kernel = Kernel(params, body, node.name, scope.span(node), blocks, threads)
     if not context.found:
         context.found += kernel_breaches(kernel)
     return kernel
+
+
+def _launch(scope: KernelScope, node: ast.expr) -> tuple[Size | None, int]:
+    """In how many blocks of how many threads a kernel for a card runs."""
+    if not isinstance(node, ast.Call):
+        return None, 0
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    if node.args or given.keys() != {TARGET, BLOCKS, THREADS}:
+        raise scope.wrong(node, "a kernel for a card says in how many threads it runs", LAUNCH_HINT)
+    target = static_of(scope.context, given[TARGET])
+    if target != CUDA:
+        raise scope.wrong(node, f"there are no kernels for {target!r}", LAUNCH_HINT)
+    threads = static_of(scope.context, given[THREADS])
+    if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+        message = f"a block has 1 to {MOST_THREADS} threads"
+        raise scope.wrong(given[THREADS], message, LAUNCH_HINT)
+    dim = size_of(scope.context, given[BLOCKS])
+    return Size(dim, span=scope.span(given[BLOCKS])), threads
 
 
 def _params(scope: KernelScope, node: ast.FunctionDef) -> tuple[Var, ...]:

@@ -25,8 +25,10 @@ class ModuleLanguage:
             return lambda made: module_at(filename, line, namespace, vars(made).values())
         return module_at(filename, line, namespace, vars(cls).values())
 
-    def kernel(self, function: Callable[..., Any]) -> Any:
+    def kernel(self, function: Callable[..., Any] | None = None, **launch: Any) -> Any:
         """Decorate loops over elements. In a class, the class is read as a whole."""
+        if function is None:
+            return self.kernel
         return function if is_member(function) else kernel_of(function)
 
     def module_attrs(self, attributes: Mapping[str, Any]) -> None:

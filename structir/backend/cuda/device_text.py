@@ -51,6 +51,12 @@ class DeviceText(KernelText):
 
     width: Dim | None = None
     product: Product | None = None
+    launch: tuple[Dim, int] | None = None  # blocks, and threads of each, where the program says it
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads a block has at most."""
+        return THREADS if self.launch is None else self.launch[1]
 
     @property
     def is_exact(self) -> bool:

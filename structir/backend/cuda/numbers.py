@@ -130,6 +130,27 @@ def {name}(value):
         step >>= 1
     return value
 """
+HANDED = """
+def {name}(value, lane):
+    return cuda.{instruction}(0xFFFFFFFF, value, lane)
+"""
+HANDED_SHARED = """
+def {name}(value, lane):
+    lanes = cuda.shared.array(1024, {held})
+    thread = cuda.threadIdx.x
+    cuda.syncthreads()
+    lanes[thread] = value
+    cuda.syncthreads()
+    own = thread & 31
+    other = {other}
+    return lanes[thread - own + other] if 0 <= other and other < 32 else value
+"""
+OTHERS = {
+    "xor": ("shfl_xor_sync", "own ^ lane"),
+    "up": ("shfl_up_sync", "own - lane"),
+    "down": ("shfl_down_sync", "own + lane"),
+    "from": ("shfl_sync", "lane"),
+}
 SHARED = """
 def {name}(value):
     lanes = cuda.shared.array(1024, {held})
@@ -145,6 +166,17 @@ def {name}(value):
 
 
 @cache
+def functions_of_blocks(warps: bool) -> dict[str, str]:
+    """The functions by which the threads of a block tell each other what they have."""
+    made = dict(totals_of_blocks(warps))
+    for dtype in DTYPES:
+        for way, (instruction, other) in OTHERS.items():
+            name = f"shuffle_{way}_{dtype}"
+            text = HANDED if warps else HANDED_SHARED
+            made[name] = text.format(name=name, held=dtype, instruction=instruction, other=other)
+    return made
+
+
 def totals_of_blocks(warps: bool) -> dict[str, str]:
     """The functions that put together what the threads of a block have found, by their names: by
     way of shared memory, or with `warps` first among the lanes of each."""

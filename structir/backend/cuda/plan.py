@@ -95,12 +95,16 @@ class BoundDevicePlan:
 
     def threads(self, text: DeviceText) -> int:
         """How many threads a block has: no more warps than a row has work for."""
+        if text.launch is not None:
+            return text.launch[1]
         most = self.plan.device.threads
         if text.width is None or most < WARP:
             return most
         return min(max(-(-self._size(text.width) // WARP), 1) * WARP, most)
 
     def _blocks(self, text: DeviceText, count: int) -> int:
+        if text.launch is not None:
+            return max(self._size(text.launch[0]), 0)
         most = self.plan.device.blocks
         wanted = count if text.width is not None else -(-count // self.threads(text))
         return min(wanted, min(most, MOST_PARTS) if text.scratch else most)

@@ -1,15 +1,23 @@
-"""Texts of routines on the GPU: kernels of a program as one thread, calls at points spread."""
+"""Texts of routines on the GPU: kernels of a program as one thread, or as the threads that they
+name; calls at points spread."""
 
 from __future__ import annotations
 
-from structir.backend.cuda.device_text import DeviceText, kernel_text, over_threads
+from structir.backend.cuda.device_text import (
+    DeviceText,
+    device_text,
+    kernel_text,
+    over_threads,
+)
+from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.group import Group
-from structir.backend.loops.writer import indented
+from structir.backend.loops.scalar_text import STORED_AS, number_text
+from structir.backend.loops.writer import Writer, indented
 from structir.errors import StructIRError
 
 
-def routine_kernel(group: Group) -> DeviceText | None:
-    """The text of a routine, at the stage that runs it."""
+def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
+    """The texts of a routine, at the stage that runs it."""
     stage = group.stages[0]
     routine = stage.routine
     if routine is None or not routine.runs:
@@ -24,12 +32,14 @@ def routine_kernel(group: Group) -> DeviceText | None:
         head = f"for {name} in range({start} + cuda.grid(1), {stop}, cuda.gridsize(1)):"
         lines = [head, *routine.lines[1:]]
         work = 1 + sum([buffer.elements for buffer in routine.buffers])
+    elif routine.launch is not None:
+        lines, work = list(routine.lines), routine.launch[0]
     elif routine.function is None:
         lines = ["if cuda.grid(1) == 0:", *indented(routine.lines)]
     else:
         lines = [*routine.before, *over_threads("point", "count", routine.lines)]
         names, dims = [*names, "count"], [*dims, routine.range]
-    return DeviceText(
+    text = DeviceText(
         kernel_text(
             [*arrays, *(["report"] if routine.sites else []), *names[len(arrays) :]], lines
         ),
@@ -41,4 +51,16 @@ def routine_kernel(group: Group) -> DeviceText | None:
         sites=routine.sites,
         names=tuple(names),
         function=routine.function,
+        launch=routine.launch,
     )
+    filled = routine.buffers[len(routine.buffers) - routine.zeroed :] if routine.zeroed else ()
+    return (*[zeroing(buffer, stage.origins) for buffer in filled], text) if filled else text
+
+
+def zeroing(buffer: Buffer, origins: tuple[str, ...]) -> DeviceText:
+    """Zeros in all elements of a buffer, before many threads write to it."""
+    writer = Writer(())
+    held = STORED_AS.get(buffer.dtype, buffer.dtype)
+    line = f"{writer.pointer(buffer)}[i] = {number_text(0, held)}"
+    lines = over_threads("i", writer.size(buffer.elements), [line])
+    return device_text(writer, lines, buffer.elements, origins)

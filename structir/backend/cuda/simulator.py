@@ -14,7 +14,7 @@ from numba import cuda
 from structir.backend.cpu.functions import plain_function
 from structir.backend.cuda.device import Argument, Launch, Memory
 from structir.backend.cuda.device_text import DeviceText
-from structir.backend.cuda.numbers import shared_names, totals_of_blocks
+from structir.backend.cuda.numbers import functions_of_blocks, shared_names
 from structir.backend.loops.scalar_text import LIBRARY, STORED_AS
 from structir.projections.point import FUNCTIONS
 from structir.projections.values import ufunc
@@ -79,7 +79,7 @@ def _simulated(text: DeviceText) -> Any:
     names: dict[str, Any] = {**_names(), "cuda": cuda}
     if text.function is not None:
         names["routine"] = plain_function(text.function)
-    for name, code in totals_of_blocks(warps=False).items():
+    for name, code in functions_of_blocks(warps=False).items():
         if name in text.text:
             exec(code, names)
     exec(compile(text.text, "<kernel>", "exec"), names)

@@ -21,8 +21,8 @@ from structir.backend.cpu.kernels import NAMES
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
-from structir.backend.cuda.device_text import THREADS, DeviceText
-from structir.backend.cuda.numbers import inside, sigmoid, totals_of_blocks
+from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.numbers import functions_of_blocks, inside, sigmoid
 from structir.backend.cuda.threads import CUDA, Written
 from structir.backend.cuda.translation import DeviceOperations, DeviceTranslation
 from structir.backend.loops.scalar_text import LIBRARY, OF_TWO, STORED_AS
@@ -48,7 +48,7 @@ def translated(text: DeviceText, entry: str) -> str:
         context.refresh()
         module = ir.Module(entry)
         names = {**names_of_threads(), "routine": text.function}
-        _write(module, function, entry, kinds_of(text), names, context)
+        _write(module, function, entry, kinds_of(text), names, context, text.most_threads)
         if context.fastmath:
             rewritten(module, fast({"contract"}))
     return _for_cards(str(module), [f.name for f in module.functions if f.is_declaration])
@@ -77,12 +77,13 @@ def _write(
     kinds: Sequence[Any],
     names: Mapping[str, Any],
     context: Any,
+    threads: int,
 ) -> None:
     shape = ir.FunctionType(ir.VoidType(), [context.get_value_type(kind) for kind in kinds])
     made = ir.Function(module, shape, entry)
     made.calling_convention = "ptx_kernel"
     # llvmlite knows no attributes with values, but prints what stands in the set.
-    set.add(made.attributes, f'"nvvm.maxntid"="{THREADS}"')
+    set.add(made.attributes, f'"nvvm.maxntid"="{threads}"')
     builder = ir.IRBuilder(made.append_basic_block("entry"))
     params = [a.arg for a in function.args.args]
     operations = DeviceOperations(context, builder)
@@ -139,7 +140,7 @@ def names_of_threads() -> dict[str, Any]:
         assert taken is not None
         around = {**taken.names, "exponential": names[f"exp_{dtype}"]}
         names[f"sigmoid_{dtype}"] = attrs.evolve(taken, names=around)
-    for name, text in totals_of_blocks(warps=True).items():
+    for name, text in functions_of_blocks(warps=True).items():
         names[name] = _taken(text, names)
     return names
 

@@ -24,7 +24,6 @@ from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-
 ProductOf = Callable[[Stage], Contraction | None]  # the matrix product that a stage is
 
 

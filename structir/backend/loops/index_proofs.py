@@ -43,6 +43,16 @@ class IndexRanges:
         self.values: dict[Local, Dim] = {}
         # Variables, what each is at least, and what at most: of several, any. Outermost first.
         self.counted: list[tuple[Sym, Some, Some]] = []
+        self.registers: dict[str, Dim] = {}  # of a thread
+        if kernel.blocks is not None:
+            self._enter_threads(kernel.blocks.dim, kernel.threads)
+
+    def _enter_threads(self, blocks: Dim, threads: int) -> None:
+        """Each thread has a number, and so has its block."""
+        self.registers = {"blocks": blocks, "threads": threads}
+        for name, count in (("block", blocks), ("thread", threads)):
+            number = self.registers[name] = dims.sym(name)
+            self.counted.append((dims.as_sym(number), 0, count - 1))  # type: ignore[arg-type]
 
     def value(self, scalar: Scalar) -> Dim | None:
         """An integer in terms of sizes and counted variables; None where it is not known."""
@@ -55,6 +65,8 @@ class IndexRanges:
                 return self.shapes[array][axis]
             case Local():
                 return self.values.get(scalar)
+            case Apply(fn, ()):
+                return self.registers.get(fn)
             case Apply(fn, (left, right), "int64") if fn in ARITHMETIC:
                 sides = self.value(left), self.value(right)
                 return None if None in sides else ARITHMETIC[fn](*sides)  # type: ignore[arg-type]

@@ -57,7 +57,9 @@ class KernelNames:
         for param, info in zip(kernel.params, self.infos, strict=True):
             self._parameter(param, info)
         for node in nodes_of(kernel):
-            if isinstance(node, Scratch):
+            if isinstance(node, Scratch) and node.shared:
+                self.shapes[node.array] = node.array.struct_info.dims  # type: ignore[attr-defined]
+            elif isinstance(node, Scratch):
                 self._array(node.array, node.array.struct_info.dims)  # type: ignore[attr-defined]
             elif isinstance(node, Part):
                 self._mention(node.extent)

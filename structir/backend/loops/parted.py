@@ -84,7 +84,10 @@ class PartedWriter(KernelNames):
 
     def checks_before(self, loop: For, ends: tuple[str, str]) -> list[str]:
         """Checks of the elements that a loop comes to at its ends, in place of one in each round:
-        those whose indices step evenly, and which every round comes to."""
+        those whose indices step evenly, and which every round comes to. Threads of a card do not
+        stop where a check fails, so that kernels without parts check each."""
+        if self.kernel.part is None:
+            return []
         found = [e for e in steady_elements(loop) if not self._is_inside(e)]
         if not found:
             return []

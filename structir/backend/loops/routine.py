@@ -4,6 +4,7 @@ in range."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from structir.backend.loops.kernel_names import Site, dtype_of
 from structir.backend.loops.parted import PartedWriter
 from structir.backend.loops.scalar_text import (
     ALL_KINDS,
+    STORED_AS,
     application_text,
     load_text,
     number_text,
@@ -45,13 +47,17 @@ from structir.ir.kernel import (
     Scratch,
     Size,
     Statement,
+    Sync,
     While,
 )
+from structir.ir.kernel_functions import OF_LANES
 from structir.ir.node import replace
 from structir.ir.struct_info import KernelStructInfo
 
+REGISTERS = {"thread": "threadIdx", "threads": "blockDim", "block": "blockIdx", "blocks": "gridDim"}
 LAZY = {"and": "{0} and {1}", "or": "{0} or {1}", "select": ALL_KINDS["select"]}
 OWN_TEXTS = {
+    **{row.name: f"{row.name}_{{dtype}}({{0}}, {{1}})" for row in OF_LANES},
     "floordiv": "{dtype}(whole_quotient({0}, {1}))",
     "min": "smaller({0}, {1})",
     "max": "larger({0}, {1})",
@@ -79,6 +85,8 @@ class KernelCode:
     names: tuple[str, ...]  # of arrays and symbols in the lines
     spread: tuple[str, str, str] | None  # of a loop that is all of it, whose iterations never meet
     part: Dim | None  # of what extent it does parts, if it does
+    launch: tuple[Dim, int] | None = None  # blocks, and threads of each, if many threads take it
+    zeroed: tuple[Var, ...] = ()  # by the host of many threads, before they start
 
 
 def code_of(kernel: Kernel) -> KernelCode:
@@ -99,6 +107,8 @@ class _Writer(PartedWriter):
     def code(self) -> KernelCode:
         """The text, with what stands in its table."""
         body: list[str] = []
+        if self.kernel.blocks is not None:
+            return self.code_of_threads(self.kernel.blocks.dim)
         part = self.kernel.part
         for param in self.kernel.results if part is None else ():
             if not surely_filled(self.kernel, param, self.ranges):
@@ -107,7 +117,18 @@ class _Writer(PartedWriter):
         body += self.block(self.kernel.body)
         if self.starts:
             body = self.around_streams(body)
-        spread = None if alone is None else self.bounds[alone.variable.name]
+        return self.made(body, None if alone is None else self.bounds[alone.variable.name])
+
+    def code_of_threads(self, blocks: Dim) -> KernelCode:
+        """The text of what each of many threads does, once results hold zeros."""
+        self._mention(blocks)
+        body = self.block(self.kernel.body)
+        launch = blocks, self.kernel.threads
+        return attrs.evolve(self.made(body, None), launch=launch, zeroed=self.kernel.results)
+
+    def made(self, body: list[str], spread: tuple[str, str, str] | None) -> KernelCode:
+        """The code with these lines."""
+        part = self.kernel.part
         info = replace(self.kernel.struct_info, params=tuple(self.infos))
         arrays, symbols = tuple(self.arrays), tuple(self.symbols)
         sites = tuple(self.sites)
@@ -144,6 +165,10 @@ class _Writer(PartedWriter):
 
     def scratch(self, scratch: Scratch) -> list[str]:
         """An array of zeros; its sizes must be sizes."""
+        if scratch.shared:
+            held = STORED_AS.get(dtype_of(scratch.array), dtype_of(scratch.array))
+            count = prod(self.shapes[scratch.array])
+            return [f"{self.name(scratch.array)} = cuda.shared.array({count}, {held})"]
         checks = []
         for axis, dim in enumerate(self.shapes[scratch.array]):
             if dims.at_least(dim, 0) is not True:
@@ -232,6 +257,8 @@ class _Writer(PartedWriter):
 
     def apply(self, apply: Apply) -> str:
         """A scalar function of the table."""
+        if apply.fn in REGISTERS:
+            return f"cuda.{REGISTERS[apply.fn]}.x"
         args = [self.scalar(arg) for arg in apply.args]
         operand = apply.args[-1].dtype
         if apply.fn == "cast":
@@ -276,4 +303,5 @@ _STATEMENTS: dict[type, Callable[[_Writer, Any], list[str]]] = {
     Branch: _Writer.branch,
     Break: lambda writer, statement: ["break"],
     Continue: lambda writer, statement: ["continue"],
+    Sync: lambda writer, statement: ["cuda.syncthreads()"],
 }

@@ -63,6 +63,8 @@ class Routine:
     spread: tuple[str, str, str] | None = None  # name, start and end of a loop that is all of it,
     # if its iterations never meet
     parted: bool = False  # whether the lines work on a part of the range, from `lo` to `hi`
+    launch: tuple[Dim, int] | None = None  # blocks, and threads of each, if many threads take it
+    zeroed: int = 0  # how many of the last buffers, scratch aside, hold zeros before they do
 
     @property
     def own_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -11,6 +11,7 @@ from structir.tools.generate import random_arguments
 from tests.adjoints.test_encoder_gradients import PROGRAM, STORED, WEIGHTS
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.simulated_every_op import on_host
+from tests.backend.cuda.test_kernels_of_threads import Sums, given
 from tests.backend.test_kernels import random_call
 
 
@@ -311,3 +312,8 @@ def test_an_index_out_of_range_is_told():
     np.testing.assert_array_equal(on_host(run(x, np.array([2, 0]))), x[[2, 0]])
     with pytest.raises(StructIRError, match="index 4"):
         run(x, np.array([2, 4]))
+
+
+def test_kernels_of_threads():
+    wanted = structir.interpret(Sums, "main", *given())
+    assert_agree(wanted, on_host(structir.compile(Sums, target="cuda")["main"](*given())))

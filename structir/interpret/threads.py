@@ -1,0 +1,150 @@
+"""Kernels that many threads take: each in its turn, up to where it waits for the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.ir.kernel import WARP, Apply, Kernel, Sync, nodes_of
+from structir.ir.kernel_functions import OF_LANES
+
+Run = Callable[["Thread"], None]
+HANDING = {row.name for row in OF_LANES}
+OTHERS: dict[str, Callable[[int, int], int]] = {
+    "xor": lambda own, lane: own ^ lane,
+    "up": lambda own, lane: own - lane,
+    "down": lambda own, lane: own + lane,
+    "from": lambda own, lane: lane,
+}
+STACK = 1 << 19  # bytes of a thread of the system
+
+
+class Ended(Exception):
+    """The thread is no longer wanted: another one failed."""
+
+
+@attrs.define(eq=False)
+class Team:
+    """The threads of a block. One runs at a time."""
+
+    kernel: Kernel
+    threads: int
+    blocks: int
+    block: int
+    arrays: dict[Any, Any] = attrs.Factory(dict)
+    values: dict[int, Any] = attrs.Factory(dict)  # that lanes hand to others
+    given_back: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
+    failure: BaseException | None = None
+
+
+@attrs.define(eq=False)
+class Thread:
+    """A thread of a block, as the statements of a kernel see it."""
+
+    thread: int
+    team: Team
+    turn: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
+    waits_at: Any = None
+    ended: bool = False
+
+    @property
+    def threads(self) -> int:
+        """How many the block has."""
+        return self.team.threads
+
+    @property
+    def block(self) -> int:
+        """The number of the block."""
+        return self.team.block
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return self.team.blocks
+
+    def shared(self, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array of the block; what nobody has written to is nothing that one could use."""
+        if array not in self.team.arrays:
+            poison = np.nan if dtype.kind == "f" else 0xAB if dtype.kind in "iu" else True
+            self.team.arrays[array] = np.full(shape, poison).astype(dtype)
+        return self.team.arrays[array]
+
+    def wait(self, place: Any) -> None:
+        """Let the others come here."""
+        self.waits_at = place
+        self.team.given_back.release()
+        self.turn.acquire()
+        if self.team.failure is not None:
+            raise Ended
+
+    def handed(self, name: str, value: Any, lane: int) -> Any:
+        """What another lane of the warp has; where there is no such lane, its own."""
+        self.team.values[self.thread] = value
+        self.wait(name)
+        own = self.thread % WARP
+        other = OTHERS[name](own, lane)
+        found = self.team.values[self.thread - own + other] if 0 <= other < WARP else value
+        self.wait(name)
+        return found
+
+
+def run_blocks(kernel: Kernel, blocks: int, run: Run) -> None:
+    """Every thread of every block, block after block."""
+    meet = any(
+        isinstance(n, Sync) or (isinstance(n, Apply) and n.fn in HANDING) for n in nodes_of(kernel)
+    )
+    for block in range(blocks):
+        team = Team(kernel, kernel.threads, blocks, block)
+        threads = [Thread(number, team) for number in range(kernel.threads)]
+        if meet:
+            _in_turns(team, threads, run)
+        else:
+            for thread in threads:
+                run(thread)
+
+
+def _in_turns(team: Team, threads: list[Thread], run: Run) -> None:
+    def work(thread: Thread) -> None:
+        thread.turn.acquire()
+        try:
+            if team.failure is None:
+                run(thread)
+        except Ended:
+            pass
+        except BaseException as error:  # raised again where the kernel was called
+            team.failure = error
+        finally:
+            thread.ended = True
+            team.given_back.release()
+
+    before = threading.stack_size(STACK)
+    running = [threading.Thread(target=work, args=(thread,), daemon=True) for thread in threads]
+    for each in running:
+        each.start()
+    threading.stack_size(before)
+    while any(not thread.ended for thread in threads):
+        for thread in threads:
+            if not thread.ended:
+                thread.turn.release()
+                team.given_back.acquire()
+        places = {None if thread.ended else thread.waits_at for thread in threads}
+        if len(places) > 1 and team.failure is None:
+            team.failure = _apart(team.kernel)
+    for each in running:
+        each.join()
+    if team.failure is not None:
+        raise team.failure
+
+
+def _apart(kernel: Kernel) -> DiagnosticError:
+    """The error of threads that wait where others never come."""
+    met = [n for n in nodes_of(kernel) if isinstance(n, Sync)]
+    message = "some threads of a block wait where others do not come"
+    hint = "let every thread of the block reach T.sync_threads() and T.shuffle_...: guard what is"
+    span = (met[0] if met else kernel).span  # the first place, as all may be at fault
+    return DiagnosticError(Diagnostic(message, span, kernel.name, hint=f"{hint} around, not these"))
