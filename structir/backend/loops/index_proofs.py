@@ -52,7 +52,7 @@ class IndexRanges:
         self.registers = {"blocks": blocks, "threads": threads}
         for name, count in (("block", blocks), ("thread", threads)):
             number = self.registers[name] = dims.sym(name)
-            self.counted.append((dims.as_sym(number), 0, count - 1))  # type: ignore[arg-type]
+            self.counted.append((dims.as_sym(number), (0,), (count - 1,)))  # type: ignore[arg-type]
 
     def value(self, scalar: Scalar) -> Dim | None:
         """An integer in terms of sizes and counted variables; None where it is not known."""
