@@ -11,9 +11,9 @@ from structir.analysis.variables import walk
 from structir.backend.loops import library_text
 from structir.errors import StructIRError
 from structir.ir import Call, IRModule, Kernel, Op, structural_equal
-from structir.passes import Schedule
+from structir.passes import Schedule, pipeline
 from structir.passes.manager.verifying import same
-from structir.script import I, R
+from structir.script import I, R, T
 from structir.tools.generate import random_arguments, random_module
 
 
@@ -188,3 +188,45 @@ def test_random_programs_compute_the_same(seed: int) -> None:
     except StructIRError:
         return
     assert same(expected, structir.compile(after)["main"](*arguments), 1e-5)
+
+
+STAGES = ("decompose", "lower", "lower,plan_memory", "schedule", "decompose,schedule,plan_memory")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_after_each_stage_the_module_prints_parses_and_runs(stage: str) -> None:
+    @R.function
+    def main(x: R.Tensor(("n", 40), "float32"), w: R.Tensor((40, 24), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            h = R.nn.gelu(R.matmul(x, w))
+            y = R.nn.rms_norm(h, R.ones((24,), "float32"), axes=[-1])
+            z = R.nn.softmax(R.matmul(y, R.permute_dims(w))) + x
+            R.output(z)
+        return z
+
+    module = IRModule({"main": main})
+    after = pipeline(stage)(module)
+    check_well_formed(after)
+    assert after is not module
+    assert structural_equal(structir.parse(after.script()), after)
+    given = floats("dense")[:2]
+    expected = structir.interpret(module, "main", *given)
+    np.testing.assert_allclose(structir.compile(after)["main"](*given), expected, 1e-4, 1e-6)
+
+
+def test_reads_beside_an_array_are_not_made() -> None:
+    @R.function
+    def main(x: R.Tensor((1, 1, "n"), "int32"), y: R.Tensor((2, 3, "m", 5), "float32")):
+        one = R.nn.max_pool1d(x, padding=[3], dilation=[2])
+        two = R.nn.avg_pool2d(y, pool_size=[1, 1], padding=[1, 2, 1, 2], count_include_pad=True)
+        return one, R.exp(two)
+
+    module = IRModule({"main": main})
+    scheduled = Schedule()(module)  # its indices are checked
+    assert ops(scheduled) == 0
+    x, y = np.arange(4, dtype="int32").reshape(1, 1, 4), np.ones((2, 3, 4, 5), "float32")
+    expected = structir.interpret(module, "main", x, y)
+    for each in (module, scheduled):
+        for one, other in zip(structir.compile(each)["main"](x, y), expected, strict=True):
+            np.testing.assert_allclose(one, other, 1e-6)

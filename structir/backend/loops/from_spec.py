@@ -197,13 +197,16 @@ class ClauseLowering:
         monoid: str | None,
         running: Running | None = None,
     ) -> Stage:
-        if self.clause.reduce and not self.axes(self.clause.reduce):
+        of_one_point = bool(self.clause.reduce) and not self.axes(self.clause.reduce)
+        bordered = of_one_point and self._is_bordered(at)
+        if of_one_point and not bordered:
             self._test_the_only_point()
         exists: Expression | None = None
         for test in self.tests:
             exists = test if exists is None else apply("and", (exists, test), "bool")
         body = body if monoid in PICKING else self._in_result_dtype(body, monoid)
         reduce = self.axes(self.clause.reduce)
+        around = self._missing(body, monoid) if bordered else None
         missing = (
             self._missing(body, monoid) if exists is not None and self._selectable(at) else None
         )
@@ -226,7 +229,16 @@ class ClauseLowering:
             self.write.unique or replaces,
             running,
             self.lowering.origin,
+            otherwise=around,
         )
+
+    def _is_bordered(self, at: tuple[Entry, ...]) -> bool:
+        """Whether a value is there within bounds of each axis, where what is read is, and what
+        stands for nothing around them."""
+        steps = [dims.linear(g.value, a) for g in self.guards for a in self.axis_of.values()]
+        even = all(found is not None and isinstance(found[0], int) for found in steps)
+        plain = self.write.unique and not any(isinstance(e, Expression) for e in at)
+        return bool(self.guards) and not self.tests and even and plain
 
     def _test_the_only_point(self) -> None:
         """A reduction over letters of extent 1 is the value of one point, or of none."""

@@ -70,6 +70,8 @@ class Words:
                 return LIBRARY[name](self, args)
             case ast.Expr(ast.Call(ast.Name("multiply_matrices"), args)):
                 return self._product(args)
+            case ast.Expr(ast.Call(ast.Name("copy_run"), [to, source, count, _])):
+                return self._copy(to, source, count)
         raise NotShown(ast.unparse(statement))
 
     # ---- values
@@ -153,10 +155,19 @@ class Words:
 
     # ---- the library
 
-    def _place(self, node: ast.expr) -> ast.expr:
+    def _copy(self, to: ast.expr, source: ast.expr, count: ast.expr) -> list[ast.stmt]:
+        """A run of elements, one by one."""
+        step = ast.Name("copied")
+        places = [self._place(node, step) for node in (to, source)]
+        loop = ast.For(step, _call("range", self.value(count)), [_assign(*places)], [])
+        return [_placed(loop)]
+
+    def _place(self, node: ast.expr, beyond: ast.expr | None = None) -> ast.expr:
         match node:
             case ast.Name(name) if name in self.arrays:
-                return self._at(name, ast.Constant(0))
+                return self._at(name, beyond or ast.Constant(0))
+            case ast.Call(ast.Name("offset_by"), [ast.Name(name), index]) if beyond is not None:
+                return self._at(name, ast.BinOp(index, ast.Add(), beyond))
             case ast.Call(ast.Name("offset_by"), [ast.Name(name), index]):
                 return self._at(name, index)
         raise NotShown(ast.unparse(node))
