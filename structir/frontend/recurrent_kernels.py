@@ -61,14 +61,44 @@ CELLS = {
     # its reset gate is applied to the state before the product
     "gru_reset_before": Cell(3, ("last",), 2, _sigmoid("update", 0) + _tanh("fresh", 2) + MIXED),
 }
+TOGETHER = 4  # sequences of a batch that meet the weights at once,
+AT_ONCE = 4  # in so many products for each time that a sum is read and written
+
+
+def _products(sums: list[str], states: list[str], first_gate: str, count: str) -> str:
+    """Lines that add the products of states, at `k`, with the weights of `count` gates to sums, at
+    `j`, in the order of the terms."""
+    place = f"{first_gate}j"
+    terms = range(AT_ONCE)
+    held = [f"x{n}_{q} = {x.format(k=f'k + {q}')}" for n, x in enumerate(states) for q in terms]
+    weights = [f"w{q} = weight[k + {q}, {place}]" for q in terms]
+    many = [
+        f"{total} = {' + '.join([total, *[f'x{n}_{q} * w{q}' for q in terms]])}"
+        for n, total in enumerate(sums)
+    ]
+    one = [
+        f"{t} += {x.format(k='k')} * weight[k, {place}]" for t, x in zip(sums, states, strict=True)
+    ]
+    loop = f"    for j in range({count}):"
+    lines = [f"for k in range(0, hidden - {AT_ONCE - 1}, {AT_ONCE}):", *_indented(held), loop]
+    lines += [*_indented([*weights, *many], 2)]
+    lines += [
+        f"for k in range({AT_ONCE} * (hidden // {AT_ONCE}), hidden):",
+        loop,
+        *_indented(one, 2),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _indented(lines: list[str], depth: int = 1) -> list[str]:
+    return ["    " * depth + line for line in lines]
+
+
 RESET = f"""\
 for j in range(hidden):
     {_sigmoid("reset", 1)}\
     kept[j] = reset * last[b, j]
-for k in range(hidden):
-    for j in range(hidden):
-        rows[2 * hidden + j] += kept[k] * weight[k, 2 * hidden + j]
-"""
+{_products(["rows[2 * hidden + j]"], ["kept[{k}]"], "2 * hidden + ", "hidden")}"""
 
 
 @cache
@@ -97,22 +127,22 @@ def _text(cell: Cell, name: str, dtype: str, backwards: bool, ragged: bool) -> s
         shapes = {"lengths": '"batch",', **shapes}
     params = ", ".join(f'{n}: R.Tensor(({s}), "{kinds.get(n, dtype)}")' for n, s in shapes.items())
     before = cell.products < cell.gates
-    lines = [f'rows = T.zeros(({width},), "{dtype}")']
+    lines = [f'rows = T.zeros((batch, {width}), "{dtype}")']
     lines += [f'kept = T.zeros((hidden,), "{dtype}")'] if before else []
     starts = "\n".join(f"        {s}[b, j] = {s}_start[b, j]" for s in cell.states)
     steps = "steps - 1, -1, -1" if backwards else "steps"
+    some = [f"first + {n}" for n in range(TOGETHER)]
+    together, alone = [
+        _products([f"rows[{b}, j]" for b in own], [f"last[{b}, {{k}}]" for b in own], "", made)
+        for own in (some, ["b"])
+    ]
     step = f"""\
-for j in range({width}):
-    rows[j] = bias[j]
-for k in range(hidden):
-    for j in range({made}):
-        rows[j] += last[b, k] * weight[k, j]
 {RESET if before else ""}\
 for j in range(hidden):
 {indent(cell.text, " " * 4)}\
 for j in range(hidden):
     whole[t, b, j] = last[b, j]
-"""
+""".replace("rows[", "rows[b, ")
     if ragged:
         step = "if t < lengths[b]:\n" + indent(step, " " * 4)
     body = f"""\
@@ -120,6 +150,13 @@ for b in range(batch):
     for j in range(hidden):
 {starts}
 for t in range({steps}):
+    for b in range(batch):
+        for j in range({width}):
+            rows[b, j] = bias[j]
+    for first in range(0, batch - {TOGETHER - 1}, {TOGETHER}):
+{indent(together, " " * 8)}\
+    for b in range({TOGETHER} * (batch // {TOGETHER}), batch):
+{indent(alone, " " * 8)}\
     for b in range(batch):
 {indent(step, " " * 8)}"""
     text = indent("\n".join([*lines, body]), " " * 4)

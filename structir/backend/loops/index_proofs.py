@@ -23,10 +23,17 @@ from structir.ir.kernel import (
     nodes_of,
 )
 
-ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
+
+def _quotient(over: Dim, under: Dim) -> Dim | None:
+    """Whole quotients by positive numbers; others depend on their signs."""
+    return dims.floordiv(over, under) if isinstance(under, int) and under > 0 else None
+
+
+ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim | None]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
+    "floordiv": _quotient,
 }
 
 

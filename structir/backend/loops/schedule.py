@@ -54,7 +54,7 @@ def _routine_text(routine: Routine) -> str:
     if routine.parted:
         return table_kernel(["wide_vectors()", *head, *routine.lines])
     if routine.function is None:
-        return EXACT + table_kernel([*head, *routine.lines])
+        return EXACT + table_kernel(["wide_vectors()", *head, *routine.lines])
     lines = loops(["point"], ["lo, hi"], list(routine.lines))
     text = table_kernel([*head, *routine.before, *lines])
     return text[:-1] + "".join([f"\n# {line}".rstrip(" ") for line in routine.source])
