@@ -14,6 +14,7 @@ from structir.backend.compiled_machine import CompiledMachine
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.plan import BoundPlan, Plan, recording
+from structir.backend.planned_function import PlannedFunction
 from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
     HostProgram,
@@ -134,6 +135,7 @@ class Executable:
         self._regions: dict[str, list[CompiledRegion]] = {}
         self._every_rank: dict[str, EveryRank] = {}
         self._on_host: dict[str, Function] = {}
+        self._planned: dict[str, PlannedFunction] = {}
         place: Shelf = CachedPlans(self.module, exact_division) if shelf is None else shelf
         self.function_names = tuple(place.names)
         with progress.shown("compiling"):
@@ -207,10 +209,14 @@ class Executable:
         """A function of the module, to be called with arrays."""
         if name in self.direct and not recording.get():
             return self.direct[name].entry
-        found: Callable[..., Value] = self._every_rank.get(name) or self._machine.global_function(
-            name
-        )
-        return found
+        if name in self._every_rank:
+            return self._every_rank[name]
+        if recording.get() or name not in self._on_host:
+            found: Callable[..., Value] = self._machine.global_function(name)
+            return found
+        if name not in self._planned:
+            self._planned[name] = PlannedFunction(name, self._machine)
+        return self._planned[name].entry
 
     def __iter__(self) -> Any:
         return iter(self.module)

@@ -64,13 +64,13 @@ class StandIns:
 
     def __init__(self, reads: Reads, tracer: Tracer) -> None:
         self.reads, self.tracer = reads, tracer
-        self.cells: list[Cell] = []
+        self.slots: list[Slot] = []
 
     def of(self, value: Any) -> Any:
         """What stands for a value."""
         if type(value) is np.ndarray:
-            self.cells.append(Cell(value.nbytes, OUTSIDE))
-            return Slot(self.cells[-1], value.shape, value.dtype)
+            self.slots.append(Slot(Cell(value.nbytes, OUTSIDE), value.shape, value.dtype))
+            return self.slots[-1]
         if isinstance(value, tuple):
             return tuple([self.of(item) for item in value])
         if isinstance(value, Closure):
@@ -118,6 +118,11 @@ class StepPlans:
 
         return self._run(closure.function, traced, False, closure, *args)
 
+    def of(self, function: Function) -> list[StepPlan]:
+        """The plans of a function that serve, the latest first."""
+        tried = [t for (loop, key), t in self.found.items() if not loop and key[0] is function]
+        return [t.plan for t in reversed(tried) if t.plan is not None and t.left <= MOST_LEFT]
+
     def loop(self, function: Any, steps: Steps) -> tuple[tuple[Value, ...], list[Value]] | None:
         """What a loop gives; None where the host must make its steps."""
 
@@ -142,7 +147,7 @@ class StepPlans:
             given = Given(self.reads, *values)
         except NotPlannedError:
             return LEFT
-        key = given.key
+        key = at_once, given.key
         tried = self.found.get(key)
         if tried is None:
             if not (at_once or self._met(key)):
@@ -176,7 +181,7 @@ class StepPlans:
         block = tracer.blocks[-1]
         try:
             value = traced(tracer, *[stand_ins.of(value) for value in values])
-            return StepPlan(block, stand_ins.cells, tracer.growing, value)
+            return StepPlan(block, stand_ins.slots, tracer.growing, value)
         except Exception:  # whatever it is, the host says it where it comes to that
             self.vain[function] = self.vain.get(function, 0) + 1
             return None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import attrs
 import numpy as np
 
-from structir.backend.cpu.steps import KIND, STATE, STOP, move_address, steps_runner
+from structir.backend.cpu.layouts import SPACE, STATE
+from structir.backend.cpu.steps import KIND, STOP, move_address, steps_address, steps_runner
 from structir.backend.growing import OUTPUT, Growing, Grown
 from structir.backend.memory import ALIGNMENT
-from structir.backend.plan import KEPT_BYTES, Workspace
-from structir.backend.results import RESULTS
+from structir.backend.plan import KEPT_BYTES, LONG_WORK, Workspace
+from structir.backend.results import RESULTS, is_large
 from structir.backend.steps import (
     CONSTANT,
     OUTSIDE,
@@ -44,7 +47,7 @@ class StepPlan:
     """Steps as words, where all values lie, and what is to be given back."""
 
     def __init__(
-        self, block: Block, inputs: Sequence[Cell], growing: Sequence[Growing], value: Any
+        self, block: Block, inputs: Sequence[Slot], growing: Sequence[Growing], value: Any
     ) -> None:
         self.inputs, self.growing = inputs, growing
         grown = [v for v in leaves(value) if isinstance(v, Grown)]
@@ -56,7 +59,7 @@ class StepPlan:
         self.code = code = Code()
         block.write(code)
         room = [cell for g in growing for cell in (g.cell, g.filled)]
-        for cell in (*inputs, *[r.cell for r in self.results], *room):
+        for cell in (*[slot.cell for slot in (*inputs, *self.results)], *room):
             code.slot(cell)
         code.step(KIND.end)
         self.offsets, size = code.arena()
@@ -77,6 +80,14 @@ class StepPlan:
         block.move(made, leaf.cell)
         self.results.append(Slot(made, leaf.shape, leaf.dtype))
         return Result(len(self.results) - 1)
+
+    @cached_property
+    def space_of_calls(self) -> NativeSpace | None:
+        """What native calls use, one at a time; None where they cannot run the plan."""
+        whole = (self.value,) if isinstance(self.value, Result) else self.value
+        plain = whole == tuple([Result(k) for k in range(len(self.results))])
+        large = any(is_large(r.cell.root.bytes) for r in self.results)
+        return None if self.code.loops or large or not plain else NativeSpace(self)
 
     def run(self, arrays: Sequence[Array]) -> Any:
         """The value for some inputs, dense ones; LEFT where the host must make it."""
@@ -126,8 +137,8 @@ class StepSpace:
                 self.slots[slot] = base + plan.offsets[cell]
             elif cell.origin == CONSTANT:
                 self.slots[slot] = cell.data.ctypes.data
-        outside = [*plan.inputs, *[r.cell for r in plan.results]]
-        self.places = np.array([code.cells[c.root] for c in outside], np.int64)
+        outside = [slot.cell.root for slot in (*plan.inputs, *plan.results)]
+        self.places = np.array([code.cells[cell] for cell in outside], np.int64)
         self.state = np.zeros(len(STATE), np.int64)
         self.state[STATE.steps] = self.words.ctypes.data
         self.state[STATE.slots] = self.slots.ctypes.data
@@ -143,10 +154,11 @@ class StepSpace:
             self._give_room(each, array)
         self.state[STATE.at] = 0
         run = steps_runner()
-        while (stop := run(self.address)) == STOP.full:
-            slot = self.words[self.state[STATE.at], 1]
-            each = next(g for g in grown if self.plan.code.cells[g.cell.root] == slot)
-            self._grow(each, grown)
+        while (stop := run(self.address)) in (STOP.pause, STOP.full):
+            if stop == STOP.full:
+                slot = self.words[self.state[STATE.at], 1]
+                each = next(g for g in grown if self.plan.code.cells[g.cell.root] == slot)
+                self._grow(each, grown)
         if stop == STOP.failure:
             raise self.workspaces[int(self.state[STATE.at])].failure(int(self.state[STATE.detail]))
         return bool(stop == STOP.end)
@@ -169,3 +181,36 @@ class StepSpace:
         at = int(self.slots[self.plan.code.cells[each.filled.root]])
         count = each.count(ctypes.c_int64.from_address(at).value)
         return array if count == len(array) else array[:count].copy()
+
+
+class NativeSpace:
+    """A space of steps as native calls know spaces: they write addresses into its slots."""
+
+    def __init__(self, plan: StepPlan) -> None:
+        self.steps = space = StepSpace(plan)
+        patches = list(chain(*zip(space.places.tolist(), range(len(space.places)), strict=True)))
+        held = [*_sizes(plan.inputs), *_sizes(plan.results), patches, [0] * len(space.places)]
+        self._held = [np.array([*words, 0], np.int64) for words in held]
+        at = [int(words.ctypes.data) for words in self._held]
+        self.words = np.zeros(len(SPACE), np.int64)
+        facts = {
+            SPACE.long: sum([b.elements_touched for b in plan.code.plans]) > LONG_WORK,
+            SPACE.dims: at[0],
+            SPACE.input_bytes: at[1],
+            SPACE.result_dims: at[2],
+            SPACE.result_bytes: at[3],
+            SPACE.patches: at[4],
+            SPACE.patch_count: len(space.places),
+            SPACE.arguments: space.slots.ctypes.data,
+            SPACE.outside: at[5],
+            SPACE.threads: 1,
+            SPACE.code: steps_address(),
+            SPACE.state: space.address,
+        }
+        for place, value in facts.items():
+            self.words[place] = value
+
+
+def _sizes(slots: Sequence[Slot]) -> list[list[int]]:
+    """The sizes of values, and their bytes."""
+    return [[n for s in slots for n in s.shape], [s.cell.root.bytes for s in slots]]

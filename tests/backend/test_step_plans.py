@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,14 @@ def f32(*shape: int) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Whether each run of a plan came to its end; functions are planned when they are first
-    called."""
+def planned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions are planned when they are first called."""
+    monkeypatch.setattr(planned.StepPlans, "_met", lambda self, key: True)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each run of a plan came to its end; all are called by Python."""
     ended: list[bool] = []
     run = StepPlan.run
 
@@ -36,8 +40,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
         return value
 
     monkeypatch.setattr(StepPlan, "run", noted)
-    monkeypatch.setattr(planned.StepPlans, "_met", lambda self, key: True)
-    yield ended
+    monkeypatch.setattr(StepPlan, "space_of_calls", None)
+    return ended
 
 
 def flat(value: Any) -> list[Any]:
@@ -293,14 +297,16 @@ FAILING = """
 """
 
 
-def test_a_branch_fails_only_when_it_runs(runs: list[bool]) -> None:
+@pytest.mark.parametrize("native", [False, True])
+def test_a_branch_fails_only_when_it_runs(native: bool, request: pytest.FixtureRequest) -> None:
+    runs = [] if native else request.getfixturevalue("runs")
     executable = agrees(FAILING, (f32(4), np.asarray(2), np.asarray(True)))
     main, away = executable["main"], np.asarray(9)
     same(main(np.ones(4, np.float32), away, np.asarray(False)), np.exp(np.float32(4)))
     with pytest.raises(StructIRError, match="index 9 is out of range for axis 0 of x"):
         main(f32(4), away, np.asarray(True))
     same(main(np.ones(4, np.float32), away, np.asarray(False)), np.exp(np.float32(4)))
-    assert runs == [True] * 3  # one has failed
+    assert runs == [True] * (0 if native else 3)  # one has failed
 
 
 CASTS = """
@@ -347,6 +353,21 @@ def test_what_the_host_must_do_is_left_to_it(runs: list[bool]) -> None:
     assert runs[0]
     assert not any(runs[1:])
     assert len(runs) < len(calls)  # a plan that is always left is given up
+
+
+def test_a_branch_of_the_host_is_left_by_native_calls_too() -> None:
+    x = np.asarray([3, 1, 3, 2])
+    agrees(HOST, *[(x, np.asarray(a)) for a in (False, False, *[True] * 9, False)])
+
+
+def test_plans_without_loops_run_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = f32(4), np.float32(0.1)
+    executable = agrees(CALLS, args, (f32(5), np.float32(9)))
+    wanted = executable["main"](args[0], np.asarray(args[1]))
+    monkeypatch.setattr(StepPlan, "run", None)  # nobody asks for it
+    same(executable["main"](args[0], np.asarray(args[1])), wanted)
+    with pytest.raises(TypeError):
+        executable["main"](*args, out=args[0])
 
 
 RECURSIVE = """

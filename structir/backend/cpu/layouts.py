@@ -74,6 +74,18 @@ class SpacePlaces(NamedTuple):
     team: int = 13  # the address of a team's table, or 0
     threads: int = 14
     stride: int = 15  # words from the argument block of one thread to that of the next
+    code: int = 16  # what runs the state of steps in place of the rows, or 0
+    state: int = 17
+
+
+class StatePlaces(NamedTuple):
+    """A run of steps: where they and the slots are, and the step that it stands at."""
+
+    steps: int = 0
+    slots: int = 1
+    at: int = 2
+    detail: int = 3  # of a failure: the row of the plan
+    move: int = 4  # the address of a function that copies memory
 
 
 class TeamPlaces(NamedTuple):
@@ -99,6 +111,7 @@ class TeamPlaces(NamedTuple):
 
 
 ROW, TABLE, SPACE, TEAM = RowPlaces(), TablePlaces(), SpacePlaces(), TeamPlaces()
+STATE = StatePlaces()
 TEAM_WORDS: Final = 72
 
 

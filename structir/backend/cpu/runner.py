@@ -23,6 +23,7 @@ from structir.backend.cpu.layouts import (
     OBJECT_TYPE,
     ROW,
     SPACE,
+    STATE,
     TABLE,
     TUPLE_ITEMS,
     TUPLE_SIZE,
@@ -143,15 +144,25 @@ def overlaps(args: Word, table: Word, out: Word, size: Word, space: Word) -> Wor
 
 
 @vectorisable
+def run_all(space: Word) -> Word:
+    """Run what a space is for: steps, or its rows; not 0 where that does not come to its end."""
+    if space[SPACE.code] == 0:
+        return run_here(space)
+    patch(space)
+    words_at(space[SPACE.state])[STATE.at] = 0
+    return call_c(space[SPACE.code], (space[SPACE.state],))
+
+
+@vectorisable
 def run_released(space: Word, table: Word) -> Word:
     """Run a space; long work lets other Python threads go on."""
     space[SPACE.busy] = 1
     if space[SPACE.long] != 0:
         state = call_c(table[TABLE.save_thread], ())
-        status = run_here(space)
+        status = run_all(space)
         call_c(table[TABLE.restore_thread], (state,))
     else:
-        status = run_here(space)
+        status = run_all(space)
     space[SPACE.busy] = 0
     return status
 

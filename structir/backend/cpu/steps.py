@@ -15,7 +15,7 @@ from numba import types
 
 from structir.backend.cpu.c_functions import c_function
 from structir.backend.cpu.intrinsics import POINTERS, offset_by
-from structir.backend.cpu.layouts import SPACE
+from structir.backend.cpu.layouts import SPACE, STATE
 from structir.backend.cpu.native import call_c
 from structir.backend.cpu.objects import built
 from structir.backend.cpu.runner import WORDS, Word, run_here, words_at
@@ -24,6 +24,7 @@ from structir.backend.math.options import vectorisable
 bytes_at: Any = POINTERS["uint8"]
 further: Any = offset_by
 STEP_WORDS: Final = 6
+JUMPS: Final = 256  # until the next pause: rounds of a loop, or less
 
 
 class StepKinds(NamedTuple):
@@ -45,26 +46,17 @@ class StepKinds(NamedTuple):
     leave: int = 11  # what follows is not for this runner
 
 
-class StatePlaces(NamedTuple):
-    """A call of the runner: where steps and slots are, and the step that it stands at."""
-
-    steps: int = 0
-    slots: int = 1
-    at: int = 2
-    detail: int = 3  # of a failure: the row of the plan
-    move: int = 4  # the address of a function that copies memory
-
-
 class StopPlaces(NamedTuple):
     """Why the runner has stopped."""
 
     end: int = 0
     failure: int = 1
     leave: int = 2
-    full: int = 3  # an output has no room for its next element
+    full: int = 3  # what grows has no room for its next element
+    pause: int = 4  # it may go on: Python is to look after its signals now and then
 
 
-KIND, STATE, STOP = StepKinds(), StatePlaces(), StopPlaces()
+KIND, STOP = StepKinds(), StopPlaces()
 
 
 @vectorisable
@@ -111,7 +103,7 @@ def next_step(step: Word, slots: Word, at: Word, move: Word) -> Word:
 def run_steps(state: Word) -> Word:
     """Do steps from where the state stands; why it stopped."""
     steps, slots = words_at(state[STATE.steps]), words_at(state[STATE.slots])
-    at = state[STATE.at]
+    at, jumps = state[STATE.at], 0
     stop = -1
     while stop < 0:
         step = further(steps, STEP_WORDS * at)
@@ -131,16 +123,25 @@ def run_steps(state: Word) -> Word:
             stop = STOP.full
         else:
             at = next_step(step, slots, at, state[STATE.move])
+            if kind == KIND.jump:
+                jumps += 1
+                if jumps == JUMPS:
+                    stop = STOP.pause
     state[STATE.at] = at
     return stop
 
 
 @cache
+def steps_address() -> int:
+    """Where `run_steps` is."""
+    signature = types.int64(WORDS)
+    return built("run_steps", lambda: c_function(signature, run_steps)).addresses[0]
+
+
+@cache
 def steps_runner() -> Callable[[int], int]:
     """The runner; other Python threads go on while it works."""
-    signature = types.int64(WORDS)
-    address = built("run_steps", lambda: c_function(signature, run_steps)).addresses[0]
-    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(steps_address())
 
 
 def move_address() -> int:

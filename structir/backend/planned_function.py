@@ -1,0 +1,54 @@
+"""Functions around regions as callers see them: plans without loops run without any Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from structir.backend.compiled_machine import CompiledMachine
+from structir.backend.cpu.layouts import TABLE
+from structir.backend.native_call import native_call
+from structir.backend.step_plan import NativeSpace
+from structir.interpret.scope import Value
+from structir.ir.dtype import numpy_dtype
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+
+
+class PlannedFunction:
+    """A function of a machine. `entry` runs its plans where the sizes are known; all other calls
+    come here."""
+
+    def __init__(self, name: str, machine: CompiledMachine) -> None:
+        self.closure, self.plans = machine.global_function(name), machine.plans
+        self.function = self.closure.function
+        self.entry: Callable[..., Value] = self.closure
+        self.spaces: list[NativeSpace] = []
+        result = self.function.ret_struct_info
+        single = not isinstance(result, TupleStructInfo)
+        inputs = _forms([p.struct_info for p in self.function.params])
+        results = _forms([result] if single else result.fields)
+        self.native = None
+        if inputs and results:
+            self.native = native_call(name, inputs, results, single, self.__call__)
+        if self.native is not None:
+            self.native.table[TABLE.out_name] = 0  # no name: its results are always new
+            self.entry = self.native.function
+
+    def __call__(self, *args: Value) -> Value:
+        value = self.closure(*args)
+        spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
+        found = [space for space in spaces if space is not None]
+        if self.native is not None and found != self.spaces:
+            self.native.set_spaces(found)
+            self.spaces = found
+        return value
+
+
+def _forms(infos: Sequence[StructInfo | None]) -> list[tuple[Any, int]] | None:
+    """The dtypes and ranks of tensors; None where there is anything else among them."""
+    found = []
+    for info in infos:
+        if not isinstance(info, TensorStructInfo) or info.dtype is None or info.ndim is None:
+            return None
+        found.append((numpy_dtype(info.dtype), info.ndim))
+    return found
