@@ -62,6 +62,11 @@ def test_the_kernel_of_a_large_result_streams_and_that_of_a_small_one_does_not()
     assert ["stream_to" in source for source in sources] == [True, False, True]
 
 
+def test_much_work_on_elements_asks_ahead_for_them(compiled: Any) -> None:
+    asked = ["fetch_ahead" in compiled.source(name) for name in ("single", "double", "softmax")]
+    assert asked == [True, False, False]
+
+
 @pytest.mark.parametrize("offset", [0, 1, 4, 15])
 def test_a_large_result_may_start_anywhere_in_memory(compiled: Any, offset: int) -> None:
     x = numbers(ENOUGH + 37)

@@ -30,6 +30,7 @@ def cpu_features() -> frozenset[str]:
 
 
 @cache
-def has_vector_scale() -> bool:
-    """Whether scaling by a power of two is one vector instruction, and no library call."""
+def has_wide_vectors() -> bool:
+    """Whether there are 512-bit vectors; scaling by a power of two is one instruction then, and no
+    library call."""
     return "avx512f" in cpu_features()

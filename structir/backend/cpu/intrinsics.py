@@ -178,6 +178,21 @@ def stream_to(typing_context: Any, pointer: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
+def fetch_ahead(typing_context: Any, pointer: Any, index: Any) -> Any:
+    """Asks for the line of cache that an element lies in, which need not be one."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        fetch = declared(builder.module, kind, "llvm.prefetch.p0")
+        place = builder.bitcast(builder.gep(args[0], [args[1]]), byte)
+        builder.call(fetch, [place, *[ir.Constant(word, k) for k in (0, 3, 1)]])
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64), generate
+
+
+@intrinsic
 def finish_streams(typing_context: Any) -> Any:
     """Waits until what was stored past the caches is there for others."""
 

@@ -12,7 +12,7 @@ from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.streams import may_be_large, two_loops
+from structir.backend.loops.streams import MUCH, may_be_large, two_loops
 from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
@@ -117,14 +117,19 @@ class RowSchedule:
     def _loop(self, names: list[str], sizes: list[str], lines: list[str]) -> list[str]:
         """Loops around lines, the last one over neighbours: what is large is stored past the caches
         there. Without sizes, one loop over the range."""
-        stores, self.writer.stores = self.writer.stores, []
+        writer = self.writer
+        stores, writer.stores = writer.stores, []
         bounds = ("0", sizes[-1]) if sizes else ("lo", "hi")
         if stores and len(names) == 1:
-            writer = self.writer
-            found = two_loops(names[0], bounds, lines, stores, writer.elements, writer.start)
+            reads = {} if sizes or self._work() < MUCH else writer.read_at(names[0])
+            found = two_loops(names[0], bounds, lines, stores, writer.elements, writer.start, reads)
             if found is not None:
                 return found
         return loops(names, sizes, lines) if sizes else [FLAT_HEAD, *indented(lines)]
+
+    def _work(self) -> float:
+        """What one element of all that is stored takes, an addition being 1."""
+        return sum(self.phases.cost(s) for s in self.stages if s.out in self.group.kept)
 
     def write_roots(self, roots: list[Stage], phase: int, scopes: list[Scope]) -> None:
         for stage in roots:

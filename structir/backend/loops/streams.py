@@ -2,12 +2,14 @@
 overwritten, and pushes nothing out.
 
 A loop over neighbouring elements is written twice: up to the first whole line of cache as it is,
-and, where the result is large, from there on with stores of whole lines.
+and, where the result is large, from there on with stores of whole lines. A loop over all elements
+asks some time ahead for what it will read, where it computes much with it: there are too few loads
+under way then to keep memory busy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -16,6 +18,9 @@ from structir.backend.loops.buffer import Buffer, element_bytes
 INDENT = "    "
 LINE = 64  # bytes of a line of cache
 LARGE = 1 << 24  # bytes of a result from which on it is written so
+MUCH = 6.0  # work on an element, an addition being 1
+BLOCK = 128  # elements between two times of asking
+AHEAD = 8192  # bytes between what is asked for and what is read
 FEWEST = 32  # times as long as the part before the first whole line the loop has to be
 
 
@@ -58,9 +63,11 @@ def two_loops(
     stores: Sequence[Store],
     size_text: Callable[[Buffer], str],
     start_text: Callable[[Buffer], str],
+    reads: Mapping[str, Buffer],
 ) -> list[str] | None:
     """Both loops over `name`, if all stores are to neighbouring elements of one width. `size_text`
-    tells the number of elements of a buffer, `start_text` its address in elements."""
+    tells the number of elements of a buffer, `start_text` its address in elements; `reads` are the
+    pointers that are read at the position of a loop over all elements."""
     low, high = bounds
     width = element_bytes(stores[0].buffer.dtype)
     bases = [s.base(name) for s in stores]
@@ -79,9 +86,21 @@ def two_loops(
         f"near = {first} if {' and '.join(tests)} else {high}",
         f"for {name} in range({low}, near):",
         *[INDENT + line for line in lines],
-        f"for {name} in range(near, {high}):",
-        *[INDENT + past.get(line, line) for line in lines],
+        *_asking(name, high, reads, [INDENT + past.get(line, line) for line in lines]),
     ]
+
+
+def _asking(name: str, high: str, reads: Mapping[str, Buffer], body: list[str]) -> list[str]:
+    """The second loop, in blocks for each of which something is asked for ahead."""
+    if not reads:
+        return [f"for {name} in range(near, {high}):", *body]
+    lines = [f"for b in range(near, {high}, {BLOCK}):"]
+    part = f"range(b, min(b + {BLOCK}, {high})"
+    for width in dict.fromkeys(map(element_bytes, (b.dtype for b in reads.values()))):
+        lines.append(f"{INDENT}for {name} in {part}, {LINE // width}):")
+        same = [pointer for pointer, b in reads.items() if element_bytes(b.dtype) == width]
+        lines += [f"{INDENT * 2}fetch_ahead({p}, {name} + {AHEAD // width})" for p in same]
+    return [*lines, f"{INDENT}for {name} in {part}):", *[INDENT + line for line in body]]
 
 
 def _first(start: str, base: str | None, low: str) -> str:

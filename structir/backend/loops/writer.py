@@ -94,6 +94,7 @@ class Writer:
         self.moved: dict[Buffer, BlockPlace] = {}
         self.large: frozenset[Buffer] = frozenset()  # results that are at some sizes
         self.stores: list[Store] = []  # to these, in loops
+        self.reads: dict[str, Buffer] = {}  # what is read, by where
         self.starts: dict[Buffer, str] = {}  # their addresses, in elements
         self.counter = 0
         self.needs: dict[Expression, frozenset[Sym]] = {}
@@ -193,7 +194,9 @@ class Writer:
                 operand = args[1].dtype if fn == "select" else args[0].dtype
                 return application_text(fn, dtype, operand, texts)
             case Load(buffer, entries):
-                return load_text(buffer.dtype, self.place(buffer, entries, scopes))
+                place = self.place(buffer, entries, scopes)
+                self.reads[place] = buffer
+                return load_text(buffer.dtype, place)
             case Position(dim, dtype):
                 return application_text("cast", dtype, "int64", [self.index_text(dim)])
         raise TypeError(f"no text for {node!r}")
@@ -301,6 +304,11 @@ class Writer:
         scopes[-1].lines.append(line)
         if buffer in self.large and len(scopes) > 1:
             self.stores.append(Store(buffer, line, place, value))
+
+    def read_at(self, index: str) -> dict[str, Buffer]:
+        """The pointers that are read at an index, and what they point to."""
+        pairs = [(place.partition("[")[0], buffer) for place, buffer in self.reads.items()]
+        return {p: buffer for p, buffer in pairs if f"{p}[{index}]" in self.reads}
 
     def elements(self, buffer: Buffer) -> str:
         """How many elements a buffer has."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from structir.backend.cpu.features import has_wide_vectors
 from structir.backend.math.bits import bits_of_single, fma_single, single_of_bits
 from structir.backend.math.exponential import MAGNITUDE, ONE, SIGN, exp_normal
 from structir.backend.math.options import Number, vectorisable
@@ -42,20 +43,23 @@ P3, P4, P5 = (
 )
 Q1, Q2, Q3 = single(0.5072543621063232), single(0.11647733300924301), single(0.015444587916135788)
 Q4, Q5 = single(0.0012163714272901416), single(3.748009476112202e-05)
+DIVIDES_FAST = has_wide_vectors()
 RECIPROCAL = np.int32(0x7EF311C0)  # less the bits of a number: those of its reciprocal, roughly
 
 
 @vectorisable
 def erf_plus_one(x: Number) -> Number:
     """1 + erf(x), the error 4.5e-7 wherever, 4 ulp where it is not small. What it does is written
-    in plain arithmetic, so that other devices can have it compiled anew; a division would take
-    longer than all the rest. A guess at the reciprocal by the exponent is good to a twentieth; its
-    error is cubed, then squared."""
+    in plain arithmetic, so that other devices can have it compiled anew. Where a division would
+    take longer than all the rest, a guess at the reciprocal by the exponent is good to a twentieth;
+    its error is cubed, then squared."""
     bounded = LAST if x > LAST else x
     bounded = -LAST if bounded < -LAST else bounded
     t = bounded * bounded
     over = bounded * (((((P5 * t + P4) * t + P3) * t + P2) * t + P1) * t + P0)
     under = ((((Q5 * t + Q4) * t + Q3) * t + Q2) * t + Q1) * t + ONE
+    if DIVIDES_FAST:
+        return ONE + over / under
     guess = single_of_bits(RECIPROCAL - bits_of_single(under))
     error = ONE - under * guess
     guess = (error * error + error) * guess + guess

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.cpu.features import has_vector_scale
+from structir.backend.cpu.features import has_wide_vectors
 from structir.backend.math.bits import bits_of_single, fma_single, scale_single, single_of_bits
 from structir.backend.math.double import exp_clamped
 from structir.backend.math.options import Number, vectorisable
@@ -17,6 +17,8 @@ ROUNDER_BITS = np.int32(0x4B400000)
 LOG2_E = single(1.4426950408889634)
 LN_2_HIGH, LN_2_LOW = single(-0.693359375), single(2.12194440e-4)
 LOWEST, HIGHEST = single(-103.97208), single(89.0)  # beyond these exp is 0 and infinity
+TELLS_ZERO = has_wide_vectors()
+STANDING = single(-1000) if TELLS_ZERO else single(0)
 ZERO, ONE, TWO = single(0), single(1), single(2)
 BIAS, MANTISSA_BITS, HALVE = np.int32(127), np.int32(23), np.int32(1)
 SIGN, MAGNITUDE = np.int32(-(2**31)), np.int32(0x7FFFFFFF)
@@ -32,6 +34,7 @@ T3, T4, T5 = (
     single(-0.008194981142878532),
     single(0.0021597188897430897),
 )
+SIGMOID_ONE = single(30)
 TANH_SMALL, TANH_ONE = single(0.6), single(9.1)  # from 9.1 on tanh rounds to 1
 
 
@@ -54,22 +57,22 @@ def scale_twice(value: Number, exponent: Number) -> Number:
     return (value * low) * high
 
 
-scale: Any = scale_single if has_vector_scale() else scale_twice
+scale: Any = scale_single if has_wide_vectors() else scale_twice
 
 
 @vectorisable
 def exp_below(x: Number) -> Number:
-    """exp up to a little more than where it is infinite."""
+    """exp up to a little more than where it is infinite. An underflow in the arithmetic costs the
+    processor a hundred cycles: below it numbers go on as one so far below that the processor tells
+    0 at once, or as 0."""
     vanishes = x < LOWEST
-    x = (
-        ZERO if vanishes else x
-    )  # an underflow in the arithmetic costs the processor a hundred cycles
+    x = STANDING if vanishes else x
     shifted = fma_single(x, LOG2_E, ROUNDER)
     n = shifted - ROUNDER
     r = fma_single(n, LN_2_HIGH, x)
     r = fma_single(n, LN_2_LOW, r)
     value = scale(exp_mantissa(r), bits_of_single(shifted) - ROUNDER_BITS)
-    return ZERO if vanishes else value
+    return value if TELLS_ZERO else (ZERO if vanishes else value)
 
 
 @vectorisable
@@ -91,9 +94,9 @@ def exp_normal(x: Number) -> Number:
 
 @vectorisable
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp(-x)), never by way of an overflow."""
-    e = exp_below(-abs(x))
-    return (ONE if x >= ZERO else e) / (ONE + e)
+    """1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) with no x from where on it is 1."""
+    e = exp_below(SIGMOID_ONE if x > SIGMOID_ONE else x)
+    return e / (ONE + e)
 
 
 @vectorisable
