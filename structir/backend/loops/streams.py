@@ -63,7 +63,7 @@ def two_loops(
     stores: Sequence[Store],
     size_text: Callable[[Buffer], str],
     start_text: Callable[[Buffer], str],
-    reads: Mapping[str, Buffer],
+    reads: Mapping[str, Buffer] = {},
 ) -> list[str] | None:
     """Both loops over `name`, if all stores are to neighbouring elements of one width. `size_text`
     tells the number of elements of a buffer, `start_text` its address in elements; `reads` are the
