@@ -20,14 +20,20 @@ no_grad.no_gradient("the program asks for none")
 
 @op("input[*s] -> y[*s]", name="grad.start_checkpoint")
 def start_checkpoint(input: Point) -> Point:
-    """The value, from which on intermediate values are computed again for the gradient."""
+    """The value, from which on `remat` computes values again for the gradient."""
     return input
+
+
+start_checkpoint.checkpoint("start")
 
 
 @op("input[*s] -> y[*s]", name="grad.end_checkpoint")
 def end_checkpoint(input: Point) -> Point:
-    """The value, up to which intermediate values are computed again for the gradient."""
+    """The value, up to which `remat` computes values again for the gradient."""
     return input
+
+
+end_checkpoint.checkpoint("end")
 
 
 @op("data[*s] -> y[*s], mask[*s]", name="nn.dropout", parts=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 
@@ -119,6 +119,10 @@ class Declaration:
     def no_gradient(self, why: str) -> None:
         """Say that nothing comes back, as the result does not follow its operands smoothly."""
         self.definition.hooks["no_gradient"] = why
+
+    def checkpoint(self, side: Literal["start", "end"]) -> None:
+        """Say that what is computed from a start to an end is computed again on the way back."""
+        self.definition.hooks["checkpoint"] = side
 
     def undifferentiable(self, why: str) -> None:
         """Say that what comes back cannot be told, so that a program that needs it is refused."""

@@ -13,7 +13,7 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.passes.base import module_pass, note
 from structir.passes.bind_symbolic_vars import read_sizes
-from structir.planning.recompute import Item, Plan, best_plan, items_of, live_bytes
+from structir.planning.recompute import Item, Plan, best_plan, items_of, live_bytes, marked_plan
 
 TAKEN = 128  # for sizes that are not told
 
@@ -33,7 +33,9 @@ def remat(
     With a `budget` of bytes for the values inside, as little is computed again as keeps within it.
     Without one, or where that cannot be, the peak is made as low as it gets while at most the part
     `work` of all steps is taken again. Memory and steps are those at `sizes`, as in "n=32 m=64";
-    sizes that are not told are taken as 128. Sharing equal values afterwards would undo it.
+    sizes that are not told are taken as 128. Where a program says by `grad.start_checkpoint` and
+    `grad.end_checkpoint` what to compute again, that is done, and no more. Sharing equal values
+    afterwards would undo it.
     """
     if function and not isinstance(module.functions.get(function), Function):
         raise StructIRError(f"the module has no function {function} to compute values of again")
@@ -63,7 +65,8 @@ def _recomputing(
         block = blocks[place]
         items = items_of(block.bindings, after, numbers)
         after |= variables_in(block).keys()
-        plan = best_plan(items, budget, work)
+        marked = any(item.side for item in items)
+        plan = marked_plan(items) if marked else best_plan(items, budget, work)
         if plan is not None:
             note(f"{name}: {_told(items, plan)}")
             blocks[place] = _ordered(block, items, plan)

@@ -44,6 +44,7 @@ class Item:
     reads: tuple[int, ...]  # the items of the block that it reads
     again: bool  # whether it may be computed a second time
     stays: bool  # whether it is read after the block
+    side: str = ""  # of a stretch to compute again that the program marks: "start" or "end"
 
 
 @attrs.frozen(eq=False)
@@ -76,9 +77,19 @@ def items_of(bindings: Sequence[Binding], after: set[Var], sizes: Mapping[Sym, i
                 tuple(dict.fromkeys(reads)),
                 pure,
                 binding.var in after,
+                _side(value),
             )
         )
     return found
+
+
+def _side(value: Any) -> str:
+    definition: Any = value.op.definition if _is_op_call(value) else None
+    return getattr(definition, "hooks", {}).get("checkpoint", "")
+
+
+def _is_op_call(value: Any) -> bool:
+    return type(value) is Call and type(value.op) is Op
 
 
 def steps_of(value: Expr, sizes: Mapping[Sym, int]) -> int:
@@ -111,7 +122,7 @@ def _elements(dims: Any) -> Any:
 
 
 def _spec_of(value: Any) -> IndexSpec | None:
-    if type(value) is not Call or type(value.op) is not Op:
+    if not _is_op_call(value):
         return None
     try:
         spec: IndexSpec | None = remembered(_index_spec, value)
@@ -122,6 +133,24 @@ def _spec_of(value: Any) -> IndexSpec | None:
 
 def _index_spec(call: Call) -> Any:
     return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
+
+
+def marked_plan(items: Sequence[Item]) -> Plan | None:
+    """The plan in which exactly what the program marks is computed again; None where there are no
+    marks, or nothing between them is read late."""
+    ends = [k for k, item in enumerate(items) if item.side == "end"]
+    if not ends:
+        return None
+    inside: set[int] = set()
+    todo = [read for k in ends for read in items[k].reads]
+    while todo:
+        k = todo.pop()
+        if k not in inside and items[k].side != "end":
+            inside.add(k)
+            todo += () if items[k].side == "start" else items[k].reads
+    inside = {k for k in inside if items[k].again and not items[k].stays}
+    plan = _plan(items, ends[-1], set(range(ends[-1] + 1)) - inside)
+    return plan if any(copy for _, copy in plan.order) else None
 
 
 def best_plan(items: Sequence[Item], budget: int, work: float) -> Plan | None:

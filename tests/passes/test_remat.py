@@ -90,6 +90,31 @@ def main(x: R.Tensor(("n", 16), "float32")):
     assert made.script().count("call_packed") == 1
 
 
+MARKED = """
+@R.function
+def main(h0: R.Tensor(("n", 16), "float32"), w: R.Tensor((16, 16), "float32")):
+    h1 = R.tanh(R.matmul(h0, w))
+    a = R.grad.start_checkpoint(h1)
+    h2 = R.sin(R.matmul(a, w))
+    h3 = R.cos(R.matmul(h2, w))
+    b = R.grad.end_checkpoint(h3)
+    h4 = R.exp(R.matmul(b, w))
+    return R.sum(h4)
+"""
+
+
+def test_what_the_program_marks_is_computed_again_and_no_more() -> None:
+    module = pipeline("grad,dce{entries=main_adjoint}")(structir.parse(MARKED))
+    made, _ = again(module)
+    before, after = module.script(), made.script()
+    more = {op: after.count(f"R.{op}(") - before.count(f"R.{op}(") for op in ("tanh", "sin", "exp")}
+    assert more == {"tanh": 0, "sin": 1, "exp": 0}
+    assert after.index("R.grad.end_checkpoint(") < after.rindex("R.sin(")
+    assert again(made)[0] is made
+    plain = structir.parse(MARKED)
+    assert again(plain)[0] is plain  # nothing between the marks is read late
+
+
 def test_wrong_options_are_told() -> None:
     module = gradient_of_layers(2)
     with pytest.raises(StructIRError, match="the module has no function other"):
