@@ -85,7 +85,7 @@ def items_of(bindings: Sequence[Binding], after: set[Var], sizes: Mapping[Sym, i
 
 def _side(value: Any) -> str:
     definition: Any = value.op.definition if _is_op_call(value) else None
-    return getattr(definition, "hooks", {}).get("checkpoint", "")
+    return str(getattr(definition, "hooks", {}).get("checkpoint", ""))
 
 
 def _is_op_call(value: Any) -> bool:
