@@ -181,7 +181,7 @@ def main(x: R.Tensor(("n",), "float32")):
 INTERRUPTED = """
 import os, signal, threading
 import numpy as np, structir
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who works in the background has it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background
 import structir.backend.executable, numba.core.codegen  # an import that is broken off stays broken
 lines = [f"    x{k + 1} = R.tanh(R.add(R.cumsum(x{k}, axis={k % 2}), R.const({k}.0, 'float32')))"
          for k in range(30)]
