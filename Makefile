@@ -4,11 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: test demo docs package lint types format bench clean
+.PHONY: test coverage demo docs package lint types format bench clean
 .NOTPARALLEL:
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The lines that tests run; below the part that pyproject.toml asks for, it fails.
+coverage: $(VENV)/installed-test
+	rm -rf build/coverage
+	mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered --show-missing
 
 demo: $(VENV)/installed-demo
 	$(BIN)/python examples/sentence_encoder.py $(ARGS)
