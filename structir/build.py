@@ -336,7 +336,7 @@ class BlockBuilder:
             raise StructIRError(f"only expressions can be bound, not {value!r}; {hint}")
         for operand in _operands(value):
             if type(operand) not in ATOMS:
-                value = self._flat(value)
+                value = over_atoms(value, self.emit)
                 break
         if type(value) is Call and self.scopes[-1].in_dataflow and not is_pure_value(value):
             raise StructInfoError(
@@ -348,22 +348,24 @@ class BlockBuilder:
             value = replace(value, struct_info=deduce(value))
         return value
 
-    def _flat(self, root: Expr) -> Expr:
-        """The root over atoms. By a stack: expressions may be nested thousands deep."""
-        done: dict[int, Expr] = {}
-        todo = [root]
-        while True:
-            value = todo[-1]
-            waiting = [o for o in _operands(value) if type(o) not in ATOMS and id(o) not in done]
-            if waiting:
-                todo += waiting[::-1]
-                continue
-            todo.pop()
-            flat = _over(value, done)
-            if value is root:
-                return flat
-            if id(value) not in done:
-                done[id(value)] = flat if type(flat) is Tuple else self.emit(flat)
+
+def over_atoms(root: Expr, bound: Callable[[Expr], Expr]) -> Expr:
+    """The root over atoms: `bound` gives the variable that stands for what is nested in it. By a
+    stack, as expressions may be nested thousands deep."""
+    done: dict[int, Expr] = {}
+    todo = [root]
+    while True:
+        value = todo[-1]
+        waiting = [o for o in _operands(value) if type(o) not in ATOMS and id(o) not in done]
+        if waiting:
+            todo += waiting[::-1]
+            continue
+        todo.pop()
+        flat = rebuild(value, lambda part: done.get(id(part), part))
+        if value is root:
+            return flat
+        if id(value) not in done:
+            done[id(value)] = flat if type(flat) is Tuple else bound(flat)
 
 
 def _operands(value: Expr) -> tuple[Expr, ...]:
@@ -377,12 +379,3 @@ def _operands(value: Expr) -> tuple[Expr, ...]:
     if kind is TupleGetItem:
         return (value.tuple_value,)  # type: ignore[attr-defined]
     return ()
-
-
-def _over(value: Expr, done: dict[int, Expr]) -> Expr:
-    """A value over the atoms that its operands have become."""
-
-    def atom(part: Any) -> Any:
-        return done.get(id(part), part)
-
-    return rebuild(value, atom)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from structir.analysis.deduction import deduce
+from structir.build import over_atoms
 from structir.ir.bodies import with_blocks
 from structir.ir.expr import (
     ATOMS,
@@ -21,7 +22,7 @@ from structir.ir.expr import (
     Var,
     VarBinding,
 )
-from structir.ir.node import rebuild, replace
+from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.passes.base import function_pass
 
@@ -53,7 +54,7 @@ def _flattened(block: BindingBlock) -> BindingBlock:
     for binding in block.bindings:
         value = binding.value
         if not _is_flat(value):
-            value = _over_atoms(value, bindings, kind)
+            value = over_atoms(value, lambda part: _named(part, bindings, kind))
         if value.struct_info is None:
             value = replace(value, struct_info=deduce(value))
         bindings.append(binding if value is binding.value else replace(binding, value=value))
@@ -79,33 +80,6 @@ def _is_flat_tuple(value: Any) -> bool:
     return all([type(field) in FLAT or _is_flat_tuple(field) for field in value.fields])
 
 
-def _over_atoms(root: Any, bindings: list[Binding], kind: type[Var]) -> Any:
-    """A value over atoms; by a stack, as expressions may be nested thousands deep."""
-    done: dict[int, Expr] = {}
-    todo = [root]
-    while True:
-        value = todo[-1]
-        waiting = [o for o in _operands(value) if type(o) not in FLAT and id(o) not in done]
-        if waiting:
-            todo += waiting[::-1]
-            continue
-        todo.pop()
-        flat = rebuild(value, lambda part: done.get(id(part), part))
-        if value is root:
-            return flat
-        if id(value) not in done:
-            done[id(value)] = flat if type(flat) is Tuple else _named(flat, bindings, kind)
-
-
-def _operands(value: Any) -> tuple[Expr, ...]:
-    kind = type(value)
-    if kind is Call:
-        return (*value.args, value.op)
-    if kind is Tuple:
-        return value.fields  # type: ignore[no-any-return]
-    return (value.tuple_value,) if kind is TupleGetItem else ()
-
-
 def _named(value: Any, bindings: list[Binding], kind: type[Var]) -> Var:
     if value.struct_info is None:
         value = replace(value, struct_info=deduce(value))
@@ -115,5 +89,5 @@ def _named(value: Any, bindings: list[Binding], kind: type[Var]) -> Var:
 
 
 def _atom(value: Any, bindings: list[Binding], kind: type[Var]) -> Expr:
-    flat = _over_atoms(value, bindings, kind)
+    flat = over_atoms(value, lambda part: _named(part, bindings, kind))
     return flat if type(flat) is Tuple else _named(flat, bindings, kind)
