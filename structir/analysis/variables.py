@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Poly, Sym, as_dim, syms
-from structir.ir.expr import DataflowVar, Function, MatchCast, Var, VarBinding
+from structir.ir.expr import Function, MatchCast, Var, VarBinding
 from structir.ir.kernel import Kernel, Scratch
 from structir.ir.module import IRModule
 from structir.ir.node import Node, parts
@@ -165,8 +165,3 @@ def uses_of(function: Function) -> dict[Var, list[Any]]:
         for var in read:
             found.setdefault(var, []).append(binding)
     return found
-
-
-def is_local(var: Var) -> bool:
-    """Whether a variable is seen only inside its dataflow block."""
-    return isinstance(var, DataflowVar)

@@ -345,11 +345,6 @@ class Function(Expr):
         return self.body.bindings()
 
 
-def is_atom(expr: Expr) -> bool:
-    """Whether an expression may stand as an argument in A-normal form."""
-    return type(expr) in ATOMS
-
-
 ATOMS = frozenset(
     {
         Var,

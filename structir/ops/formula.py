@@ -127,11 +127,6 @@ def leaves(formula: Formula) -> Iterator[Formula]:
             yield formula
 
 
-def extent_names(formula: Formula) -> frozenset[str]:
-    """The letters whose extents a formula uses."""
-    return frozenset(leaf.name for leaf in leaves(formula) if isinstance(leaf, Extent))
-
-
 def replaced(formula: Formula, leaf: Callable[[Formula], Formula]) -> Formula:
     """The formula with other leaves."""
     match formula:

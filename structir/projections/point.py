@@ -346,11 +346,6 @@ def operands_of(point: Point) -> frozenset[str]:
     return frozenset(n.name for n in walk(point) if isinstance(n, Operand))
 
 
-def letters_of(point: Point) -> frozenset[Sym]:
-    """The letters whose position the value depends on directly."""
-    return frozenset(n.letter for n in walk(point) if isinstance(n, Index))
-
-
 def substitute(point: Point, replacements: Mapping[Point, Point]) -> Point:
     """The tree with some nodes exchanged."""
     found = replacements.get(point)

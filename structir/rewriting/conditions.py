@@ -51,11 +51,6 @@ def rank_of(value: Expr) -> int | None:
     return info.ndim if isinstance(info, TensorStructInfo) else None
 
 
-def same_structure(first: Expr, second: Expr) -> bool:
-    """Whether the same is known of two values."""
-    return bool(_found(first).struct_info == _found(second).struct_info)
-
-
 def same_sizes(first: Any, second: Any) -> bool:
     """Whether two values or shapes provably have the same sizes."""
     a, b = dims_of(first), dims_of(second)

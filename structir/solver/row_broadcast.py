@@ -24,13 +24,6 @@ from structir.solver.terms import Element, Row, RowVar, known_ends, row_vars
 DEPTH = 4  # how many joins deep an operand is looked for
 
 
-def below_row(store: Store, inner: Row, outer: Row) -> None:
-    """A row broadcasts to another: conclude what follows, and keep the rest as a constraint."""
-    rest = _row_below(store, inner, outer)
-    if rest is not None:
-        store.post(RowLe(*rest))
-
-
 @rule(RowLe)
 def _(store: Store, constraint: RowLe) -> bool:
     rest = _row_below(store, constraint.inner, constraint.outer)

@@ -10,7 +10,7 @@ import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.torch.graph import DTypeName, Graph, Meta, NodeSpec, Ref, names_of
+from structir.frontend.torch.graph import Graph, Meta, NodeSpec, Ref, names_of
 from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
 from structir.frontend.torch.sizes import Ratio, Symbols
 from structir.ir import dims
@@ -133,11 +133,6 @@ class Node:
     def flag(self, name: str, default: bool = False) -> bool:
         """An argument that is True or False."""
         return bool(self.arg(name, default))
-
-    def dtype_arg(self, name: str = "dtype") -> str | None:
-        """An argument that names a dtype."""
-        found = self.arg(name, None)
-        return found.dtype if isinstance(found, DTypeName) else None
 
     # ---- what is known of operands
 

@@ -79,8 +79,3 @@ def in_place(target: str) -> str | None:
     if not base.endswith("_") or base.endswith("__"):
         return None
     return f"{space}.{base[:-1]}.{overload}"
-
-
-def mapped_ops() -> frozenset[str]:
-    """The names of all ops that have a mapping."""
-    return frozenset(name.removeprefix("aten.") for name in _builds)

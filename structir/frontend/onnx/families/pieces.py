@@ -113,10 +113,6 @@ def _first(start: Dim, size: Dim, step: int) -> Dim:
     return start
 
 
-def _reaches(end: Dim, size: Dim) -> bool:
-    return _is(end, size) or (isinstance(end, int) and end >= TO_THE_END)
-
-
 def _is(a: Dim, b: Dim) -> bool:
     return dims.equal(a, b) is True
 
