@@ -1,4 +1,4 @@
-"""A seeded part of ONNX's own backend tests, as the onnx package has them."""
+"""ONNX's own backend tests, as the onnx package has them: all interpreted, and a part compiled."""
 
 from __future__ import annotations
 
@@ -6,40 +6,86 @@ import random
 import re
 import unittest
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx import ModelProto
 
-from structir.frontend.onnx_backend import Backend
+import structir
+from structir.frontend.onnx.model import from_onnx
+from structir.frontend.onnx_backend import Backend, Prepared
 
 with warnings.catch_warnings(), np.errstate(all="ignore"):
     warnings.simplefilter("ignore")
     from onnx.backend.test import BackendTest
 
-    SUITE: dict[str, Any] = {
-        name: item
-        for category in BackendTest(Backend, __name__)._test_items.values()
-        for name, item in category.items()
-        if name.endswith("_cpu")
-    }
 
-# Not supported: random numbers have no answer, some ops have no mapping, models take long.
+class InterpretedModel(Prepared):
+    """A model run op by op on NumPy."""
+
+    def _program(self, values: Mapping[str, Any]) -> Any:
+        module = from_onnx(self.model, values=values)
+        return lambda *given: structir.interpret(module, "main", *given)
+
+
+class Interpreter(Backend):
+    """The backend without kernels."""
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> Prepared:
+        return InterpretedModel(model)
+
+
+def suite_of(backend: type[Backend]) -> dict[str, Any]:
+    """The tests by name. Whole networks are left out: their weights are fetched from elsewhere."""
+    categories = BackendTest(backend, __name__)._test_items
+    items = {
+        name: item for c in categories if c != "RealModel" for name, item in categories[c].items()
+    }
+    return {name: item for name, item in items.items() if name.endswith("_cpu")}
+
+
+with warnings.catch_warnings(), np.errstate(all="ignore"):
+    warnings.simplefilter("ignore")
+    COMPILED, INTERPRETED = suite_of(Backend), suite_of(Interpreter)
+
+# What is drawn has no answer; gradients have no mapping; the last bits of 1e-15 have none, either.
+# Casts to powers of two round otherwise, and so does the greatest of a region of interest; of an
+# affine grid written as its parts, the ranks are not known. Lists of scalars are more than the
+# suite itself can compare.
 BEYOND = re.compile(
-    r"bernoulli|dropout|gradient|deform|tfidf|ai_onnx_ml|image_decoder|e8m0|affine_grid_.*expanded"
-    r"|dft_inverse|dynamicquantizelinear|4d_causal_fp16|roialign_mode_max|unique_not_sorted_without"
-    r"|bitcast|resnet|vgg|densenet|inception|shufflenet|squeezenet|alexnet|zfnet"
+    r"bernoulli|gradient|cast_e8m0_FLOAT|dft_inverse(_opset19)?_cpu|roialign_mode_max"
+    r"|affine_grid_(2d_expanded|[23]d_align_corners_expanded)|loop16_seq_none"
 )
-NAMES = sorted(name for name in SUITE if not BEYOND.search(name))
+NAMES = sorted(name for name in COMPILED if not BEYOND.search(name))
 CHOSEN = random.Random(7).sample(NAMES, 40)
+PARTS = 16
+
+
+def run(item: Any) -> None:
+    test = getattr(item.func, "__wrapped__", item.func)
+    test(unittest.TestCase(), "CPU")
 
 
 @pytest.mark.parametrize("name", CHOSEN)
 @pytest.mark.filterwarnings("ignore")
-def test_of_onnx(name: str) -> None:
-    test = getattr(SUITE[name].func, "__wrapped__", SUITE[name].func)
-    test(unittest.TestCase(), "CPU")
+def test_compiled(name: str) -> None:
+    run(COMPILED[name])
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.filterwarnings("ignore")
+def test_interpreted(part: int) -> None:
+    wrong = {}
+    for name in NAMES[part::PARTS]:
+        try:
+            run(INTERPRETED[name])
+        except Exception as error:
+            wrong[name] = error
+    assert not wrong, "\n\n".join(f"{name}: {error}" for name, error in wrong.items())
 
 
 def test_most_of_the_suite_is_in_reach() -> None:
-    assert len(NAMES) > 0.95 * len(SUITE)
+    assert len(NAMES) > 0.99 * len(COMPILED)

@@ -18,19 +18,11 @@ from structir.ops.reshape import reshape
 from structir.passes import PassContext, SameResults, Statistics, Trace, WellFormed, find_pass
 from structir.rewriting.conditions import dims_of, divisible, rank_of, used_once, value_of
 from structir.rewriting.extract import extracted
-from structir.rewriting.rule import RULES, Parallel, rewrite
+from structir.rewriting.rule import Parallel, rewrite
 
 HEAD = (
     '@R.function\ndef main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")):\n'
 )
-
-
-@pytest.fixture(autouse=True)
-def own_rules() -> Iterator[None]:
-    """Rules of a test are gone after it."""
-    yield
-    for name in [name for name in RULES if name.startswith("try_")]:
-        del RULES[name]
 
 
 def program(*lines: str) -> IRModule:
