@@ -33,9 +33,8 @@ def remat(
     With a `budget` of bytes for the values inside, as little is computed again as keeps within it.
     Without one, or where that cannot be, the peak is made as low as it gets while at most the part
     `work` of all steps is taken again. Memory and steps are those at `sizes`, as in "n=32 m=64";
-    sizes that are not told are taken as 128. Where a program says by `grad.start_checkpoint` and
-    `grad.end_checkpoint` what to compute again, that is done, and no more. Sharing equal values
-    afterwards would undo it.
+    sizes that are not told are taken as 128. Where a program marks the start and the end of what is
+    to be computed again, that is done, and no more. Sharing equal values afterwards would undo it.
     """
     if function and not isinstance(module.functions.get(function), Function):
         raise StructIRError(f"the module has no function {function} to compute values of again")
