@@ -28,6 +28,7 @@ from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.memory import within_memory
 from structir.interpret.scope import Scope
+from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -194,7 +195,8 @@ class Executable:
         return inline_functions(self.module)
 
     def _compile(self, name: str, function: Function, program: HostProgram) -> None:
-        whole = program.whole_with_calls(function, lambda: self._without_calls[name])
+        with collection_paused():
+            whole = program.whole_with_calls(function, lambda: self._without_calls[name])
         if whole is not None:
             params, result = function.params, function.ret_struct_info
             shape = numbered(whole.result)

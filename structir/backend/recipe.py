@@ -17,6 +17,7 @@ from structir.backend.loops.writer import KernelText
 from structir.backend.region import Region, SizeCheck, buffers_of
 from structir.backend.sizes import symbols_of
 from structir.ir import dims
+from structir.ir.collection import collection_paused
 from structir.ir.dims import Dim, Sym
 
 
@@ -56,6 +57,7 @@ class Boundary:
     equal: Mapping[Sym, Dim]
 
 
+@collection_paused()
 def recipe_of(region: Region, schedule: Callable[[LoopProgram], Scheduled] = scheduled) -> Recipe:
     """The kernels of a region, written out."""
     made = schedule(region.program)

@@ -3,16 +3,15 @@ the context that it runs in."""
 
 from __future__ import annotations
 
-import gc
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 import attrs
 
 from structir.errors import StructIRError
+from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.module import IRModule, as_module
 from structir.passes import find_pass
@@ -233,18 +232,6 @@ class PassContext:
             self.latest = after
         self._meet(after)
         self.done.add(step.applied.name)
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Nodes hold no circles: looking for some while a pass makes many only takes time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 _ACTIVE: list[PassContext] = []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import gc
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from structir.errors import Diagnostic, ParseError, Source, Span, StructIRError
 from structir.ir.axes import RowVar
+from structir.ir.collection import collection_paused
 from structir.ir.dims import as_dim
 from structir.ir.expr import Var
 from structir.ir.module import IRModule
@@ -57,7 +56,7 @@ def read_source(
 ) -> IRModule:
     """The module of a source, which may be a piece of a file and indented. `real` names sizes that
     Python evaluated in signatures."""
-    with _no_collection():
+    with collection_paused():
         try:
             whole = LONG_NUMBER.search(source.text) is not None
             text, runs = (source.text, {}) if whole else without_runs(source.text)
@@ -111,18 +110,6 @@ def _refuse_long_numbers(source: Source, tree: ast.Module, indented: bool) -> No
             column = node.col_offset  # type: ignore[attr-defined]
             span = Span(source, line, column, line, column + 1)
             raise ParseError(Diagnostic(f"a number has more than {MOST_BITS} bits", span))
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Reading makes many objects and no garbage in cycles: the collector would only walk them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> StructInfo:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.backend.loops.shared import shared
+from structir.backend.loops.shared import HEAD, shared
 from structir.backend.loops.writer import KernelText
 from structir.ir.module import IRModule
 from structir.script import R
@@ -49,6 +49,17 @@ def test_numbers_that_differ_come_from_the_table() -> None:
 )
 def test_numbers_that_shape_the_code_stay(other: dict[str, int]) -> None:
     assert len(shared_texts(text(divisor=60), text(**{"divisor": 60, **other}))) == 2
+
+
+def test_how_often_a_loop_runs_comes_from_the_table() -> None:
+    inner = "            for j in range(8):\n                p1[j] = p0[j]\n"
+    texts = [
+        KernelText(f"{HEAD}{BODY}        for q in range({count}):\n{inner}", (), (), 1)
+        for count in (2, 3)
+    ]
+    (found,) = shared_texts(*texts)
+    assert "for q in range(n0):" in found
+    assert "for j in range(8):" in found
 
 
 def test_what_all_have_in_common_stays() -> None:

@@ -15,6 +15,7 @@ from structir.backend.cpu.library import KernelLibrary
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.translation import Translation
 from structir.backend.math.bits import apart_from_tables
+from structir.ir.collection import collection_paused
 
 
 def translated(
@@ -76,6 +77,7 @@ def _write_c(module: Any, taken: Inlined, symbol: str, signature: Any, context: 
         builder.ret(value)
 
 
+@collection_paused()
 def _library(symbol: str, context: Any, write: Callable[[Any, Any], None]) -> Any:
     with global_compiler_lock:
         context.typing_context.refresh()

@@ -81,6 +81,10 @@ class Values(ABC):
                 function = BINARY.get(type(op))
                 if function is not None:
                     return self.operations.applied(function, (self.value(left), self.value(right)))
+            case ast.Compare(left, [_, _, *_] as ops, rights) if _is_effortless(expr):
+                sides = zip([left, *rights], ops, rights, strict=False)
+                each = [ast.Compare(one, [op], [other]) for one, op, other in sides]
+                return self._either(False, each[0], each[1:])
             case ast.Subscript(pointer, index) if not isinstance(index, ast.Slice):
                 return self.operations.applied(operator.getitem, self.place(pointer, index))
             case ast.Call(ast.Name("min" | "max" as name), args, []):

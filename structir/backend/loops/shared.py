@@ -19,6 +19,7 @@ HEAD = "def kernel(a, lo, hi):\n"
 NUMBER = re.compile(r"float32\((-?[\d.]+(?:e[-+]\d+)?)\)|(?<![\w.\[])(?<!e[-+])(\d+)(?![\w.])")
 LEAST = 16  # LLVM writes out shorter loops, and smaller steps tell it how lanes lie
 EVERY_ELEMENT = INDENT * 3  # how far in lines stand that run for each element
+AROUND = re.compile(r"\):\n +for ")  # what follows the last number of a loop around a loop
 DIVIDED = (
     "/ ",
     "% ",
@@ -50,8 +51,7 @@ def _is_plain(kernel: KernelText) -> bool:
 def _cut(text: str) -> _Cut:
     rest, numbers, start = list[str](), list[str](), 0
     for found in NUMBER.finditer(text):
-        whole = found[2]
-        if whole is not None and (int(whole) < LEAST or _divides_each(text, found.start())):
+        if found[2] is not None and _shapes_code(text, found):
             continue
         rest.append(text[start : found.start()])
         numbers.append(found[0])
@@ -59,8 +59,12 @@ def _cut(text: str) -> _Cut:
     return _Cut((*rest, text[start:]), tuple(numbers))
 
 
-def _divides_each(text: str, place: int) -> bool:
-    line = text[text.rfind("\n", 0, place) + 1 : place]
+def _shapes_code(text: str, number: re.Match[str]) -> bool:
+    """Whether LLVM makes something of knowing an integer: of small ones, unless they count how
+    often a whole loop runs, and of divisors."""
+    if int(number[0]) < LEAST:
+        return AROUND.match(text, number.end()) is None
+    line = text[text.rfind("\n", 0, number.start()) + 1 : number.start()]
     return line.endswith(DIVIDED) and line.startswith(EVERY_ELEMENT)
 
 

@@ -23,6 +23,10 @@ HEAD = """def kernel(a, lo, hi):
     n = a[3]
 """
 BODIES = {
+    "what is between two others": """
+    for i in range(lo, hi):
+        y[i] = x[i] if lo + 2 < i <= hi - 3 else float32(1.0)
+""",
     "a step that is known when it runs": """
     step = int64(k[0]) * 0 + (-3 if n > 1000 else 3)
     for i in range(lo, hi, step):
