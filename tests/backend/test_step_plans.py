@@ -280,6 +280,74 @@ def test_a_list_of_nothing() -> None:
         executable["main"](*low)
 
 
+WHOLE = """
+    @R.function
+    def cell(h: R.Tensor((3,), "float32"), x: R.Tensor((3,), "float32")):
+        k = R.tanh(R.add(h, x))
+        return (k, R.sum(k))
+
+    @R.function
+    def main(x: R.Tensor(("t", 3), "float32"), a: R.Tensor((), "bool")):
+        cls = Module
+        first = R.take(x, R.const(0, "int64"), axis=0)
+        if a:
+            c = cls.cell(first, first)
+            h = c[0]
+        else:
+            h = first
+        y = R.scan(cls.cell, (h,), x)
+        places = HOST
+        return (y[0], y[1], places)
+"""
+
+
+@pytest.mark.parametrize("host", [False, True])
+def test_functions_that_are_one_region_are_called_and_looped_over(
+    host: bool, runs: list[bool]
+) -> None:
+    text = WHOLE.replace("HOST", "R.nonzero(x)" if host else "R.argmax(x, axis=0)")
+    agrees(text, *[(f32(t, 3), np.asarray(a)) for t in (1, 6) for a in (True, False)])
+    assert runs == [True] * 4  # of the whole function, or of its loop
+
+
+def test_no_step_is_the_hosts_error() -> None:
+    executable = agrees(WHOLE.replace("HOST", "x"), (f32(2, 3), np.asarray(True)))
+    with pytest.raises(ShapeMismatchError, match="there is no step"):
+        executable["main"](f32(0, 3), np.asarray(False))
+
+
+ADDED = """
+    @R.function
+    def main(x: R.Tensor(("t", 5), "float32"), w: R.Tensor((5,), "float32")):
+        t = T.int64()
+        m = T.int64()
+        @R.function
+        def body(i: R.Tensor((), "int64"), going: R.Tensor((), "bool"),
+                 out: R.Tensor(dtype="float32", ndim=2), a: R.Tensor((5,), "float32")):
+            k = T.int64()
+            row = R.add(R.take(x, i, axis=0), a)
+            one = R.expand_dims(row, axis=[0])
+            longer: R.Tensor(dtype="float32", ndim=2) = R.concat((out, one))
+            known = R.match_cast(longer, R.Tensor((k, 5), "float32"))
+            low = R.less(R.sum(row), R.const(9.0, "float32"))
+            return (low, known, WHAT)
+        y = R.call_pure_packed(
+            "loop.iterate", body, (), R.const(True, "bool"), (x, w), (), R.str(""),
+            sinfo_args=R.Tuple(R.Tensor(dtype="float32", ndim=2), R.Tensor((5,), "float32")))
+        rows = R.match_cast(y[0], R.Tensor((m, 5), "float32"))
+        return (y[1], rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "at_once"), [("row", True), ("R.add(row, R.mean(out, axis=[0]))", False)]
+)
+def test_rows_are_cast_to_what_is_known_of_them(what: str, at_once: bool, runs: list[bool]) -> None:
+    calls = [(np.abs(f32(90, 5)) + np.float32(0.1), f32(5)) for _ in range(2)]
+    agrees(ADDED.replace("WHAT", what), *calls)
+    assert any(runs) == at_once  # what is read while it grows is the host's
+
+
 FAILING = """
     @I.kernel
     def picked(x: R.Tensor(("n",), "float32"), i: R.Tensor((), "int64"),
