@@ -34,3 +34,10 @@ def has_wide_vectors() -> bool:
     """Whether there are 512-bit vectors; scaling by a power of two is one instruction then, and no
     library call."""
     return "avx512f" in cpu_features()
+
+
+@cache
+def has_fused() -> bool:
+    """Whether a product and a sum that are rounded at once are one instruction; elsewhere they are
+    a call that takes longer than a whole function does."""
+    return "fma" in cpu_features() or not llvm.get_default_triple().startswith("x86")

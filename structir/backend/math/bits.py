@@ -10,6 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from structir.backend.cpu.features import has_fused
+
 
 def declared(module: Any, shape: Any, name: str) -> Any:
     """A function of the module by name, declared where it is not yet."""
@@ -31,7 +33,11 @@ def _fused(kind: Any) -> Any:
     @intrinsic
     def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.fma(*args)
+            if has_fused():
+                return builder.fma(*args)
+            wide = [builder.fpext(arg, ir.DoubleType()) for arg in args]
+            total = builder.fadd(builder.fmul(*wide[:2]), wide[2])
+            return builder.fptrunc(total, context.get_value_type(kind))
 
         return kind(kind, kind, kind), generate
 

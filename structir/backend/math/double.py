@@ -5,6 +5,9 @@ Each is good to 1e-12 or better on the arguments that a float32 can lead to.
 
 from __future__ import annotations
 
+from typing import Any
+
+from structir.backend.cpu.features import has_fused
 from structir.backend.math.bits import bits_of_double, double_of_bits, fma_double
 from structir.backend.math.options import Number, vectorisable
 
@@ -32,10 +35,26 @@ L3, L4, L5 = 0.111116989821966, 0.09061375804370907, 0.08415484506152868
 A0, A1, A2, A3 = -0.33333333295301637, 0.19999994261212153, -0.14285420527591738, 0.1110393921100511
 A4, A5, A6 = -0.08996177241753543, 0.0698794637790476, -0.03786223470279088
 
+HALVES = 134217729.0  # 2**27 + 1
 EXPONENT_MASK = -4503599627370496  # sign and exponent bits of a double
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 FOLD = 0.41421356237309503  # tan(pi/8)
 UNFOLD = 2.414213562373095  # tan(3*pi/8)
+
+
+@vectorisable
+def fma_in_pieces(a: Number, b: Number, c: Number) -> Number:
+    """a * b + c where c takes most of the product away: what rounding it loses comes from halves
+    whose products are exact."""
+    product = a * b
+    a_spread, b_spread = HALVES * a, HALVES * b
+    a_high, b_high = a_spread - (a_spread - a), b_spread - (b_spread - b)
+    a_low, b_low = a - a_high, b - b_high
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return (product + c) + lost
+
+
+fma_exact: Any = fma_double if has_fused() else fma_in_pieces
 
 
 @vectorisable

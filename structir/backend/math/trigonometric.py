@@ -14,7 +14,7 @@ from structir.backend.math.bits import (
     looked_up,
     single_of_bits,
 )
-from structir.backend.math.double import HALF_PI, ROUNDER, atan_core
+from structir.backend.math.double import HALF_PI, ROUNDER, atan_core, fma_exact
 from structir.backend.math.exponential import MAGNITUDE, SIGN
 from structir.backend.math.options import Number, vectorisable
 from structir.backend.math.reduction_table import HIGH, LOW
@@ -55,10 +55,10 @@ def quadrant_and_rest(x: Number) -> Number:
     row = exponent if exponent > np.int32(0) else np.int32(0)
     high = table_high(row)
     base = wide * high
-    tail = fma_double(wide, high, -base) + wide * table_low(row)
+    tail = fma_exact(wide, high, -base) + wide * table_low(row)
     shifted = fma_double(base, TWO_OVER_PI, ROUNDER)
     n = shifted - ROUNDER
-    rest = fma_double(n, -HALF_PI, base) + fma_double(n, -HALF_PI_LOW, tail)
+    rest = fma_exact(n, -HALF_PI, base) + fma_double(n, -HALF_PI_LOW, tail)
     return bits_of_double(shifted), rest
 
 
