@@ -202,7 +202,7 @@ else:
         executable = structir.load(path + ".sir")
     else:
         from structir.frontend.onnx import from_onnx
-        executable = structir.compile(from_onnx(path + ".onnx"))
+        executable = structir.compile(from_onnx(path + ".onnx", mapped=side == "mapped"))
     run = lambda: executable["main"](ids, np.ones_like(ids))
 for _ in range(5):
     run()
@@ -236,7 +236,8 @@ def memory_rows() -> Iterator[Row]:
         cache = {"STRUCTIR_CACHE": str(Path(folder) / "cache")}
         printed(MAKING, [path], cache)
         peer = int(printed(HOLDING, ["onnxruntime", path], cache))
-        for what, side in (("a saved executable", "loaded"), ("compiled from ONNX", "compiled")):
+        sides = {"loaded": "a saved executable", "mapped": "compiled from ONNX, mapped"}
+        for side, what in {**sides, "compiled": "compiled from ONNX"}.items():
             own = int(printed(HOLDING, [side, path], cache))
             row = {"kind": "memory", "what": f"MiniLM, 8 x 128 tokens, {what}"}
             yield {**row, "structir": own, "onnxruntime": peer}

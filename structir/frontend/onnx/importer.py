@@ -19,6 +19,7 @@ from structir.frontend.constants import all_constant
 from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.joins import bound, choice_of, common, either
 from structir.frontend.onnx.listing import listed
+from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import Names, lookup
 from structir.frontend.onnx.node import ABSENT, Node, RunTimeValueError, Split
 from structir.frontend.onnx.registry import DEFAULT, find_build, find_carry
@@ -63,7 +64,9 @@ class Importer:
         folder: Path | None,
         progress: Callable[[], None] = lambda: None,
         everything: bool = False,
+        mapped: MappedModel | None = None,
     ) -> None:
+        self.mapped = mapped
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
         self.symbols = Symbols()
@@ -76,7 +79,9 @@ class Importer:
     def constants(self, graph: GraphProto, names: Names) -> None:
         """Bring the initialisers of a graph into scope."""
         for tensor in graph.initializer:
-            names.values[tensor.name] = constant(array_of(tensor, self.folder))
+            held = None if self.mapped is None else self.mapped.array_of(tensor)
+            array = array_of(tensor, self.folder) if held is None else held
+            names.values[tensor.name] = constant(array)
         for sparse in graph.sparse_initializer:
             names.values[sparse.values.name] = constant(dense(sparse, self.folder))
 

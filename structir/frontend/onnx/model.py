@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from structir.errors import Diagnostic, warn
 from structir.frontend.onnx import families
 from structir.frontend.onnx.importer import UNREADABLE, Importer, constant
+from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import Names, types_of
 from structir.frontend.onnx.registry import find_build
 from structir.frontend.onnx.survey import check_supported, graphs_of, plain_domain
@@ -37,14 +38,16 @@ def from_onnx(
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    mapped: bool = False,
 ) -> IRModule:
     """The module of an ONNX model: `main` takes its inputs and gives its outputs.
 
     Sizes of inputs that the model names are symbolic variables of these names. `values` are inputs
     that are known now: their parameters are left out. `folder` is where a model in memory keeps
-    external data. `progress` is told how many nodes are done, and of how many.
+    external data. `progress` is told how many nodes are done, and of how many. With `mapped`, large
+    constants stay in the file, mapped into memory: it must not be changed while they are used.
     """
-    return imported(model, values=values, folder=folder, progress=progress)[0]
+    return imported(model, values=values, folder=folder, progress=progress, mapped=mapped)[0]
 
 
 def imported(
@@ -54,31 +57,29 @@ def imported(
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     everything: bool = False,
+    mapped: bool = False,
 ) -> tuple[IRModule, Infos]:
     """The module of a model, and what is known of all values of its graphs, by their names."""
     families.load()
-    proto, home = _read(model, None if folder is None else Path(folder))
+    file = _mapped(model) if mapped else None
+    proto, home = _read(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
     known = {name: np.asarray(value) for name, value in (values or {}).items()}
     try:
-        return _imported(proto, home, str(where or "model"), known, progress, everything)
+        count = _counter(progress, len(proto.graph.node))
+        functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
+        importer = Importer(functions, home, count, everything, file)
+        return _imported(importer, proto, str(where or "model"), known)
     except UNREADABLE as error:  # names that are no text, fields that contradict each other
         raise wrong(f"the model cannot be understood ({type(error).__name__}: {error})") from error
 
 
 def _imported(
-    proto: ModelProto,
-    home: Path | None,
-    where: str,
-    known: Mapping[str, Any],
-    progress: Callable[[int, int], None] | None,
-    everything: bool,
+    importer: Importer, proto: ModelProto, where: str, known: Mapping[str, Any]
 ) -> tuple[IRModule, Infos]:
     graph = proto.graph
     opsets = {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
-    functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
-    check_supported(graph.node, functions, opsets)
-    importer = Importer(functions, home, _counter(progress, len(graph.node)), everything)
+    check_supported(graph.node, importer.functions, opsets)
     names = Names({}, opsets, where, types=types_of(graph))
     module = _module(importer, graph, names, known)
     given = {name: value.expr.struct_info for name, value in names.values.items()}
@@ -98,13 +99,31 @@ def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callabl
     return count
 
 
-def _read(model: Model, folder: Path | None) -> tuple[ModelProto, Path | None]:
+def _mapped(model: Model) -> MappedModel | None:
+    """The file of a model, mapped, if it is one and can be mapped."""
+    try:
+        return None if isinstance(model, ModelProto) else MappedModel(Path(model))
+    except (OSError, ValueError):  # one that is empty, or not there: reading it says so
+        return None
+
+
+def _bytes_of(path: Path, file: MappedModel | None) -> bytes:
+    """What is to be parsed of a model's file."""
+    if file is not None:
+        with suppress(ValueError):
+            return file.rest()
+    return path.read_bytes()
+
+
+def _read(
+    model: Model, folder: Path | None, file: MappedModel | None
+) -> tuple[ModelProto, Path | None]:
     """The model, and the folder that its external data must lie in."""
     if isinstance(model, ModelProto):
         return model, folder
     path = Path(model)
     try:
-        data = path.read_bytes()
+        data = _bytes_of(path, file)
     except OSError as error:
         raise wrong(f"{path.name} cannot be read: {error.strerror}") from error
     proto = ModelProto()

@@ -1,0 +1,133 @@
+"""Models whose large initialisers stay in their file: they are mapped into memory, and the rest is
+read as a model without their bytes."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from structir.frontend.onnx.tensors import PACKED, Array, byte_count, dtype_name, wrong
+
+LEAST = 1 << 16  # bytes of what is worth mapping
+MARK = "at"  # the key by which a tensor without its bytes says where they are
+GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # the numbers of fields
+VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # how they are written
+UNTOUCHED = {TensorProto.STRING, *PACKED}  # types whose elements are not whole bytes
+
+
+class Field(NamedTuple):
+    """A field of a message: its number, how it is written, where it begins, and its value."""
+
+    number: int
+    kind: int
+    at: int
+    start: int
+    end: int
+
+
+Change = Callable[[int, int], bytes]
+
+
+class MappedModel:
+    """A model's file, and the places of its initialisers that are not in the model."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.places: dict[str, Field] = {}
+
+    def rest(self) -> bytes:
+        """The model without its large parts; raises ValueError where it is not understood."""
+        return self._changed(0, len(self.data), {GRAPH: self._graph})
+
+    def array_of(self, tensor: TensorProto) -> Array | None:
+        """The elements of a tensor that lie in the file; None of others."""
+        place = next(
+            (self.places.get(e.value) for e in tensor.external_data if e.key == MARK), None
+        )
+        if place is None:
+            return None
+        dtype_name(tensor.data_type)
+        needed, there = byte_count(tensor), place.end - place.start
+        if needed != there or any(d < 0 for d in tensor.dims):
+            shape = list(tensor.dims)
+            raise wrong(
+                f"tensor {tensor.name!r} of shape {shape} needs {needed} bytes, but has {there}"
+            )
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, place.start)
+        return flat.reshape(tuple(tensor.dims))
+
+    def _graph(self, start: int, end: int) -> bytes:
+        return self._changed(start, end, {INITIALISER: self._tensor})
+
+    def _tensor(self, start: int, end: int) -> bytes:
+        """A tensor, or what stands for it: all but its bytes, and where they are."""
+        fields = list(self._fields(start, end))
+        raw = [f for f in fields if f.number == RAW and f.kind == SIZED]
+        types = [self._number(f.start)[0] for f in fields if f.number == TYPE and f.kind == VARINT]
+        large = len(raw) == 1 and raw[0].end - raw[0].start >= LEAST
+        if not large or types[-1:] == [] or types[-1] in UNTOUCHED:
+            return self.data[start:end]
+        place = raw[0]
+        self.places[str(place.start)] = place
+        entry = _sized(1, MARK.encode()) + _sized(2, str(place.start).encode())
+        return self.data[start : place.at] + self.data[place.end : end] + _sized(EXTERNAL, entry)
+
+    def _changed(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
+        """A message with some of its fields as they are changed."""
+        found = []
+        for field in self._fields(start, end):
+            change = changes.get(field.number) if field.kind == SIZED else None
+            if change is None:
+                found.append(self.data[field.at : field.end])
+            else:
+                found.append(_sized(field.number, change(field.start, field.end)))
+        return b"".join(found)
+
+    def _fields(self, at: int, end: int) -> Iterator[Field]:
+        while at < end:
+            tag, start = self._number(at)
+            kind, stop = tag & 7, start
+            if kind == SIZED:
+                length, start = self._number(start)
+                stop = start + length
+            elif kind == VARINT:
+                stop = self._number(start)[1]
+            elif kind in (WIDE, NARROW):
+                stop = start + (8 if kind == WIDE else 4)
+            else:
+                raise ValueError(f"a field written as {kind}")
+            if stop > end:
+                raise ValueError("a field that is cut off")
+            yield Field(tag >> 3, kind, at, start, stop)
+            at = stop
+
+    def _number(self, at: int) -> tuple[int, int]:
+        """A number of seven bits in each byte, and where it ends."""
+        value, shift = 0, 0
+        while at < len(self.data) and shift < 70:
+            byte = self.data[at]
+            at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value, at
+        raise ValueError("a number that does not end")
+
+
+def _sized(number: int, value: bytes) -> bytes:
+    """A field with a value of so many bytes."""
+    return _varint(number << 3 | SIZED) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
