@@ -3,7 +3,8 @@ can be."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from structir.backend.compiled_region import dense
 from structir.backend.plan import KEPT_BYTES, KEPT_SHAPES, recording
 from structir.backend.step_plan import LEFT, StepPlan
 from structir.backend.steps import OUTSIDE, Cell, NotPlannedError, Slot
-from structir.backend.traced import Tracer, Whole
+from structir.backend.traced import EndlessError, Tracer, Whole
 from structir.interpret.scope import Closure, Scope, Value
 from structir.ir.expr import Function, Var
 from structir.ops.loop import Steps
@@ -24,6 +25,8 @@ MOST_TRIES = 8  # of a function that no plan was found for, at different sizes
 MOST_LEFT = 4  # runs that ended on the host, until a plan is given up
 
 
+FEW_STEPS = 16  # that do not pay for a plan the first time
+Traced = Callable[..., Value]  # what is done on forms
 Reads = Callable[[Function], tuple[Var, ...]]  # what a function reads of the scope around it
 
 
@@ -92,15 +95,56 @@ class Tried:
     plan: StepPlan | None
     left: int = 0
 
+    @property
+    def serves(self) -> bool:
+        """Whether there is a plan that does not end on the host again and again."""
+        return self.plan is not None and self.left <= MOST_LEFT
+
+
+@attrs.define(eq=False)
+class Plans:
+    """The plans of one function, or of the loops over it, by what they are given; the latest are
+    kept."""
+
+    found: OrderedDict[Any, Tried] = attrs.Factory(OrderedDict)
+    met: OrderedDict[Any, None] = attrs.Factory(OrderedDict)  # once
+    vain: int = 0  # how often there was no plan
+    lock: threading.Lock = attrs.Factory(threading.Lock)
+
+    def latest(self) -> list[StepPlan]:
+        """The plans that serve, the latest first."""
+        with self.lock:
+            return [t.plan for t in reversed(self.found.values()) if t.plan and t.serves]
+
+    def is_met(self, key: Any) -> bool:
+        """Whether a key was met before."""
+        with self.lock:
+            if key in self.met:
+                return True
+            self.met[key] = None
+            if len(self.met) > KEPT_SHAPES:
+                self.met.popitem(last=False)
+            return False
+
+    def put(self, key: Any, tried: Tried) -> Tried:
+        """Remember a plan, and let the oldest go."""
+        with self.lock:
+            self.found[key] = tried
+            while len(self.found) > 1 and self._are_too_many():
+                self.found.popitem(last=False)
+            return tried
+
+    def _are_too_many(self) -> bool:
+        plans = [tried.plan for tried in self.found.values() if tried.plan is not None]
+        return len(self.found) > KEPT_SHAPES or sum(p.bytes for p in plans) > KEPT_BYTES
+
 
 @attrs.frozen(eq=False)
 class StepPlans:
-    """The plans of a program, by what their functions are given; the latest are kept."""
+    """The plans of a program."""
 
     tracer: Callable[[], Tracer]
-    found: OrderedDict[Any, Tried] = attrs.Factory(OrderedDict)
-    vain: dict[Function, int] = attrs.Factory(dict)  # how often there was no plan
-    met: OrderedDict[Any, None] = attrs.Factory(OrderedDict)  # once
+    plans: defaultdict[Any, Plans] = attrs.Factory(lambda: defaultdict(Plans))
     read: dict[Function, tuple[Var, ...]] = attrs.Factory(dict)
 
     def reads(self, function: Function) -> tuple[Var, ...]:
@@ -109,72 +153,48 @@ class StepPlans:
             self.read[function] = tuple(free_vars(function))
         return self.read[function]
 
+    def of(self, function: Function) -> list[StepPlan]:
+        """The plans of a function that serve, the latest first."""
+        return self.plans[_called, function].latest()
+
     def call(self, closure: Closure, args: tuple[Value, ...]) -> Value:
         """What a function gives; LEFT where the host must call it. It is planned when it is called
         a second time with values of the same forms."""
-
-        def traced(tracer: Tracer, closure: Closure, *args: Value) -> Value:
-            return tracer.run(tracer.entered(closure, args))
-
-        return self._run(closure.function, traced, False, closure, *args)
-
-    def of(self, function: Function) -> list[StepPlan]:
-        """The plans of a function that serve, the latest first."""
-        tried = [t for (loop, key), t in self.found.items() if not loop and key[0] is function]
-        return [t.plan for t in reversed(tried) if t.plan is not None and t.left <= MOST_LEFT]
+        return self._run(self.plans[_called, closure.function], _called, False, closure, *args)
 
     def loop(self, function: Any, steps: Steps) -> tuple[tuple[Value, ...], list[Value]] | None:
-        """What a loop gives; None where the host must make its steps."""
-
-        def traced(tracer: Tracer, function: Any, *given: Any) -> Value:
-            made = tracer.loop(function, Steps(*given))
-            if made is None:
-                raise NotPlannedError("no step")
-            return made[0], tuple(made[1])
-
+        """What a loop gives; None where the host must make its steps. One of many steps is planned
+        at once."""
         trips = steps.trips
-        if trips is not None and int(trips) <= 0:
+        count = None if trips is None else int(trips)
+        if count is not None and count <= 0:
             return None
+        if type(trips) is not int and count is not None:
+            trips = np.asarray(count, np.int64)
         given = [trips, steps.going, steps.carried, steps.read, steps.captured]
-        given[0] = trips if trips is None or type(trips) is int else np.asarray(trips, np.int64)
-        found = self._run(function.function, traced, True, function, *given)
+        plans, at_once = self.plans[_looped, function.function], count is None or count > FEW_STEPS
+        found = self._run(plans, _looped, at_once, function, *given)
         return None if found is LEFT else (found[0], list(found[1]))
 
-    def _run(self, function: Any, traced: Any, at_once: bool, *values: Any) -> Value:
-        if recording.get() or self.vain.get(function, 0) >= MOST_TRIES:
+    def _run(self, plans: Plans, traced: Traced, at_once: bool, *values: Any) -> Value:
+        if recording.get():
             return LEFT
         try:
             given = Given(self.reads, *values)
         except NotPlannedError:
             return LEFT
-        key = at_once, given.key
-        tried = self.found.get(key)
+        tried = plans.found.get(given.key)
         if tried is None:
-            if not (at_once or self._met(key)):
+            if plans.vain >= MOST_TRIES or not (at_once or plans.is_met(given.key)):
                 return LEFT
-            tried = self.found[key] = Tried(self._planned(function, traced, values))
-            while len(self.found) > 1 and self._are_too_many():
-                self.found.popitem(last=False)
-        if tried.plan is None or tried.left > MOST_LEFT:
+            tried = plans.put(given.key, Tried(self._planned(plans, traced, values)))
+        if tried.plan is None or not tried.serves:
             return LEFT
         value = tried.plan.run([dense(a, a.dtype) for a in given.arrays])
         tried.left += value is LEFT
         return value
 
-    def _are_too_many(self) -> bool:
-        plans = [tried.plan for tried in self.found.values() if tried.plan is not None]
-        return len(self.found) > KEPT_SHAPES or sum(p.bytes for p in plans) > KEPT_BYTES
-
-    def _met(self, key: Any) -> bool:
-        """Whether a key was met before."""
-        if key in self.met:
-            return True
-        self.met[key] = None
-        while len(self.met) > KEPT_SHAPES:
-            self.met.popitem(last=False)
-        return False
-
-    def _planned(self, function: Any, traced: Any, values: tuple[Any, ...]) -> StepPlan | None:
+    def _planned(self, plans: Plans, traced: Traced, values: tuple[Any, ...]) -> StepPlan | None:
         """The plan for values of some forms; None where there is none."""
         tracer = self.tracer()
         stand_ins = StandIns(self.reads, tracer)
@@ -182,6 +202,19 @@ class StepPlans:
         try:
             value = traced(tracer, *[stand_ins.of(value) for value in values])
             return StepPlan(block, stand_ins.slots, tracer.growing, value)
-        except Exception:  # whatever it is, the host says it where it comes to that
-            self.vain[function] = self.vain.get(function, 0) + 1
+        except Exception as error:  # whatever it is, the host says it where it comes to that
+            plans.vain += MOST_TRIES if isinstance(error, EndlessError) else 1
             return None
+
+
+def _called(tracer: Tracer, closure: Closure, *args: Value) -> Value:
+    """A call on forms."""
+    return tracer.run(tracer.entered(closure, args))
+
+
+def _looped(tracer: Tracer, function: Any, *given: Any) -> Value:
+    """A loop on forms."""
+    made = tracer.loop(function, Steps(*given))
+    if made is None:
+        raise NotPlannedError("no step")
+    return made[0], tuple(made[1])

@@ -8,12 +8,18 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from structir.backend import planned
 from structir.backend.executable import Executable
 from structir.frontend.onnx import from_onnx
 from structir.interpret import loops
 from tests.frontend.models import BOOL, INT64, made, node, value
 
 RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def short_loops_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "FEW_STEPS", 0)
 
 
 def looped(
