@@ -82,6 +82,35 @@ def copy_panel(
                 panel[t * width + j] = value if inside else zero
 
 
+def panel_filler(shape: TileShape) -> Any:
+    """What copies a panel, by squares in registers where its columns lie in one piece each."""
+    zero, lanes = DTYPES[shape.dtype](0), shape.lanes
+    from_here: Any = offset_by
+    turn = extern(f"structir_transpose_{shape.dtype}")
+
+    @vectorisable
+    def fill_panel(
+        panel: Number,
+        source: Number,
+        terms: Number,
+        columns: Number,
+        width: Number,
+        row: Number,
+        column: Number,
+    ) -> Number:
+        turned = 0
+        if row == 1 and column != 1 and columns == width:
+            turned = terms // lanes * lanes
+            for t in range(0, turned, lanes):
+                for j in range(0, width, lanes):
+                    to = from_here(panel, t * width + j)
+                    turn((to, width, from_here(source, t + j * column), column))
+        rest, lines = from_here(panel, turned * width), from_here(source, turned * row)
+        copy_panel(rest, lines, terms - turned, columns, width, row, column, zero)
+
+    return fill_panel
+
+
 def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     """The product of operands as they lie: panels of the right one are copied as needed."""
     element = DTYPES[shapes[0].dtype]
@@ -89,6 +118,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
     copy_lines, registers_for = lines_copier(lanes), vectorisable(panel_registers)
+    fill_panel = panel_filler(shapes[0])
     pass_panel = extern(f"structir_panel_{shapes[0].dtype}")
 
     def product(
@@ -125,7 +155,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                         copy_lines(panel, lines, terms, columns, width, b_row)
                         lines, step = panel, width
                     elif rows > FEW_ROWS or b_column != 1:
-                        copy_panel(panel, lines, terms, columns, width, b_row, b_column, zero)
+                        fill_panel(panel, lines, terms, columns, width, b_row, b_column)
                         lines, step = panel, width
                     out = from_here(c, i0 * c_row + j0)
                     right = (lines, step, out, c_row, terms, columns, adds)
@@ -197,11 +227,9 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
     """A right operand into panels."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
-    zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
+    lanes, most = shapes[0].lanes, len(shapes)
     from_here: Any = offset_by
-    registers_for = vectorisable(panel_registers)
-
-    turn = extern(f"structir_transpose_{shapes[0].dtype}")
+    registers_for, fill_panel = vectorisable(panel_registers), panel_filler(shapes[0])
 
     def packing(
         panels: Number, b: Number, k: Number, n: Number, b_row: Number, b_column: Number
@@ -210,15 +238,7 @@ def _build_packing(shapes: tuple[TileShape, ...]) -> Loaded:
         while j0 < n:
             width = registers_for(n - j0, lanes, most) * lanes
             panel, lines = from_here(panels, j0 * k), from_here(b, j0 * b_column)
-            turned = 0
-            if b_row == 1 and b_column != 1 and n - j0 >= width:
-                turned = k // lanes * lanes
-                for t in range(0, turned, lanes):
-                    for j in range(0, width, lanes):
-                        to = from_here(panel, t * width + j)
-                        turn((to, width, from_here(lines, t + j * b_column), b_column))
-            panel, lines = from_here(panel, turned * width), from_here(lines, turned * b_row)
-            copy_panel(panel, lines, k - turned, min(width, n - j0), width, b_row, b_column, zero)
+            fill_panel(panel, lines, k, min(width, n - j0), width, b_row, b_column)
             j0 += width
 
     return c_function(types.void(*[pointer] * 2, *[types.int64] * 4), packing)

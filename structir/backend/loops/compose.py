@@ -147,7 +147,7 @@ def _writing_as(maker: Stage, mover: Stage, read: Load, table: Table) -> Stage |
 
 
 def _composed_stage(stage: Stage, table: Table) -> Stage:
-    if stage.routine is not None or not any(table.map_into(x.buffer) for x in stage.loads):
+    if stage.routine is not None or not any(_moved(stage, x, table) for x in stage.loads):
         return stage
 
     def leaf(node: Expression) -> Expression:
@@ -178,13 +178,17 @@ def _composed_factors(stage: Stage, leaf: object, table: Table) -> Stage:
 
 
 def _composed_load(stage: Stage, read: Load, table: Table) -> Expression | None:
+    maker = _moved(stage, read, table)
+    return None if maker is None else value_at(maker, read.entries)
+
+
+def _moved(stage: Stage, read: Load, table: Table) -> Stage | None:
+    """What makes an element that is read, if it is to be computed where it is read."""
     maker = table.map_into(read.buffer)
     if maker is None or maker is stage:
         return None
     only_moves = isinstance(maker.body, Load)
-    if not only_moves and not _moves_along(stage, read, maker, table):
-        return None
-    return value_at(maker, read.entries)
+    return maker if only_moves or _moves_along(stage, read, maker, table) else None
 
 
 def value_at(maker: Stage, entries: tuple[Entry, ...]) -> Expression | None:
