@@ -10,6 +10,7 @@ import attrs
 from structir.analysis.kernel_calls import Equation, bound_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
+from structir.backend.loops.packing import constant_panels
 from structir.backend.loops.routine import KernelCode, code_of
 from structir.backend.loops.stage import Routine, Stage, routine_stages
 from structir.ir import dims
@@ -33,7 +34,9 @@ def lowered_call(
     kernel: Kernel, given: Sequence[Given], stated: Sequence[tuple[Dim, ...]], origin: str
 ) -> LoweredCall:
     """A call on these buffers and integers, whose results have the stated sizes."""
-    code = code_of(kernel)
+    pairs = zip(kernel.operands, given, strict=True)
+    constant = [p for p, b in pairs if isinstance(b, Buffer) and b.root.data is not None]
+    code = code_of(kernel, frozenset(constant))
     results = [
         Buffer(shape, result.struct_info.dtype)  # type: ignore[attr-defined]
         for shape, result in zip(stated, kernel.results, strict=True)
@@ -66,6 +69,11 @@ def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, D
     buffers: list[Buffer] = []
     for array in code.arrays:
         value = given.get(array)
+        if array in code.panels:
+            source, form = code.panels[array]
+            made_of = given[source]
+            assert isinstance(made_of, Buffer)
+            value = constant_panels(made_of, form)
         if not isinstance(value, Buffer):
             shape = tuple([dims.substitute(dim, sizes) for dim in code.shapes[array]])
             value = Buffer(shape, array.struct_info.dtype, "scratch")  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from structir.analysis.variables import walk
 from structir.backend.loops import library_text
 from structir.errors import StructIRError
 from structir.ir import Call, IRModule, Kernel, Op, structural_equal
-from structir.passes import Schedule, pipeline
+from structir.passes import BindParams, Schedule, pipeline
 from structir.passes.manager.verifying import same
 from structir.script import I, R, T
 from structir.tools.generate import random_arguments, random_module
@@ -230,3 +230,20 @@ def test_reads_beside_an_array_are_not_made() -> None:
     for each in (module, scheduled):
         for one, other in zip(structir.compile(each)["main"](x, y), expected, strict=True):
             np.testing.assert_allclose(one, other, 1e-6)
+
+
+def test_constant_weights_are_put_in_panels_once() -> None:
+    x, *weights = floats("dense")
+    bound = BindParams(values=dict(zip("wb", weights, strict=True)), function="dense")
+    module = bound(IRModule({"dense": Layers["dense"]}))
+    scheduled = Schedule()(module)
+    executable = structir.compile(scheduled)
+    expected = structir.compile(module)["dense"](x)
+    np.testing.assert_array_equal(executable["dense"](x), expected)
+    assert ("multiply_packed(" in executable.source("dense")) is own_products()
+    (kernel,) = [name for name in scheduled.functions if name != "dense"]
+    text = str(scheduled.functions[kernel]).replace("x1.flat[0]", "x1.flat[1]")
+    edited = structir.parse(text).functions[kernel]
+    wrong = structir.compile(scheduled.with_functions({**scheduled.functions, kernel: edited}))
+    with pytest.raises(StructIRError, match=r"out of range for x1\.flat"):
+        wrong["dense"](x)

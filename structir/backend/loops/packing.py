@@ -79,6 +79,11 @@ def _constant(buffer: Buffer, form: MatrixForm, packing: str) -> Buffer:
     return Buffer(panels.shape, panels.dtype.name, "constant", data=panels, name="packed constant")
 
 
+def constant_panels(buffer: Buffer, form: MatrixForm) -> Buffer:
+    """A part of a constant in panels, as products take it."""
+    return _constant(buffer.root, form, "wide")
+
+
 def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:
     """A part of a constant in panels."""
     key = (id(data), form, packing)

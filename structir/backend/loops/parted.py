@@ -7,8 +7,13 @@ from collections import Counter
 from typing import Any
 
 from structir.backend.loops.buffer import Buffer, element_bytes
+from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_names import KernelNames, Site, dtype_of
-from structir.backend.loops.library_text import LIBRARY_TEXTS
+from structir.backend.loops.library_text import (
+    LIBRARY_TEXTS,
+    packable_form,
+    packed_product_lines,
+)
 from structir.backend.loops.steady import steady_elements, with_local
 from structir.backend.loops.streams import Store, is_large, may_be_large, two_loops
 from structir.backend.loops.texts import bare
@@ -34,8 +39,14 @@ from structir.ir.struct_info import TensorStructInfo
 class PartedWriter(KernelNames):
     """The part of a writer that says these."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, constant: frozenset[Var]) -> None:
         super().__init__(kernel)
+        self.panels: dict[Var, tuple[Var, MatrixForm]] = {}
+        self.packable = {
+            call: form
+            for call in nodes_of(kernel)
+            if isinstance(call, LibraryCall) and (form := packable_form(call, constant)) is not None
+        }
         self.starts: dict[Buffer, str] = {}  # where results that may be large begin, in elements
         self.only_filled = self._only_filled()
         self.rooms: dict[str, Var] = {}  # of functions of the library, by dtypes
@@ -62,6 +73,9 @@ class PartedWriter(KernelNames):
             lines += self._walked(element, start, function.steps(name, values))
             places.append(f"offset_by({self.name(element.array)}, {bare(start)})")
         dtype = dtype_of(call.written.array)
+        if call in self.packable:
+            places[1] = self._panels(call, dtype)
+            return lines + packed_product_lines(places, list(values.values()))
         return lines + LIBRARY_TEXTS[call.fn](places, list(values.values()), dtype, self.room)
 
     def _walked(self, element: Element, start: str, steps: list[tuple[str, Any]]) -> list[str]:
@@ -73,6 +87,21 @@ class PartedWriter(KernelNames):
         checks = [f"inside({step}, {size} + 1, {site}, report)" for _, step in moves]
         checks += [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
         return [f"if {' and '.join([f'{n} > 0' for n, _ in steps])}:", *indented(checks)]
+
+    def _panels(self, call: LibraryCall, dtype: str) -> str:
+        """The name of the right operand of a product in panels."""
+        source = call.args[1]
+        assert isinstance(source, Element)
+        panels = Var("panels", TensorStructInfo((1,), dtype))
+        self.panels[panels] = source.array, self.packable[call]
+        self._array(panels, (1,))
+        return self.name(panels)
+
+    def arrays_needed(self) -> tuple[Var, ...]:
+        """The arrays that the text mentions: not those of which it has panels alone."""
+        places = Counter(n.array for n in nodes_of(self.kernel) if isinstance(n, Element))
+        packed = Counter(array for array, _ in self.panels.values())
+        return tuple([a for a in self.arrays if not packed[a] or places[a] > packed[a]])
 
     def room(self, elements: int, dtype: str) -> str:
         """The name of an array that functions of the library use as they go."""
@@ -133,7 +162,8 @@ class PartedWriter(KernelNames):
 
     def around_streams(self, lines: list[str]) -> list[str]:
         """Lines with where results begin before them, and the end of stores past the caches."""
-        arrays = {b: self.arrays.index(a) for a, b in self.only_filled.items()}
+        needed = self.arrays_needed()
+        arrays = {b: needed.index(a) for a, b in self.only_filled.items()}
         head = [
             f"{name} = a[{arrays[buffer]}] // {element_bytes(buffer.dtype)}"
             for buffer, name in self.starts.items()

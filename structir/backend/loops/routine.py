@@ -3,12 +3,13 @@ in range."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import attrs
 
+from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.filling import surely_filled
 from structir.backend.loops.independent import independent_loop
 from structir.backend.loops.kernel_names import Site, dtype_of
@@ -85,23 +86,24 @@ class KernelCode:
     names: tuple[str, ...]  # of arrays and symbols in the lines
     spread: tuple[str, str, str] | None  # of a loop that is all of it, whose iterations never meet
     part: Dim | None  # of what extent it does parts, if it does
+    panels: Mapping[Var, tuple[Var, MatrixForm]]  # arrays made of constants, and of what part
     launch: tuple[Dim, int] | None = None  # blocks, and threads of each, if many threads take it
     zeroed: tuple[Var, ...] = ()  # by the host of many threads, before they start
 
 
-def code_of(kernel: Kernel) -> KernelCode:
-    """The text of a kernel, made once."""
-    known: KernelCode | None = kernel.__dict__.get("_code")
-    if known is None:
-        known = kernel.__dict__["_code"] = _Writer(kernel).code()
-    return known
+def code_of(kernel: Kernel, constant: frozenset[Var] = frozenset()) -> KernelCode:
+    """The text of a kernel whose parameters are constants as far as said, made once."""
+    known: dict[frozenset[Var], KernelCode] = kernel.__dict__.setdefault("_codes", {})
+    if constant not in known:
+        known[constant] = _Writer(kernel, constant).code()
+    return known[constant]
 
 
 class _Writer(PartedWriter):
     """A kernel on its way to text."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
+    def __init__(self, kernel: Kernel, constant: frozenset[Var] = frozenset()) -> None:
+        super().__init__(kernel, constant)
         self.bounds: dict[str, tuple[str, str, str]] = {}  # of loops, by their variables
 
     def code(self) -> KernelCode:
@@ -130,7 +132,7 @@ class _Writer(PartedWriter):
         """The code with these lines."""
         part = self.kernel.part
         info = replace(self.kernel.struct_info, params=tuple(self.infos))
-        arrays, symbols = tuple(self.arrays), tuple(self.symbols)
+        arrays, symbols = self.arrays_needed(), tuple(self.symbols)
         sites = tuple(self.sites)
         names = tuple([self.name(item) for item in (*arrays, *symbols)])
         lines = tuple(body)
@@ -145,6 +147,7 @@ class _Writer(PartedWriter):
             names,
             spread,
             None if part is None else part.extent,
+            self.panels,
         )
 
     # ---- statements
