@@ -38,12 +38,12 @@ class Words:
         self.panels: dict[str, list[ast.expr]] = {}  # what was put in panels, and how it lies
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Statements in order; of loops that are there twice, the second one for stores past the
-        caches, one: the compiler sees for itself where these are worth it."""
+        """Statements in order; of loops that are there twice, the second one with stores past the
+        caches, one: the compiler sees for itself where that is worth it."""
         found: list[ast.stmt] = []
         for statement in statements:
             match statement:
-                case ast.For(_, ast.Call(_, [ast.Name("near"), stop])):
+                case ast.For(_, ast.Call(_, [ast.Name("near"), stop, *_])):
                     twin = found[-1]
                     assert isinstance(twin, ast.For) and isinstance(twin.iter, ast.Call)
                     twin.iter.args[-1] = self.value(stop)

@@ -14,8 +14,9 @@ from structir.backend.loops.library_text import (
     packable_form,
     packed_product_lines,
 )
+from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.steady import steady_elements, with_local
-from structir.backend.loops.streams import Store, is_large, may_be_large, two_loops
+from structir.backend.loops.streams import MUCH, Store, is_large, may_be_large, two_loops
 from structir.backend.loops.texts import bare
 from structir.backend.loops.writer import INDENT, indented
 from structir.ir.expr import Var
@@ -147,7 +148,20 @@ class PartedWriter(KernelNames):
         if not stores or len(stores) < sum(isinstance(t, Element) for t in targets):
             return None
         name = self.name(loop.variable)
-        return two_loops(name, ends, lines, stores, self._count_text, self._start_text)
+        texts = (self._count_text, self._start_text)
+        return two_loops(name, ends, lines, stores, *texts, self._read_in_turn(loop))
+
+    def _read_in_turn(self, loop: For) -> dict[str, Buffer]:
+        """The arrays that a loop over all of a part reads one after another, if it computes much
+        with each element."""
+        part = self.kernel.part
+        found = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Apply | Element)]
+        work = sum(cost_of(n.fn) for n in found if isinstance(n, Apply))
+        if part is None or (loop.start, loop.stop) != (part.low, part.high) or work < MUCH:
+            return {}
+        read = [n for n in found if isinstance(n, Element) and n.array not in self.only_filled]
+        arrays = [n.array for n in read if n.flat and n.indices[0] == loop.variable]
+        return {self.name(a): Buffer(self.shapes[a], dtype_of(a)) for a in arrays}
 
     def _count_text(self, buffer: Buffer) -> str:
         return self.dim(buffer.elements)

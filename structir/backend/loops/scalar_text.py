@@ -104,7 +104,7 @@ TRUTH = {
 
 # Roughly: additions. What is cheaper than this to compute again is not kept between loops.
 COSTS = {"div": 4, "floordiv": 6, "quotient": 6, "mod": 6, "sqrt": 6, "rsqrt": 10, "pow": 30}
-COSTS |= {name: 16 for name in LIBRARY} | {"exp": 10, "sigmoid": 14, "pow": 30}
+COSTS |= {name: 16 for name in LIBRARY} | {"exp": 10, "sigmoid": 14, "pow": 30, "erf_plus_one": 16}
 
 
 def cost_of(fn: str) -> float:

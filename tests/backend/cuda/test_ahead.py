@@ -12,6 +12,7 @@ from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
 from structir.ops import load
+from structir.passes import Schedule
 from structir.script import I, R
 from tests.backend.test_every_example import program
 from tests.ops.test_every_op import OPS
@@ -117,3 +118,8 @@ def test_options_that_a_backend_does_not_have():
         structir.compile(Mlp, arch="sm_90")
     with pytest.raises(StructIRError, match="no backend 'tpu'; there are cpu, cuda"):
         structir.compile(Mlp, target="tpu")
+
+
+def test_kernels_that_run_in_parts_stay_on_the_cpu():
+    with pytest.raises(StructIRError, match="kernels that run in parts are for the CPU"):
+        structir.compile(Schedule()(Mlp), target="cuda", arch="sm_90")
