@@ -48,6 +48,8 @@ def at(items: List, position: Array) -> Any:
 
 def insert(items: List, item: Any, position: Any = ()) -> List:
     """The list with one element more, before a position or at the end."""
+    if isinstance(items, list):  # an argument
+        items = tuple(items)
     if isinstance(position, tuple):
         return items + (item,)  # noqa: RUF005 (also of lists that grow in a plan)
     place = _place(position, len(items), len(items))
