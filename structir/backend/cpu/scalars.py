@@ -12,7 +12,13 @@ from numba import njit
 
 from structir.backend.cpu.eighths import eighth_helpers
 from structir.backend.loops.scalar_text import OF_TWO
-from structir.backend.math import error_function, exponential, logarithm, trigonometric
+from structir.backend.math import (
+    error_function,
+    exponential,
+    logarithm,
+    remainder,
+    trigonometric,
+)
 from structir.backend.math.bits import bits_of_single, single_of_bits
 from structir.backend.math.options import Number, vectorisable
 
@@ -66,6 +72,18 @@ def _double_from_numpy(function: Callable[..., Number], arity: int) -> Any:
     if arity == 2:
         return vectorisable(lambda x, y: function(x, y))
     return vectorisable(lambda x: function(x))
+
+
+@vectorisable
+def floor_quotient(x: Number, y: Number) -> Number:
+    """The quotient of two doubles, rounded down."""
+    return x // y
+
+
+@vectorisable
+def floor_remainder(x: Number, y: Number) -> Number:
+    """What floor division of doubles leaves."""
+    return x % y
 
 
 @vectorisable
@@ -147,6 +165,10 @@ def helpers() -> dict[str, Any]:
         **doubles,
         **eighth_helpers(),
         "erf_plus_one_float32": error_function.erf_plus_one,
+        "floor_quotient_float32": remainder.floor_quotient,
+        "floor_quotient_float64": floor_quotient,
+        "remainder_float32": remainder.remainder,
+        "remainder_float64": floor_remainder,
         "sigmoid_float64": sigmoid_double,
         "sign_of": sign_of,
         "whole_power": whole_power,

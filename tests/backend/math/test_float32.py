@@ -5,7 +5,13 @@ import pytest
 import scipy.special
 from numba import njit
 
-from structir.backend.math import error_function, exponential, logarithm, trigonometric
+from structir.backend.math import (
+    error_function,
+    exponential,
+    logarithm,
+    remainder,
+    trigonometric,
+)
 
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 1, -1, 3e38, -3e38, 1.17e-38], np.float32
@@ -128,3 +134,20 @@ def test_one_and_the_error_function_together() -> None:
     )
     assert ends.tolist() == [2, 2, 2, 0, 0, 0]
     assert np.isnan(mapped(error_function.erf_plus_one, SPECIAL[:1]))[0]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_remainders_and_floor_quotients() -> None:
+    first, second = (grid.ravel() for grid in np.meshgrid(SPECIAL, SPECIAL))
+    near = np.random.default_rng(4).standard_normal((2, 100_000)).astype(np.float32)
+    x = np.concatenate([first, any_floats(100_000, 5), near[0] * 100, np.float32([6, -6, 7])])
+    y = np.concatenate([second, any_floats(100_000, 6), near[1], np.float32([3, 3, -7])])
+    found, wanted = mapped(remainder.remainder, x, y), np.mod(x, y)
+    np.testing.assert_array_equal(found, wanted)
+    signed = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found[signed]), np.signbit(wanted[signed]))
+    found, wanted = mapped(remainder.floor_quotient, x, y), np.floor_divide(x, y)
+    small = ~(np.abs(wanted) >= 2**22)  # NumPy rounds before it divides
+    np.testing.assert_array_equal(found[small], wanted[small])
+    np.testing.assert_allclose(found, wanted, rtol=3e-7)
+    np.testing.assert_array_equal(np.signbit(found[signed]), np.signbit(wanted[signed]))

@@ -13,9 +13,9 @@ VECTOR = re.compile(r"store <\d+ x (float|i32)>")
 
 
 @pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("name", [*SINGLE, "floor_quotient", "remainder"])
 def test_becomes_vectors(name: str) -> None:
-    args = "x[i], y[i]" if name in OF_TWO else "x[i]"
+    args = "x[i], y[i]" if name in OF_TWO or name not in SINGLE else "x[i]"
     text = f"""def kernel(a, lo, hi):
     x = float32_pointer(a[0])
     y = float32_pointer(a[1])

@@ -1,0 +1,50 @@
+"""float32 remainders and floor quotients, exact over the whole range."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structir.backend.cpu.intrinsics import nearest
+from structir.backend.math.bits import bits_of_single, single_of_bits
+from structir.backend.math.double import fma_exact
+from structir.backend.math.exponential import SIGN
+from structir.backend.math.options import Number, vectorisable
+
+single = np.float32
+ZERO, INFINITY = single(0), single(np.inf)
+
+
+@vectorisable
+def left_over(x: Number, y: Number, inverse: Number) -> Number:
+    """x less some multiple of y, between -y and y: a step takes off what 51 bits can say of the
+    quotient, exactly, and no quotient of two float32 has more than 277."""
+    r = fma_exact(-nearest(x * inverse), y, x)
+    r = fma_exact(-nearest(r * inverse), y, r)
+    r = fma_exact(-nearest(r * inverse), y, r)
+    r = fma_exact(-nearest(r * inverse), y, r)
+    r = fma_exact(-nearest(r * inverse), y, r)
+    r = fma_exact(-nearest(r * inverse), y, r)
+    return x if abs(y) == np.inf and abs(x) < np.inf else r
+
+
+@vectorisable
+def remainder(x: Number, y: Number) -> Number:
+    """What floor division leaves, with the sign of the divisor."""
+    by = np.float64(y)
+    r = left_over(np.float64(x), by, 1.0 / by)
+    other = (r < 0.0) != (by < 0.0) and r != 0.0
+    found = single(r + by if other else r)
+    return single_of_bits(bits_of_single(y) & SIGN) if found == ZERO else found
+
+
+@vectorisable
+def floor_quotient(x: Number, y: Number) -> Number:
+    """The quotient rounded down."""
+    wide, by = np.float64(x), np.float64(y)
+    inverse = 1.0 / by
+    r = left_over(wide, by, inverse)
+    low = nearest((wide - r) * inverse)
+    found = single(low - 1.0 if (r < 0.0) != (by < 0.0) and r != 0.0 else low)
+    signed = single_of_bits((bits_of_single(x) ^ bits_of_single(y)) & SIGN)
+    found_or_zero = signed if found == ZERO else found
+    return x / y if y == ZERO else found_or_zero
