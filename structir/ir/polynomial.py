@@ -398,6 +398,9 @@ def rewritten(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
     """The dim with atoms of any kind replaced; the very same object when none of them occurs."""
     if type(dim) is not Poly:
         return dim
+    atom = as_atom(dim)
+    if type(atom) is Sym:  # as most indices are
+        return values.get(atom, dim)
     kept: Terms = {}
     changed: Dim = dim.constant
     for monomial, coefficient in dim.terms.items():
