@@ -16,6 +16,7 @@ from structir.interpret.boundary import as_value
 from structir.interpret.scope import ForeignTensor
 from structir.ir.struct_info import StructInfo
 
+ALIGNED = 16  # bytes: where kernels expect arrays to begin, as they read several elements at once
 VERSION = 3  # of `__cuda_array_interface__`
 CARD_MEMORY = (2, 13)  # how DLPack calls memory of a card, and such memory of the host's
 
@@ -121,7 +122,8 @@ def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> 
         return value
     shared = _shared(device, value)
     if shared is not None:
-        return shared
+        aligned = shared.address % ALIGNED == 0
+        return shared if aligned else moved(device, shared.copy_to_host(stream), stream)
     value = as_value(info, value)
     return moved(device, value, stream) if isinstance(value, np.ndarray) else value
 

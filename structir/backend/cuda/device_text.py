@@ -51,6 +51,7 @@ class DeviceText(KernelText):
 
     width: Dim | None = None
     product: Product | None = None
+    apart: bool = False  # whether no thread reads what another one writes
     launch: tuple[Dim, int] | None = None  # blocks, and threads of each, where the program says it
 
     @property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+import attrs
+
 from structir.backend.cuda.device_text import (
     DeviceText,
     device_text,
@@ -11,14 +13,17 @@ from structir.backend.cuda.device_text import (
     over_threads,
     within_block,
 )
+from structir.backend.loops.buffer import element_bytes
 from structir.backend.loops.expression import computed_in
 from structir.backend.loops.group import Group
 from structir.backend.loops.rows import RowSchedule
 from structir.backend.loops.short_rows import ShortRowSchedule, has_short_rows
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import Scope, indented
+from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
+WIDEST = 16  # bytes that one access of a thread reaches
 CHEAPER_THAN_MEMORY = 64  # additions: what a card computes again rather than keep it
 SYNC = "cuda.syncthreads()"
 
@@ -47,17 +52,63 @@ class BlockRowSchedule(RowSchedule):
     recompute_below = CHEAPER_THAN_MEMORY
 
     def map_text(self) -> DeviceText:
-        """Maps over common axes: every point is a thread's."""
+        """Maps over common axes: every point is a thread's, or a run of points, which it reads and
+        writes as one."""
         writer, axes = self.writer, (*self.rows, *self.last)
         groups = self.joined(axes)
         names = ["i"] if len(groups) == 1 else [f"i{k}" for k in range(len(groups))]
         writer.name_axes(groups, names)
-        sizes = [writer.size(self.extent(group)) for group in groups]
-        scope = Scope(frozenset(axes), writer.decoded(groups, sizes, "i"))
+        scope = Scope(frozenset(axes))
         self.write_roots([s for s in self.stages if s.out in self.group.kept], 0, [scope])
-        whole = self.extent(axes)
-        lines = over_threads("i", writer.size(whole), scope.lines)
-        return device_text(writer, lines, whole, self.group.origins)
+        lanes = self._lanes(groups)
+        whole, runs = self.extent(axes), dims.ceildiv(self.extent(axes), lanes)
+        lines = self._points(groups, names, scope.lines, lanes, whole)
+        return attrs.evolve(device_text(writer, lines, runs, self.group.origins), apart=True)
+
+    def _lanes(self, groups: list[tuple[Sym, ...]]) -> int:
+        """How many neighbours a thread takes: as many as one access of its can reach, if they lie
+        side by side, and no run of them goes over the end of a line."""
+        last = groups[-1][-1] if groups else None
+        if (
+            last is None
+            or self.pinned
+            or any(a.data or a.coefficient(last) not in (0, 1) for a in self.addresses)
+        ):
+            return 1
+        buffers = [b for s in self.stages for b in (s.out, *[load.buffer for load in s.loads])]
+        lanes = WIDEST // max(element_bytes(buffer.dtype) for buffer in buffers)
+        line = self.extent(groups[-1])
+        fits = len(groups) == 1 or (isinstance(line, int) and line % lanes == 0)
+        return lanes if fits and not (isinstance(line, int) and line < lanes) else 1
+
+    def _points(
+        self,
+        groups: list[tuple[Sym, ...]],
+        names: list[str],
+        body: list[str],
+        lanes: int,
+        whole: Dim,
+    ) -> list[str]:
+        """Loops over runs of points, and over the points that are left."""
+        writer = self.writer
+        sizes = [writer.size(self.extent(group)) for group in groups]
+        count = writer.size(whole)
+        if lanes == 1:
+            return over_threads("i", count, [*writer.decoded(groups, sizes, "i"), *body])
+        last, first = groups[-1], f"{names[-1]}_first"
+        writer.names[last[-1]] = first
+        head = [f"first = run * {lanes}", *writer.decoded(groups, sizes, "first")]
+        writer.names[last[-1]] = names[-1]
+        inner = [
+            f"for lane in range({lanes}):",
+            *indented([f"{names[-1]} = {first} + lane", *body]),
+        ]
+        lines = over_threads("run", f"{count} // {lanes}", [*head, *inner])
+        if len(groups) > 1:
+            return lines
+        start = f"{count} // {lanes} * {lanes} + cuda.grid(1)"
+        left = f"for i in range({start}, {count}, cuda.gridsize(1)):"
+        return [*lines, left, *indented(body)]
 
     def device_text(self) -> DeviceText:
         """The kernel's text; without rows, all is one row."""

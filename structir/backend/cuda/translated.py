@@ -30,6 +30,7 @@ from structir.backend.math.bits import declared
 
 rewritten: Any = fastmathpass.rewrite_module
 fast: Any = FastMathOptions
+REPORT, ALIGNED = "report", 16  # where failures are told; and bytes to which all else is aligned
 KNOWN = re.compile(r"llvm\.|__nv_")  # the functions that machine code can call
 WIDTHS = {"float": ("f", "f32"), "double": ("", "f64")}
 # LLVM's own remainder of floats is one of quotients that fit, the library's is that of all; and
@@ -48,7 +49,7 @@ def translated(text: DeviceText, entry: str) -> str:
         context.refresh()
         module = ir.Module(entry)
         names = {**names_of_threads(), "routine": text.function}
-        _write(module, function, entry, kinds_of(text), names, context, text.most_threads)
+        _write(module, function, entry, kinds_of(text), names, context, text)
         if context.fastmath:
             rewritten(module, fast({"contract"}))
     return _for_cards(str(module), [f.name for f in module.functions if f.is_declaration])
@@ -77,20 +78,25 @@ def _write(
     kinds: Sequence[Any],
     names: Mapping[str, Any],
     context: Any,
-    threads: int,
+    text: DeviceText,
 ) -> None:
     shape = ir.FunctionType(ir.VoidType(), [context.get_value_type(kind) for kind in kinds])
     made = ir.Function(module, shape, entry)
     made.calling_convention = "ptx_kernel"
     # llvmlite knows no attributes with values, but prints what stands in the set.
-    set.add(made.attributes, f'"nvvm.maxntid"="{threads}"')
+    set.add(made.attributes, f'"nvvm.maxntid"="{text.most_threads}"')
     builder = ir.IRBuilder(made.append_basic_block("entry"))
     params = [a.arg for a in function.args.args]
     operations = DeviceOperations(context, builder)
     translation = DeviceTranslation(operations, names, params, function.body)
     for name, value, kind in zip(params, made.args, kinds, strict=True):
         value.name = name
+        if isinstance(kind, types.CPointer) and name != REPORT:
+            value.attributes.align = ALIGNED
+            if text.apart:
+                value.add_attribute("noalias")
         translation.named(name, Typed(value, kind))
+    translation.apart = text.apart
     translation.block(function.body)
     if not builder.block.is_terminated:
         builder.ret_void()

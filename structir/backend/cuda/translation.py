@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 import numpy as np
@@ -52,6 +52,8 @@ class DeviceOperations(Operations):
 class DeviceTranslation(Translation):
     """One function on its way, for a thread of a GPU."""
 
+    apart = False  # whether the rounds of a loop over lanes never meet
+
     def value(self, expr: ast.expr) -> Typed:
         """What an expression gives."""
         match expr:
@@ -89,8 +91,22 @@ class DeviceTranslation(Translation):
                 taken = statement.body if self.value(test).number else statement.orelse
                 for inner in taken:
                     self.statement(inner)
+            case ast.For(ast.Name("lane"), ast.Call(_, [ast.Constant(int(lanes))])) if self.apart:
+                self._side_by_side(statement.body, lanes)
             case _:
                 super().statement(statement)
+
+    def _side_by_side(self, body: Sequence[ast.stmt], lanes: int) -> None:
+        """Each statement for all lanes before the next one: accesses of neighbours become one."""
+        everywhere, own = self.many, {n.id for s in body for n in ast.walk(s) if _is_target(n)}
+        self.many = everywhere - own
+        scopes = [{"lane": self.operations.constant(lane)} for lane in range(lanes)]
+        for statement in body:
+            for scope in scopes:
+                self.scopes.append(scope)
+                self.statement(statement)
+                self.scopes.pop()
+        self.many = everywhere
 
     def store(self, to: ast.expr, given: Typed) -> None:
         """Give a name, an element, or all elements of an array a value."""
@@ -184,6 +200,10 @@ class DeviceTranslation(Translation):
         general = self.builder.addrspacecast(memory, held.as_pointer())
         first = self.builder.bitcast(general, held.element.as_pointer())
         return Typed(first, pointer_kind(kind))
+
+
+def _is_target(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 FILL = ast.parse("for at in range(whole):\n    every[at] = filling").body

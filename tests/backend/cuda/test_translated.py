@@ -1,6 +1,8 @@
 """Kernels in the form that LLVM gets for cards, run by threads of the host: they give what the
 interpreter gives."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -129,3 +131,47 @@ def test_what_threads_cannot_do_is_told():
         translated(text, "kernel")
     with pytest.raises(StructIRError, match=r"R\.odd: no thread of a card can do this"):
         AheadDevice("sm_90").kernel(text)
+
+
+MAPS = """
+@R.function
+def main(
+    x: R.Tensor(("n", "m"), "float32"),
+    b: R.Tensor((24,), "float32"),
+    y: R.Tensor(("n", 24), "float32"),
+):
+    return R.nn.gelu(x), R.nn.relu(y + b), R.sin(x) > 0
+
+@R.function
+def halves(x: R.Tensor(("n",), "float16")):
+    return R.exp(x) * x
+"""
+
+
+def test_neighbours_are_read_and_written_as_one(device):
+    module = structir.parse(MAPS)
+    rng = np.random.default_rng(0)
+    shapes = ((7, 143), (24,), (7, 24))
+    given = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    assert_interpreted(device, module, *given)
+    assert_interpreted(device, module, given[0].reshape(-1).astype("float16"), name="halves")
+    ahead = DeviceExecutable(module, AheadDevice("sm_90"))
+    for name in ("main", "halves"):
+        ptx = ahead.ptx(name)
+        assert re.search(r"ld\.global\S*\.v4\.b32", ptx) and re.search(r"st\.global\S*\.v4", ptx)
+
+
+class Foreign:
+    """An array of another library, at an odd place."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__cuda_array_interface__ = array.__array_interface__
+
+
+def test_arrays_at_odd_places_are_moved(device):
+    memory = np.arange(60, dtype=np.uint8)
+    start = -memory.ctypes.data % 16 + 4
+    x = memory[start : start + 32].view("float32")
+    run = DeviceExecutable(structir.parse(MAPS.replace("float16", "float32")), device)["halves"]
+    np.testing.assert_allclose(on_host(run(Foreign(x))), np.exp(x) * x, 1e-5)
