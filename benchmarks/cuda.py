@@ -1,12 +1,14 @@
 """Checks the CUDA backend on a card against the interpreter in float64, and measures it.
 
-    python benchmarks/cuda.py [--write]
+    python benchmarks/cuda.py [--write] [--small]
 
-Peers that are not installed are left out: PyTorch eager and `torch.compile`. Bandwidth is told
-beside that of a copy on the same card, measured in the same run. With `--write` the table goes into
-`docs/performance.md`, under the card's name. Nothing here has run on a card yet.
+Peers that are not installed are left out: PyTorch eager, and `torch.compile`, whose kernels are
+Triton's. Bandwidth is told beside that of a copy on the same card, measured in the same run. With
+`--write` the table goes into `docs/performance.md`, under the card's name; with `--small`, all
+sizes are tiny, and times say nothing. Nothing here has run on a card yet.
 """
 
+# ruff: noqa: E402  what stands in the path must be settled first
 from __future__ import annotations
 
 import sys
@@ -20,14 +22,21 @@ from typing import Any
 import attrs
 import numpy as np
 
+HERE = Path(__file__).resolve().parent
+# Run as a script, this file would be found in the place of NVIDIA's package of the same name.
+sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
+sys.path += [str(HERE.parent), str(HERE.parent / "examples")]
+
 import structir
+from benchmarks import cuda_peers
+from minilm_program import WEIGHTS, minilm_text
 from structir.backend.cuda.arrays import DeviceArray
 from structir.backend.cuda.target import device_of
 from structir.errors import StructIRError
 from structir.ir import IRModule
 from structir.ir.dtype import numpy_dtype
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- cuda: begin -->", "<!-- cuda: end -->"
 ROUNDS, SHORTEST = 20, 5
 RELATIVE = 1e-3  # of float64, for float32
@@ -45,14 +54,16 @@ class Case:
     dtype: str = "float32"
     bytes: int = 0
     operations: int = 0
+    text: str = ""  # of the whole program, where it is more than the body
+    positions: int = 0  # how many of the first arguments are numbers of words
+    graph: bool = False  # whether the peer is a graph of PyTorch's
 
     def module(self) -> IRModule:
-        """The program, with free sizes."""
-        letters = iter("abcdefgh")
-        params = [
-            f"x{k}: R.Tensor(({''.join(f'{next(letters)!r}, ' for _ in s)}), {self.dtype!r})"
-            for k, s in enumerate(self.shapes)
-        ]
+        """The program, with a free size for each number in the shapes."""
+        if self.text:
+            return structir.parse(self.text.replace("float32", self.dtype))
+        sizes = ["".join([f"'n{size}', " for size in shape]) for shape in self.shapes]
+        params = [f"x{k}: R.Tensor(({s}), {self.dtype!r})" for k, s in enumerate(sizes)]
         text = f"@R.function\ndef main({', '.join(params)}):\n    return {self.body}\n"
         return structir.parse(text)
 
@@ -109,6 +120,49 @@ def cases(torch: Any) -> Iterator[Case]:
         operations=4 * 8 * 12 * 512 * 512 * 64,
     )
 
+    tall = (4096, 1024)
+    yield Case(
+        "linear + gelu float16",
+        "R.nn.gelu(R.matmul(x0, x1) + x2)",
+        (tall, (1024, 4096), (4096,)),
+        None if functional is None else lambda x, w, b: functional.gelu(x @ w + b),
+        "float16",
+        operations=2 * 4096 * 1024 * 4096,
+    )
+    yield Case(
+        "the encoder at (32, 128) float16",
+        "",
+        ((32, 128), (32, 128), *WEIGHTS.values()),
+        torch and partial(cuda_peers.encoder, torch),
+        "float16",
+        text=minilm_text().replace("-1e9", "-6e4"),
+        positions=2,
+    )
+    yield Case(
+        "100 kernels on 64 x 64, against a graph",
+        "",
+        ((64, 64),),
+        torch and partial(one_after_another, functional),
+        text=MANY,
+        graph=True,
+    )
+
+
+MANY = "\n".join(
+    [
+        '@R.function\ndef main(x0: R.Tensor(("n", "n"), "float32")):',
+        *[f"    x{k + 1} = R.nn.softmax(x{k}, axis={k % 2})" for k in range(100)],
+        "    return x100\n",
+    ]
+)
+
+
+def one_after_another(functional: Any, x: Any) -> Any:
+    """A hundred softmaxes, along one axis and then along the other."""
+    for k in range(100):
+        x = functional.softmax(x, k % 2)
+    return x
+
 
 def transposed(x: Any) -> Any:
     """A transposed copy."""
@@ -152,29 +206,43 @@ def copy_bandwidth(card: Any, timer: Timer, size: int = 1 << 30) -> float:
 def agrees(case: Case, given: list[Any], found: Any) -> bool:
     """Whether a result is that of the interpreter in float64, on a part that is quick to make."""
     wide = attrs.evolve(case, dtype="float64").module()
-    wanted = structir.interpret(wide, "main", *[g.astype("float64") for g in given])
+    floats = [g if g.dtype.kind == "i" else g.astype("float64") for g in given]
+    wanted = structir.interpret(wide, "main", *floats)
     near = RELATIVE if case.dtype == "float32" else HALF
+    pairs = [(wanted, found)] if isinstance(wanted, np.ndarray) else zip(wanted, found, strict=True)
+    return all(close(one, np.asarray(other), near) for one, other in pairs)
+
+
+def close(wanted: Any, found: Any, near: float) -> bool:
+    """Whether a result is near another one, as a share of the greatest that there is."""
     reach = float(np.abs(wanted).max(initial=1.0))
-    return bool(np.allclose(np.asarray(found).astype("float64"), wanted, near, near * reach))
+    return bool(np.allclose(found.astype("float64"), wanted, near, near * reach))
 
 
 def drawn(case: Case, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
     """Arguments of some shapes."""
     rng = np.random.default_rng(0)
-    return [rng.standard_normal(s, "float32").astype(numpy_dtype(case.dtype)) for s in shapes]
+    words = [rng.integers(0, 2, s) for s in shapes[: case.positions]]
+    scale = 0.05 if case.text and case.positions else 1.0  # of a network's weights
+    floats = [rng.standard_normal(s, "float32") * scale for s in shapes[case.positions :]]
+    for mask in words[1:2]:
+        mask[:, 0] = 1  # no sentence is empty
+    return [*words, *[f.astype(numpy_dtype(case.dtype)) for f in floats]]
 
 
-def small(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape of which a check is quick."""
-    return tuple([min(n, 96) for n in shape])
+def small(case: Case, most: int) -> tuple[tuple[int, ...], ...]:
+    """Shapes of which a check is quick. Those of a whole network are mostly its own."""
+    cut = case.shapes[: case.positions] if case.positions else case.shapes
+    made = tuple([tuple([min(n, most) for n in shape]) for shape in cut])
+    return made + case.shapes[len(cut) :]
 
 
 def measured(case: Case, card: Any, timer: Timer, torch: Any, copy: float) -> str:
     """A row of the table."""
     run = structir.compile(case.module(), target="cuda")["main"]
-    part = drawn(case, tuple([small(s) for s in case.shapes]))
+    part = drawn(case, small(case, 8 if case.positions else 96))
     right = agrees(case, part, run(*part))
-    given = [as_array(run, card, a) for a in drawn(case, case.shapes)]
+    given = [as_array(card, a) for a in drawn(case, case.shapes)]
     seconds = timer.seconds(lambda: run(*given))
     cells = [case.name, f"{seconds * 1e6:.0f} us", rate(case, seconds, copy)]
     for way in (None, "compile"):
@@ -182,7 +250,19 @@ def measured(case: Case, card: Any, timer: Timer, torch: Any, copy: float) -> st
     return f"| {' | '.join([*cells, 'yes' if right else '**no**'])} |"
 
 
-def as_array(run: Any, card: Any, array: Any) -> DeviceArray:
+def many_shapes(card: Any, count: int = 20) -> str:
+    """Whether one compilation does for many shapes."""
+    case = Case("", "R.nn.softmax(R.matmul(R.nn.gelu(x0), x1))", ((1, 2), (2, 3)), None)
+    executable = structir.compile(case.module(), target="cuda")
+    kernels, right = executable.kernel_count, True
+    for k in range(1, count + 1):
+        given = drawn(case, ((3 * k, 7 * k), (7 * k, k)))
+        right = right and agrees(case, given, executable["main"](*given))
+    once = executable.compile_count == 1 and executable.kernel_count == kernels
+    return f"{count} shapes with one compilation: {'yes' if right and once else '**no**'}"
+
+
+def as_array(card: Any, array: Any) -> DeviceArray:
     """An array on the card."""
     memory = card.allocate(array.nbytes)
     card.copy_in(memory.address, array)
@@ -194,7 +274,7 @@ def rate(case: Case, seconds: float, copy: float) -> str:
     """What is moved, as a share of what a copy moves; or what is computed."""
     if case.bytes:
         return f"{case.bytes / seconds / 1e9:.0f} GB/s, {case.bytes / seconds / copy:.0%} of a copy"
-    return f"{case.operations / seconds / 1e12:.1f} TFLOP/s"
+    return f"{case.operations / seconds / 1e12:.1f} TFLOP/s" if case.operations else ""
 
 
 def beside(
@@ -204,6 +284,11 @@ def beside(
     if torch is None or case.peer is None:
         return ""
     tensors = [torch.from_dlpack(array) for array in given]
+    if case.graph:
+        if way == "compile":
+            return ""
+        again = cuda_peers.replayed(torch, case.peer, *tensors)
+        return f"{timer.seconds(again) / seconds:.2f}"
     call = torch.compile(case.peer) if way == "compile" else case.peer
     return f"{timer.seconds(lambda: call(*tensors)) / seconds:.2f}"
 
@@ -218,15 +303,19 @@ def main() -> None:
     driver = card.driver
     name = driver.cuDeviceGetName(64, 0)[1].decode().rstrip("\0")
     timer = Timer(driver)
-    copy = copy_bandwidth(card, timer)
+    few = "--small" in sys.argv
+    copy = copy_bandwidth(card, timer, 1 << (20 if few else 30))
     head = [
         f"Measured on {name}; a copy moves {copy / 1e9:.0f} GB/s. Over 1 is better.",
         "",
         "| case | StructIR | rate | PyTorch | torch.compile | right |",
         "|---|---|---|---|---|---|",
     ]
-    rows = [measured(case, card, timer, torch, copy) for case in cases(torch)]
-    table = "\n".join([*head, *rows])
+    found = list(cases(torch))
+    if few:
+        found = [attrs.evolve(case, shapes=small(case, 8)) for case in found]
+    rows = [measured(case, card, timer, torch, copy) for case in found]
+    table = "\n".join([*head, *rows, "", many_shapes(card)])
     print(table)
     if "--write" in sys.argv:
         text = PAGE.read_text(encoding="utf-8")

@@ -129,13 +129,11 @@ def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> 
 
 
 def _shared(device: Device, value: Any) -> DeviceArray | None:
-    """The array of another library that is on a device."""
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is not None:
-        return _described(device, value, interface)
+    """The array of another library that is on a device: by DLPack, which knows every dtype."""
     place = getattr(value, "__dlpack_device__", None)
     if place is None or place()[0] not in CARD_MEMORY:
-        return None
+        interface = getattr(value, "__cuda_array_interface__", None)
+        return None if interface is None else _described(device, value, interface)
     address, shape, dtype, owner = tensor_of(value)
     size = prod(shape) * dtype.itemsize
     return DeviceArray(device, Memory(address, size, owner), shape, dtype)
