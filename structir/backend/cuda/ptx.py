@@ -8,9 +8,12 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from structir.backend.cuda.library import functions_called
+from structir.errors import StructIRError
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LEVEL = 2
+# The architectures that LLVM's writer is sure to know: PTX for one runs on all that came after it.
+KNOWN = ((7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0))
 
 
 @cache
@@ -22,6 +25,10 @@ def _writer(architecture: str) -> Any:
 
 def ptx_of_module(text: str, capability: tuple[int, int]) -> str:
     """A module as PTX for a compute capability."""
+    older = [known for known in KNOWN if known <= capability]
+    if not older:
+        raise StructIRError(f"sm_{capability[0]}{capability[1]} is older than cards that we know")
+    capability = older[-1]
     writer = _writer(f"sm_{capability[0]}{capability[1]}")
     module: Any = llvm.parse_assembly(text)
     called = functions_called(text, capability)

@@ -113,6 +113,21 @@ def test_architectures_have_names():
         structir.compile(Mlp, target="cuda", arch="hopper")
 
 
+def test_architectures_that_came_later_and_that_are_gone():
+    ahead = DeviceExecutable(Mlp, PtxDevice("sm_103"))
+    assert all(".target sm_100" in code.ptx for code in codes(ahead))
+    with pytest.raises(StructIRError, match="sm_61 is older than cards that we know"):
+        structir.compile(Mlp, target="cuda", arch="sm_61")
+
+
+class PtxDevice(AheadDevice):
+    """An architecture for which PTX is made, and no machine code."""
+
+    def kernel(self, text):
+        ptx = compiler.ptx_of(text, self.architecture)
+        return compiler.CardCode(text.text, self.architecture, "", ptx, b"", 0.0)
+
+
 def test_options_that_a_backend_does_not_have():
     with pytest.raises(StructIRError, match="the cpu backend has no option 'arch'"):
         structir.compile(Mlp, arch="sm_90")
