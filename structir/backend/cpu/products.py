@@ -36,7 +36,8 @@ from structir.backend.math.options import Number, vectorisable
 DTYPES: dict[str, Any] = {"float32": types.float32, "float64": types.float64}
 FEWER_ROWS = 4  # up to so many the product is as fast as its right operand streams,
 FEW_TERMS = 32  # which it does in order if few of its lines are open at once
-FEW_ROWS = 16  # up to so many rows a panel is not worth copying
+MOST_PANELS = 8  # that are copied together: a longer part of each line is read in one go
+FEW_ROWS = 8  # up to so many rows a panel is not worth copying
 here: Any = offset_by
 fill: Any = copy_filled
 WIDEST_PANEL = 48 * TERM_BLOCK  # elements of scratch that a product needs
@@ -111,11 +112,24 @@ def panel_filler(shape: TileShape) -> Any:
     return fill_panel
 
 
+@vectorisable
+def copy_panels(
+    panels: Number, source: Number, terms: Number, count: Number, width: Number, row: Number
+) -> Number:
+    """Several panels at once, line by line."""
+    for t in range(terms):
+        for p in range(count):
+            to, line = here(panels, (p * terms + t) * width), here(source, t * row + p * width)
+            for j in range(width):
+                to[j] = line[j]
+
+
 def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     """The product of operands as they lie: panels of the right one are copied as needed."""
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
+    widest = lanes * most
     from_here: Any = offset_by
     copy_lines, registers_for = lines_copier(lanes), vectorisable(panel_registers)
     fill_panel = panel_filler(shapes[0])
@@ -145,7 +159,7 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
             for k0 in range(0, k, block):
                 terms, adds = min(block, k - k0), 1 if k0 > 0 else 0
                 left = from_here(a, i0 * a_row + k0 * a_column)
-                j0 = 0
+                j0, copied, first = 0, 0, 0
                 while j0 < n:
                     registers = registers_for(n - j0, lanes, most)
                     width = registers * lanes
@@ -154,6 +168,13 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                     if columns < width and b_column == 1:
                         copy_lines(panel, lines, terms, columns, width, b_row)
                         lines, step = panel, width
+                    elif rows > FEW_ROWS and b_column == 1 and width == widest:
+                        if j0 >= copied:
+                            count = min(max(WIDEST_PANEL // (widest * terms), 1), MOST_PANELS)
+                            count = min(count, (n - j0) // widest)
+                            copy_panels(panel, lines, terms, count, widest, b_row)
+                            first, copied = j0, j0 + count * widest
+                        lines, step = from_here(panel, (j0 - first) * terms), width
                     elif rows > FEW_ROWS or b_column != 1:
                         fill_panel(panel, lines, terms, columns, width, b_row, b_column)
                         lines, step = panel, width

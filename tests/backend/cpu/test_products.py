@@ -17,6 +17,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 SIZES = [(1, 1, 1), (3, 5, 7), (8, 48, 16), (17, 50, 33), (300, 100, 40), (5, 3, 0), (6, 70, 1100)]
+SIZES += [(20, 999, 30), (9, 300, 1100)]  # of many panels, copied together
 
 
 def product_by(dtype, way):
