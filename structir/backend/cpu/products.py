@@ -114,14 +114,16 @@ def panel_filler(shape: TileShape) -> Any:
 
 @vectorisable
 def copy_panels(
-    panels: Number, source: Number, terms: Number, count: Number, width: Number, row: Number
+    panels: Number, source: Number, terms: Number, columns: Number, width: Number, row: Number
 ) -> Number:
-    """Several panels at once, line by line."""
+    """The next full panels, line by line; how many columns they are."""
+    count = min(max(WIDEST_PANEL // (width * terms), 1), MOST_PANELS, columns // width)
     for t in range(terms):
         for p in range(count):
             to, line = here(panels, (p * terms + t) * width), here(source, t * row + p * width)
             for j in range(width):
                 to[j] = line[j]
+    return count * width
 
 
 def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
@@ -129,7 +131,6 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
     element = DTYPES[shapes[0].dtype]
     pointer: Any = types.CPointer(element)  # type: ignore[no-untyped-call]
     zero, lanes, most = element(0), shapes[0].lanes, len(shapes)
-    widest = lanes * most
     from_here: Any = offset_by
     copy_lines, registers_for = lines_copier(lanes), vectorisable(panel_registers)
     fill_panel = panel_filler(shapes[0])
@@ -168,12 +169,10 @@ def _build_product(shapes: tuple[TileShape, ...]) -> Loaded:
                     if columns < width and b_column == 1:
                         copy_lines(panel, lines, terms, columns, width, b_row)
                         lines, step = panel, width
-                    elif rows > FEW_ROWS and b_column == 1 and width == widest:
+                    elif rows > FEW_ROWS and b_column == 1 and registers == most:
                         if j0 >= copied:
-                            count = min(max(WIDEST_PANEL // (widest * terms), 1), MOST_PANELS)
-                            count = min(count, (n - j0) // widest)
-                            copy_panels(panel, lines, terms, count, widest, b_row)
-                            first, copied = j0, j0 + count * widest
+                            first = j0
+                            copied = j0 + copy_panels(panel, lines, terms, n - j0, width, b_row)
                         lines, step = from_here(panel, (j0 - first) * terms), width
                     elif rows > FEW_ROWS or b_column != 1:
                         fill_panel(panel, lines, terms, columns, width, b_row, b_column)
