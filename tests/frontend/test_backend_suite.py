@@ -30,26 +30,27 @@ class InterpretedModel(Prepared):
         return lambda *given: structir.interpret(module, "main", *given)
 
 
-class Interpreter(Backend):
-    """The backend without kernels."""
+class Either(Backend):
+    """The backend, with its kernels or without; the suite takes seconds to load, and is loaded
+    once."""
+
+    model: type[Prepared] = Prepared
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> Prepared:
-        return InterpretedModel(model)
-
-
-def suite_of(backend: type[Backend]) -> dict[str, Any]:
-    """The tests by name. Whole networks are left out: their weights are fetched from elsewhere."""
-    categories = BackendTest(backend, __name__)._test_items
-    items = {
-        name: item for c in categories if c != "RealModel" for name, item in categories[c].items()
-    }
-    return {name: item for name, item in items.items() if name.endswith("_cpu")}
+        return cls.model(model)
 
 
 with warnings.catch_warnings(), np.errstate(all="ignore"):
     warnings.simplefilter("ignore")
-    COMPILED, INTERPRETED = suite_of(Backend), suite_of(Interpreter)
+    # whole networks are left out: their weights are fetched from elsewhere
+    SUITE: dict[str, Any] = {
+        name: item
+        for category, items in BackendTest(Either, __name__)._test_items.items()
+        if category != "RealModel"
+        for name, item in items.items()
+        if name.endswith("_cpu")
+    }
 
 # What is drawn has no answer; gradients have no mapping; the last bits of 1e-15 have none, either.
 # Casts to powers of two round otherwise, and so does the greatest of a region of interest; of an
@@ -59,7 +60,7 @@ BEYOND = re.compile(
     r"bernoulli|gradient|cast_e8m0_FLOAT|dft_inverse(_opset19)?_cpu|roialign_mode_max"
     r"|affine_grid_(2d_expanded|[23]d_align_corners_expanded)|loop16_seq_none"
 )
-NAMES = sorted(name for name in COMPILED if not BEYOND.search(name))
+NAMES = sorted(name for name in SUITE if not BEYOND.search(name))
 CHOSEN = random.Random(7).sample(NAMES, 40)
 PARTS = 16
 
@@ -72,20 +73,21 @@ def run(item: Any) -> None:
 @pytest.mark.parametrize("name", CHOSEN)
 @pytest.mark.filterwarnings("ignore")
 def test_compiled(name: str) -> None:
-    run(COMPILED[name])
+    run(SUITE[name])
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.filterwarnings("ignore")
-def test_interpreted(part: int) -> None:
+def test_interpreted(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Either, "model", InterpretedModel)
     wrong = {}
     for name in NAMES[part::PARTS]:
         try:
-            run(INTERPRETED[name])
+            run(SUITE[name])
         except Exception as error:
             wrong[name] = error
     assert not wrong, "\n\n".join(f"{name}: {error}" for name, error in wrong.items())
 
 
 def test_most_of_the_suite_is_in_reach() -> None:
-    assert len(NAMES) > 0.99 * len(COMPILED)
+    assert len(NAMES) > 0.99 * len(SUITE)
