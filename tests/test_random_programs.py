@@ -70,7 +70,7 @@ def check_agreement(module: IRModule, seed: int) -> None:
             f"interpreted: {expected!r}\ncompiled: {found!r}"
         )
         if not isinstance(expected, StructIRError):
-            require_agreement(interpreted, arguments, expected, found)
+            require_agreement(module, "main", arguments, expected, found)
 
 
 # ---- the generator itself

@@ -4,7 +4,7 @@ the same once, and runs them on the blocks that it was sent."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -53,13 +53,21 @@ class Task:
 
 def recipe_of(plan: Plan, function: Function, others: Mapping[str, Any]) -> Recipe:
     """The recipe of a plan; `others` are the functions that the program calls."""
-    text = IRModule({**others, plan.name: function}).script()
-    spoken = parse(text, FILE).functions[plan.name]
+    name = unused(plan.name, others)  # what it calls, it may be itself: whole, and not the part
+    text = IRModule({**others, name: function}).script()
+    spoken = parse(text, FILE).functions[name]
     pairs = zip(_calls(spoken), _calls(function), strict=True)
     places = {a.span.line: str(b.span) for a, b in pairs if a.span is not None and b.span}
     sizes = tuple(sorted(plan.sizes.items()))
     place = f"{plan.name} at {function.span}" if function.span is not None else plan.name
-    return Recipe(text, plan.name, sizes, plan.pieces, tuple(places.items()), place)
+    return Recipe(text, name, sizes, plan.pieces, tuple(places.items()), place)
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """A name that is not taken: this one, or one like it."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _calls(function: Any) -> list[Call]:
@@ -112,8 +120,10 @@ class Workplace:
     def executable(self, part: Part) -> Run:
         """A part compiled; parts that do the same are one."""
         if part.key not in self.compiled:
-            module = self.module.with_functions({**self.module.functions, "shard": part.function})
-            self.compiled[part.key] = compile_module(module)["shard"]
+            others = self.module.functions
+            name = unused("shard", others)
+            module = self.module.with_functions({**others, name: part.function})
+            self.compiled[part.key] = compile_module(module)[name]
         return self.compiled[part.key]
 
 

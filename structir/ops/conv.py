@@ -129,6 +129,7 @@ def _convolution(count: int) -> Declaration:
         return x * weight
 
     conv_transpose.example(f32[2, 3, *space], f32[3, 4, *window], strides=2, padding=1)
+    conv_transpose.example(f32[1, 2, *(2,) * count], f32[2, 1, *(2,) * count], groups=2)
     return conv
 
 

@@ -103,7 +103,7 @@ def batch_flatten(x: Point) -> Point:
 @op(
     "x[*s, flat(c, p, q), h, w] -> y[*s, c, flat(h, p), flat(w, q)]",
     name="nn.pixel_shuffle",
-    where="p == upscale_factor, q == upscale_factor",
+    where="p == upscale_factor, q == upscale_factor, 1 <= upscale_factor",
 )
 def pixel_shuffle(x: Point, upscale_factor: int) -> Point:
     """Blocks of channels as blocks of pixels."""

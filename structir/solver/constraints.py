@@ -168,6 +168,10 @@ class Window(Constraint):
         "dilation": "static",
     }
 
+    def span(self, inner: Dim, kernel: Dim) -> Dim:
+        """How far the window may move; negative where it is wider than its axis."""
+        return inner + kernel * -self.dilation + (self.pad + self.dilation - 1)
+
 
 @attrs.frozen(eq=False)
 class Sum(Constraint):

@@ -43,6 +43,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
 from structir.solver.axes_of import as_axes, as_row, labelled_row
+from structir.solver.constraints import Ge
 from structir.solver.facts import constraints_of
 from structir.solver.generalise import generalised, looped
 from structir.solver.kernels import kernel_scheme
@@ -208,6 +209,9 @@ class Hearing:
     def _shaped(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
         """A value has the axes of this struct info."""
         axes = info.axes or info.dims
+        for axis in axes if type(axes) is tuple else ():
+            if type(axis) is dims.Poly and dims.as_sym(axis) is None:
+                self.solver.add(Ge(axis, 0), origin)
         if not self.labelled or type(axes) is not tuple:
             self.solver.shaped(value, self.row_of(info), origin)
             return

@@ -29,6 +29,7 @@ from structir.solver.terms import (
     symbol_of,
     variables,
 )
+from structir.solver.windows import positions
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -229,10 +230,8 @@ def _define_window(here: Instance, window: Window) -> bool:
     kernel = here.store.dim(here.size(window.kernel))
     if symbol is None or type(inner) is not int or type(kernel) is not int:
         return False
-    span = inner + window.pad - window.dilation * (kernel - 1) - 1
-    if span < 0:
-        raise here.store.conflict(f"a window of {kernel} does not fit into {inner}")
-    here.sizes[symbol] = span // window.stride + 1
+    span: Any = window.span(inner, kernel)
+    here.sizes[symbol] = positions(here.store, window, span)
     return True
 
 

@@ -15,11 +15,9 @@ def _(store: Store, window: Window) -> bool:
     inner, kernel = store.dim(window.inner), store.dim(window.kernel)
     if is_ragged(inner) or is_ragged(kernel):
         raise store.conflict("a window does not slide along a ragged axis")
-    span = inner + kernel * -window.dilation + (window.pad + window.dilation - 1)
+    span = window.span(inner, kernel)
     if type(span) is int:
-        if span < 0:
-            raise store.conflict(f"a window of {kernel} does not fit into {inner}")
-        equate(store, window.outer, span // window.stride + 1)
+        equate(store, window.outer, positions(store, window, span))
         return True
     low, high = interval(store, span)
     if low is None or low < 0:
@@ -30,6 +28,13 @@ def _(store: Store, window: Window) -> bool:
         return True
     _shared(store, window, span)
     return _strided(store, window, span, (low, high))
+
+
+def positions(store: Store, window: Window, span: int) -> int:
+    """How many positions a window has that may move so far."""
+    if span < 0:
+        raise store.conflict(f"a window is {-span} wider than its axis")
+    return span // window.stride + 1
 
 
 def _shared(store: Store, window: Window, span: Dim) -> None:

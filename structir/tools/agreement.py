@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import attrs
+import ml_dtypes
 import numpy as np
 
 from structir.errors import StructIRError
+from structir.interpret.machine import Machine
+from structir.interpret.scope import Scope, Value
+from structir.ir.dtype import FLOATS, dtype_of
+from structir.ir.expr import Binding
+from structir.ir.module import IRModule
 
-DRAWS = 8  # nudges of the inputs that tell how far rounding may move a result
+DRAWS = 8  # nudges of all values that tell how far rounding may move a result
+WIDE = {"float32": 1e-6, "float64": 1e-6}  # how far a nudge moves; narrow ones, as far as they round
+NARROW = FLOATS - WIDE.keys()
 
 Runner = Callable[..., Any]
 
 
 class Disagreement(Exception):
     """Two ways to run a program give different results."""
+
+
+@attrs.frozen(eq=False)
+class ShakenMachine(Machine):
+    """An interpreter that moves every value of a narrow float by about as much as it has been
+    rounded: kernels keep what is between ops in float32."""
+
+    numbers: np.random.Generator = attrs.field(kw_only=True)
+
+    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
+        Machine._bind(self, binding, nudged(value, self.numbers, NARROW), scope)
 
 
 def result(runner: Runner, arguments: Sequence[Any]) -> Any:
@@ -28,15 +48,17 @@ def result(runner: Runner, arguments: Sequence[Any]) -> Any:
 
 
 def require_agreement(
-    reference: Runner, arguments: Sequence[Any], expected: Any, found: Any
+    module: IRModule, name: str, arguments: Sequence[Any], expected: Any, found: Any
 ) -> None:
-    """Raise Disagreement unless the results agree; a program may amplify rounding, or jump, so what
-    a nudge of the inputs moves in the reference may differ as much."""
+    """Raise Disagreement unless the results of a function agree; a program may amplify rounding, or
+    jump, so what a nudge of its values moves in the interpreter may differ as much."""
     if close(found, expected):
         return
     slack = [np.zeros(np.shape(leaf)) for leaf in leaves(expected)]
     for draw in range(DRAWS):
-        moved = result(reference, nudged(arguments, draw))
+        numbers = np.random.default_rng(draw)
+        shaken = ShakenMachine(module, numbers=numbers).global_function(name)
+        moved = result(shaken, [nudged(each, numbers) for each in arguments])
         if isinstance(moved, StructIRError) or _shapes(moved) != _shapes(expected):
             return  # the outcome hangs on a rounding
         slack = [
@@ -83,18 +105,31 @@ def same_kind(a: Any, b: Any) -> bool:
 
 
 def near(a: Any, b: Any, slack: Any) -> Any:
-    """Element by element: equal as far as float32 and the slack tell; NaN equals itself."""
+    """Element by element: equal as far as their dtype and the slack tell; NaN equals itself."""
+    rounding = _rounding(np.asarray(b))
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     with np.errstate(all="ignore"):
-        close_by = np.abs(x - y) <= 1e-4 + 1e-3 * np.abs(y) + 20 * slack
+        allowed = 1e-4 + 1e-3 * np.abs(y) + 20 * slack + 2 * rounding * np.abs(y)
+        close_by = np.abs(x - y) <= allowed
     return close_by | (x == y) | (np.isnan(x) & np.isnan(y)) | np.isnan(np.asarray(slack))
 
 
-def nudged(value: Any, draw: int) -> Any:
-    """The arguments, each float moved by a millionth of itself or less."""
+def _rounding(array: Any, among: Collection[str] = FLOATS) -> float:
+    """How far, for its size, a nudge moves a value; other dtypes stay."""
+    dtype = dtype_of(array)
+    if dtype not in among:
+        return 0.0
+    return WIDE[dtype] if dtype in WIDE else float(ml_dtypes.finfo(array.dtype).eps)
+
+
+def nudged(value: Any, numbers: np.random.Generator, among: Collection[str] = FLOATS) -> Any:
+    """A value, each float in it moved by as much as it may have been rounded, or less."""
     if isinstance(value, list | tuple):
-        return type(value)([nudged(item, draw + i) for i, item in enumerate(value)])
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        noise = np.random.default_rng(draw).uniform(-1e-6, 1e-6, value.shape)
-        return np.asarray(value * (1 + noise) + noise * 1e-3).astype(value.dtype)
-    return value
+        return type(value)([nudged(item, numbers, among) for item in value])
+    rounding = _rounding(value, among) if isinstance(value, np.ndarray | np.generic) else 0.0
+    if not rounding:
+        return value
+    noise = numbers.uniform(-1, 1, value.shape) * rounding
+    with np.errstate(all="ignore"):
+        wide = value.astype(np.float64)
+        return np.asarray(wide * (1 + noise) + noise * 1e-3).astype(value.dtype)

@@ -10,16 +10,19 @@ import attrs
 import numpy as np
 
 from structir.analysis.private import PRIVATE
+from structir.analysis.variables import walk
 from structir.analysis.well_formed import check_well_formed
 from structir.backend.compile import compile as compiled
+from structir.backend.cuda.arrays import DeviceArray
+from structir.backend.cuda.target import use_simulator
 from structir.distributed.sharded import shard
-from structir.errors import DiagnosticWarning, ShapeMismatchError, StructInfoError, StructIRError
+from structir.errors import DiagnosticError, DiagnosticWarning, ShapeMismatchError, StructInfoError, StructIRError
 from structir.interpret import interpret
 from structir.interpret.arguments import random_arguments
 from structir.interpret.boundary import match
 from structir.interpret.machine import Machine
 from structir.interpret.scope import Scope, Value
-from structir.ir.expr import Binding, Function
+from structir.ir.expr import Binding, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.structural import structural_equal, structural_hash
 from structir.passes import all_passes
@@ -32,6 +35,7 @@ from structir.tools.agreement import Disagreement, require_agreement, result
 
 RUNS = 2  # sets of arguments for a program
 WORKERS = (1, 2, 3, 5)
+NO_KERNEL = "has no CUDA kernel"  # says the backend of what it refuses
 
 Check = Callable[[IRModule, int], None]
 CHECKS: dict[str, Check] = {}
@@ -205,7 +209,42 @@ def cpu(module: IRModule, seed: int) -> None:
             if isinstance(expected, StructIRError) != isinstance(found, StructIRError):
                 raise Disagreement(f"interpreted: {expected!r}\ncompiled: {found!r}")
             if not isinstance(expected, StructIRError):
-                require_agreement(_runner(module, name), arguments, expected, found)
+                require_agreement(module, name, arguments, expected, found)
+
+
+@check
+def cuda(module: IRModule, seed: int) -> None:
+    """On numba's simulator of a GPU each function gives what the interpreter gives, where all of
+    its ops have kernels for a GPU."""
+    use_simulator()
+    for name, function in _functions(module).items():
+        try:
+            executable = compiled(_with_callees(module, name), target="cuda")
+        except DiagnosticError as error:
+            if NO_KERNEL not in str(error):
+                raise
+            continue
+        for arguments, expected in answers(module, name, function, 1, seed):
+            found = result(executable[name], arguments)
+            require_agreement(module, name, arguments, expected, _on_host(found))
+
+
+def _with_callees(module: IRModule, name: str) -> IRModule:
+    """The module of one function and of what it calls."""
+    kept, todo = {}, [name]
+    while todo:
+        name = todo.pop()
+        kept[name] = module.functions[name]
+        called = [part.name for part in walk(kept[name]) if isinstance(part, GlobalVar)]
+        todo += [callee for callee in called if callee not in kept]
+    return module.with_functions(kept)
+
+
+def _on_host(value: Any) -> Any:
+    """A result, its arrays in the memory of the host."""
+    if isinstance(value, tuple):
+        return tuple(map(_on_host, value))
+    return value.copy_to_host() if isinstance(value, DeviceArray) else value
 
 
 @check
@@ -221,4 +260,4 @@ def shards(module: IRModule, seed: int) -> None:
             found = result(sharded, arguments)
             if isinstance(found, StructIRError):
                 raise Disagreement(f"planned, but not run in shards: {found}") from found
-            require_agreement(_runner(module, name), arguments, expected, found)
+            require_agreement(module, name, arguments, expected, found)

@@ -5,25 +5,31 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 
 from structir.analysis.private import PRIVATE
 from structir.errors import PassError, StructIRError
+from structir.ir.dtype import DTYPES as EVERY_DTYPE
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.ir.node import replace
+from structir.ir.op import Op
 from structir.printer.archive import save
-from structir.tools.calls import CallDrawer
+from structir.tools.calls import DTYPES, CallDrawer
 from structir.tools.checks import CHECKS, run_check
 from structir.tools.generate import random_module
+from structir.tools.op_page import device_backend, example_call
 from structir.tools.programs import read_program
 from structir.tools.reduction import reduced
 
 METADATA = "metadata["  # where a text refers to an array that stands beside it
 FROM_EXAMPLES = 0.25  # of all calls: some ops take hardly anything but what their examples show
+RARE = (*sorted(EVERY_DTYPE - set(DTYPES)), "float16", "bfloat16", "bfloat16", "int8")
 NAME = re.compile(r"(\w+)-(\d+)")  # of a kept failure: its check, and the seed of its draws
 NUMBERS = re.compile(r"[\d'\"]\S*")
 
@@ -68,8 +74,22 @@ def signature_of(error: BaseException) -> str:
 
 def random_program(seed: int, size: int) -> IRModule:
     """A program to be checked; in every other one, the helpers of `main` are private."""
-    module = random_module(seed, size, CallDrawer(Random(seed), from_examples=FROM_EXAMPLES))
+    rng = Random(seed)
+    dtypes = (*DTYPES, *(rng.sample(RARE, 3) if rng.random() < 0.4 else ()))
+    drawer = CallDrawer(rng, dtypes, from_examples=FROM_EXAMPLES)
+    if rng.random() < 0.2:
+        drawer = attrs.evolve(drawer, admits=has_device_kernel)
+    module = random_module(seed, size, drawer)
     return with_private_helpers(module) if seed % 2 else module
+
+
+@cache
+def has_device_kernel(op: Op) -> bool:
+    """Whether a GPU can run an op: some programs hold such ops alone, so that one can run them."""
+    definition: Any = op.definition
+    if not definition.pure or not getattr(definition, "sampled", None):
+        return False
+    return device_backend(definition, example_call(definition)) != "none"
 
 
 def with_private_helpers(module: IRModule) -> IRModule:

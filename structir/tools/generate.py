@@ -19,6 +19,7 @@ from structir.ir.expr import (
     Constant,
     Expr,
     Function,
+    GlobalVar,
     PrimValue,
     ShapeExpr,
     Tuple,
@@ -51,7 +52,7 @@ def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) ->
     """A well-formed module of one to three functions, `main` last, with about `size` bindings each.
 
     It holds calls of any registered op, dataflow blocks and plain ones, constants, shapes,
-    tuples, branches, closures, scans, kernels, calls between functions, and match_casts that hold
+    tuples, branches, closures, scans, recursion, kernels, calls between functions, and match_casts that hold
     when run. The same seed gives the same module as long as the same ops are registered.
     """
     rng = Random(seed)
@@ -59,7 +60,8 @@ def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number in range(rng.choice([0, 0, 1, 2])):
-            writer.function(f"helper_{number}")
+            write = writer.recursion if rng.random() < 0.15 else writer.function
+            write(f"helper_{number}")
         writer.function("main")
     return writer.builder.get()
 
@@ -93,6 +95,33 @@ class _Writer:
             self.live = [var for var in self.live if _is_data(var.struct_info)]
             self.builder.emit_func_output(self.result())
 
+    def recursion(self, name: str) -> None:
+        """A function that calls itself, by two flags of which each call takes one down."""
+        dims = [sym(letter) for letter in "nm"]
+        self.sizes = [*dims, 1, 2]
+        flags = [Var("again", SCALAR_BOOL), Var("then", SCALAR_BOOL)]
+        state = Var("state", self.tensor(dims))
+        params = [*flags, state, Var("d0", TensorStructInfo((dims[0],), "float32"))]
+        params.append(Var("d1", TensorStructInfo((dims[1],), "float32")))
+        self.live = params[2:]
+        info = FuncStructInfo(tuple([p.struct_info for p in params]), state.struct_info)
+        itself = GlobalVar(name, info)
+        last = Constant(np.asarray(False))
+
+        def again() -> Expr:
+            self.bindings(self.size // 2)
+            step = self.chosen(state.struct_info)
+            return self.builder.emit(Call(itself, (flags[1], last, step, *params[3:])))
+
+        def end() -> Expr:
+            return self.nested(lambda: self.chosen(state.struct_info))
+
+        with self.builder.function(name, params, ret=state.struct_info):
+            outer = self.live
+            made = self.builder.if_else(flags[0], lambda: self.nested(again), end)
+            self.live = [*outer, made]
+            self.builder.emit_func_output(made)
+
     def tensor(self, dims: list[Any]) -> TensorStructInfo:
         """The info of a parameter."""
         choices: list[Dim] = [*dims, *dims, 1, 2, dims[0] + 1, dims[0] * dims[-1]]
@@ -108,6 +137,7 @@ class _Writer:
             Var("pair", pair),
             Var("shape", ShapeStructInfo((dims[0], dims[-1] + 1))),
             Var("unknown", unknown),
+            Var("number", PrimStructInfo("int64")),
         ]
 
     def result(self) -> Expr:

@@ -10,7 +10,7 @@ from structir.backend.cuda.portable import device_routine
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
 from structir.errors import Diagnostic, DiagnosticError
-from structir.ir.expr import Call, Expr, Function, If, SeqExpr, VarBinding
+from structir.ir.expr import Call, Expr, Function, GlobalVar, If, SeqExpr, VarBinding
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
 
@@ -21,8 +21,12 @@ def refuse_host_ops(name: str, function: Function, kernels: Mapping[str, Kernel]
     """Raise for the first op that only the host could run."""
     for binding in _bindings(function.body):
         call = binding.value
-        if isinstance(call, Call) and isinstance(call.op, Op):
+        if isinstance(call, Call) and (isinstance(call.op, Op) or _kernel(call, kernels)):
             raise _refused(name, binding, call, kernels)
+
+
+def _kernel(call: Call, kernels: Mapping[str, Kernel]) -> bool:
+    return isinstance(call.op, GlobalVar) and call.op.name in kernels
 
 
 def _bindings(seq: SeqExpr) -> Iterator[Any]:

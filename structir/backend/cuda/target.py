@@ -4,6 +4,8 @@ simulator."""
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from functools import cache
 from typing import Any
 
@@ -45,6 +47,18 @@ def device_of(arch: str | None) -> Any:
             )
         return here
     return ahead.AheadDevice(arch)
+
+
+def use_simulator() -> None:
+    """Take numba's simulator for the card from now on. numba chooses when its part for GPUs is first
+    loaded: after that it cannot be told any more."""
+    settings: Any = config
+    if settings.ENABLE_CUDASIM:
+        return
+    if "numba.cuda" in sys.modules:
+        raise StructIRError("numba has been loaded for a card, not for its simulator")
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # another distribution of numba.cuda reads it
+    settings.ENABLE_CUDASIM = 1
 
 
 def device_to_load_on(architecture: str) -> Any:

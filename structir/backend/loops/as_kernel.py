@@ -18,6 +18,7 @@ from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym, syms
 from structir.ir.expr import Var
 from structir.ir.kernel import (
+    KERNEL_DTYPES,
     Assign,
     Element,
     For,
@@ -95,6 +96,8 @@ class _Writer:
         return ShownKernel(kernel, tuple(self.params), numbers, tuple(self.fills))
 
     def _array(self, name: str, buffer: Buffer) -> Var:
+        if buffer.dtype not in KERNEL_DTYPES:
+            raise NotShown(f"an array of {buffer.dtype}")
         return Var(name, TensorStructInfo(buffer.shape, buffer.dtype))
 
     # ---- loops

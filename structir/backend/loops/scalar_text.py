@@ -62,7 +62,7 @@ WHOLE = {
     "pow": "{dtype}(whole_power({0}, {1}))",
     "neg": "{dtype}(-{0})",
     "abs": "{dtype}(abs({0}))",
-    "sign": "{dtype}(({0} > 0) - ({0} < 0))",
+    "sign": "{dtype}({dtype}({0} > 0) - {dtype}({0} < 0))",
     "ceil": "{0}",
     "floor": "{0}",
     "round": "{0}",
