@@ -17,7 +17,10 @@ from structir.ir.expr import Binding
 from structir.ir.module import IRModule
 
 DRAWS = 8  # nudges of all values that tell how far rounding may move a result
-WIDE = {"float32": 1e-6, "float64": 1e-6}  # how far a nudge moves; narrow ones, as far as they round
+WIDE = {
+    "float32": 1e-6,
+    "float64": 1e-6,
+}  # how far a nudge moves; narrow ones, as far as they round
 NARROW = FLOATS - WIDE.keys()
 
 Runner = Callable[..., Any]

@@ -16,7 +16,13 @@ from structir.backend.compile import compile as compiled
 from structir.backend.cuda.arrays import DeviceArray
 from structir.backend.cuda.target import use_simulator
 from structir.distributed.sharded import shard
-from structir.errors import DiagnosticError, DiagnosticWarning, ShapeMismatchError, StructInfoError, StructIRError
+from structir.errors import (
+    DiagnosticError,
+    DiagnosticWarning,
+    ShapeMismatchError,
+    StructInfoError,
+    StructIRError,
+)
 from structir.interpret import interpret
 from structir.interpret.arguments import random_arguments
 from structir.interpret.boundary import match

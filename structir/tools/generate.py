@@ -52,8 +52,8 @@ def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) ->
     """A well-formed module of one to three functions, `main` last, with about `size` bindings each.
 
     It holds calls of any registered op, dataflow blocks and plain ones, constants, shapes,
-    tuples, branches, closures, scans, recursion, kernels, calls between functions, and match_casts that hold
-    when run. The same seed gives the same module as long as the same ops are registered.
+    tuples, branches, closures, scans, recursion, kernels, calls between functions, and match_casts
+    that hold when run. The same seed gives the same module as long as the same ops are registered.
     """
     rng = Random(seed)
     writer = _Writer(rng, drawer or CallDrawer(rng), size)

@@ -246,6 +246,18 @@ def main(x: R.Tensor(("k",), "float32"), s: R.Shape(["k + 1"])) -> R.Tensor((4,)
     reread(found)
 
 
+def test_a_size_that_would_be_negative_is_a_conflict() -> None:
+    module = parsed("""
+        @R.function
+        def f(x: R.Tensor(("n",)), y: R.Tensor(("n - 2",)), z: R.Tensor((0,), "float32")):
+            n = T.int64()
+            w = R.match_cast(z, R.Tensor((n,), "float32"))
+            return w
+        """)
+    with pytest.raises(StructInfoError, match="at least 2, not 0"):
+        structir.infer(module)
+
+
 def test_a_strided_window_that_does_not_fit_is_refused_where_sizes_may_be_0_too() -> None:
     module = parsed("""
         @R.function

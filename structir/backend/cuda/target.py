@@ -50,8 +50,8 @@ def device_of(arch: str | None) -> Any:
 
 
 def use_simulator() -> None:
-    """Take numba's simulator for the card from now on. numba chooses when its part for GPUs is first
-    loaded: after that it cannot be told any more."""
+    """Take numba's simulator for the card from now on. numba chooses when its part for GPUs is
+    first loaded: after that it cannot be told any more."""
     settings: Any = config
     if settings.ENABLE_CUDASIM:
         return
