@@ -122,7 +122,8 @@ def _rounding(array: Any, among: Collection[str] = FLOATS) -> float:
     dtype = dtype_of(array)
     if dtype not in among:
         return 0.0
-    return WIDE[dtype] if dtype in WIDE else float(ml_dtypes.finfo(array.dtype).eps)
+    finfo: Any = ml_dtypes.finfo
+    return WIDE[dtype] if dtype in WIDE else float(finfo(array.dtype).eps)
 
 
 def nudged(value: Any, numbers: np.random.Generator, among: Collection[str] = FLOATS) -> Any:
