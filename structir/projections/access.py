@@ -199,7 +199,8 @@ def _view(
         for k in range(len(space.letters))
     ]
     shape = tuple(n if any(w.steps[k] for w in walks) else 1 for k, n in enumerate(space.shape))
-    return strides.as_strided(corner, shape, moves, writeable=writeable)
+    raw = corner.view(np.uint8) if corner.itemsize == 1 else corner  # NumPy has no text for float8
+    return strides.as_strided(raw, shape, moves, writeable=writeable).view(array.dtype)
 
 
 def _inside(walk: Walk, size: int, space: Space) -> Mask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from structir.ir.dims import Dim, Opaque, as_atom
+from structir.ir.dims import Dim, Opaque, Poly, as_atom, as_sym
 from structir.solver.constraints import Constraint, DimEq, Divides, Ge, Ne
 
 _CONSTRAINTS: dict[str, Callable[[Dim, Dim], Constraint]] = {
@@ -42,3 +42,10 @@ def may_be_empty(fact: Dim) -> bool:
     """Whether a condition only says that a size may be 0: then none is taken to be at least 1."""
     atom = as_atom(fact)
     return type(atom) is Opaque and atom.fn == "le" and atom.args[0] == 0
+
+
+def not_negative(axes: object) -> Iterator[Constraint]:
+    """That the sizes are sizes, where they are computed from others."""
+    for dim in axes if type(axes) is tuple else ():
+        if type(dim) is Poly and as_sym(dim) is None:
+            yield Ge(dim, 0)

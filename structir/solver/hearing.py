@@ -43,8 +43,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
 from structir.solver.axes_of import as_axes, as_row, labelled_row
-from structir.solver.constraints import Ge
-from structir.solver.facts import constraints_of
+from structir.solver.facts import constraints_of, not_negative
 from structir.solver.generalise import generalised, looped
 from structir.solver.kernels import kernel_scheme
 from structir.solver.rank_ways import greatest_rank, rank_options, ways
@@ -209,9 +208,8 @@ class Hearing:
     def _shaped(self, value: Value, info: TensorStructInfo, origin: Origin) -> None:
         """A value has the axes of this struct info."""
         axes = info.axes or info.dims
-        for axis in axes if type(axes) is tuple else ():
-            if type(axis) is dims.Poly and dims.as_sym(axis) is None:
-                self.solver.add(Ge(axis, 0), origin)
+        for fact in not_negative(axes):
+            self.solver.add(fact, origin)
         if not self.labelled or type(axes) is not tuple:
             self.solver.shaped(value, self.row_of(info), origin)
             return

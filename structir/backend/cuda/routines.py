@@ -3,6 +3,9 @@ name; calls at points spread."""
 
 from __future__ import annotations
 
+import hashlib
+
+from structir.backend.cpu.functions import routine_source
 from structir.backend.cuda.device_text import (
     DeviceText,
     device_text,
@@ -37,7 +40,10 @@ def routine_kernel(group: Group) -> DeviceText | tuple[DeviceText, ...] | None:
     elif routine.function is None:
         lines = ["if cuda.grid(1) == 0:", *indented(routine.lines)]
     else:
-        lines = [*routine.before, *over_threads("point", "count", routine.lines)]
+        # by its text a kernel is known: two that only call different functions must not look alike
+        told = hashlib.sha256(routine_source(routine.function).encode()).hexdigest()
+        lines = [f"# routine: {routine.function.__qualname__} {told[:16]}", *routine.before]
+        lines += over_threads("point", "count", routine.lines)
         names, dims = [*names, "count"], [*dims, routine.range]
     text = DeviceText(
         kernel_text(
