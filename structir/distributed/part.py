@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from structir.distributed.branches import sunk
 from structir.distributed.lifting import SMALL
 from structir.distributed.local_op import LocalDefinition
 from structir.errors import Diagnostic, StructInfoError
@@ -87,7 +88,7 @@ class Parts:
                 writer.step(number, step)
         made = [writer.sliced(key, bounds) for key, bounds in results.items()]
         body: Expr = made[0] if len(made) == 1 else Tuple(tuple(made))
-        sequence = SeqExpr((BindingBlock(tuple(writer.bindings)),), body)
+        sequence = SeqExpr((BindingBlock(sunk(writer.bindings, body)),), body)
         sizes = Var("sizes", ShapeStructInfo(tuple([as_dim(s) for s in writer.sizes])))
         params = (sizes, *[param for param, _, _ in writer.params])
         inputs = tuple([(key, block) for _, key, block in writer.params])

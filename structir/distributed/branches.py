@@ -1,0 +1,58 @@
+"""What only one side of a branch reads, inside of that side: it runs where the program runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from structir.analysis.variables import variables_in
+from structir.ir.expr import BindingBlock, Expr, If, SeqExpr, Var, VarBinding
+from structir.ir.node import replace
+
+Path = tuple[tuple[Var, int], ...]  # branches within one another, and which side of each
+
+
+def sunk(bindings: Sequence[VarBinding], result: Expr) -> tuple[VarBinding, ...]:
+    """The bindings of a flat sequence, those that one side alone reads inside of it."""
+    if not any(isinstance(binding.value, If) for binding in bindings):
+        return tuple(bindings)
+    places: dict[Var, Path] = dict.fromkeys(variables_in(result), ())
+    inside: dict[Path, list[VarBinding]] = {}
+    for binding in reversed(bindings):
+        path = places.get(binding.var, ())
+        inside.setdefault(path, []).insert(0, binding)
+        for part, where in _parts(binding, path):
+            for var in variables_in(part):
+                places[var] = _common(places[var], where) if var in places else where
+    return _sequence(inside, ())
+
+
+def _parts(binding: VarBinding, path: Path) -> list[tuple[Any, Path]]:
+    """The parts of a binding, and where each is read."""
+    value = binding.value
+    if not isinstance(value, If):
+        return [(value, path)]
+    sides = enumerate((value.true_branch, value.false_branch))
+    return [(value.cond, path), *[(s, (*path, (binding.var, k))) for k, s in sides]]
+
+
+def _common(one: Path, other: Path) -> Path:
+    length = 0
+    while length < min(len(one), len(other)) and one[length] == other[length]:
+        length += 1
+    return one[:length]
+
+
+def _sequence(inside: dict[Path, list[VarBinding]], path: Path) -> tuple[VarBinding, ...]:
+    return tuple([_filled(inside, path, binding) for binding in inside.get(path, ())])
+
+
+def _filled(inside: dict[Path, list[VarBinding]], path: Path, binding: VarBinding) -> VarBinding:
+    value = binding.value
+    if not isinstance(value, If):
+        return binding
+    sides: list[SeqExpr] = []
+    for k, side in enumerate((value.true_branch, value.false_branch)):
+        found = _sequence(inside, (*path, (binding.var, k)))
+        sides.append(replace(side, blocks=(BindingBlock(found),) if found else ()))
+    return replace(binding, value=replace(value, true_branch=sides[0], false_branch=sides[1]))
