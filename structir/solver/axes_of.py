@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from structir.analysis.axes import axes_of, tensor
 from structir.ir.axes import AnySize, Axes, Labelled, Ragged, size_in
 from structir.ir.polynomial import Poly
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.solver.arithmetic import fresh
 from structir.solver.constraints import Constraint, DimEq, Label
 from structir.solver.solver import Solver, Value
@@ -45,6 +47,20 @@ def as_axes(solver: Solver, value: Value) -> Axes:
     shape, labels = solver.shape(value), solver.labels(value)
     both = zip(shape, labels, strict=True)
     return tuple([_axis(element, label) for element, label in both])
+
+
+def settled(solver: Solver, info: StructInfo) -> StructInfo:
+    """A struct info in the solver's terms with what has become known of them since."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple([settled(solver, field) for field in info.fields]))
+    axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
+    if axes is None:
+        return info
+    shape = solver.known(as_row(axes))
+    labels = [getattr(axis, "label", None) for axis in axes]
+    if len(shape) != len(axes):  # a row has turned out to be several axes: none has a label
+        labels = [None] * len(shape)
+    return tensor(tuple(map(_axis, shape, labels)), info.dtype)  # type: ignore[attr-defined]
 
 
 def _axis(element: Any, label: str | None) -> Any:

@@ -66,7 +66,6 @@ class Hearing:
         self.functions = functions
         self.least = least
         self.solver = Solver(least)
-        self.left_in_a_branch = False
         self.trees: dict[Var, Tree] = {}
         self.shapes: dict[Var, Row] = {}  # of shape variables
         self.infos: dict[Var, StructInfo] = {}  # what is known inside branches when they end
@@ -380,7 +379,8 @@ class Hearing:
     def _branch(self, body: SeqExpr) -> list[tuple[Value, Row]] | None:
         """The values that a branch gives, with their shapes in it; None if it cannot be reached."""
         mark, waiting, heard = self.solver.push(), self.waiting, len(self.trees)
-        self.waiting = []
+        store, self.waiting = self.solver.store, []
+        least, store.least = store.least, 0  # nothing checks on entry what holds here alone
         try:
             self._sequence(body)
             self.hear_again()
@@ -389,14 +389,11 @@ class Hearing:
                 self.infos[var] = refined(self.solver, var.struct_info, self.trees[var])
             return [(leaf, self.solver.shape(leaf)) for leaf in leaves(self._tree(body.body))]
         except Conflict as conflict:
-            if self.least:  # it may be reached where a size is 0
-                self.left_in_a_branch = True
-                raise
             warn(Diagnostic(f"this branch can never run: {conflict.message}", body.span))
             return None
         finally:
             self.solver.pop(mark)
-            self.waiting = waiting
+            self.waiting, store.least = waiting, least
 
 
 ROUNDS = 8  # of asking ops again

@@ -40,6 +40,7 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.solver import closing
+from structir.solver.axes_of import settled
 from structir.solver.explanation import Explanation, explain
 from structir.solver.facts import may_be_empty
 from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
@@ -114,9 +115,8 @@ def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
     except _Impossible as first:
         try:
             return _heard(function, schemes, 0)  # sizes may be 0 after all
-        except _Impossible as second:
-            told = second if first.hearing.left_in_a_branch else first
-            raise Impossible(explain(told.hearing.solver, told.conflict)) from None
+        except _Impossible:
+            raise Impossible(explain(first.hearing.solver, first.conflict)) from None
 
 
 class Impossible(StructInfoError):
@@ -270,12 +270,11 @@ class Rewriter:
                 dims = binding.struct_info.dims or ()
                 self.defined.update(s for dim in dims if (s := symbol_of(dim)) is not None)
         value = self._expr(binding.value)
-        known = self.hearing.infos.get(var)
-        info = (
-            self._filled(var.struct_info, self.hearing.trees.get(var))
-            if known is None
-            else self._expressed_info(var.struct_info, known)
-        )
+        info, known = var.struct_info, self.hearing.infos.get(var)
+        if known is not None:
+            info = self._expressed_info(info, settled(self.hearing.solver, known))
+        if known is None or not complete(info):  # a size of a branch may have a name around it
+            info = self._filled(info, self.hearing.trees.get(var))
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
