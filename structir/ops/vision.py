@@ -288,7 +288,8 @@ _SUPPRESSED = (
 def _constant(given: Given, name: str) -> int | None:
     position = list(given.operands).index(name)
     arg = given.args[position] if position < len(given.args) else None
-    return int(arg.data.item()) if isinstance(arg, Constant) and arg.data.size == 1 else None
+    known = isinstance(arg, Constant) and arg.data.size == 1 and arg.data.dtype.kind in "iu"
+    return int(arg.data.item()) if known else None  # type: ignore[attr-defined]
 
 
 @op(suppressed, name="vision.all_class_non_max_suppression", reads_sizes=True, reads_values=True)

@@ -153,3 +153,17 @@ FINDINGS = [file for file in KEPT if not file.stem.startswith("cuda")]  # in a p
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
 def test_what_was_found_fails_no_more(file: Path) -> None:
     assert not replayed(file)
+
+
+def test_a_program_that_cannot_be_drawn_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def undrawn(seed: int, size: int) -> IRModule:
+        raise ZeroDivisionError(seed)
+
+    monkeypatch.setattr("structir.tools.commands.fuzz.random_program", undrawn)
+    code, said = run("--programs", 3, "--seed", 7, "-o", tmp_path)
+    assert code == 5, said
+    (file,) = tmp_path.iterdir()
+    assert file.name == "draw-7.txt"
+    assert "ZeroDivisionError: 7" in file.read_text()

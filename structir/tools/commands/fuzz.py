@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from structir.tools.fuzzing import (
     kept,
     random_program,
     replayed,
+    signature_of,
     smallest,
 )
 from structir.tools.reduction import ops_of, size_of
@@ -54,7 +56,11 @@ class Campaign:
 
     def program(self, seed: int) -> None:
         """One program under every check."""
-        module = random_program(seed, self.size)
+        try:
+            module = random_program(seed, self.size)
+        except Exception as error:  # an op that cannot be asked about these arguments
+            self.undrawn(seed, error)
+            return
         self.bindings += size_of(module)
         for name in self.checks:
             start = time.perf_counter()
@@ -64,6 +70,15 @@ class Campaign:
             if found is not None:
                 self.keep(found)
         self.programs += 1
+
+    def undrawn(self, seed: int, error: Exception) -> None:
+        """Write down what went wrong before there was a program."""
+        signature = f"draw: {signature_of(error)}"
+        self.failed["draw"] += 1
+        if signature not in self.files:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.files[signature] = place = self.folder / f"draw-{seed}.txt"
+            place.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
 
     def keep(self, found: Failure) -> None:
         """Reduce a failure and write it down, if none like it and of its ops was found before."""
