@@ -104,7 +104,10 @@ def _inlined(
             return (binding,)
         if local and not all(map(_may_be_local, bindings)):
             return (binding,)
-        made = _body_at(binding, call, callee, DataflowVar if local else Var)
+        try:
+            made = _body_at(binding, call, callee, DataflowVar if local else Var)
+        except DiagnosticError:  # a size would be negative: it fails when it is called
+            return (binding,)
         return made if _may_hold(made) else (binding,)
 
     return with_bindings(function, in_place)

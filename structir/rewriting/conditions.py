@@ -77,11 +77,11 @@ def _found(value: Any) -> Any:
 
 
 def acts_element_wise(f: Any) -> bool:
-    """Whether an op, found for a hole, makes each element of its result from the elements at the
-    same place: its line says so."""
+    """Whether an op, found for a hole, makes each element of its one result from the elements at
+    the same place: its line says so."""
     line = getattr(f.op.definition, "line", None)
     if not isinstance(line, str):
         return False
     read, _, made = line.partition("->")
     rows = [part.partition("[")[2].partition("]")[0] for part in f"{read},{made}".split("],")]
-    return {row.strip() for row in rows} in ({"*s"}, {"~s"})
+    return {row.strip() for row in rows} in ({"*s"}, {"~s"}) and made.count("[") == 1
