@@ -288,8 +288,9 @@ _SUPPRESSED = (
 def _constant(given: Given, name: str) -> int | None:
     position = list(given.operands).index(name)
     arg = given.args[position] if position < len(given.args) else None
-    known = isinstance(arg, Constant) and arg.data.size == 1 and arg.data.dtype.kind in "iu"
-    return int(arg.data.item()) if known else None  # type: ignore[attr-defined]
+    if not isinstance(arg, Constant) or arg.data.size != 1 or arg.data.dtype.kind not in "iu":
+        return None
+    return int(arg.data.item())
 
 
 @op(suppressed, name="vision.all_class_non_max_suppression", reads_sizes=True, reads_values=True)
