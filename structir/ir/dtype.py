@@ -60,6 +60,12 @@ def is_int(dtype: str) -> bool:
     return dtype in INTS
 
 
+def int_limits(dtype: str) -> tuple[int, int]:
+    """The least and the greatest integer of a dtype, those of less than a byte too."""
+    bits = int(dtype.lstrip("uint"))
+    return (0, (1 << bits) - 1) if dtype in UNSIGNED else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
 @cache
 def numpy_dtype(name: str) -> numpy.dtype:
     """NumPy's type for a dtype; bfloat16 and float8 come from ml_dtypes."""

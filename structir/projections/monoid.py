@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from structir.ir.dtype import is_float
-from structir.lazy import lazy_module
+from structir.ir.dtype import int_limits, is_float
 from structir.projections.point import Scalar
-
-np = lazy_module("numpy")
 
 
 @attrs.frozen
@@ -27,8 +24,7 @@ class Monoid:
         if is_float(dtype):
             return float(self.least)
         if self.least in (float("inf"), float("-inf")):
-            info = np.iinfo(dtype)
-            return int(info.max if self.least > 0 else info.min)
+            return int_limits(dtype)[self.least > 0]
         return int(self.least)
 
     def of_nothing(self, dtype: str) -> Scalar:
