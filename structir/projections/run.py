@@ -11,7 +11,7 @@ import attrs
 
 from structir.errors import StructIRError
 from structir.ir.dims import Sym
-from structir.ir.dtype import is_float, numpy_dtype
+from structir.ir.dtype import SMALL_INTS, is_float, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import Fetched, Mask, Space, both, fetch, positions, window
 from structir.projections.contract import contracted
@@ -182,8 +182,11 @@ def _reduced(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
     if monoid in PAIRS:
         flat = value.reshape((*value.shape[:parallel], prod(value.shape[parallel:])))
         return getattr(np, monoid)(flat, -1) if flat.size else np.zeros(flat.shape[:-1], "int64")
-    combine = ufunc(COMBINERS[monoid])
+    combine, dtype = ufunc(COMBINERS[monoid]), value.dtype
+    if dtype.name in SMALL_INTS and monoid in ("max", "min"):  # those of NumPy know none so small
+        value, identity = value.astype("int8"), identity.astype("int8")
     total = combine.reduce(value, axis=axes, dtype=value.dtype, initial=identity)  # type: ignore[attr-defined]
+    total = total.astype(dtype, copy=False)
     if monoid != "mean":
         return total
     with np.errstate(all="ignore"):
