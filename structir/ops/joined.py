@@ -18,10 +18,20 @@ Dims = tuple[Dim, ...]
 Array = Any  # a NumPy array
 
 
+MOST = 4096  # tensors that are joined at once: each has loops of its own
+
+
+def _check_count(given: Given) -> None:
+    count = len(given.info("tensors"))
+    if count > MOST:
+        given.reject(f"{count} tensors are more than the {MOST} that are joined at once")
+
+
 def concatenated(given: Given) -> str:
     """One letter for each operand at the axis, one after the other in the result."""
     if not given.info("tensors"):
         given.reject("there is nothing to concatenate")
+    _check_count(given)
     if given["axis"] is None:
         return "*tensors[i] -> out[join(*i)]"
     return "*tensors[*p, i, *t] -> out[*p, join(*i), *t]"
@@ -49,6 +59,7 @@ def stacked(given: Given) -> Written:
     ranks = [rank for rank in given.ranks("tensors") if rank is not None]
     if not given.info("tensors"):
         given.reject("there is nothing to stack")
+    _check_count(given)
     if not ranks:
         return Written("*tensors[*s] -> out[*u]")
     axis, own = given.axis("axis", ranks[0] + 1), letters(ranks[0], "a")

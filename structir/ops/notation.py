@@ -340,7 +340,8 @@ class _Reader:
 
 def joined(names: tuple[str, ...]) -> Entry:
     """One axis that is the range of one letter after the other's."""
-    size: Formula = Extent(names[0])
-    for name in names[1:]:
-        size = Apply("add", (size, Extent(name)))
-    return Entry(None, size, join=names)
+    sizes: list[Formula] = [Extent(name) for name in names]
+    while len(sizes) > 1:  # by halves: a thousand pieces are no thousand sums within one another
+        pairs = zip(sizes[::2], sizes[1::2], strict=False)
+        sizes = [Apply("add", pair) for pair in pairs] + sizes[len(sizes) & ~1 :]
+    return Entry(None, sizes[0], join=names)

@@ -164,10 +164,10 @@ class SpecMaker:
 
     def _belongs(self, tensor: Tensor, piece: Piece) -> bool:
         """Whether a tensor has a part in a piece."""
-        if any(s.name in piece.others for s in self._uses(tensor.entries, piece)):
-            return False
         listed = tensor.member is not None and piece.number is not None
-        return not listed or tensor.member == piece.number
+        if listed and tensor.member != piece.number:  # most, where many are joined
+            return False
+        return not any(s.name in piece.others for s in self._uses(tensor.entries, piece))
 
     def _has_reader(self, operands: list[Tensor], piece: Piece) -> bool:
         """Whether the letters of a piece are read by somebody, or belong to a member of a list."""

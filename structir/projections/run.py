@@ -146,6 +146,8 @@ def _scanned(value: Array, axis: int, op: str, monoid: str, space: Space, parall
     full = [n if k != axis else 1 for k, n in enumerate(space.shape)]
     value = np.broadcast_to(value, full).squeeze(axis)
     value = value.reshape((*value.shape[: parallel - 1], prod(value.shape[parallel - 1 :])))
+    if value.dtype == bool and monoid in ("sum", "prod"):
+        value = value.astype("int64")  # counted, as in a reduction
     identity = np.asarray(MONOIDS[monoid].identity(value.dtype.name), value.dtype)
     backwards = op in ("ge", "gt")
     value = np.flip(value, -1) if backwards else value

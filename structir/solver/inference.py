@@ -270,16 +270,25 @@ class Rewriter:
                 dims = binding.struct_info.dims or ()
                 self.defined.update(s for dim in dims if (s := symbol_of(dim)) is not None)
         value = self._expr(binding.value)
-        info, known = var.struct_info, self.hearing.infos.get(var)
-        if known is not None:
-            info = self._expressed_info(info, settled(self.hearing.solver, known))
-        if known is None or not complete(info):  # a size of a branch may have a name around it
-            info = self._filled(info, self.hearing.trees.get(var))
+        info = self._known(var)
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
         self.variables[var] = made = type(var)(var.name, info, var.span)
         return replace(binding, var=made, value=value)
+
+    def _known(self, var: Var) -> StructInfo:
+        """What is known of a variable; as it was where a size would be negative: no run gets so
+        far."""
+        info, known = var.struct_info, self.hearing.infos.get(var)
+        try:
+            if known is not None:
+                info = self._expressed_info(info, settled(self.hearing.solver, known))
+            if known is None or not complete(info):  # a size of a branch may have a name around it
+                info = self._filled(info, self.hearing.trees.get(var))
+        except DiagnosticError:
+            return var.struct_info
+        return info
 
     def _expr(self, expr: Expr) -> Expr:
         """An expression over the new variables, what follows from them deduced anew."""
