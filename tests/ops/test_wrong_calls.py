@@ -66,8 +66,9 @@ def exchanged(args, place, value):
 
 def neighbours(array):
     """The array in other dtypes, ranks and sizes."""
-    for dtype in DTYPES:
-        yield array.astype(numpy_dtype(dtype))
+    with np.errstate(invalid="ignore"):  # what NumPy makes of NaN as an integer serves as well
+        others = [array.astype(numpy_dtype(dtype)) for dtype in DTYPES]
+    yield from others
     yield array[None]
     yield array[..., None]
     yield array.reshape(-1)
