@@ -66,7 +66,7 @@ def exchanged(args, place, value):
 
 def neighbours(array):
     """The array in other dtypes, ranks and sizes."""
-    with np.errstate(invalid="ignore"):  # what NumPy makes of NaN as an integer serves as well
+    with np.errstate(all="ignore"):  # what NumPy makes of NaN as an integer serves as well
         others = [array.astype(numpy_dtype(dtype)) for dtype in DTYPES]
     yield from others
     yield array[None]
