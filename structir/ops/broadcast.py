@@ -104,13 +104,13 @@ def bitwise_xor(x: Point, y: Point) -> Point:
 
 @op(INTEGRAL)
 def left_shift(x: Point, y: Point) -> Point:
-    """`x` with its bits moved up by `y`."""
+    """`x` with its bits moved up by `y`; 0 where `y` is no place of a bit in it."""
     return x << y
 
 
 @op(INTEGRAL)
 def right_shift(x: Point, y: Point) -> Point:
-    """`x` with its bits moved down by `y`."""
+    """`x` with its bits moved down by `y`; its sign alone, 0 or -1, where `y` is no place of a bit."""
     return x >> y
 
 

@@ -13,13 +13,15 @@ from structir.ir.kernel_functions import CONVERSIONS, OF_T
 NAMED = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "nearest": "round"}
 NAMED |= {"square_root": "sqrt"}
 NAMED |= {name: name for name in ("maximum", "minimum", "add_to", "multiply_to")}
-DIVIDING: dict[str, type[ast.operator]] = {
+OPERATORS: dict[str, type[ast.operator]] = {
     "whole_quotient": ast.FloorDiv,
     "whole_remainder": ast.Mod,
     "floor_quotient_float32": ast.FloorDiv,
     "floor_quotient_float64": ast.FloorDiv,
     "remainder_float32": ast.Mod,
     "remainder_float64": ast.Mod,
+    "shifted_left": ast.LShift,
+    "shifted_right": ast.RShift,
 }
 PLAIN = frozenset({"min", "max", "abs", "range"})
 READS = frozenset({"half_value", "brain_value"})
@@ -114,9 +116,9 @@ class Words:
     def _called(self, name: str, args: list[ast.expr]) -> ast.expr:
         if name in READS and isinstance(args[0], ast.Subscript):
             return self._element(args[0])
-        if name in DIVIDING:
-            first, second = map(self.value, args)
-            return ast.BinOp(first, DIVIDING[name](), second)
+        if name in OPERATORS:
+            first, second = map(self.value, args[:2])
+            return ast.BinOp(first, OPERATORS[name](), second)
         given = [self.value(arg) for arg in args]
         if name in PLAIN:
             return _call(name, *given)

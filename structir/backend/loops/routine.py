@@ -62,8 +62,6 @@ OWN_TEXTS = {
     "floordiv": "{dtype}(whole_quotient({0}, {1}))",
     "min": "smaller({0}, {1})",
     "max": "larger({0}, {1})",
-    "shl": "{dtype}(shifted_left({0}, {1}, {bits}))",
-    "shr": "{dtype}(shifted_right({0}, {1}, {bits}))",
     "maximum": "maximum({0}, {1})",
     "minimum": "minimum({0}, {1})",
     "add_to": "add_to({0}, {1})",
@@ -269,9 +267,8 @@ class _Writer(PartedWriter):
         if apply.fn in ("min", "max"):
             return _folded(OWN_TEXTS[apply.fn], args)
         template = LAZY.get(apply.fn) or OWN_TEXTS.get(apply.fn)
-        bits = operand.lstrip("uint") if is_int(operand) else ""
         if template is not None:
-            return enclosed(template.format(*args, dtype=apply.dtype, bits=bits))
+            return enclosed(template.format(*args, dtype=apply.dtype))
         return enclosed(application_text(apply.fn, operand, operand, args))
 
 

@@ -73,8 +73,8 @@ WHOLE = {
     "bitor": "{dtype}({0} | {1})",
     "bitxor": "{dtype}({0} ^ {1})",
     "bitnot": "{dtype}(~{0})",
-    "shl": "{dtype}({0} << {1})",
-    "shr": "{dtype}({0} >> {1})",
+    "shl": "{dtype}(shifted_left({0}, {1}, {bits}))",
+    "shr": "{dtype}(shifted_right({0}, {1}, {bits}))",
     "isnan": "False",
     "isinf": "False",
     "isfinite": "True",
@@ -128,7 +128,8 @@ def application_text(fn: str, dtype: str, operand_dtype: str, args: list[str]) -
     if fn == "cast":
         return _cast_text(args[0], operand_dtype, dtype)
     template = ALL_KINDS.get(fn) or _table(operand_dtype)[fn]
-    return template.format(*args, dtype=dtype)
+    bits = operand_dtype.lstrip("uint") if is_int(operand_dtype) else ""
+    return template.format(*args, dtype=dtype, bits=bits)
 
 
 def _cast_text(value: str, source: str, target: str) -> str:
