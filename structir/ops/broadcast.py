@@ -110,7 +110,7 @@ def left_shift(x: Point, y: Point) -> Point:
 
 @op(INTEGRAL)
 def right_shift(x: Point, y: Point) -> Point:
-    """`x` with its bits moved down by `y`; its sign alone, 0 or -1, where `y` is no place of a bit."""
+    """`x` with its bits moved down by `y`; 0 or -1, its sign, where `y` is no place of a bit."""
     return x >> y
 
 
