@@ -152,7 +152,7 @@ def _(x: Array, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> An
 
 PADDED = {
     "edge": "min(max(i{k} - pad_width[{b}], 0), size(n{k}) - 1) : n{k}",
-    "circular": "(i{k} - pad_width[{b}]) % size(n{k}) : n{k}",
+    "circular": "(i{k} - pad_width[{b}]) % max(size(n{k}), 1) : n{k}",
     "reflect": "size(n{k}) - 1 - max(size(n{k}) - 1 - max(i{k} - pad_width[{b}], "
     "pad_width[{b}] - i{k}), max(i{k} - pad_width[{b}], pad_width[{b}] - i{k}) - "
     "(size(n{k}) - 1)) : n{k}",
