@@ -130,8 +130,8 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "a window has one position too few",
-            "span // window.stride + 1)\n        return True",
-            "span // window.stride)\n        return True",
+            "return span // window.stride + 1",
+            "return span // window.stride",
         ),
     ),
     *_room(
@@ -139,8 +139,8 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "a helper's window has one position too few",
-            "span // window.stride + 1",
-            "span // window.stride",
+            "positions(here.store, window, span)",
+            "positions(here.store, window, span) - 1",
         ),
     ),
     *_room(

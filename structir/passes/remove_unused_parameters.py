@@ -8,6 +8,7 @@ from structir.ir.binding_dims import bound_dims
 from structir.ir.expr import Binding, Call, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.node import replace
+from structir.ir.struct_info import StructInfo
 from structir.passes.base import module_pass
 
 
@@ -15,8 +16,9 @@ from structir.passes.base import module_pass
 def remove_unused_parameters(module: IRModule) -> IRModule:
     """Drop parameters of private functions that nothing reads, and the arguments for them.
 
-    A parameter that tells the size of a dim, which no other one tells, is read. What a parameter
-    that goes away would have checked is not checked any more.
+    A parameter that tells the size of a dim, which no other one tells, is read, and so is one with a
+    size such as `n + 1`, which callers solve for `n`. What a parameter that goes away would have
+    checked is not checked any more.
     """
     while (after := _without_unused(module)) is not module:
         module = after  # what only a dropped argument read is now unused itself
@@ -45,7 +47,8 @@ def _without_unused(module: IRModule) -> IRModule:
 def _read(function: Function) -> list[int]:
     """The places of the parameters that must stay."""
     used = variables_in((function.body, function.ret_struct_info))
-    kept = [k for k, param in enumerate(function.params) if param in used]
+    params = enumerate(function.params)
+    kept = [k for k, param in params if param in used or _is_solved(param.struct_info)]
     for k in range(len(function.params)):
         if k in kept:
             continue
@@ -54,3 +57,8 @@ def _read(function: Function) -> list[int]:
         if (set(symbols_in(trial)) - told) & bound_dims([function.params[k].struct_info]):
             kept.append(k)
     return sorted(kept)
+
+
+def _is_solved(info: StructInfo | None) -> bool:
+    """Whether a size is more than a variable."""
+    return info is not None and not set(symbols_in(info)) <= bound_dims([info])

@@ -10,6 +10,7 @@ from structir.ir.expr import Binding, Call, Function, VarBinding
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
+from structir.ir.struct_info import TensorStructInfo
 from structir.passes.normalise import normalise
 
 TRAINING = "training"  # the attribute of an op that learns and infers in different ways
@@ -36,8 +37,15 @@ def _apart(binding: Binding, names: frozenset[str], training: bool) -> Binding:
         return binding
     if modes and not training:
         call = replace(call, attrs={**call.attrs, TRAINING: False})
+    if any(_has_no_sizes(arg) for arg in call.args):
+        return binding  # bodies read the sizes of what they are given
     try:
         parts = definition.decompose(call)
     except StructIRError:
         return binding
     return binding if parts is None else VarBinding(binding.var, parts, binding.span)
+
+
+def _has_no_sizes(value: Any) -> bool:
+    info = value.struct_info
+    return type(info) is TensorStructInfo and info.dims is None
