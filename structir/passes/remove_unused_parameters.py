@@ -16,9 +16,9 @@ from structir.passes.base import module_pass
 def remove_unused_parameters(module: IRModule) -> IRModule:
     """Drop parameters of private functions that nothing reads, and the arguments for them.
 
-    A parameter that tells the size of a dim, which no other one tells, is read, and so is one with a
-    size such as `n + 1`, which callers solve for `n`. What a parameter that goes away would have
-    checked is not checked any more.
+    A parameter that tells the size of a dim, which no other one tells, is read, and so is one
+    with a size such as `n + 1`, which callers solve for `n`. What a parameter that goes away would
+    have checked is not checked any more.
     """
     while (after := _without_unused(module)) is not module:
         module = after  # what only a dropped argument read is now unused itself
