@@ -96,6 +96,8 @@ def packed_product(
         column = head + (k + unit - 1) // unit * unit
         first = 0
         while m == 1 and n - first >= wide:
+            if registers_for(n - first - wide + widest, lanes, most) < most:
+                break  # the last one of these panels is narrower
             panel, out = from_here(panels, first * column), from_here(c, first)
             right = (panel, widest, out, c_row, k, wide, 0)
             pass_row((a, a_row, a_column, *right, widest * column))

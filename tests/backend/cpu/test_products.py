@@ -77,7 +77,8 @@ def test_scratch_holds_the_widest_panel():
 def test_a_row_meets_panels_side_by_side(dtype):
     """The same sums, in the same order, as in a row among others."""
     random = np.random.default_rng(0)
-    for columns, terms in ((421, 33), (192, 1100), (50, 5), (200, 0)):
+    ends = [(columns, 9) for columns in (97, 100, 104, 193, 200, 208)]  # a narrower panel last
+    for columns, terms in ((421, 33), (192, 1100), (50, 5), (200, 0), *ends):
         w = random.standard_normal((terms, columns)).astype(dtype)
         x = Var("x", TensorStructInfo((dims.sym("n"), terms), dtype))
         builder = BlockBuilder()
