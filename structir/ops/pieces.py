@@ -135,6 +135,9 @@ class SpecMaker:
         whole = dict.fromkeys(s for t in (*read, *self.results) for s in self._whole_letters(t))
         parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, piece))
         reduced = {s for s in self._used(reads, conditions) if s not in parallel}
+        if self.base is not None:  # every element that is read is written, there or elsewhere
+            parallel |= dict.fromkeys(self.letters.in_order(reduced))
+            reduced = set()
         return Clause(
             tuple([s for s in parallel if s not in whole]),
             tuple([s for s in self.letters.in_order(reduced) if s not in whole]),

@@ -389,6 +389,10 @@ x, ids, new = floats(4, 5), whole(4, 3), floats(3, 5)
 wanted = x.copy()
 np.add.at(wanted, ids, new)
 case("index_put", [x, [ids], new, True], wanted)
+wanted = x.copy()
+wanted[2] = new[-1]  # all go to one place: the last stays, and outside of the tensor none does
+case("index_put", [x, [np.int64(2)], new], wanted)
+case("index_put", [x, [np.int64(4)], new], x)
 x, new = floats(6, 4), floats(3, 4)
 wanted = x.copy()
 wanted[1:6:2] = new
