@@ -24,14 +24,18 @@ PROGRAM = (SeqExpr, BindingBlock, Binding, Call, Tuple, TupleGetItem, If)
 
 def lifted(function: Function) -> tuple[Function, dict[str, Any]]:
     """The function with every large constant a parameter after its own, and their arrays by
-    name."""
+    name; small ones that are equal are one, as its text does not tell which were."""
     taken = {param.name for param in function.params}
     made: dict[int, Var] = {}
     arrays: dict[str, Any] = {}
+    small: dict[Any, Constant] = {}
 
     def visit(part: Any) -> Any:
         if isinstance(part, Constant):
-            return part if part.data.size <= SMALL else parameter(part)
+            data = part.data
+            if data.size > SMALL:
+                return parameter(part)
+            return small.setdefault((str(data.dtype), data.shape, data.tobytes()), part)
         return rebuild(part, visit) if isinstance(part, PROGRAM) else part
 
     def parameter(constant: Constant) -> Var:
@@ -44,6 +48,4 @@ def lifted(function: Function) -> tuple[Function, dict[str, Any]]:
         return made[id(constant.data)]
 
     body = visit(function.body)
-    if not made:
-        return function, {}
     return replace(function, params=(*function.params, *made.values()), body=body), arrays
