@@ -48,6 +48,7 @@ from structir.projections.walk import Step
 np = lazy_module("numpy")
 
 Key = Hashable  # of a tensor of the program
+Path = tuple[int, ...]  # where an operand stands among the arguments of a call
 Cut = Mapping[Step, Mapping[Sym, Range]]  # letters that are reduced, narrowed
 
 
@@ -186,9 +187,11 @@ class _Writer:
         for which, region in wanted:
             more = step.depending.needed(region, which)
             needs = [a | b for a, b in zip(needs, more, strict=True)]
+        spec = origin.spec  # one tensor may be two operands, of which other blocks are needed
+        places = step.inputs if spec is None else [info.path for info in spec.operands]
         at_hand = {
-            key: self.sliced(key, need.bounds)
-            for key, need in zip(step.inputs, needs, strict=True)
+            place: self.sliced(key, need.bounds)
+            for place, key, need in zip(places, step.inputs, needs, strict=True)
             if key is not None and need.bounds is not None
         }
         call = self.rebuilt(origin.call, at_hand)
@@ -292,28 +295,30 @@ class _Writer:
         """An argument of the program as the part has it."""
         return self.argument(expr, {})
 
-    def argument(self, expr: Expr, at_hand: Mapping[Key, Expr]) -> Expr:
-        """An argument of a call, its tensors those at hand."""
+    def argument(self, expr: Expr, at_hand: Mapping[Key, Expr], path: Path = ()) -> Expr:
+        """An argument of a call, its tensors those at hand, known by their key or their path."""
         if isinstance(expr, Tuple):
-            return Tuple(tuple([self.argument(f, at_hand) for f in expr.fields]))
+            fields = enumerate(expr.fields)
+            return Tuple(tuple([self.argument(f, at_hand, (*path, k)) for k, f in fields]))
         tree = self.program.tree(expr)
         if tree is not None:
-            return self.of_tree(tree, at_hand)
+            return self.of_tree(tree, at_hand, path)
         if isinstance(expr, Var):
             if expr not in self.values:
                 self.values[expr] = self.param(expr.struct_info, expr, None)
             return self.values[expr]
         return expr
 
-    def of_tree(self, tree: Any, at_hand: Mapping[Key, Expr]) -> Expr:
+    def of_tree(self, tree: Any, at_hand: Mapping[Key, Expr], path: Path) -> Expr:
         if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
-            return Tuple(tuple([self.of_tree(t, at_hand) for t in tree]))
-        found = at_hand.get(tree)
+            fields = enumerate(tree)
+            return Tuple(tuple([self.of_tree(t, at_hand, (*path, k)) for k, t in fields]))
+        found = at_hand.get(path, at_hand.get(tree))
         return self.value(tree) if found is None else found
 
     def rebuilt(self, call: Call, at_hand: Mapping[Key, Expr]) -> Call:
         """A call of what is at hand."""
-        args = tuple([self.argument(arg, at_hand) for arg in call.args])
+        args = tuple([self.argument(arg, at_hand, (k,)) for k, arg in enumerate(call.args)])
         bare = Call(call.op, args, call.attrs, call.sinfo_args, call.struct_info, call.span)
         if not isinstance(call.op, Op):
             return bare
