@@ -199,11 +199,7 @@ def viewed(given: Given) -> Written:
         return Written("x[*s] -> y[*s] @ dtype or T", sizes=given["dtype"] is not None)
     if isinstance(given["shape"], UnknownShape):
         return Written("x[*s] -> y[*shape] @ dtype or T", sizes=True)
-    if (
-        given["dtype"] is None
-        and given["relative_byte_offset"] is None
-        and given.dims("x") is not None
-    ):
+    if given["dtype"] is None and given["relative_byte_offset"] is None:
         return reshaped(given)
     return Written("x[*s] -> y[*shape] @ dtype or T", sizes=True)
 
