@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
+import attrs
 import numpy as np
 
 from structir.backend import archive, progress
@@ -235,7 +236,17 @@ class Executable:
 
     def profile(self, *args: Value, name: str = "main", repeat: int = 20) -> Profile:
         """Where the time of a call goes: print it, or look at its `kernels`."""
-        return profiled(lambda: self[name](*args), repeat)
+        found = profiled(lambda: self[name](*args), repeat)
+        return attrs.evolve(found, left=self.left_to_host)
+
+    @property
+    def left_to_host(self) -> tuple[str, ...]:
+        """What calls so far have left to the host, region by region, in place of a plan of steps;
+        and why."""
+        forms = [f for e in self._every_rank.values() for f in e.forms.values() if f is not None]
+        inner = [reason for form in forms for reason in form.left_to_host]
+        own = self._machine.plans.left if self._on_host else ()
+        return tuple(dict.fromkeys([*own, *inner]))
 
     def save(self, path: archive.Path) -> None:
         """Write the program and its machine code; `structir.load` gives the executable back."""

@@ -15,15 +15,16 @@ from structir.analysis.variables import free_vars
 from structir.backend.compiled_region import dense
 from structir.backend.plan import KEPT_BYTES, KEPT_SHAPES, recording
 from structir.backend.step_plan import LEFT, StepPlan
-from structir.backend.steps import OUTSIDE, Cell, NotPlannedError, Slot
+from structir.backend.steps import GIVEN_UP, OUTSIDE, Cell, NotPlannedError, Slot, reason_of
 from structir.backend.traced import EndlessError, Tracer, Whole
+from structir.interpret.memory import within_memory
 from structir.interpret.scope import Closure, Scope, Value
 from structir.ir.expr import Function, Var
 from structir.ops.loop import Steps
 
 MOST_TRIES = 8  # of a function that no plan was found for, at different sizes
 MOST_LEFT = 4  # runs that ended on the host, until a plan is given up
-
+MOST_REASONS = 32  # of what is the host's, the latest
 
 FEW_STEPS = 16  # that do not pay for a plan the first time
 Traced = Callable[..., Value]  # what is done on forms
@@ -41,7 +42,7 @@ class Given:
     def _form(self, value: Any) -> Any:
         if type(value) is np.ndarray:
             if not value.dtype.isnative or value.dtype.hasobject:
-                raise NotPlannedError("an array of a kind of its own")
+                raise NotPlannedError("an argument that is no plain array")
             self.arrays.append(value)
             return value.shape, value.dtype
         if isinstance(value, tuple):
@@ -52,7 +53,7 @@ class Given:
             return value.function
         if value is None or isinstance(value, str | bool | int | float):
             return type(value), value
-        raise NotPlannedError("a value of another kind")
+        raise NotPlannedError("an argument that is neither an array, a number nor a function")
 
     def _closure(self, value: Closure) -> Any:
         outer = value.outer
@@ -146,6 +147,7 @@ class StepPlans:
     tracer: Callable[[], Tracer]
     plans: defaultdict[Any, Plans] = attrs.Factory(lambda: defaultdict(Plans))
     read: dict[Function, tuple[Var, ...]] = attrs.Factory(dict)
+    left: dict[str, None] = attrs.Factory(dict)  # what is the host's, and why
 
     def reads(self, function: Function) -> tuple[Var, ...]:
         """What a function reads of the scope around it."""
@@ -181,7 +183,8 @@ class StepPlans:
             return LEFT
         try:
             given = Given(self.reads, *values)
-        except NotPlannedError:
+        except NotPlannedError as error:
+            self._tell(values[0], reason_of(error))
             return LEFT
         tried = plans.found.get(given.key)
         if tried is None:
@@ -200,11 +203,23 @@ class StepPlans:
         stand_ins = StandIns(self.reads, tracer)
         block = tracer.blocks[-1]
         try:
-            value = traced(tracer, *[stand_ins.of(value) for value in values])
-            return StepPlan(block, stand_ins.slots, tracer.growing, value)
-        except Exception as error:  # whatever it is, the host says it where it comes to that
+            with within_memory("a plan"):
+                value = traced(tracer, *[stand_ins.of(value) for value in values])
+                return StepPlan(block, stand_ins.slots, tracer.growing, value)
+        except GIVEN_UP as error:
             plans.vain += MOST_TRIES if isinstance(error, EndlessError) else 1
+            tracer.left[reason_of(error)] = None
             return None
+        finally:
+            for reason in tracer.left:
+                self._tell(values[0], reason)
+
+    def _tell(self, called: Any, reason: str) -> None:
+        """Remember why something is the host's."""
+        while len(self.left) >= MOST_REASONS:
+            self.left.pop(next(iter(self.left)), None)
+        name = getattr(called, "name", "") or "a function"
+        self.left[f"{name}: {reason}"] = None
 
 
 def _called(tracer: Tracer, closure: Closure, *args: Value) -> Value:

@@ -49,6 +49,7 @@ class Profile:
 
     kernels: tuple[KernelTime, ...]
     seconds: float  # of a whole call as it usually is made
+    left: tuple[str, ...] = ()  # what calls have left to the host, and why
 
     def data(self) -> dict[str, Any]:
         """The profile as plain data."""
@@ -62,11 +63,14 @@ class Profile:
             }
             for kernel in self.kernels
         ]
-        return {"seconds": self.seconds, "kernels": kernels}
+        return {"seconds": self.seconds, "kernels": kernels, "left_to_host": list(self.left)}
 
     def table(self) -> Any:
         """The profile as a table for a terminal."""
-        table = rich_table.Table(box=None, header_style="bold")
+        told = [f"left to the host: {escaped(reason)}" for reason in self.left]
+        table = rich_table.Table(
+            box=None, header_style="bold", caption="\n".join(told) or None, caption_justify="left"
+        )
         table.add_column("kernel")
         for name in ("runs", "time", "share", "GFLOP/s", "GB/s"):
             table.add_column(name, justify="right")
@@ -74,7 +78,7 @@ class Profile:
         for kernel in self.kernels:
             share = f"{kernel.seconds / inside:.1%}"
             rates = f"{kernel.gigaflops:.1f}", f"{kernel.gigabytes:.1f}"
-            place = "\n".join(origins(kernel.origins)).replace("[", r"\[")
+            place = escaped("\n".join(origins(kernel.origins)))
             table.add_row(place, str(kernel.runs), microseconds(kernel.seconds), share, *rates)
         table.add_row("whole call", "", microseconds(self.seconds), "", "", "", style="bold")
         return table
@@ -83,6 +87,11 @@ class Profile:
         out = io.StringIO()
         rich_console.Console(file=out, width=140).print(self.table())
         return out.getvalue()
+
+
+def escaped(text: str) -> str:
+    """A text without meaning for a terminal."""
+    return text.replace("[", r"\[")
 
 
 def microseconds(seconds: float) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from structir.backend.cpu.steps import KIND, STEP_WORDS
 from structir.backend.memory import ALIGNMENT
 from structir.backend.plan import BoundPlan
+from structir.errors import DiagnosticError, Span, StructIRError
 from structir.interpret.scope import ForeignTensor
 from structir.planning import layout
 
@@ -19,7 +20,23 @@ WORD = 8  # bytes
 
 
 class NotPlannedError(Exception):
-    """What steps cannot do: it is left to the host."""
+    """What steps cannot do, and where the program asks for it: it is left to the host."""
+
+    def __init__(self, reason: str, span: Span | None = None) -> None:
+        super().__init__(reason)
+        self.span = span
+
+
+GIVEN_UP = (NotPlannedError, StructIRError)  # at these sizes; any other error is a defect
+
+
+def reason_of(error: Exception) -> str:
+    """Why there is no plan, in one line."""
+    told, span = str(error), getattr(error, "span", None)
+    if isinstance(error, DiagnosticError):
+        told, span = error.diagnostics[0].message, error.diagnostics[0].span
+    told = told.partition("\n")[0]
+    return told if span is None else f"{told} (at {span})"
 
 
 @attrs.define(eq=False)

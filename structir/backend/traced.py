@@ -21,6 +21,7 @@ from structir.backend.growing import joined as joined_growth
 from structir.backend.loop_trace import LoopTrace, is_array, is_never, may_grow, require_flag
 from structir.backend.program import RegionCall, arranged, rows_added
 from structir.backend.steps import (
+    GIVEN_UP,
     Append,
     Block,
     Cell,
@@ -31,6 +32,7 @@ from structir.backend.steps import (
     Slot,
     constant,
     leaves,
+    reason_of,
 )
 from structir.interpret.boundary import match
 from structir.interpret.extern import is_by_form
@@ -64,6 +66,11 @@ class Whole:
     call: Callable[..., Value]
     loop: Callable[..., Any]
 
+    @property
+    def name(self) -> str:
+        """What the module calls it."""
+        return str(self.function.name)
+
     def __call__(self, *args: Value) -> Value:
         return self.call(*args)
 
@@ -77,6 +84,7 @@ class Tracer(Machine):
     constants: dict[int, tuple[Any, Cell]] = attrs.Factory(dict)
     written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and calls that are not done
     growing: list[Growing] = attrs.Factory(list)
+    left: dict[str, None] = attrs.Factory(dict)  # why branches are the host's
 
     # steps
 
@@ -98,7 +106,7 @@ class Tracer(Machine):
         if isinstance(value, Slot):
             return value
         if not isinstance(value, np.ndarray | np.generic | bool | int | float):
-            raise NotPlannedError("no array")
+            raise NotPlannedError("a value that is no array")
         array = np.asarray(value)
         if id(array) not in self.constants:
             self.constants[id(array)] = array, constant(array)
@@ -118,7 +126,14 @@ class Tracer(Machine):
     # values
 
     def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
-        """The value of an expression, or its form."""
+        """The value of an expression, or its form. What steps cannot do is told with its place."""
+        try:
+            return self._evaluated(expr, scope)
+        except NotPlannedError as error:
+            error.span = error.span or expr.span
+            raise
+
+    def _evaluated(self, expr: Expr, scope: Scope) -> Value | Frame:
         match expr:
             case RegionCall():
                 values = [scope.value(v) for v in expr.inputs]
@@ -134,7 +149,7 @@ class Tracer(Machine):
                 self._may_call(expr, [self.value(a, scope) for a in expr.args])
             case Call(ExternFunc(name)):
                 if not is_by_form(name):
-                    raise NotPlannedError(name)
+                    raise NotPlannedError(f"{name} looks into its arguments")
         return super().evaluate(expr, scope)
 
     def _with_rows(self, call: Call, scope: Scope) -> Value:
@@ -176,7 +191,7 @@ class Tracer(Machine):
         definition: Any = call.op.definition  # type: ignore[attr-defined]
         known = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
         if not (definition.pure and (known or "loop" in definition.hooks)):
-            raise NotPlannedError("an op of the host")
+            raise NotPlannedError(f"{definition.name} has no kernel for what it is given")
 
     def region(
         self, region: CompiledRegion, values: Sequence[Value], sizes: Mapping[Sym, int]
@@ -187,7 +202,7 @@ class Tracer(Machine):
         slots = [self.slot(v) for v in values]
         for slot, (dtype, _) in zip(slots, region.forms, strict=True):
             if slot.dtype.name != dtype.name:
-                raise NotPlannedError("another dtype")
+                raise NotPlannedError("a region that is given another dtype")
         key: Any = tuple([s.shape for s in slots])
         if region.free_symbols:
             key = (key, tuple([sizes[s] for s in region.free_symbols]))
@@ -202,7 +217,7 @@ class Tracer(Machine):
         """The frame of a call, of which there are not too many within each other."""
         self.written[1] += 1
         if self.written[1] > MOST_INSIDE:
-            raise EndlessError("too many calls")
+            raise EndlessError("too many calls within each other")
         frame = super().entered(closure, args)
         checked = frame.finish
 
@@ -237,7 +252,7 @@ class Tracer(Machine):
 
     def kernel(self, kernel: Kernel) -> KernelValue:
         """A kernel that is called from the host is left to it."""
-        raise NotPlannedError(kernel.name)
+        raise NotPlannedError(f"{kernel.name} is called by the host")
 
     # choices
 
@@ -251,7 +266,7 @@ class Tracer(Machine):
             growing.version = version
         other, two = self.branch(expr.false_branch, scope)
         if one is LEFT and two is LEFT:
-            raise NotPlannedError("neither branch")
+            raise NotPlannedError("neither branch can be steps")
         for growing, version in self._versions().items():
             ends = (one, after[growing]), (two, version)
             growing.chosen(*[None if found is LEFT else end for found, end in ends])
@@ -270,7 +285,8 @@ class Tracer(Machine):
                 return block, self.run(frame_of(seq, inner))
             except EndlessError:
                 raise
-            except Exception:  # whatever it is, the host says it where it comes to that
+            except GIVEN_UP as error:
+                self.left[reason_of(error)] = None
                 return Block([Leave()]), LEFT
 
     def joined(self, then: Block, one: Value, other: Block, two: Value) -> Value:
@@ -309,6 +325,6 @@ class Tracer(Machine):
                 return LoopTrace(self, function, steps, growing).made()
             except EndlessError:
                 raise
-            except Exception:  # whatever it is, it may do without
+            except GIVEN_UP:  # what does not grow may do
                 del self.blocks[-1].steps[before:], self.growing[grown:]
         return LoopTrace(self, function, steps).made()

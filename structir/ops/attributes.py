@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import attrs
 
+from structir.errors import DiagnosticError
 from structir.ir.dims import Dim, Poly, as_dim
 from structir.ir.dtype import DTYPES, dtype_hint
 from structir.ir.expr import DataTypeImm, Expr, PrimValue, ShapeExpr, StringImm, Tuple
@@ -127,7 +128,7 @@ def _size(value: Any) -> Expr:
         raise WrongValue
     try:
         return PrimValue(as_dim(value))
-    except Exception as error:
+    except DiagnosticError as error:
         raise WrongValue from error
 
 
