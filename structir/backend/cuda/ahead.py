@@ -43,7 +43,7 @@ class AheadDevice:
         """There is no memory."""
         raise self._absent()
 
-    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+    def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """Nothing can run."""
         raise self._absent()
 

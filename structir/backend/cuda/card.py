@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -48,7 +47,13 @@ class CardKernel:
 class Owner:
     """Holds memory: when nobody does any more, it can be used again."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("address", "free")
+
+    def __init__(self, address: int, free: list[int]) -> None:
+        self.address, self.free = address, free
+
+    def __del__(self) -> None:
+        self.free.append(self.address)
 
 
 class Card:
@@ -106,19 +111,14 @@ class Card:
         """Memory of any contents: what was given back on this stream, if it fits."""
         key = (stream, _rounded(size))
         with self._lock:
-            free = self._free.get(key)
+            free = self._free.setdefault(key, [])
             address = free.pop() if free else self._fresh(key[1])
-        owner = Owner()
-        weakref.finalize(owner, self._give_back, key, address).atexit = False
-        return Memory(address, size, owner)
-
-    def _give_back(self, key: tuple[int, int], address: int) -> None:
-        self._free.setdefault(key, []).append(address)
+        return Memory(address, size, Owner(address, free))
 
     def _fresh(self, size: int) -> int:
         self.enter()
         error, address = self.driver.cuMemAlloc(size)
-        if int(error) != 0 and self._free:
+        if int(error) != 0:
             self.free_unused()
             error, address = self.driver.cuMemAlloc(size)
         return int(checked(f"taking {size} bytes", (error, address)))
@@ -126,10 +126,9 @@ class Card:
     def free_unused(self) -> None:
         """Give the driver back what nobody uses."""
         self.synchronize()
-        with self._lock:
-            unused, self._free = self._free, {}
-        for address in [a for addresses in unused.values() for a in addresses]:
-            checked("freeing memory", self.driver.cuMemFree(address))
+        for free in list(self._free.values()):
+            while free:
+                checked("freeing memory", self.driver.cuMemFree(free.pop()))
 
     def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
         """Bytes of a dense array of the host to the card."""
@@ -156,13 +155,13 @@ class Card:
 
     # launches
 
-    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+    def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """What runs these launches on a stream, as often as it is called."""
         self.enter()
-        found = [self._product(launch) or self._launcher(launch) for launch in launches]
-        return Prepared(self, found).run
+        found = [self._product(launch, stream) or self._launcher(launch) for launch in launches]
+        return Prepared(self, found, stream).run
 
-    def _product(self, launch: Launch) -> Callable[[int], None] | None:
+    def _product(self, launch: Launch, stream: int) -> Callable[[int], None] | None:
         """A matrix product by cuBLAS, if it takes it."""
         if launch.product is None or self.binding is None:
             return None
@@ -171,7 +170,7 @@ class Card:
                 self._library = Library(self.binding, self.allocate)
         addresses = [argument.address for argument in launch.arguments]
         found: Callable[[int], None] | None = self._library.launcher(
-            launch.product, addresses, launch.tf32
+            launch.product, addresses, launch.tf32, stream
         )
         return found
 
@@ -214,21 +213,21 @@ class Card:
 class Prepared:
     """Launches with all that they are called with; a graph from the second time on."""
 
-    def __init__(self, card: Card, launchers: Sequence[Callable[[int], None]]) -> None:
-        self.card, self.launchers = card, launchers
+    def __init__(self, card: Card, launchers: Sequence[Callable[[int], None]], stream: int) -> None:
+        self.card, self.launchers, self.stream = card, launchers, stream
         self.graph: Any = None
         self.runs = 0
 
-    def run(self, stream: int = 0) -> None:
-        """Launch all on a stream."""
+    def run(self) -> None:
+        """Launch all on the stream."""
         self.card.enter()
         if self.graph is None and len(self.launchers) > 1 and self.runs >= LAUNCHES_BEFORE:
             self.graph = self.card.captured(self._each)
         self.runs += 1
         if self.graph is None:
-            self._each(stream)
+            self._each(self.stream)
         else:
-            self.card.replay(self.graph, stream)
+            self.card.replay(self.graph, self.stream)
 
     def _each(self, stream: Any) -> None:
         for launcher in self.launchers:

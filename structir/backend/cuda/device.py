@@ -60,7 +60,7 @@ class Device(Protocol):
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
         """Bytes of the device to a dense array of the host."""
 
-    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+    def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """What runs these launches on a stream, as often as it is called."""
 
     def synchronize(self, stream: int = 0) -> None:

@@ -28,7 +28,8 @@ class Steps:
 @attrs.frozen
 class Product:
     """out[outer, m, n] = sum over k of left[outer, m, k] * right[outer, k, n], which a library may
-    make in the kernel's place."""
+    make in the kernel's place; with an epilogue, `bias` is added to that, then a function applied
+    (relu, or gelu by tanh)."""
 
     dtype: str
     m: Dim
@@ -38,6 +39,8 @@ class Product:
     left: Steps
     right: Steps
     out: Steps
+    epilogue: str = ""  # bias, relu, bias_relu, gelu or bias_gelu
+    bias: Steps | None = None  # of the product's dtype
 
 
 @attrs.frozen

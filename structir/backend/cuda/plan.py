@@ -74,7 +74,8 @@ class BoundDevicePlan:
         self.output_shapes = numbers.shapes[owned:]
         both = zip(plan.texts, numbers.ranges, strict=True)
         self.blocks = [self._blocks(text, count) for text, count in both]  # type: ignore[arg-type]
-        self._ready: OrderedDict[tuple[int, ...], Callable[[int], None]] = OrderedDict()
+        self.failing = any(text.sites for text in plan.texts)
+        self._ready: OrderedDict[tuple[int, ...], Callable[[], None]] = OrderedDict()
         self._spaces: dict[int, Space] = {}
 
     def space(self, stream: int) -> Space:
@@ -172,27 +173,27 @@ class BoundDevicePlan:
         self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], stream: int = 0
     ) -> None:
         """Fill the owned results; where kernels may fail, wait for what they report."""
-        device = self.plan.device
-        failing = any(text.sites for text in self.plan.texts)
-        reports = np.zeros(REPORT * len(self.plan.texts), np.int64)
-        place = self.space(stream).reports.address
-        if failing:
-            device.copy_in(place, reports, stream)
-        self._prepared(inputs, owned, stream)(stream)
-        if failing:
-            device.copy_out(reports, place, stream)
-            device.synchronize(stream)
-            self._raise_reported(reports.reshape(-1, REPORT))
+        launch = self._prepared(inputs, owned, stream)
+        if not self.failing:
+            launch()
+            return
+        device, place = self.plan.device, self.space(stream).reports.address
+        reports = np.zeros((len(self.plan.texts), REPORT), np.int64)
+        device.copy_in(place, reports, stream)
+        launch()
+        device.copy_out(reports, place, stream)
+        device.synchronize(stream)
+        self._raise_reported(reports)
 
     def _prepared(
         self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], stream: int
-    ) -> Callable[[int], None]:
+    ) -> Callable[[], None]:
         """What runs the kernels on these arrays: kept, as the same memory comes again and again."""
         key = (stream, *[array.address for array in (*inputs, *owned)])
         found = self._ready.get(key)
         if found is None:
             launches = self.launches(inputs, owned, self.space(stream))
-            found = self._ready[key] = self.plan.device.prepared(launches)
+            found = self._ready[key] = self.plan.device.prepared(launches, stream)
             while len(self._ready) > MOST_PREPARED:
                 self._ready.popitem(last=False)
         return found

@@ -13,6 +13,7 @@ from structir.backend.cuda.device import Device
 from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
 from structir.backend.cuda.schedule import scheduled
 from structir.backend.loops.buffer import Buffer
+from structir.backend.plan import KEPT_SHAPES
 from structir.backend.program import RegionCall, WholeRegion, arranged, numbered
 from structir.backend.recipe import Assumed, Recipe, boundary_of, writer_of
 from structir.backend.region import Region
@@ -44,7 +45,7 @@ class DeviceRegion(CompiledRegion):
     ) -> list[DeviceArray]:
         """The results at sizes that are bound."""
         for array, (dtype, _) in zip(arrays, self.forms, strict=True):
-            if array.dtype.name != dtype.name:
+            if array.dtype is not dtype and array.dtype.name != dtype.name:
                 raise TypeError(f"expected dtype {dtype}, found {array.dtype}")
         owned = [new_array(self.device, s, d, stream) for s, d in bound.owned_forms]
         bound.run(arrays, owned, stream)
@@ -71,6 +72,7 @@ class DeviceFunction:
         self.region: Any = whole.region
         self._single = isinstance(whole.result, Buffer)
         self._shape = numbered(whole.result)
+        self._met: dict[Any, Any] = {}  # the shapes of arguments, by all that is checked of them
 
     def __call__(self, *args: Value, stream: int = 0) -> Value:
         params = self.function.params
@@ -78,18 +80,37 @@ class DeviceFunction:
             raise StructIRError(
                 f"{self.name} takes {len(params)} arguments, but {len(args)} are given"
             )
-        region, scope = self.region, Scope({}, {})
-        pairs = list(zip(params, args, strict=True))
-        given = [on_device(region.device, p.struct_info, a, stream) for p, a in pairs]
+        device = self.region.device
+        given = [
+            a if type(a) is DeviceArray else on_device(device, p.struct_info, a, stream)
+            for p, a in zip(params, args, strict=True)
+        ]
+        form = tuple([(a.shape, a.dtype) if type(a) is DeviceArray else None for a in given])
+        shapes = self._met.get(form)
+        bound = None if shapes is None else self.region.bound(shapes)
+        if bound is not None:
+            return self._arranged(self.region.run(bound, given, stream=stream))
+        value, shapes = self._checked(given, stream)
+        if len(self._met) >= KEPT_SHAPES:
+            self._met.clear()
+        if None not in form:
+            self._met[form] = shapes
+        return value
+
+    def _checked(self, given: list[Value], stream: int) -> tuple[Value, Any]:
+        """A call with arguments of a form that is new, and their shapes."""
+        region, scope, params = self.region, Scope({}, {}), self.function.params
         where = [f"{self.name}: parameter {p.name}" for p in params]
         infos = [p.struct_info for p in params]
         match(zip(infos, given, where, strict=True), scope)
         key = tuple([a.shape for a in given])
         bound = region.bound(key) or region.bind(key, given, scope.sizes)
-        results = region.run(bound, given, stream=stream)
-        value = results[0] if self._single else arranged(self._shape, results)
+        value = self._arranged(region.run(bound, given, stream=stream))
         match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
-        return value
+        return value, key
+
+    def _arranged(self, results: Sequence[DeviceArray]) -> Value:
+        return results[0] if self._single else arranged(self._shape, results)
 
 
 @attrs.frozen(eq=False)

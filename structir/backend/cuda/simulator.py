@@ -123,7 +123,7 @@ class SimulatedDevice:
         """Bytes of the device to a dense array of the host."""
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
-    def prepared(self, launches: Sequence[Launch]) -> Callable[[int], None]:
+    def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """What runs these launches, as often as it is called."""
         return partial(_run, launches)
 
@@ -135,7 +135,7 @@ class SimulatedDevice:
         return (1, 0)
 
 
-def _run(launches: Sequence[Launch], stream: int = 0) -> None:
+def _run(launches: Sequence[Launch]) -> None:
     for launch in launches:
         arguments = [_value(argument) for argument in launch.arguments]
         launch.kernel[launch.blocks, launch.threads](*arguments, *launch.sizes)

@@ -19,7 +19,7 @@ from structir.lazy import lazy_module
 simulator = lazy_module("structir.backend.cuda.simulator")
 card = lazy_module("structir.backend.cuda.card")
 ahead = lazy_module("structir.backend.cuda.ahead")
-cublas = lazy_module("nvmath.bindings.cublas")
+cublas = lazy_module("nvmath.bindings.cublasLt")
 driver = lazy_module("cuda.bindings.driver")
 NEEDED = ("cuda.bindings", "cuda.core", "cuda.pathfinder")
 

@@ -4,53 +4,172 @@ import ctypes
 from enum import IntEnum
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 
-DTYPES = {0: np.float32, 1: np.float64, 2: np.float16}
+TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 14: ml_dtypes.bfloat16}
+ROOM = 1 << 10  # bytes that each product wants to work in
 
 
-class Cublas:
-    """The functions of nvmath's binding that products need, by NumPy."""
+class Failure(Exception):
+    def __init__(self, status):
+        super().__init__("the library failed")
+        self.status = status
 
-    class ComputeType(IntEnum):
-        COMPUTE_32F = 68
-        COMPUTE_64F = 70
-        COMPUTE_32F_FAST_TF32 = 77
 
-    GemmAlgo = SimpleNamespace(DEFAULT=-1)
+class CublasLt:
+    """The functions of nvmath's binding that products need, by NumPy: descriptions are looked at
+    as they are by the library, by columns."""
+
+    class MatmulDescAttribute(IntEnum):
+        TRANSA = 3
+        TRANSB = 4
+        EPILOGUE = 7
+        BIAS_POINTER = 8
+        BIAS_BATCH_STRIDE = 10
+
+    class MatrixLayoutAttribute(IntEnum):
+        BATCH_COUNT = 5
+        STRIDED_BATCH_OFFSET = 6
+
+    class MatmulPreferenceAttribute(IntEnum):
+        MAX_WORKSPACE_BYTES = 1
+        REDUCTION_SCHEME_MASK = 3
+        MIN_ALIGNMENT_A_BYTES = 5
+        MIN_ALIGNMENT_B_BYTES = 6
+        MIN_ALIGNMENT_C_BYTES = 7
+        MIN_ALIGNMENT_D_BYTES = 8
+
+    class Epilogue(IntEnum):
+        DEFAULT = 1
+        RELU = 2
+        BIAS = 4
+        RELU_BIAS = 6
+        GELU = 32
+        GELU_BIAS = 36
+
+    class ReductionScheme(IntEnum):
+        COMPUTE_TYPE = 2
+
+    matmul_heuristic_result_dtype = np.dtype(
+        [("algo", [("data_", "<u8", 8)]), ("workspace_size", "<u8"), ("state", "<i4"),
+         ("waves_count", "<f4"), ("reserved", "<i4", 4)]
+    )  # fmt: skip
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.held, self.asked, self.failing = [], {}, 0, {}
+
+    def _fail(self, where):
+        if where in self.failing:
+            raise Failure(self.failing[where])
 
     def create(self):
+        self._fail("create")
         return 7
 
-    def set_stream(self, handle, stream):
-        self.stream = stream
+    # descriptions
 
-    def set_workspace(self, handle, address, size):
-        assert address and size
+    def _made(self, **facts):
+        self.held[1000 + self.asked] = facts
+        self.asked += 1
+        return 999 + self.asked
 
-    def gemm_strided_batched_ex(
-        self, handle, ta, tb, m, n, k, alpha, a, at, lda, sa, b, bt, ldb, sb, beta, c, ct, ldc, sc,
-        count, compute, algo,
+    def matmul_desc_create(self, compute, scale):
+        assert (scale == 1) is (compute == 70) and scale in (0, 1)
+        return self._made(compute=compute)
+
+    def matrix_layout_create(self, type, rows, cols, ld):
+        assert ld >= rows > 0 and cols > 0
+        return self._made(dtype=TYPES[type], shape=(rows, cols), step=ld)
+
+    def matmul_preference_create(self):
+        return self._made()
+
+    def matmul_desc_destroy(self, made):
+        del self.held[made]
+
+    matrix_layout_destroy = matmul_preference_destroy = matmul_desc_destroy
+
+    def get_matmul_desc_attribute_dtype(self, name):
+        kinds = {"TRANSA": "i4", "TRANSB": "i4", "EPILOGUE": "u4"}
+        return np.dtype(kinds.get(name.name, "i8")).type
+
+    def get_matrix_layout_attribute_dtype(self, name):
+        return np.int32 if name.name == "BATCH_COUNT" else np.int64
+
+    def get_matmul_preference_attribute_dtype(self, name):
+        return np.uint64 if name.name == "MAX_WORKSPACE_BYTES" else np.uint32
+
+    def _set(self, kind, made, name, address, size):
+        assert size == np.dtype(kind).itemsize
+        memory = (ctypes.c_char * size).from_address(address)
+        self.held[made][name.name] = int(np.frombuffer(memory, kind)[0])
+
+    def matmul_desc_set_attribute(self, made, name, address, size):
+        self._set(self.get_matmul_desc_attribute_dtype(name), made, name, address, size)
+
+    def matrix_layout_set_attribute(self, made, name, address, size):
+        self._set(self.get_matrix_layout_attribute_dtype(name), made, name, address, size)
+
+    def matmul_preference_set_attribute(self, made, name, address, size):
+        self._set(self.get_matmul_preference_attribute_dtype(name), made, name, address, size)
+
+    # products
+
+    def matmul_algo_get_heuristic(self, handle, desc, a, b, c, d, preference, most, found, count):
+        self._fail("heuristic")
+        assert handle == 7 and most == 1
+        assert self.held[preference]["MAX_WORKSPACE_BYTES"] >= ROOM
+        kind = self.matmul_heuristic_result_dtype
+        ways = np.frombuffer((ctypes.c_char * kind.itemsize).from_address(found), kind)
+        names = [f"MIN_ALIGNMENT_{side}_BYTES" for side in "ABD"]
+        ways["algo"]["data_"][0][:3] = [self.held[preference][name] for name in names]
+        ways["workspace_size"] = ROOM
+        ctypes.c_int32.from_address(count).value = 1
+
+    def matmul(
+        self, handle, desc, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, way,
+        room, size, stream,
     ):  # fmt: skip
-        dtype = DTYPES[at]
-        assert at == bt == ct and lda >= (k if ta else m) and ldb >= (n if tb else k) and ldc >= m
-        self.calls.append((m, n, k, count, compute))
-        for g in range(count):
-            left = matrix(a, sa * g, lda, (k, m) if ta else (m, k), dtype)
-            right = matrix(b, sb * g, ldb, (n, k) if tb else (k, n), dtype)
-            out = matrix(c, sc * g, ldc, (m, n), dtype)
-            out[...] = (left.T if ta else left) @ (right.T if tb else right)
+        self._fail("matmul")
+        desc, left, right, out = (self.held[x] for x in (desc, a_layout, b_layout, d_layout))
+        assert c == d and c_layout == d_layout and room and size == ROOM
+        number = ctypes.c_double if desc["compute"] == 70 else ctypes.c_float
+        assert (number.from_address(alpha).value, number.from_address(beta).value) == (1, 0)
+        for aligned, address in zip(
+            (ctypes.c_uint64 * 3).from_address(way), (a, b, d), strict=True
+        ):
+            assert address % aligned == 0
+        epilogue = self.Epilogue(desc["EPILOGUE"]).name
+        self.calls.append((desc["compute"], epilogue, stream))
+        bias = desc.get("BIAS_POINTER")
+        for g in range(out.get("BATCH_COUNT", 1)):
+            x, y, z = (matrix(at, side, g) for at, side in ((a, left), (b, right), (d, out)))
+            x, y = x.T if desc["TRANSA"] else x, y.T if desc["TRANSB"] else y
+            assert "BATCH_COUNT" not in out or left["BATCH_COUNT"] == right["BATCH_COUNT"]
+            found = x.astype("f8") @ y.astype("f8")
+            if "BIAS" in epilogue:
+                along = {"shape": (len(z), 1), "step": 1, "dtype": z.dtype}
+                along["STRIDED_BATCH_OFFSET"] = desc.get("BIAS_BATCH_STRIDE", 0)
+                along["step"] = len(z)
+                found += matrix(bias, along, g)
+            z[...] = applied(epilogue, found)
 
 
-def matrix(address, start, step, shape, dtype):
-    """A matrix by columns in memory of the host."""
-    rows, columns = shape
-    size = np.dtype(dtype).itemsize
-    memory = (ctypes.c_char * ((step * columns + rows) * size)).from_address(address + start * size)
-    return np.ndarray(shape, dtype, memory, strides=(size, step * size))
+def applied(epilogue, x):
+    if "GELU" in epilogue:
+        return x * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return np.maximum(x, 0) if "RELU" in epilogue else x
+
+
+def matrix(address, layout, number):
+    """A matrix by columns in memory of the host, of those that lie one after another."""
+    (rows, columns), step, dtype = layout["shape"], layout["step"], np.dtype(layout["dtype"])
+    start = address + number * layout.get("STRIDED_BATCH_OFFSET", 0) * dtype.itemsize
+    memory = (ctypes.c_char * ((step * (columns - 1) + rows) * dtype.itemsize)).from_address(start)
+    return np.ndarray(
+        (rows, columns), dtype, memory, strides=(dtype.itemsize, step * dtype.itemsize)
+    )
 
 
 class Status(IntEnum):

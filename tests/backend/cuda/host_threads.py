@@ -86,7 +86,7 @@ class HostThreads(SimulatedDevice):
             self._kernels[text.text] = HostKernel(self, text)
         return self._kernels[text.text]
 
-    def prepared(self, launches):
+    def prepared(self, launches, stream=0):
         return partial(run, launches)
 
 
@@ -125,7 +125,7 @@ class HostKernel:
             self.device.system.pthread_barrier_wait(self.barrier)
 
 
-def run(launches, stream=0):
+def run(launches):
     for launch in launches:
         words = [*[argument.address for argument in launch.arguments], *launch.sizes]
         launch.kernel.launch(launch.blocks, launch.threads, words)

@@ -5,13 +5,12 @@ import re
 import numpy as np
 import pytest
 
+from structir.backend.cuda import regions
 from structir.backend.cuda.card import Card
-from structir.backend.cuda.cublas import Library, call_of
-from structir.backend.cuda.device_text import Product, Steps
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
 from structir.script import I, R
-from tests.backend.cuda.fakes import WORDS, Cublas, Driver
+from tests.backend.cuda.fakes import WORDS, Driver
 
 
 @I.ir_module
@@ -99,57 +98,6 @@ def test_other_libraries_see_memory_of_the_card(card):
     assert y.__cuda_array_interface__["data"] == (y.address, False)
 
 
-def test_products_go_to_cublas():
-    card = Card(Driver(), Cublas())
-    executable = compiled(card)
-    executable["main"](floats(5, 7), floats(7, 3))
-    assert card.binding.calls == [(3, 5, 7, 1, Cublas.ComputeType.COMPUTE_32F)]
-    rounded = DeviceExecutable(Module, card, tf32=True)
-    rounded["main"](floats(5, 7), floats(7, 3))
-    assert card.binding.calls[-1][-1] == Cublas.ComputeType.COMPUTE_32F_FAST_TF32
-
-
-def steps(array, pointer, axes):
-    """How an operand lies, over outer axes and two more of a view."""
-    found = [0 if axis is None else array.strides[axis] // array.itemsize for axis in axes]
-    return Steps(pointer, 0, tuple(found[:-2]), *found[-2:])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_products_of_all_kinds(dtype):
-    rng = np.random.default_rng(0)
-    library = Library(Cublas(), lambda size: FakeMemory())
-    for g, h, m, n, k in ((1, 1, 3, 4, 5), (2, 3, 4, 2, 6), (2, 1, 1, 5, 3), (1, 3, 4, 1, 1)):
-        for turned_left in (False, True):
-            for turned_right in (False, True):
-                a = rng.standard_normal((g, h, m, k)).astype(dtype)
-                b = rng.standard_normal((g, h, k, n)).astype(dtype)
-                a = a.swapaxes(2, 3).copy().swapaxes(2, 3) if turned_left else a
-                b = b.swapaxes(2, 3).copy().swapaxes(2, 3) if turned_right else b
-                out = np.zeros((g, h, m, n), dtype)
-                sides = [steps(x, i, (0, 1, 2, 3)) for i, x in enumerate((a, b, out))]
-                product = Product(dtype, m, n, k, (g, h), *sides)
-                run = library.launcher(product, [x.ctypes.data for x in (a, b, out)], False)
-                assert run is not None
-                run(0)
-                near = 1e-2 if dtype == "float16" else 1e-5
-                np.testing.assert_allclose(out, a @ b, near, near)
-
-
-class FakeMemory:
-    address = 8
-
-
-def test_products_with_gaps_are_kernels():
-    wide, dense, right, out = (
-        Steps(place, 0, (), first, second)
-        for place, first, second in ((0, 20, 2), (0, 5, 1), (1, 4, 1), (2, 4, 1))
-    )
-    assert call_of(Product("float32", 3, 4, 5, (), wide, right, out)) is None
-    assert call_of(Product("int32", 3, 4, 5, (), dense, right, out)) is None
-    assert call_of(Product("float32", 3, 4, 5, (), dense, right, out)) is not None
-
-
 def test_calls_on_another_stream_have_memory_of_their_own(card):
     run = compiled(card)["main"]
     x, w = floats(4, 4), floats(4, 4)
@@ -159,3 +107,18 @@ def test_calls_on_another_stream_have_memory_of_their_own(card):
     run(x, w, stream=5)
     second = {word for *_, words in card.driver.launched for word in words if word > 1 << 20}
     assert not first & second
+
+
+def test_arguments_of_a_form_that_was_met_are_not_looked_at_again(card, monkeypatch):
+    run = compiled(card)["main"]
+    x, w = (run(floats(4, 4), floats(4, 4))[0] for _ in range(2))
+    run(x, w)
+    monkeypatch.setattr(regions, "match", None)
+    assert run(x, w)[0].shape == (4, 4)
+    with pytest.raises(TypeError):
+        run(x.reshape((2, 8)), w)
+    monkeypatch.undo()
+    with pytest.raises(StructIRError, match="main: parameter w"):
+        run(x.reshape((2, 8)), w)
+    with pytest.raises(StructIRError, match="takes 2 arguments, but 1 are given"):
+        run(x)
