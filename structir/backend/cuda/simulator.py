@@ -12,6 +12,7 @@ import numpy as np
 from numba import cuda
 
 from structir.backend.cpu.functions import plain_function
+from structir.backend.cuda import simulated_fragments
 from structir.backend.cuda.device import Argument, Launch, Memory
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, shared_names
@@ -68,6 +69,7 @@ def _names() -> dict[str, Any]:
         "nearest": np.rint,
         "offset_by": _offset_by,
         "array_at": _array_at,
+        **simulated_fragments.names(),
     }
     for name in LIBRARY:
         own |= {f"{name}_{dtype}": _library(name) for dtype in ("float32", "float64")}
@@ -82,6 +84,8 @@ def _simulated(text: DeviceText) -> Any:
     for name, code in functions_of_blocks(warps=False).items():
         if name in text.text:
             exec(code, names)
+    for code in simulated_fragments.functions_of_warps(text.text):
+        exec(code, names)
     exec(compile(text.text, "<kernel>", "exec"), names)
     exec(compile(QUIET, "<kernel>", "exec"), names)
     jit: Any = cuda.jit

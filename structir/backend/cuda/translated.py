@@ -21,6 +21,7 @@ from structir.backend.cpu.kernels import NAMES
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError, target
 from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
+from structir.backend.cuda import fragments
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, inside, sigmoid
 from structir.backend.cuda.threads import CUDA, Written
@@ -138,6 +139,7 @@ def _of_library(stem: str, arity: int) -> Written:
 def names_of_threads() -> dict[str, Any]:
     """What the names in the texts of kernels stand for."""
     names = {**NAMES, **helpers(), **routine_helpers(), "inside": inside, "cuda": CUDA}
+    names |= fragments.NAMES
     for name in LIBRARY:
         made = _of_library(name, 2 if name in OF_TWO else 1)
         names |= {f"{name}_{dtype}": made for dtype in ("float32", "float64")}
@@ -146,7 +148,8 @@ def names_of_threads() -> dict[str, Any]:
         assert taken is not None
         around = {**taken.names, "exponential": names[f"exp_{dtype}"]}
         names[f"sigmoid_{dtype}"] = attrs.evolve(taken, names=around)
-    for name, text in functions_of_blocks(warps=True).items():
+    functions = {**functions_of_blocks(warps=True), **fragments.functions_of_fragments()}
+    for name, text in functions.items():
         names[name] = _taken(text, names)
     return names
 

@@ -1,0 +1,128 @@
+"""Products of small matrices that a warp makes at once, as cards multiply 16-bit floats: what texts
+say of them, in LLVM's form.
+
+A matrix is in the registers of a warp, a fragment for each lane. Of 16 rows and 16 terms of the
+left factor, a lane has four words of two elements each; of 16 terms and 8 columns of the right one,
+two; of 16 rows and 8 columns of the result, four float32:
+
+    at 0, 1   row lane // 4,      columns lane % 4 * 2 and the next one
+    at 2, 3   row lane // 4 + 8,  the same columns
+
+All lanes of a warp come to these functions together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
+from structir.backend.cuda.threads import LANE, Written
+from structir.backend.math.bits import declared
+
+
+class Brain(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat16, of which llvmlite does not know."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+
+SINGLE, HALVES = ir.FloatType(), ir.VectorType(ir.HalfType(), 2)
+SHARED = 3  # how LLVM numbers the memory of a block
+LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
+PRODUCTS = {
+    "float16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", HALVES),
+    "bfloat16": ("llvm.nvvm.mma.m16n8k16.row.col.bf16", LANE),
+}
+PAIRS = {
+    "float16": ("llvm.nvvm.ff2f16x2.rn", HALVES),
+    "bfloat16": ("llvm.nvvm.ff2bf16x2.rn", ir.VectorType(Brain(), 2)),
+}
+# Fragments of 16 x 16 elements of shared memory, from `at` on, with `step` elements from a line to
+# the next one: `at` and `step` are multiples of 8. A line is a row of the left factor, or a term of
+# the right one; turned, a term of the left one, or a column of the right one. Of the right factor
+# these are two fragments, of 8 columns each.
+FRAGMENTS = {
+    "left_fragment": ("four_matrices", "lane & 15", "lane >> 4"),
+    "left_fragment_turned": ("four_matrices_turned", "lane & 7 | lane >> 4 << 3", "lane >> 3 & 1"),
+    "right_fragments": ("four_matrices_turned", "lane & 15", "lane >> 4"),
+    "right_fragments_turned": ("four_matrices", "lane & 7 | lane >> 4 << 3", "lane >> 3 & 1"),
+}
+FRAGMENT = """
+def {name}(memory, at, step):
+    lane = cuda.threadIdx.x & 31
+    return {load}(memory, at + ({line}) * step + ({eighth}) * 8)
+"""
+
+
+def functions_of_fragments() -> dict[str, str]:
+    """The functions that read fragments, which the instruction does by eight rows of eight."""
+    return {
+        name: FRAGMENT.format(name=name, load=load, line=line, eighth=eighth)
+        for name, (load, line, eighth) in FRAGMENTS.items()
+    }
+
+
+def _four_matrices(turned: bool) -> Written:
+    """Four matrices of 8 x 8 elements in shared memory: of each, eight lanes say where its rows
+    are. A lane gets two neighbours of a row of each, or turned, of a column."""
+
+    def write(operations: Operations, args: Sequence[Typed]) -> Typed:
+        (memory, place), builder = args, operations.builder
+        if getattr(memory.kind, "dtype", None) not in (types.uint16, types.int16):
+            raise UntranslatedError(f"matrices of {memory.kind}")
+        row = builder.gep(memory.value, [operations.cast(place, types.int64)])
+        if row.type.addrspace != SHARED:
+            row = builder.addrspacecast(row, ir.IntType(16).as_pointer(SHARED))
+        shape = ir.FunctionType(ir.LiteralStructType([LANE] * 4), [row.type])
+        name = LOAD.format(".trans" if turned else "")
+        return _taken_apart(operations, builder.call(declared(builder.module, shape, name), [row]))
+
+    return Written(write)
+
+
+def _product(dtype: str) -> Written:
+    """What two fragments add to the result's: `multiply_float16(a0, ..., a3, b0, b1, c0, ..., c3)`
+    gives the new c0 to c3."""
+    name, held = PRODUCTS[dtype]
+
+    def write(operations: Operations, args: Sequence[Typed]) -> Typed:
+        builder = operations.builder
+        factors, totals = args[:6], [operations.cast(a, types.float32) for a in args[6:]]
+        shape = ir.FunctionType(ir.LiteralStructType([SINGLE] * 4), [*[held] * 6, *[SINGLE] * 4])
+        words = [operations.cast(a, types.uint32) for a in factors]
+        words = [word if held is LANE else builder.bitcast(word, held) for word in words]
+        made = builder.call(declared(builder.module, shape, name), [*words, *totals])
+        return _taken_apart(operations, made, types.float32)
+
+    return Written(write)
+
+
+def _pair(dtype: str) -> Written:
+    """Two float32 as a word of a fragment, the first one in its lower half."""
+    name, held = PAIRS[dtype]
+
+    def write(operations: Operations, args: Sequence[Typed]) -> Typed:
+        builder = operations.builder
+        low, high = [operations.cast(a, types.float32) for a in args]
+        function = declared(builder.module, ir.FunctionType(held, [SINGLE] * 2), name)
+        return Typed(builder.bitcast(builder.call(function, [high, low]), LANE), types.uint32)
+
+    return Written(write)
+
+
+def _taken_apart(operations: Operations, made: Any, kind: Any = types.uint32) -> Typed:
+    parts = [operations.builder.extract_value(made, k) for k in range(4)]
+    return operations.together([Typed(part, kind) for part in parts])
+
+
+NAMES = {
+    "four_matrices": _four_matrices(False),
+    "four_matrices_turned": _four_matrices(True),
+    **{f"multiply_{dtype}": _product(dtype) for dtype in PRODUCTS},
+    **{f"pair_{dtype}": _pair(dtype) for dtype in PAIRS},
+}

@@ -1,0 +1,87 @@
+"""Products of small matrices by warps on the simulator: threads tell each other by way of shared
+memory what the lanes of a card's warp know of each other. All threads of a block come together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from structir.backend.cuda.fragments import PRODUCTS, functions_of_fragments
+from structir.ir.dtype import numpy_dtype
+
+LOAD = """
+def {name}(memory, place):
+    places = cuda.shared.array(1024, int64)
+    thread = cuda.threadIdx.x
+    cuda.syncthreads()
+    places[thread] = place
+    cuda.syncthreads()
+    rows = [places[(thread & ~31) + lane] for lane in range(32)]
+    return words_of_{name}(memory, rows, thread & 31)
+"""
+PRODUCT = """
+def multiply_{dtype}(*own):
+    words = cuda.shared.array(6144, uint32)
+    thread = cuda.threadIdx.x
+    cuda.syncthreads()
+    for k in range(6):
+        words[thread * 6 + k] = own[k]
+    cuda.syncthreads()
+    warp = [words[(thread & ~31) * 6 + k] for k in range(192)]
+    return product_of_{dtype}(warp, thread & 31, own[6:])
+"""
+LOADS = {"four_matrices": False, "four_matrices_turned": True}
+GROUP, MEMBER = np.divmod(np.arange(32), 4)  # a lane's place among the others
+
+
+def functions_of_warps(text: str) -> list[str]:
+    """The functions of warps as texts, where a kernel calls any."""
+    own = functions_of_fragments()
+    if not any(name in text for name in (*own, *LOADS, *[f"multiply_{d}" for d in PRODUCTS])):
+        return []
+    loads = [LOAD.format(name=name) for name in LOADS]
+    return [*loads, *[PRODUCT.format(dtype=dtype) for dtype in PRODUCTS], *own.values()]
+
+
+def names() -> dict[str, Callable[..., Any]]:
+    """What these stand on, and what a lane does by itself."""
+    made: dict[str, Any] = {f"words_of_{name}": partial(_words, LOADS[name]) for name in LOADS}
+    for dtype in PRODUCTS:
+        made[f"product_of_{dtype}"] = partial(_product, numpy_dtype(dtype))
+        made[f"pair_{dtype}"] = partial(_pair, numpy_dtype(dtype))
+    return made
+
+
+def _words(turned: bool, memory: Any, rows: Sequence[int], lane: int) -> tuple[Any, ...]:
+    """What a lane gets of four matrices, whose rows begin at these places."""
+    if any(row % 8 for row in rows):
+        raise ValueError("a row of a matrix begins at no multiple of 16 bytes")
+    line, pair = divmod(lane, 4)
+    found = []
+    for matrix in (rows[:8], rows[8:16], rows[16:24], rows[24:]):
+        both = (2 * pair, 2 * pair + 1)
+        places = [matrix[b] + line if turned else matrix[line] + b for b in both]
+        low, high = [np.uint32(memory[place]) for place in places]
+        found.append(low | high << np.uint32(16))
+    return tuple(found)
+
+
+def _product(dtype: Any, warp: Sequence[Any], lane: int, totals: Sequence[Any]) -> tuple[Any, ...]:
+    """What a lane has of the product of two matrices, plus what it has of a third one."""
+    held = np.array(warp, np.uint32).view(dtype).astype(np.float32).reshape(32, 6, 2)
+    left, right = np.empty((16, 16), np.float32), np.empty((16, 8), np.float32)
+    for pair in range(2):
+        for word in range(4):
+            left[GROUP + word % 2 * 8, MEMBER * 2 + word // 2 * 8 + pair] = held[:, word, pair]
+        for word in range(2):
+            right[MEMBER * 2 + word * 8 + pair, GROUP] = held[:, 4 + word, pair]
+    row, column = GROUP[lane], MEMBER[lane] * 2
+    made = left[[row, row + 8]] @ right[:, [column, column + 1]]
+    return tuple([np.float32(a + b) for a, b in zip(made.ravel(), totals, strict=True)])
+
+
+def _pair(dtype: Any, low: Any, high: Any) -> Any:
+    return np.array([low, high], np.float32).astype(dtype).view(np.uint32)[0]

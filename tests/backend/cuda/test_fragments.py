@@ -1,0 +1,26 @@
+"""Products by warps: by threads of the host, and as machine code."""
+
+import re
+
+import pytest
+
+from structir.backend.cuda.ahead import AheadDevice
+from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied, text_of
+from tests.backend.cuda.host_threads import HostThreads
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_warps_multiply(form):
+    assert_multiplied(HostThreads(), *form)
+
+
+@pytest.mark.parametrize("form", FORMS[::3])
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_cards_have_instructions_for_this(form, architecture):
+    dtype, *turned = form
+    ptx = AheadDevice(architecture).kernel(text_of(*form)).ptx
+    kind = {"float16": "f16", "bfloat16": "bf16"}[dtype]
+    assert len(re.findall(rf"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.{kind}", ptx)) == 3
+    loads = re.findall(r"ldmatrix\.sync\.aligned\.m8n8\.x4(\.trans)?\.shared", ptx)
+    assert sorted(loads) == sorted([".trans" if t else "" for t in (turned[0], not turned[1])])
+    assert len(re.findall(rf"cvt\.rn\.{kind}x2\.f32", ptx)) == 4
