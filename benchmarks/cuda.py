@@ -60,9 +60,8 @@ class Case:
 
     def module(self) -> IRModule:
         """The program, with a free size for each number in the shapes."""
-        if self.text:  # as one function, which is one graph
-            module = structir.parse(self.text.replace("float32", self.dtype))
-            return structir.passes.InlineFunctions()(module)
+        if self.text:
+            return structir.parse(self.text.replace("float32", self.dtype))
         sizes = ["".join([f"'n{size}', " for size in shape]) for shape in self.shapes]
         params = [f"x{k}: R.Tensor(({s}), {self.dtype!r})" for k, s in enumerate(sizes)]
         text = f"@R.function\ndef main({', '.join(params)}):\n    return {self.body}\n"

@@ -84,9 +84,7 @@ class HostProgram:
     def whole(self, function: Function) -> WholeRegion | None:
         """The function as one region, if it is one and all it takes are tensors."""
         lowering = RegionLowering(kernels=self.kernels, routine_of=self.routine_of)
-        bound = [b for b in function.bindings() if isinstance(b, VarBinding)]
-        if len(bound) < len(function.bindings()):
-            return None
+        bound = function.bindings()
         try:
             for param in function.params:
                 lowering.lowered(param)
@@ -178,7 +176,7 @@ class HostProgram:
     def _compiled(
         self,
         lowering: RegionLowering,
-        bindings: Sequence[VarBinding],
+        bindings: Sequence[Binding],
         results: list[Var],
         params: Sequence[Var],
     ) -> CompiledRegion:

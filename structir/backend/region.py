@@ -22,20 +22,22 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import DTYPES, EXTENDED
 from structir.ir.expr import (
+    Binding,
     Call,
     Constant,
     DataflowVar,
     Expr,
     GlobalVar,
+    MatchCast,
     PrimValue,
     ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -100,11 +102,14 @@ class RegionLowering:
         self.checks: dict[SizeCheck, None] = {}
         self.whole = ""  # the composite whose parts are being lowered
 
-    def add(self, binding: VarBinding) -> None:
+    def add(self, binding: Binding) -> None:
         """Lower one more binding; raises NoKernelError and changes nothing if it cannot be."""
         before = len(self.stages), len(self.inputs), len(self.checks)
         try:
-            self.values[binding.var] = self.lowered(binding.value)
+            found = self.lowered(binding.value)
+            if isinstance(binding, MatchCast):
+                self._note_cast(binding, found)
+            self.values[binding.var] = found
             self.admit(before[1])
         except (NoKernelError, DiagnosticError) as error:
             self.values.pop(binding.var, None)
@@ -308,6 +313,32 @@ class RegionLowering:
         if not isinstance(info, TensorStructInfo | TupleStructInfo | type(None)):
             return StandIn(arg)
         return stand_in_of(self._lowered(arg, known))
+
+    # casts
+
+    def _note_cast(self, cast: MatchCast, found: Lowered) -> None:
+        """What a cast states of a tensor: sizes to be checked, and sizes that are new."""
+        info = cast.struct_info
+        if not isinstance(found, Buffer) or not isinstance(info, TensorStructInfo):
+            raise NoKernelError("a cast of what is no tensor")
+        shape = info.dims
+        if not isinstance(shape, tuple) or conditions_of(cast):
+            raise NoKernelError("a cast that states more than sizes")
+        if info.dtype not in (None, found.dtype) or len(shape) != len(found.shape):
+            raise NoKernelError("a cast that fails")
+        known = {s for b in self.inputs.values() for d in b.shape for s in dims.syms(d)}
+        new: dict[Sym, Dim] = {}
+        what = f"match_cast of {cast.var.name}" + (f" at {cast.span}" if cast.span else "")
+        for stated, given in zip(shape, found.shape, strict=True):
+            size = dims.substitute(stated, {**self.assumed, **new})
+            symbol = dims.as_sym(size)
+            if symbol is not None and symbol not in known:
+                new[symbol] = given
+            elif not dims.syms(size) <= known:
+                raise NoKernelError("a size that is told by nothing before")
+            elif size != given:
+                self.checks[SizeCheck(size, given, False, what)] = None
+        self.assumed |= new
 
     def _assumed_in(self, value: Any) -> Any:
         if isinstance(value, Poly):

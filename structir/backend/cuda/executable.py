@@ -4,7 +4,7 @@ device."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from structir.backend import progress
@@ -22,6 +22,7 @@ from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
+from structir.passes.inline_functions import inline_functions
 
 archive = lazy_module("structir.backend.cuda.archive")
 Value = Any
@@ -69,14 +70,19 @@ class DeviceExecutable:
         changed = self.module.with_functions({**self.module.functions, name: function})
         return DeviceExecutable(changed, self.device, self.tf32)
 
+    @cached_property
+    def _without_calls(self) -> IRModule:
+        """The module with what its functions call in the place of the calls."""
+        return inline_functions(self.module)
+
     def _compiled(self, name: str, function: Function) -> Function:
         make = partial(DeviceRegion, device=self.device, tf32=self.tf32)
         program = HostProgram(self._kernels, make, device_routine)
-        whole = program.whole(function)
+        whole = program.whole_with_calls(function, lambda: self._without_calls[name])
         if whole is not None:
             self.direct[name] = DeviceFunction(name, function, whole)
         else:
-            function = program.function(function)
+            function = program.function(self._without_calls[name])
             refuse_host_ops(name, function, self._kernels)
         self.regions[name] = program.regions
         for region in program.regions:

@@ -12,7 +12,7 @@ from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.translated import translated
-from structir.errors import DiagnosticError, StructIRError
+from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir.dtype import numpy_dtype
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.host_threads import HostThreads
@@ -90,6 +90,62 @@ def main(x: R.Tensor(("n",), "{dtype}")):
     found = on_host(DeviceExecutable(module, device)["main"](x))
     wanted = structir.interpret(module, "main", x)
     np.testing.assert_array_equal(found.astype("float32"), wanted.astype("float32"))
+
+
+CALLS = structir.parse(
+    """
+@R.function
+def layer(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", "k"), "float32")):
+    return R.nn.softmax(R.matmul(x, w))
+
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(dtype="float32", ndim=2)):
+    k = T.int64()
+    m = T.int64()
+    v = R.match_cast(w, R.Tensor((m, k), "float32"))
+    y = layer(x, v)
+    z = layer(y, R.zeros((k, 2 * k), "float32"))
+    return y, z
+
+@R.function
+def chosen(
+    x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("a", "b"), "float32"),
+    again: R.Tensor((), "bool"),
+):
+    y = layer(x, w)
+    if again:
+        z = layer(x, w) + y
+    else:
+        z = R.negative(y)
+    return z
+""",
+    filename="calls",
+)
+
+
+def on_the_cpu(device):
+    return structir.compile(CALLS)
+
+
+def on_the_device(device):
+    return DeviceExecutable(CALLS, device)
+
+
+@pytest.mark.parametrize("compiled", [on_the_cpu, on_the_device])
+def test_functions_and_what_they_call_are_one_plan(device, compiled):
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype("float32") for shape in ((3, 4), (4, 5)))
+    executable = compiled(device)
+    assert_agree(structir.interpret(CALLS, "main", x, w), on_host(executable["main"](x, w)))
+    assert len(executable.plans("main")) == 1
+    with pytest.raises(ShapeMismatchError, match=r"match_cast of v at calls:10:.*sizes 4 and 3"):
+        executable["main"](x, w[:3])
+    for again in (True, False):
+        given = x, w, np.asarray(again)
+        wanted = structir.interpret(CALLS, "chosen", *given)
+        assert_agree(wanted, on_host(executable["chosen"](*given)))
+    with pytest.raises(ShapeMismatchError, match=r"match_cast of w|parameter w"):
+        executable["chosen"](x, w[:3], np.asarray(False))
 
 
 KERNEL = structir.parse(
