@@ -7,7 +7,7 @@ from typing import Any
 
 from structir.backend.cuda.compiler import CardCode, capability_of, card_code
 from structir.backend.cuda.device import Launch, Memory
-from structir.backend.cuda.device_text import THREADS, DeviceText
+from structir.backend.cuda.device_text import SIDE, THREADS, DeviceText
 from structir.errors import StructIRError
 
 
@@ -15,7 +15,7 @@ class AheadDevice:
     """An architecture to compile for."""
 
     threads = THREADS
-    blocks = 1
+    blocks, side = 1, SIDE
 
     def __init__(self, architecture: str) -> None:
         capability_of(architecture)

@@ -14,7 +14,7 @@ import attrs
 from structir.backend.cuda.compiler import CardCode, card_code
 from structir.backend.cuda.cublas import Library
 from structir.backend.cuda.device import Launch, Memory
-from structir.backend.cuda.device_text import THREADS, DeviceText
+from structir.backend.cuda.device_text import SIDE, THREADS, DeviceText
 from structir.errors import StructIRError
 
 BLOCKS_EACH = 32  # of a kernel, for each multiprocessor, at most
@@ -60,7 +60,7 @@ class Card:
     """A card of this machine. `driver` is CUDA's, as Python sees it, and `binding` cuBLAS, where
     that is here."""
 
-    threads = THREADS
+    threads, side = THREADS, SIDE
 
     def __init__(self, driver: Any, binding: Any = None, number: int = 0) -> None:
         self.driver, self.binding, self.number = driver, binding, number

@@ -47,6 +47,7 @@ class Device(Protocol):
     architecture: str
     threads: int  # of a block
     blocks: int  # of a kernel, at most
+    side: int  # of the square that the threads of a block are, where tiles are made by such
 
     def kernel(self, text: DeviceText) -> Any:
         """A kernel, ready to be launched."""

@@ -11,6 +11,7 @@ from structir.backend.loops.writer import KernelText, Writer, indented
 from structir.ir.dims import Dim
 
 THREADS = 256  # of a block, where the text leaves it open
+SIDE = 16  # of the square that they are, where tiles are made by such
 
 
 @attrs.frozen
@@ -56,6 +57,7 @@ class DeviceText(KernelText):
     product: Product | None = None
     apart: bool = False  # whether no thread reads what another one writes
     launch: tuple[Dim, int] | None = None  # blocks, and threads of each, where the program says it
+    square: bool = False  # whether an item is a block's, whose threads have the sides of a square
 
     @property
     def most_threads(self) -> int:

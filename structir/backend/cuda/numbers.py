@@ -66,6 +66,21 @@ def brain_bits(value: Number) -> Number:
     return np.uint16((0x7FC0 if value != value else rounded >> 16) & 0xFFFF)
 
 
+def add_product(total: Number, left: Number, right: Number) -> Number:
+    """A sum with the product of two factors more."""
+    return type(total)(total + left * right)
+
+
+def times(number: Number, size: Number) -> Number:
+    """How many times a size fits into a number; neither is negative, and a size of none is one."""
+    return number // max(size, 1)
+
+
+def left_over(number: Number, size: Number) -> Number:
+    """What of a number is left after that."""
+    return number % max(size, 1)
+
+
 def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
     """The index, or 0 where it is none of the axis: what it was then stands in the report."""
     if index >= 0 and index < size:
@@ -77,7 +92,8 @@ def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
     return 0
 
 
-PLAIN = (add_to, multiply_to, maximum, minimum, brain_value, brain_bits, inside)
+PLAIN: tuple[Callable[..., Any], ...] = (add_to, multiply_to, maximum, minimum, brain_value)
+PLAIN += (brain_bits, add_product, times, left_over, inside)
 
 
 def shared_names(own: Mapping[str, Any], make: Make) -> dict[str, Any]:

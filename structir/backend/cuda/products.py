@@ -1,187 +1,138 @@
-"""The schedule of a matrix product: tiles of both operands in shared memory. A card has a library
-make it instead, where that can."""
+"""Matrix products and what is like them, convolutions through windows among these: recognised by
+their index maps alone, and told to a library that can make them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
-import attrs
-
-from structir.backend.cuda.device_text import (
-    DeviceText,
-    Product,
-    Steps,
-    device_text,
-    over_blocks,
-)
-from structir.backend.cuda.points import point_kernel
+from structir.backend.cuda.device_text import Product, Steps
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.contraction import Contraction, contraction_of, split_product
-from structir.backend.loops.expression import Apply, Load, computed_in
-from structir.backend.loops.group import Group
-from structir.backend.loops.scalar_text import (
-    accumulation_text,
-    application_text,
-    load_text,
-    number_text,
-    store_text,
-)
+from structir.backend.loops.contraction import Contraction
+from structir.backend.loops.expression import Apply, Expression, Load, loads_of
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Writer, indented
+from structir.backend.loops.writer import Writer
+from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+FEWEST = 8  # rows, and terms, of windows that are made in tiles
 
 
 def product_of(stage: Stage) -> Contraction | None:
-    """The matrix product that a stage is: of floats that lie in any way, or of small integers."""
-    factors = _factors(stage) if stage.simple else None
+    """The product that a stage is, found out once. Its groups of axes may walk apart in memory, and
+    guards may leave out places of an operand."""
+    known = stage.__dict__
+    if "_device_product" not in known:
+        known["_device_product"] = _product_of(stage)
+    return known["_device_product"]  # type: ignore[no-any-return]
+
+
+def _product_of(stage: Stage) -> Contraction | None:
+    factors = _factors(stage)
     if factors is None:
-        return contraction_of(stage)
+        return None
+    out = address_of(stage.out, stage.write, stage.axes)
     for left, right in (factors, factors[::-1]):
-        a, b = [address_of(x.buffer, x.entries, stage.axes) for x in (left, right)]
-        out = address_of(stage.out, stage.write, stage.axes)
-        if a.data or b.data or out.data or out.pinned(stage.axes):
-            return None
-        found = split_product(stage, left, right, a, b, out, any_stride=True)
-        if found is not None:
-            return found
+        found = _split(stage, left, right, out)
+        if found is not None and any(out.coefficient(axis) == 1 for axis in found.n):
+            return None if _is_small(stage, found) else found
     return None
 
 
-def _factors(stage: Stage) -> tuple[Load, Load] | None:
+def _factors(stage: Stage) -> tuple[Expression, Expression] | None:
     body = stage.body
-    if stage.monoid != "sum" or not stage.reduce or stage.out.dtype not in FLOATS:
+    plain = stage.unique and stage.exists is None and stage.running is None
+    if stage.monoid != "sum" or not (plain and stage.routine is None and stage.reduce):
+        return None
+    if any(isinstance(entry, Expression) for entry in stage.write) or body.dtype == "bool":
         return None
     if not isinstance(body, Apply) or body.fn != "mul":
         return None
     left, right = body.args
-    if not (isinstance(left, Load) and isinstance(right, Load)):
+    return (left, right) if _is_operand(left) and _is_operand(right) else None
+
+
+def _is_operand(factor: Expression) -> bool:
+    """Whether a factor is an element of one buffer, as it is or as another dtype."""
+    while isinstance(factor, Apply) and factor.fn == "cast":
+        (factor,) = factor.args
+    return isinstance(factor, Load) and not any(isinstance(e, Expression) for e in factor.entries)
+
+
+def axes_read(factor: Expression, axes: Iterable[Sym]) -> frozenset[Sym]:
+    """The axes along which a factor changes."""
+    entries = [entry for read in loads_of(factor) for entry in read.entries]
+    found = [dims.syms(entry) for entry in entries if not isinstance(entry, Expression)]
+    return frozenset().union(*found) & frozenset(axes)
+
+
+def _split(stage: Stage, left: Expression, right: Expression, out: Address) -> Contraction | None:
+    in_left, in_right = [axes_read(factor, stage.axes) for factor in (left, right)]
+    both = in_left & in_right
+    rows = tuple([axis for axis in stage.parallel if axis in in_left - both])
+    columns = tuple([axis for axis in stage.parallel if axis in in_right - both])
+    batch = tuple([axis for axis in stage.parallel if axis not in (*rows, *columns)])
+    guarded = [dims.syms(g.value) & frozenset(stage.axes) for g in stage.guards]
+    one_sided = all(own <= in_left or own <= in_right for own in guarded)
+    if not columns or (batch and not rows) or not both >= set(stage.reduce) or not one_sided:
         return None
-    same = left.buffer.dtype == right.buffer.dtype == stage.out.dtype
-    return (left, right) if same else None
+    (a,), (b,) = loads_of(left), loads_of(right)
+    first, second = [address_of(x.buffer, x.entries, stage.axes) for x in (a, b)]
+    return Contraction(batch, rows, columns, stage.reduce, a, b, first, second, out)
 
 
-def product_kernel(group: Group) -> DeviceText:
-    """The text of a matrix product."""
-    found = product_of(group.stages[0])
-    if found is None or found.windows:
-        return point_kernel(group)
-    return ProductSchedule(group.stages[0], found).device_text()
+def _is_small(stage: Stage, found: Contraction) -> bool:
+    """Whether windows have so few weights that each point is a thread's."""
+    moves = stage.guards or len(_terms(stage, found)) > 1
+    counts = [prod(stage.extents[axis] for axis in axes) for axes in (found.m, found.k)]
+    return bool(moves) and any(isinstance(count, int) and count < FEWEST for count in counts)
 
 
-class ProductSchedule:
-    """A product on its way to text. A block makes one tile of the result after another."""
+def _terms(stage: Stage, found: Contraction) -> list[tuple[Sym, ...]]:
+    return joined_axes(found.k, stage.extents, [found.left_address, found.right_address])
 
-    def __init__(self, stage: Stage, found: Contraction) -> None:
-        self.stage, self.found = stage, found
-        self.writer = Writer(stage.axes)
-        self.dtype = computed_in(stage.out.dtype)
-        places = [found.left_address, found.right_address, found.out_address]
-        self.outer = joined_axes(found.batch, stage.extents, places)
 
-    def _extent(self, axes: tuple[Sym, ...]) -> Dim:
-        return prod(self.stage.extents[axis] for axis in axes)
+def product_text(stage: Stage, found: Contraction, writer: Writer) -> Product | None:
+    """What a library has to know to make the product, if it is a plain one of floats."""
+    places = (found.left_address, found.right_address, found.out_address)
+    dtypes = {found.left.buffer.dtype, found.right.buffer.dtype, stage.out.dtype}
+    plain = isinstance(stage.body, Apply) and all(isinstance(x, Load) for x in stage.body.args)
+    if len(dtypes) > 1 or not dtypes <= FLOATS or stage.guards or not plain:
+        return None
+    if any(place.pinned(stage.axes) for place in places):
+        return None
+    rows, columns = [joined_axes(axes, stage.extents, places) for axes in (found.m, found.n)]
+    terms = _terms(stage, found)
+    if len(terms) > 1 or found.out_address.coefficient(columns[-1][-1]) != 1:
+        return None
+    m, n, k = rows[-1] if rows else (), columns[-1], terms[0]
+    outer = joined_axes(
+        [axis for axis in stage.parallel if axis not in (*m, *n)], stage.extents, places
+    )
 
-    def device_text(self) -> DeviceText:
-        """The kernel's text, and what it says for a library."""
-        product, writer = self._product(), self.writer
-        names = ["g"] if len(self.outer) == 1 else [f"g{i}" for i in range(len(self.outer))]
-        writer.name_axes(self.outer, names)
-        m, n, count = (writer.size(s) for s in (product.m, product.n, prod(product.outer)))
-        lines = [
-            *self._shared("left"),
-            *self._shared("right"),
-            "tile = 16 if cuda.blockDim.x >= 256 else 2",
-            "down = cuda.threadIdx.x // tile",
-            "across = cuda.threadIdx.x % tile",
-            f"columns = ({n} + tile - 1) // tile",
-            f"rows = ({m} + tile - 1) // tile",
-            *over_blocks("block", f"{count} * columns * rows", self._block(product)),
-        ]
-        whole = prod(product.outer) * product.m * product.n
-        text = device_text(writer, lines, whole, self.stage.origins)
-        body = self.stage.body
-        plain = isinstance(body, Apply) and all(isinstance(arg, Load) for arg in body.args)
-        return attrs.evolve(text, product=product if plain else None)
+    def extent(axes: tuple[Sym, ...]) -> Dim:
+        return prod(stage.extents[axis] for axis in axes)
 
-    def _shared(self, name: str) -> list[str]:
-        return [f"{name} = cuda.shared.array(256, {self.dtype})"]
-
-    def _block(self, product: Product) -> list[str]:
-        """One tile of the result."""
-        m, n, k = (self.writer.size(size) for size in (product.m, product.n, product.k))
-        sizes = [self.writer.size(size) for size in product.outer]
-        stored = store_text(self.stage.out.dtype, "total")
-        return [
-            "column = block % columns * tile + across",
-            "row = block // columns % rows * tile + down",
-            "g = block // (columns * rows)",
-            *self.writer.decoded(self.outer, sizes, "g"),
-            f"total = {number_text(0, self.dtype)}",
-            f"for start in range(0, {k}, tile):",
-            *indented(self._terms(product)),
-            f"if row < {m} and column < {n}:",
-            f"    {self._place(product.out, 'row', 'column')} = {stored}",
-        ]
-
-    def _terms(self, product: Product) -> list[str]:
-        """A tile of both operands, and what it adds to the result."""
-        m, n, k = (self.writer.size(size) for size in (product.m, product.n, product.k))
-        zero = number_text(0, self.dtype)
-        left = self._place(product.left, "row", "(start + across)")
-        right = self._place(product.right, "(start + down)", "column")
-        return [
-            f"a, b = {zero}, {zero}",
-            f"if row < {m} and start + across < {k}:",
-            f"    a = {self._read(self.found.left, left)}",
-            f"if column < {n} and start + down < {k}:",
-            f"    b = {self._read(self.found.right, right)}",
-            "left[cuda.threadIdx.x] = a",
-            "right[cuda.threadIdx.x] = b",
-            "cuda.syncthreads()",
-            "for u in range(tile):",
-            "    term = left[down * tile + u] * right[u * tile + across]",
-            f"    total = {accumulation_text('sum', self.dtype, 'total', 'term')}",
-            "cuda.syncthreads()",
-        ]
-
-    def _product(self) -> Product:
-        found = self.found
-        m, k = found.m[-1] if found.m else None, found.k[-1]
-        return Product(
-            self.stage.out.dtype,
-            self._extent(found.m),
-            self._extent(found.n),
-            self._extent(found.k),
-            tuple([self._extent(group) for group in self.outer]),
-            self._steps(found.left.buffer, found.left_address, m, k),
-            self._steps(found.right.buffer, found.right_address, k, found.n[-1]),
-            self._steps(self.stage.out, found.out_address, m, found.n[-1]),
-        )
-
-    def _steps(self, buffer: Buffer, address: Address, first: Sym | None, second: Sym) -> Steps:
-        name = self.writer.pointer(buffer)
+    def steps(buffer: Buffer, place: Address, first: Sym | None, second: Sym) -> Steps:
+        pointer = writer.pointer(buffer)
         return Steps(
-            list(self.writer.pointers.values()).index(name),
-            address.rest,
-            tuple([address.coefficient(group[-1]) for group in self.outer]),
-            0 if first is None else address.coefficient(first),
-            address.coefficient(second),
+            list(writer.pointers.values()).index(pointer),
+            place.rest,
+            tuple([place.coefficient(group[-1]) for group in outer]),
+            0 if first is None else place.coefficient(first),
+            place.coefficient(second),
         )
 
-    def _place(self, steps: Steps, first: str, second: str) -> str:
-        size = self.writer.size
-        terms = [
-            f"{self.writer.names[group[-1]]} * {size(step)}"
-            for group, step in zip(self.outer, steps.outer, strict=True)
-            if step != 0
-        ]
-        terms += [f"{first} * {size(steps.first)}", f"{second} * {size(steps.second)}"]
-        terms += [size(steps.start)] if steps.start != 0 else []
-        return f"{list(self.writer.pointers.values())[steps.pointer]}[{' + '.join(terms)}]"
-
-    def _read(self, load: Load, place: str) -> str:
-        dtype = computed_in(load.buffer.dtype)
-        return application_text("cast", self.dtype, dtype, [load_text(load.buffer.dtype, place)])
+    row = m[-1] if m else None
+    return Product(
+        stage.out.dtype,
+        extent(m),
+        extent(n),
+        extent(k),
+        tuple([extent(group) for group in outer]),
+        steps(found.left.buffer, found.left_address, row, k[-1]),
+        steps(found.right.buffer, found.right_address, k[-1], n[-1]),
+        steps(stage.out, found.out_address, row, n[-1]),
+    )

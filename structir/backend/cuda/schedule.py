@@ -7,9 +7,10 @@ from collections.abc import Callable
 from structir.backend.cuda.columns import column_kernel
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.points import point_kernel
-from structir.backend.cuda.products import product_kernel, product_of
+from structir.backend.cuda.products import product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
+from structir.backend.cuda.tiled import product_kernel
 from structir.backend.cuda.tiles import tile_kernel
 from structir.backend.cuda.whole import is_large, whole_kernels
 from structir.backend.loops.compose import composed

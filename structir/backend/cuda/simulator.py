@@ -21,6 +21,7 @@ from structir.projections.point import FUNCTIONS
 from structir.projections.values import ufunc
 
 THREADS, BLOCKS = 4, 3  # of a block, and of a kernel: each is a thread of the system
+SIDE = 4  # of the squares of threads that make tiles
 
 
 @attrs.frozen(eq=False)
@@ -69,6 +70,7 @@ def _names() -> dict[str, Any]:
         "nearest": np.rint,
         "offset_by": _offset_by,
         "array_at": _array_at,
+        "tile_side": SIDE,
         **simulated_fragments.names(),
     }
     for name in LIBRARY:
@@ -103,7 +105,7 @@ class SimulatedDevice:
     """The simulator as a device."""
 
     architecture = "simulator"
-    threads, blocks = THREADS, BLOCKS
+    threads, blocks, side = THREADS, BLOCKS, SIDE
 
     def __init__(self) -> None:
         self._kernels: dict[str, Any] = {}

@@ -129,6 +129,31 @@ def _whole(builder: Any, parts: list[Any], kind: Any) -> Any:
     return value if isinstance(kind, ir.IntType) else builder.bitcast(value, kind)
 
 
+def _add_product(operations: Operations, args: Sequence[Typed]) -> Typed:
+    """A sum with a product more: of floats both are rounded at once."""
+    builder, (total, left, right) = operations.builder, [arg.value for arg in args]
+    kind = total.type
+    if isinstance(kind, ir.IntType):
+        return Typed(builder.add(total, builder.mul(left, right)), args[0].kind)
+    name = f"llvm.fma.f{_width(kind)}"
+    function = declared(builder.module, ir.FunctionType(kind, [kind] * 3), name)
+    return Typed(builder.call(function, [left, right, total]), args[0].kind)
+
+
+def _unsigned(name: str) -> Written:
+    """A division of numbers that are not negative; nothing is divided by 0."""
+
+    def write(operations: Operations, args: Sequence[Typed]) -> Typed:
+        builder, (number, size) = operations.builder, [arg.value for arg in args]
+        none = builder.icmp_unsigned("==", size, ir.Constant(WORD, 0))
+        size = builder.select(none, ir.Constant(WORD, 1), size)
+        return Typed(getattr(builder, name)(number, size), types.int64)
+
+    return Written(write)
+
+
+OF_INDICES = {"times": _unsigned("udiv"), "left_over": _unsigned("urem")}
+WRITTEN = {**OF_INDICES, "add_product": Written(_add_product)}
 CUDA = SimpleNamespace(
     threadIdx=THREAD,
     blockIdx=BLOCK,

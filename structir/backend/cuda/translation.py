@@ -197,9 +197,8 @@ class DeviceTranslation(Translation):
         memory = ir.GlobalVariable(module, held, module.get_unique_name(name), addrspace=space)
         memory.linkage, memory.align = "internal", 16
         memory.initializer = ir.Constant(held, contents)
-        general = self.builder.addrspacecast(memory, held.as_pointer())
-        first = self.builder.bitcast(general, held.element.as_pointer())
-        return Typed(first, pointer_kind(kind))
+        # a pointer of its space, not a general one: how it is aligned is seen through no cast
+        return Typed(memory.bitcast(held.element.as_pointer(space)), pointer_kind(kind))
 
 
 def _is_target(node: ast.AST) -> TypeGuard[ast.Name]:

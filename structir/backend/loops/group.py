@@ -88,7 +88,7 @@ class Fusion:
             self.writers.setdefault(stage.out.root, []).append(stage)
             for read in stage.loads:
                 self.readers.setdefault(read.buffer.root, []).append(stage)
-        self.products = {s: c for s in self.stages if s.simple and (c := products.found(s))}
+        self.products = {s: c for s in self.stages if (c := products.found(s))}
         loops = [s for s in self.stages if s.simple and s not in self.products]
         self.outside = {s for s in loops if _reduces_outside(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
@@ -98,9 +98,11 @@ class Fusion:
     def _kind(self, stage: Stage) -> str:
         if stage.routine is not None:
             return "routine"
+        if stage in self.products:
+            return "matrix"
         if not stage.simple:
             return "nest" if stage.otherwise is None else "padding"
-        return "matrix" if stage in self.products else "loop"
+        return "loop"
 
     def makers(self, stage: Stage) -> list[tuple[Load, Stage]]:
         """What a stage reads that other stages make."""

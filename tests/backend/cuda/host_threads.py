@@ -9,6 +9,7 @@ from functools import partial
 
 import llvmlite.binding as llvm
 
+from structir.backend.cuda.device_text import SIDE
 from structir.backend.cuda.simulator import SimulatedDevice
 from structir.backend.cuda.translated import translated
 from tests.backend.cuda.host_warps import Warps, with_warps
@@ -74,7 +75,7 @@ class HostThreads(SimulatedDevice):
     """Threads of the host as those of a card."""
 
     architecture = "host"
-    threads, blocks = THREADS, BLOCKS
+    threads, blocks, side = THREADS, BLOCKS, SIDE
 
     def __init__(self):
         super().__init__()

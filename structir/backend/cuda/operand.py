@@ -1,0 +1,147 @@
+"""How an operand of a product comes into shared memory, a tile at a time: which thread reads which
+of its elements, and what stands where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import attrs
+
+from structir.backend.cuda.places import RUN, Groups, Places, taken_apart
+from structir.backend.loops.access import Address, joined_axes
+from structir.backend.loops.expression import Expression, apply
+from structir.backend.loops.stage import Guard
+from structir.backend.loops.writer import Scope, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym, exact_quotient
+
+SHORT = 16  # terms side by side that are fewer are no reason to read along these
+
+
+@attrs.frozen
+class Source:
+    """An element of a buffer, at an address, where guards hold; and the axes of whose points, the
+    terms, a tile has a slice."""
+
+    value: Expression
+    address: Address
+    guards: tuple[Guard, ...]
+    terms: tuple[Sym, ...]
+
+
+class Operand:
+    """An operand on its way into shared memory, in tiles as wide as its places and as many terms
+    deep as a block has threads along a side. Each thread brings as many elements as a place has
+    results."""
+
+    def __init__(self, source: Source, places: Places) -> None:
+        self.source, self.places, self.letter = source, places, places.letter
+        self.extents, self.writer = places.extents, places.writer
+        guarded = [dims.syms(guard.value) for guard in source.guards]
+        pinned = frozenset().union(*guarded) & self.extents.keys()
+        self.terms = joined_axes(source.terms, self.extents, [source.address], pinned)
+        line = self._extent(self.terms[-1])
+        short = len(self.terms) > 1 and isinstance(line, int) and line < SHORT
+        self.along_terms = source.address.coefficient(self.terms[-1][-1]) == 1 and not short
+        groups: Groups = self.terms if self.along_terms else places.groups
+        self.in_runs = bool(groups) and self._lies_in_runs(groups[-1])
+        self.slots = places.reach if not (self.along_terms or self.in_runs) else places.reach // RUN
+
+    def _extent(self, axes: tuple[Sym, ...]) -> Dim:
+        return prod(self.extents[axis] for axis in axes)
+
+    def _lies_in_runs(self, group: tuple[Sym, ...]) -> bool:
+        """Whether runs of neighbours begin where one access can reach them, and are there as a
+        whole or not at all."""
+        address = self.source.address
+        if address.coefficient(group[-1]) != 1 or address.pinned(self.extents):
+            return False
+        if any(dims.syms(guard.value) & set(group) for guard in self.source.guards):
+            return False
+        steps = [step for axis, step in address.coefficients.items() if axis not in group]
+        sizes = [self._extent(group), *steps, address.rest]
+        return all(exact_quotient(size, RUN) is not None for size in sizes)
+
+    def _offset(self, slot: int) -> str:
+        """Where across the tile a slot of a thread is."""
+        if self.along_terms:
+            return f"line + {slot} * far" if slot else "line"
+        if self.in_runs:
+            return f"near + {slot} * far" if slot else "near"
+        return f"across + {slot} * tile_side" if slot else "across"
+
+    def _elements(self) -> Iterator[tuple[str, int, int, int]]:
+        """The elements of a thread: each with its register, its slot, and how many points across
+        and how many terms after that it is."""
+        for k in range(self.places.reach):
+            slot, following = divmod(k, self.places.reach // self.slots)
+            beyond = (0, following) if self.along_terms else (following, 0)
+            yield f"{self.letter}_{k}", slot, *beyond
+
+    def _slot(self, slot: int) -> str:
+        return f"{self.letter}{slot}"
+
+    def positions(self) -> list[str]:
+        """Where the slots of a thread are in the operand."""
+        lines = [self.places.named(self._slot(s), self._offset(s)) for s in range(self.slots)]
+        return [line for each in lines for line in each]
+
+    def _name_terms(self, beyond: int) -> list[str]:
+        """Lines that name the terms of an element, and their axes so named."""
+        name, sizes = f"{self.letter}_term{beyond}", [self._extent(group) for group in self.terms]
+        first = "start + part" if self.along_terms else "start + down"
+        names = [f"{name}_{k}" for k in range(len(sizes))] if len(sizes) > 1 else [name]
+        self.writer.name_axes(self.terms, names)
+        lines = [f"{name} = {first} + {beyond}" if beyond else f"{name} = {first}"]
+        texts = [self.writer.size(size) for size in sizes]
+        return lines + (taken_apart(name, names, texts) if len(sizes) > 1 else [])
+
+    def loads(self, dtype: str) -> list[str]:
+        """A tile's elements into the registers of the threads that bring them: of the slice from
+        term `start` on, zeros after the last step."""
+        lines = [f"{register} = zero" for register, *_ in self._elements()]
+        test, inside = "", list[str]()
+        for register, slot, points, term in self._elements():
+            naming = self._name_terms(term)
+            lines += naming if slot == 0 and points == 0 else []
+            self.places.named(self._slot(slot), "")
+            self.places.beyond(self._slot(slot), points)
+            if not (self.in_runs and (points or term)):
+                lines += _under(test, inside)
+                test, inside = self._test(slot, term), []
+            scope = Scope(frozenset(self.extents))
+            value = self.writer.value(apply("cast", (self.source.value,), dtype), [scope])
+            inside += [*scope.lines, f"{register} = {value}"]
+        return [*lines, *_under(test, inside)]
+
+    def _test(self, slot: int, term: int) -> str:
+        """Whether there is an element."""
+        terms = self.writer.size(self._extent(self.source.terms))
+        tests = [
+            "step < steps",
+            f"{self._slot(slot)} < {self.writer.size(self.places.extent)}",
+            f"{self.letter}_term{term} < {terms}",
+        ]
+        tests += [f"{self.writer.index_text(guard.value)} >= 0" for guard in self.source.guards]
+        return " and ".join(tests)
+
+    def stores(self, there: str) -> list[str]:
+        """The elements that a thread brings, into the tile that begins there: one term after the
+        other."""
+        lines = [
+            f"{self.letter}_to = {there} + {'part' if self.along_terms else 'down'} * {self.pitch}"
+        ]
+        for register, slot, points, term in self._elements():
+            further = f" + {term} * {self.pitch}" if term else f" + {points}" if points else ""
+            lines.append(f"held[{self.letter}_to + {self._offset(slot)}{further}] = {register}")
+        return lines
+
+    @property
+    def pitch(self) -> str:
+        """How far apart the terms of a tile lie: no multiple of all banks of the memory."""
+        return f"{self.letter}_pitch"
+
+
+def _under(test: str, lines: list[str]) -> list[str]:
+    return [f"if {test}:", *indented(lines)] if lines else []

@@ -1,0 +1,104 @@
+"""Products and convolutions by tiles in registers, run by threads of the host: they give what the
+interpreter gives, at sizes that fill no tile."""
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.cuda.executable import DeviceExecutable
+from structir.ir.dtype import numpy_dtype
+from tests.backend.agreement import assert_agree
+from tests.backend.cuda.host_threads import HostThreads
+from tests.backend.cuda.simulated_every_op import on_host
+
+
+@pytest.fixture(scope="module")
+def device():
+    return HostThreads()
+
+
+def numbers(shape, dtype, seed):
+    """Numbers of any dtype, small ones of integers."""
+    found = np.random.default_rng(seed).standard_normal(shape)
+    return (found * (1 if "float" in dtype else 5)).astype(numpy_dtype(dtype))
+
+
+def module_of(body, params, dtype="float32"):
+    """A function of tensors named by their letters, each with the sizes that stand there."""
+    given = [f'{name}: R.Tensor(({sizes},), "{dtype}")' for name, sizes in params.items()]
+    return structir.parse(f"@R.function\ndef main({', '.join(given)}):\n    return {body}\n")
+
+
+def assert_interpreted(device, module, shapes, dtype="float32"):
+    given = [numbers(shape, dtype, k) for k, shape in enumerate(shapes)]
+    executable = DeviceExecutable(module, device)
+    wanted = structir.interpret(module, "main", *given)
+    assert_agree(wanted, on_host(executable["main"](*given)))
+    return executable
+
+
+PRODUCTS = {
+    "R.matmul(x, w)": ({"x": "'n', 'k'", "w": "'k', 'm'"}, [(37, 45), (45, 70)]),
+    "R.matmul(R.permute_dims(x), w)": ({"x": "'k', 'n'", "w": "'k', 'm'"}, [(33, 21), (33, 130)]),
+    "R.matmul(x, R.permute_dims(w))": (
+        {"x": "'b', 7, 'k'", "w": "'n', 'k'"},
+        [(3, 7, 33), (21, 33)],
+    ),
+    "R.matmul(x, w) ": ({"x": "'n', 48", "w": "48, 136"}, [(150, 48), (48, 136)]),
+    "R.matmul(x, w)  ": ({"x": "'b', 'n', 'k'", "w": "'b', 'k', 8"}, [(3, 5, 17), (3, 17, 8)]),
+    "R.matmul(x, w)   ": ({"x": "'n', 'k'", "w": "'k'"}, [(37, 45), (45,)]),
+    "R.nn.attention(x, w, w)": (
+        {"x": "'b', 7, 2, 8", "w": "'b', 9, 2, 8"},
+        [(2, 7, 2, 8), (2, 9, 2, 8)],
+    ),
+}
+
+
+@pytest.mark.parametrize("body", PRODUCTS)
+def test_products_that_lie_in_every_way(device, body):
+    params, shapes = PRODUCTS[body]
+    assert "held" in assert_interpreted(device, module_of(body, params), shapes).source()
+
+
+@pytest.mark.parametrize("shapes", [[(0, 3), (3, 5)], [(4, 0), (0, 5)], [(1, 1), (1, 1)]])
+def test_products_of_nothing_and_of_one(device, shapes):
+    module = module_of("R.matmul(x, w)", {"x": "'n', 'k'", "w": "'k', 'm'"})
+    assert_interpreted(device, module, shapes)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "int32", "int64"])
+def test_products_of_every_dtype(device, dtype):
+    module = module_of("R.matmul(x, w)", {"x": "'n', 24", "w": "24, 72"}, dtype)
+    assert_interpreted(device, module, [(37, 24), (24, 72)], dtype)
+
+
+LAST = 'data_layout="NHWC"'
+CONVOLUTIONS = {
+    "conv2d(x, w, padding=1, strides=2)": [(2, 5, 9, 11), (16, 5, 3, 3)],
+    "conv2d(x, w, padding=2, dilation=2)": [(2, 3, 9, 7), (16, 3, 3, 3)],
+    "conv2d(x, w)": [(2, 16, 5, 8), (9, 16, 1, 1)],
+    "conv2d(x, w, padding=1, groups=2)": [(2, 8, 6, 5), (24, 4, 3, 3)],
+    "conv2d(x, w, padding=1, groups=6)": [(2, 6, 6, 5), (6, 1, 3, 3)],
+    f"conv2d(x, w, padding=1, {LAST})": [(2, 7, 6, 24), (16, 24, 3, 3)],
+    f'conv2d(x, w, padding=1, strides=2, {LAST}, kernel_layout="OHWI")': [
+        (2, 7, 6, 24),
+        (12, 3, 3, 24),
+    ],
+    "conv1d(x, w, padding=3, strides=2)": [(2, 20, 33), (24, 20, 7)],
+    "conv1d(x, w)": [(2, 3, 33), (24, 3, 17)],
+    "conv3d(x, w, padding=1, strides=2)": [(2, 3, 5, 4, 6), (17, 3, 3, 3, 3)],
+}
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("body", CONVOLUTIONS)
+def test_convolutions(device, body, known):
+    """At sizes that are free, but for those of the window, and at known ones."""
+    x, w = CONVOLUTIONS[body]
+    named = [f"'x{k}'" for k in range(len(x))]
+    axis = len(x) - 1 if LAST in body else 1
+    named[axis] = str(x[axis])
+    sizes = list(map(str, x)) if known else named
+    module = module_of(f"R.nn.{body}", {"x": ", ".join(sizes), "w": ", ".join(map(str, w))})
+    source = assert_interpreted(device, module, [x, w]).source()
+    assert ("held" in source) == ("groups=6" not in body)
