@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
+
+from structir.backend.cuda.attention import attentions
 from structir.backend.cuda.columns import column_kernel
 from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.online import attention_kernel
 from structir.backend.cuda.points import point_kernel
 from structir.backend.cuda.products import product_of
 from structir.backend.cuda.routines import routine_kernel
@@ -38,5 +42,10 @@ PRODUCTS = Products(product_of, lambda dtype: False)
 
 
 def scheduled(program: LoopProgram) -> Scheduled:
-    """Compose, group and write out a program; products stay by themselves."""
-    return written(composed(program, product_of), SCHEDULES, PRODUCTS)
+    """Compose, group and write out a program; products stay by themselves, or are an attention."""
+    program = composed(program, product_of)
+    found = attentions(program, product_of)
+    together = {Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in found.found}
+    schedules = {**SCHEDULES, "attention": lambda group: attention_kernel(together[group])}
+    made = written(program, schedules, attrs.evolve(PRODUCTS, together=tuple(together)))
+    return attrs.evolve(made, decisions=(*made.decisions, *found.refused))

@@ -72,6 +72,7 @@ def _names() -> dict[str, Any]:
         "array_at": _array_at,
         "tile_side": SIDE,
         **simulated_fragments.names(),
+        "unrolled": range,
     }
     for name in LIBRARY:
         own |= {f"{name}_{dtype}": _library(name) for dtype in ("float32", "float64")}

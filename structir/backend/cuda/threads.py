@@ -1,5 +1,5 @@
 """What texts say of threads and blocks, in LLVM's form: where a thread stands, how many there are,
-waiting for each other, and lanes of a warp that hand each other values."""
+waiting for each other, arrays, and lanes of a warp that hand each other values."""
 
 from __future__ import annotations
 
@@ -40,11 +40,19 @@ class Written:
     write: Callable[[Operations, Sequence[Typed]], Typed]
 
 
-class SharedArray:
-    """Stands for `cuda.shared.array`, whose number and dtype are known as it is read."""
+class ArrayMaker:
+    """Stands for `cuda.shared.array` or `cuda.local.array`, whose number and dtype are known as it
+    is read."""
 
 
-SHARED_ARRAY = SharedArray()
+SHARED_ARRAY, LOCAL_ARRAY = ArrayMaker(), ArrayMaker()
+
+
+class Unrolled:
+    """Stands for `unrolled(4)`: a range whose rounds are written one after another."""
+
+
+UNROLLED = Unrolled()
 
 
 def _axes(name: str) -> SimpleNamespace:
@@ -163,5 +171,6 @@ CUDA = SimpleNamespace(
     gridsize=Written(_gridsize),
     syncthreads=Written(_wait),
     shared=SimpleNamespace(array=SHARED_ARRAY),
+    local=SimpleNamespace(array=LOCAL_ARRAY),
     **{f"shfl_{mode}_sync" if mode else "shfl_sync": _shuffle(mode) for mode in SHUFFLES},
 )

@@ -24,7 +24,7 @@ from structir.backend.cpu.scalars import helpers
 from structir.backend.cuda import fragments
 from structir.backend.cuda.device_text import SIDE, DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, inside, sigmoid
-from structir.backend.cuda.threads import CUDA, WRITTEN, Written
+from structir.backend.cuda.threads import CUDA, UNROLLED, WRITTEN, Written
 from structir.backend.cuda.translation import DeviceOperations, DeviceTranslation
 from structir.backend.loops.scalar_text import LIBRARY, OF_TWO, STORED_AS
 from structir.backend.math.bits import declared
@@ -140,6 +140,7 @@ def names_of_threads() -> dict[str, Any]:
     """What the names in the texts of kernels stand for."""
     names = {**NAMES, **helpers(), **routine_helpers(), "inside": inside, "cuda": CUDA}
     names |= {**WRITTEN, **fragments.NAMES, "tile_side": SIDE}
+    names["unrolled"] = UNROLLED
     for name in LIBRARY:
         made = _of_library(name, 2 if name in OF_TWO else 1)
         names |= {f"{name}_{dtype}": made for dtype in ("float32", "float64")}

@@ -1,12 +1,13 @@
 """A function of a thread on its way into LLVM's form: as on the CPU, with registers, memory that a
-block shares, tables, and arrays seen through pointers."""
+block shares, arrays in registers, tables, and arrays seen through pointers."""
 
 from __future__ import annotations
 
 import ast
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from math import gcd
+from typing import Any, TypeGuard, TypeVar
 
 import attrs
 import numpy as np
@@ -17,10 +18,19 @@ from numba.np.numpy_support import from_dtype
 from structir.backend.cpu.inlined import Inlined, plain
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
 from structir.backend.cpu.translation import Translation
-from structir.backend.cuda.threads import SHARED_ARRAY, Register, Written
+from structir.backend.cpu.values import BINARY
+from structir.backend.cuda.threads import (
+    LOCAL_ARRAY,
+    SHARED_ARRAY,
+    UNROLLED,
+    Register,
+    Written,
+)
 
+H = TypeVar("H", bound=Typed)
 element_kind: Any = from_dtype
 pointer_kind: Any = types.CPointer
+WIDEST = 16  # bytes that one access of a thread reaches
 SHARED, CONSTANT = 3, 4  # how LLVM numbers the memory of a block, and that of constants
 
 
@@ -29,6 +39,13 @@ class View(Typed):
     """Elements behind a pointer, seen as an array of rows."""
 
     shape: tuple[Typed, ...] = ()
+
+
+@attrs.frozen(eq=False)
+class Registers(Typed):
+    """Elements that a thread has in registers: each is known by a number that the text says."""
+
+    slots: tuple[Any, ...] = ()
 
 
 class DeviceOperations(Operations):
@@ -67,6 +84,8 @@ class DeviceTranslation(Translation):
             case ast.Call(ast.Attribute() as callee, [ast.Constant(int(count)), ast.Name(dtype)]):
                 if self.fixed(callee) is SHARED_ARRAY:
                     return self._shared(count, dtype)
+                if self.fixed(callee) is LOCAL_ARRAY:
+                    return self._registers(count, dtype)
             case ast.Call(ast.Name("array_at"), [pointer, ast.Tuple(sizes)]):
                 base = self.value(pointer)
                 return View(base.value, base.kind, shape=tuple([self.value(s) for s in sizes]))
@@ -80,6 +99,8 @@ class DeviceTranslation(Translation):
                 return view.shape[axis]
             case ast.Subscript(ast.Name(name), index) if view := self._view(name):
                 return self._seen(view, index)
+            case ast.Subscript(ast.Name(name), index) if held := self._held_in(name, Registers):
+                return Typed(self.builder.load(held.slots[self._number(index)]), held.kind)
             case ast.Subscript(ast.Name(name), index) if self._is_table(name):
                 return self._entry(self.names[name], self.value(index))
         return super().value(expr)
@@ -93,8 +114,22 @@ class DeviceTranslation(Translation):
                     self.statement(inner)
             case ast.For(ast.Name("lane"), ast.Call(_, [ast.Constant(int(lanes))])) if self.apart:
                 self._side_by_side(statement.body, lanes)
+            case ast.For(ast.Name(name), ast.Call(callee, [ast.Constant(int(count))])) if (
+                self._is_unrolled(callee)
+            ):
+                for number in range(count):
+                    self.scopes.append({name: self.operations.constant(number)})
+                    self.block(statement.body)
+                    self.scopes.pop()
+            case ast.Assign(
+                [ast.Subscript(to, ast.Slice() as there)], ast.Subscript(given, ast.Slice() as here)
+            ):
+                self._moved_together(to, there, given, here)
             case _:
                 super().statement(statement)
+
+    def _is_unrolled(self, callee: ast.expr) -> bool:
+        return isinstance(callee, ast.Name) and self.names.get(callee.id) is UNROLLED
 
     def _side_by_side(self, body: Sequence[ast.stmt], lanes: int) -> None:
         """Each statement for all lanes before the next one: accesses of neighbours become one."""
@@ -119,6 +154,9 @@ class DeviceTranslation(Translation):
                 self.scopes.append(scope)
                 self.block(FILL)
                 self.scopes.pop()
+            case ast.Subscript(ast.Name(name), index) if held := self._held_in(name, Registers):
+                value = self.operations.cast(given, held.kind)
+                self.builder.store(value, held.slots[self._number(index)])
             case _:
                 super().store(to, given)
 
@@ -148,8 +186,22 @@ class DeviceTranslation(Translation):
 
     def _view(self, name: str) -> View | None:
         """The array that a name stands for, if it is one."""
+        return self._held_in(name, View)
+
+    def _held_in(self, name: str, kind: type[H]) -> H | None:
+        """What a name stands for, if it is of this kind."""
         found = [scope[name] for scope in self.scopes if name in scope]
-        return found[-1] if found and isinstance(found[-1], View) else None
+        return found[-1] if found and isinstance(found[-1], kind) else None
+
+    def _number(self, index: ast.expr) -> int:
+        """A number that the text says, or that follows from such numbers."""
+        match index:
+            case ast.BinOp(left, op, right) if type(op) in BINARY:
+                return int(BINARY[type(op)](self._number(left), self._number(right)))
+        found = self.value(index).number
+        if found is None:
+            raise UntranslatedError(f"a register is chosen by {ast.unparse(index)}")
+        return found
 
     def _seen(self, view: View, index: ast.expr) -> Typed:
         """An element of an array, or a part along its last axes."""
@@ -181,6 +233,57 @@ class DeviceTranslation(Translation):
         kind = getattr(types, dtype)
         held = ir.ArrayType(self.operations.context.get_value_type(kind), count)
         return self._held(held, kind, "shared", SHARED, ir.Undefined)
+
+    def _registers(self, count: int, dtype: str) -> Registers:
+        """Elements of a thread's own."""
+        kind = getattr(types, dtype)
+        slots = [self.operations.slot(kind) for _ in range(count)]
+        return Registers(None, kind, slots=tuple(slots))
+
+    def _moved_together(
+        self, to: ast.expr, there: ast.Slice, given: ast.expr, here: ast.Slice
+    ) -> None:
+        """Neighbours in memory to registers, or back: as many at once as one access reaches. They
+        must lie at a multiple of its size."""
+        stored = self._slots(given, here)
+        slots = stored or self._slots(to, there)
+        memory, part = (to, there) if stored else (given, here)
+        if not slots or part.lower is None:
+            raise UntranslatedError(f"{ast.unparse(to)} gets {ast.unparse(given)}")
+        pointer, index = super().place(memory, part.lower)
+        first = self.builder.gep(pointer.value, [index.value])
+        element = first.type.pointee
+        size = self.operations.context.get_abi_sizeof(element)
+        count = gcd(len(slots), WIDEST // size)
+        whole = ir.VectorType(element, count)
+        for start in range(0, len(slots), count):
+            place = self.builder.gep(first, [ir.Constant(ir.IntType(64), start)])
+            place = self.builder.bitcast(place, whole.as_pointer(first.type.addrspace))
+            if stored:
+                self._write(place, whole, slots[start : start + count], size * count)
+            else:
+                self._read(place, slots[start : start + count], size * count)
+
+    def _read(self, place: Any, slots: Sequence[Any], align: int) -> None:
+        found = self.builder.load(place, align=align)
+        for lane, slot in enumerate(slots):
+            number = ir.Constant(ir.IntType(32), lane)
+            self.builder.store(self.builder.extract_element(found, number), slot)
+
+    def _write(self, place: Any, kind: Any, slots: Sequence[Any], align: int) -> None:
+        value: Any = ir.Constant(kind, ir.Undefined)
+        for lane, slot in enumerate(slots):
+            number = ir.Constant(ir.IntType(32), lane)
+            value = self.builder.insert_element(value, self.builder.load(slot), number)
+        self.builder.store(value, place, align=align)
+
+    def _slots(self, name: ast.expr, part: ast.Slice) -> tuple[Any, ...]:
+        """The registers that a part of them means; none if they are no registers."""
+        held = self._held_in(name.id, Registers) if isinstance(name, ast.Name) else None
+        if held is None:
+            return ()
+        low, high = [None if e is None else self._number(e) for e in (part.lower, part.upper)]
+        return held.slots[low:high]
 
     def _entry(self, table: Any, index: Typed) -> Typed:
         """An entry of a table that the function knows."""

@@ -29,8 +29,9 @@ class Group:
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
     stays), "matrix" (a matrix product), "blocks" (matrix products with maps and reductions along
     their rows), "routine" (a text of its own), "padding" (a copy with a border), "planes" (such a
-    copy, then the rows that read it) or "nest" (one stage of any other form). `kept` are the
-    buffers that are read elsewhere; `given`, those of them that are results of the program.
+    copy, then the rows that read it), "nest" (one stage of any other form), or a backend's own.
+    `kept` are the buffers that are read elsewhere; `given`, those of them that are results of the
+    program.
     """
 
     kind: str
@@ -57,10 +58,12 @@ class Decision:
 @attrs.frozen
 class Products:
     """How a backend sees matrix products: which stages are some, and of which dtypes they can share
-    a kernel with other stages."""
+    a kernel with other stages. `together` are stages that it makes in a kernel of their own kind,
+    with the buffers that are read elsewhere."""
 
     found: Callable[[Stage], Contraction | None] = contraction_of
     joined: Callable[[str], bool] = has_own_products
+    together: tuple[Group, ...] = ()
 
 
 def grouped(
@@ -94,6 +97,10 @@ class Fusion:
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
         self.members: dict[Stage, list[Stage]] = {stage: [stage] for stage in self.stages}
         self.decisions: list[Decision] = []
+        self.settled = {stage: group for group in products.together for stage in group.stages}
+        for group in products.together:
+            members = list(group.stages)
+            self.members |= {stage: members for stage in members}
 
     def _kind(self, stage: Stage) -> str:
         if stage.routine is not None:
@@ -130,7 +137,7 @@ class Fusion:
         """Put two groups together; or the reason why not."""
         first, second = self.members[producer], self.members[reader]
         together = sorted([*first, *second], key=self.place.__getitem__)
-        if any(self.kinds[s] in ALONE for s in together):
+        if any(self.kinds[s] in ALONE or s in self.settled for s in together):
             return "a nest stays by itself"
         if len(together) > MOST_STAGES:
             return "too many stages"
@@ -358,6 +365,8 @@ class Fusion:
         return min(self.place[stage] for stage in members)
 
     def _group(self, members: list[Stage]) -> Group:
+        if members[0] in self.settled:
+            return self.settled[members[0]]
         kept = frozenset(s.out for s in members if self._must_exist(s, members))
         stages = tuple(self.classes.renamed(s) for s in members)
         if len(members) == 1 and self.kinds[members[0]] != "loop":

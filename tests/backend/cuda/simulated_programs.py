@@ -11,6 +11,7 @@ from structir.tools.generate import random_arguments
 from tests.adjoints.test_encoder_gradients import PROGRAM, STORED, WEIGHTS
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.simulated_every_op import on_host
+from tests.backend.cuda.test_attention import arguments, text_of
 from tests.backend.cuda.test_kernels_of_threads import Sums, given
 from tests.backend.test_kernels import random_call
 
@@ -317,3 +318,14 @@ def test_an_index_out_of_range_is_told():
 def test_kernels_of_threads():
     wanted = structir.interpret(Sums, "main", *given())
     assert_agree(wanted, on_host(structir.compile(Sums, target="cuda")["main"](*given())))
+
+
+@pytest.mark.parametrize("name", ["causal", "divided after", "dropped weights"])
+def test_attention_in_one_kernel(name):
+    sizes = {"b": 1, "h": 2, "n": 3, "m": 10, "d": 2, "e": 3}
+    module = structir.parse(text_of(name, **sizes))
+    given = list(arguments(module, np.random.default_rng(0), "float32", **sizes))
+    executable = structir.compile(module, target="cuda")
+    wanted = structir.interpret(module, "main", *given)
+    assert_agree(wanted, on_host(executable["main"](*given)))
+    assert executable.kernel_count == 1

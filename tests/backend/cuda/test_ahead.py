@@ -58,7 +58,7 @@ def test_a_network_with_its_gradient(architecture):
 def test_the_encoder(architecture):
     executable = structir.compile(structir.parse(minilm_text()), target="cuda", arch=architecture)
     assert_is_code(executable, architecture)
-    assert "block_max_float32" in executable.source("encoder_layer")
+    assert "block_sum_float32" in executable.source("encoder_layer")
     assert "shfl.sync" in executable.ptx("encoder_layer")
 
 

@@ -1,0 +1,410 @@
+"""Products whose left factors are the weights of a row of scores, themselves a product: found in a
+program by what its stages compute, to be made by one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from structir.backend.cuda.factors import axes_of, factors_of, has_totals, matched, symbols
+from structir.backend.cuda.makers import Makers
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.compose import value_at
+from structir.backend.loops.contraction import Contraction
+from structir.backend.loops.expression import (
+    Apply,
+    Entry,
+    Expression,
+    Load,
+    apply,
+    axis_dim,
+    computed_in,
+    load,
+    loads_of,
+    rebuilt,
+    substituted,
+    total,
+    walk,
+)
+from structir.backend.loops.group import Decision
+from structir.backend.loops.scalar_text import cost_of
+from structir.backend.loops.stage import LoopProgram, Stage
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+COMPUTED_IN = ("float32", "float64")
+CHEAP = 16.0  # additions: maps into scores that are made again at each of them
+WIDEST = 256  # values of this many elements are made in few passes over the scores
+
+
+class NoAttentionError(Exception):
+    """Why a product stays by itself."""
+
+
+@attrs.frozen
+class Attention:
+    """result = after(sum over keys of weight * values * factors), where weight is exp(score - most)
+    times what stands beside it, and score is made from queries * keys.
+
+    All is said over the axes of the mixing product: `outer` ones, `query` (None if there is a
+    single one), `key`, and `column`; queries and keys are added up over `depth`.
+    """
+
+    stages: tuple[Stage, ...]
+    extents: dict[Sym, Dim]
+    outer: tuple[Sym, ...]
+    query: Sym | None
+    key: Sym
+    column: Sym
+    depth: Sym
+    queries: Load
+    keys: Load
+    values: Load
+    product: Load  # queries * keys, as the score reads it
+    score: Expression
+    power: Expression  # exp(score - most)
+    most: Buffer
+    weight: Expression
+    whole: tuple[tuple[Buffer, Expression], ...]  # sums over keys, of what
+    factors: tuple[tuple[str, Expression], ...]
+    mixed: Load  # the sum, as `after` reads it
+    after: Expression
+    out: Buffer
+    write: tuple[Entry, ...]
+    kept: frozenset[Buffer]  # totals of rows that others read as well
+    writes: dict[Buffer, tuple[Entry, ...]]  # and where they are
+
+    @property
+    def dtype(self) -> str:
+        """What it is computed in."""
+        return self.product.dtype
+
+
+@attrs.frozen
+class Attentions:
+    """What was found in a program, and of products that looked like it, why they are none."""
+
+    found: tuple[Attention, ...]
+    refused: tuple[Decision, ...]
+
+
+def attentions(
+    program: LoopProgram, product_of: Callable[[Stage], Contraction | None]
+) -> Attentions:
+    """All attentions of a program."""
+    makers = Makers(program, product_of)
+    found: list[Attention] = []
+    refused: list[Decision] = []
+    for mixing in makers.products:
+        for score in makers.scores_of(mixing):
+            try:
+                made = Match(makers, score, mixing).attention()
+            except NoAttentionError as error:
+                refused.append(Decision(score, mixing, str(error)))
+            else:
+                if not any(set(made.stages) & set(other.stages) for other in found):
+                    found.append(made)
+                    break
+    return Attentions(tuple(found), tuple(refused))
+
+
+class Match:
+    """A product of scores and a product of values, looked at as one attention. All expressions are
+    brought to the axes of the latter."""
+
+    def __init__(self, makers: Makers, scores: Stage, mixing: Stage) -> None:
+        self.makers, self.scores, self.mixing = makers, scores, mixing
+        self.dependent = makers.after(scores)
+        self.members: dict[Stage, tuple[Entry, ...]] = {}  # and where they are read
+        self.sums: dict[Stage, Expression] = {}  # reductions, and of what
+        self.extents = dict(mixing.extents)
+        if len(mixing.reduce) != 1 or len(scores.reduce) != 1:
+            raise NoAttentionError("keys or depths have several axes")
+        self.key, self.depth = mixing.reduce[0], scores.reduce[0]
+        self.extents[self.depth] = scores.extents[self.depth]
+
+    def attention(self) -> Attention:
+        """The attention that they are."""
+        weights, values = self._factors()
+        weight = self.expanded(weights)
+        most, power = self._power(weight)
+        inner, factors = self._parted(weight, power)
+        queries, keys, product = self._scores()
+        if any(part.dtype != self._dtype for part in (weight, values, queries, keys)):
+            raise NoAttentionError("scores and values are computed in different dtypes")
+        column, query, outer = self._axes(weights, values, keys)
+        self._join_totals(power)
+        whole = self._whole(most, power)
+        last, mixed, after, out, write = self._after()
+        kept = self._kept(last)
+        members = [*self.members, *self.sums]
+        return Attention(
+            stages=tuple(sorted(dict.fromkeys(members), key=self.makers.order.__getitem__)),
+            extents=self.extents,
+            outer=outer,
+            query=query,
+            key=self.key,
+            column=column,
+            depth=self.depth,
+            queries=queries,
+            keys=keys,
+            values=values,
+            product=product,
+            score=power.args[0].args[0],  # type: ignore[attr-defined]
+            power=power,
+            most=most.out,
+            weight=inner,
+            whole=whole,
+            factors=factors,
+            mixed=mixed,
+            after=after,
+            out=out,
+            write=write,
+            kept=kept,
+            writes={stage.out: self.members[stage] for stage in self.sums},
+        )
+
+    # ---- what is read, over the axes of the mixing product
+
+    def _factors(self) -> tuple[Load, Load]:
+        """The weights, which depend on the scores, and the values, which do not."""
+        factors = loads_of(self.mixing.body)
+        ours = [read for read in factors if self._depends(read.buffer)]
+        if len(factors) != 2 or len(ours) != 1:
+            raise NoAttentionError("both factors depend on the scores")
+        (weights,) = ours
+        self.members[self.mixing] = self.mixing.write
+        return weights, next(read for read in factors if read is not weights)
+
+    def _depends(self, buffer: Buffer) -> bool:
+        return any(s in self.dependent for s in self.makers.writers.get(buffer.root, []))
+
+    def expanded(self, expression: Expression) -> Expression:
+        """An expression with maps written out, and reductions as totals."""
+        return rebuilt(expression, self._leaf)
+
+    def _leaf(self, node: Expression) -> Expression:
+        if not isinstance(node, Load):
+            return node
+        maker = self.makers.maker(node.buffer)
+        if maker is None or not (self._depends(node.buffer) or self._is_taken_in(maker)):
+            if self._depends(node.buffer):
+                raise NoAttentionError("what depends on the scores is seen in another form")
+            return node
+        self._read_at(maker, node.entries)
+        if maker is self.scores:
+            return node
+        if maker.reduce:
+            self._reduced(maker, node)
+            return total(maker.out)
+        value = value_at(maker, node.entries)
+        if value is None:
+            raise NoAttentionError("an index is read from data")
+        return self.expanded(value)
+
+    def _is_taken_in(self, maker: Stage) -> bool:
+        """Whether a map that does not depend on the scores is made where it is read: it is cheap,
+        or as large as they are, and nobody else reads it."""
+        if maker.reduce or maker.out.root in self.makers.outputs:
+            return False
+        sizes = {axis for axis in maker.parallel if maker.extents[axis] != 1}
+        large = len(sizes) >= len([a for a in self.scores.parallel if self.scores.extents[a] != 1])
+        cost = sum(cost_of(n.fn) for n in walk(maker.body) if isinstance(n, Apply))
+        here = all(self._leads_here(reader) for reader in self.makers.read_by(maker))
+        return here and (large or cost < CHEAP)
+
+    def _leads_here(self, stage: Stage) -> bool:
+        """Whether all that a stage makes goes into maps that depend on the scores."""
+        if stage.reduce or not stage.direct or stage.out.root in self.makers.outputs:
+            return False
+        following = self.makers.read_by(stage)
+        return stage in self.dependent or all(self._leads_here(reader) for reader in following)
+
+    def _read_at(self, maker: Stage, entries: tuple[Entry, ...]) -> None:
+        known = self.members.setdefault(maker, entries)
+        if known != entries and maker in self.dependent:
+            raise NoAttentionError("scores of another point are read")
+
+    def _reduced(self, maker: Stage, read: Load) -> None:
+        """A reduction along the keys."""
+        if maker in self.sums:
+            return
+        value = value_at(maker, read.entries)
+        axes = [axis for e in read.entries for axis in symbols(e)]
+        if value is None or len(maker.reduce) != 1 or self.key in axes:
+            raise NoAttentionError("a reduction is along other axes than the keys")
+        if maker.extents[maker.reduce[0]] != self.extents[self.key]:
+            raise NoAttentionError("a reduction is over other keys")
+        body = substituted(value, {maker.reduce[0]: axis_dim(self.key)})
+        if body is None or computed_in(maker.out.dtype) != self._dtype:
+            raise NoAttentionError("a reduction is of another dtype")
+        self.sums[maker] = self.expanded(body)
+
+    @property
+    def _dtype(self) -> str:
+        return computed_in(self.mixing.out.dtype)
+
+    # ---- weights
+
+    def _power(self, weight: Expression) -> tuple[Stage, Apply]:
+        """exp(score - most), where most is the maximum of the scores of a row."""
+        for node in walk(weight):
+            if isinstance(node, Apply) and node.fn == "exp":
+                (below,) = node.args
+                if isinstance(below, Apply) and below.fn == "sub":
+                    score, most = below.args
+                    for stage, body in self.sums.items():
+                        if stage.monoid == "max" and body is score and most is total(stage.out):
+                            return stage, node
+        raise NoAttentionError("the weights are no powers of what is less than a row's maximum")
+
+    def _parted(
+        self, weight: Expression, power: Expression
+    ) -> tuple[Expression, tuple[tuple[str, Expression], ...]]:
+        """A product with the power, less the factors that are the same for all keys; and these, in
+        the order in which they apply."""
+        found = factors_of(weight, power)
+        factors = [f for f in found or () if self._is_of_row(f[1])]
+        beside = [f for f in found or () if not self._is_of_row(f[1])]
+        if found is None or any(has_totals(factor) for _, factor in beside):
+            raise NoAttentionError("a weight is no product with a power")
+        for fn, factor in beside:
+            power = apply(fn, (power, factor), power.dtype)
+        return power, tuple(factors)
+
+    def _is_of_row(self, node: Expression) -> bool:
+        """Whether a value is the same for all keys of a query."""
+        return self.key not in axes_of(node)
+
+    def _whole(self, most: Stage, power: Expression) -> tuple[tuple[Buffer, Expression], ...]:
+        found = []
+        for stage, body in self.sums.items():
+            if stage is not most:
+                factors = factors_of(body, power)
+                if (
+                    stage.monoid != "sum"
+                    or factors is None
+                    or any(has_totals(f) for _, f in factors)
+                ):
+                    raise NoAttentionError("a reduction along the keys is no sum of powers")
+                found.append((stage.out, body))
+        return tuple(found)
+
+    def _join_totals(self, power: Expression) -> None:
+        """Sums of the weights' parts that are only read after the product."""
+        for member in list(self.members):
+            for reader in self.makers.read_by(member):
+                if member is self.mixing or reader in self.members or reader.monoid != "sum":
+                    continue
+                if reader in self.makers.products or not reader.direct:
+                    continue
+                read = next(x for x in reader.loads if x.buffer is member.out)
+                at = matched(read.entries, self.members[member])
+                axes = [None if isinstance(e, Expression) else dims.as_sym(e) for e in reader.write]
+                entries = tuple([0 if axis is None else at.get(axis, 0) for axis in axes])
+                self.expanded(load(reader.out, entries))
+
+    # ---- scores
+
+    def _scores(self) -> tuple[Load, Load, Load]:
+        """Queries and keys over the axes of the mixing product, and how their product is read."""
+        entries = self.members.get(self.scores, ())
+        at = matched(self.scores.write, entries) if entries else {}
+        body = value_at(self.scores, entries) if entries else None
+        if body is None or not all(self._is_whole(a, at.get(a)) for a in self.scores.parallel):
+            raise NoAttentionError("the scores are read at other points")
+        if computed_in(self.scores.out.dtype) != self._dtype or self._dtype not in COMPUTED_IN:
+            raise NoAttentionError("scores and values are computed in different dtypes")
+        of_keys = [x for x in loads_of(body) if self.key in axes_of(x)]
+        others = [x for x in loads_of(body) if self.key not in axes_of(x)]
+        if len(of_keys) != 1 or len(others) != 1:
+            raise NoAttentionError("the scores are no product of queries and keys")
+        return others[0], of_keys[0], load(self.scores.out, entries)
+
+    def _is_whole(self, axis: Sym, at: Dim | None) -> bool:
+        """Whether an axis of the scores is walked as one of the mixing product."""
+        own = None if at is None else dims.as_sym(at)
+        return at == 0 if own is None else self.extents.get(own) == self.scores.extents[axis]
+
+    def _axes(
+        self, weights: Load, values: Load, keys: Load
+    ) -> tuple[Sym, Sym | None, tuple[Sym, ...]]:
+        """The columns of the result, the rows that share keys and values, and all others."""
+        rows = axes_of(weights)
+        columns = [a for a in self.mixing.parallel if a not in rows]
+        if len(columns) != 1:
+            raise NoAttentionError("values have several axes")
+        width = self.extents[columns[0]]
+        if isinstance(width, int) and width > WIDEST:
+            raise NoAttentionError(f"values have {width} elements: scores would be made repeatedly")
+        shared = axes_of(keys) | axes_of(values)
+        alike = [a for a in self.mixing.parallel if a in rows and a not in shared]
+        query = max(alike, key=self._length, default=None)
+        outer = [a for a in self.mixing.parallel if a is not columns[0] and a is not query]
+        return columns[0], query, tuple(outer)
+
+    def _length(self, axis: Sym) -> float:
+        extent = self.extents[axis]
+        return extent if isinstance(extent, int) else float("inf")
+
+    # ---- what follows
+
+    def _after(self) -> tuple[Stage, Load, Expression, Buffer, tuple[Entry, ...]]:
+        """Maps that only this result goes into, taken in one after another."""
+        last = self.mixing
+        mixed = load(last.out, last.write)
+        after: Expression = mixed
+        write: tuple[Entry, ...] = last.write
+        while (step := self._following(last, after, write)) is not None:
+            last, after, write = step
+        return last, mixed, after, last.out, write
+
+    def _following(
+        self, last: Stage, value: Expression, write: tuple[Entry, ...]
+    ) -> tuple[Stage, Expression, tuple[Entry, ...]] | None:
+        readers = set(self.makers.read_by(last))
+        if len(readers) != 1 or last.out.root in self.makers.outputs:
+            return None
+        (reader,) = readers
+        own = [x for x in reader.loads if x.buffer is last.out]
+        if self.makers.maker(reader.out) is not reader or reader.reduce or len(own) != 1:
+            return None
+        at = matched(own[0].entries, write)
+        axes = {a: at[a] for a in reader.parallel if a in at}
+        extents = [self.extents.get(dims.as_sym(e)) for e in axes.values()]  # type: ignore[arg-type]
+        same = len(axes) == len(reader.parallel) == len(set(axes.values()))
+        if not same or extents != [reader.extents[a] for a in axes]:
+            return None
+        moved = substituted(reader.body, axes)
+        if moved is None or not self._is_free(moved, last):
+            return None
+        entries = tuple([dims.substitute(e, axes) for e in reader.write])  # type: ignore[arg-type]
+        held = {x for x in loads_of(moved) if x.buffer is last.out}
+        self.members[reader] = entries
+        made = rebuilt(moved, lambda n: value if n in held else self._row_total(n))
+        return reader, made, entries
+
+    def _is_free(self, body: Expression, last: Stage) -> bool:
+        """Whether all else that a map reads is there before, or a total of the row."""
+        others = [x for x in loads_of(body) if x.buffer is not last.out]
+        totals = {stage.out: self.members[stage] for stage in self.sums}
+        return all(totals.get(x.buffer) == x.entries or not self._depends(x.buffer) for x in others)
+
+    def _row_total(self, node: Expression) -> Expression:
+        ours = isinstance(node, Load) and any(s.out is node.buffer for s in self.sums)
+        return total(node.buffer) if ours and isinstance(node, Load) else node
+
+    def _kept(self, last: Stage) -> frozenset[Buffer]:
+        """Totals that others read; of all else that is made on the way nobody may."""
+        for stage in sorted(self.members, key=self.makers.order.__getitem__, reverse=True):
+            if self._is_read_outside(stage) and stage not in self.dependent:
+                del self.members[stage]
+        kept = [stage for stage in self.members if self._is_read_outside(stage)]
+        if any(stage is not last and stage not in self.sums for stage in kept):
+            raise NoAttentionError("scores or weights are read elsewhere")
+        return frozenset([stage.out for stage in kept if stage is not last])
+
+    def _is_read_outside(self, stage: Stage) -> bool:
+        readers = self.makers.read_by(stage)
+        return stage.out.root in self.makers.outputs or any(r not in self.members for r in readers)

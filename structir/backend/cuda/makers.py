@@ -1,0 +1,63 @@
+"""Who makes and who reads each buffer of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import Contraction
+from structir.backend.loops.stage import LoopProgram, Stage
+
+
+class Makers:
+    """Who makes and who reads what in a program."""
+
+    def __init__(
+        self, program: LoopProgram, product_of: Callable[[Stage], Contraction | None]
+    ) -> None:
+        self.order = {stage: number for number, stage in enumerate(program.stages)}
+        self.outputs = {buffer.root for buffer in program.outputs}
+        self.writers: dict[Buffer, list[Stage]] = {}
+        self.readers: dict[Buffer, list[Stage]] = {}
+        for stage in program.stages:
+            self.writers.setdefault(stage.out.root, []).append(stage)
+            for read in stage.loads:
+                self.readers.setdefault(read.buffer.root, []).append(stage)
+        simple = [s for s in program.stages if s.simple]
+        self.products = [s for s in simple if (c := product_of(s)) is not None and not c.windows]
+
+    def maker(self, buffer: Buffer) -> Stage | None:
+        """The one stage that makes a buffer at its own points."""
+        writers = self.writers.get(buffer.root, [])
+        alone = len(writers) == 1 and buffer.base is None and writers[0].out is buffer
+        return writers[0] if alone and writers[0].direct else None
+
+    def read_by(self, stage: Stage) -> list[Stage]:
+        """The stages that read what a stage makes."""
+        return self.readers.get(stage.out.root, [])
+
+    def after(self, stage: Stage) -> set[Stage]:
+        """All stages that depend on one, and that one."""
+        found, todo = {stage}, [stage]
+        while todo:
+            following = [s for s in self.read_by(todo.pop()) if s not in found]
+            found.update(following)
+            todo += following
+        return found
+
+    def scores_of(self, mixing: Stage) -> list[Stage]:
+        """Products behind a factor of a product: between them are only maps, and a reduction."""
+        found: list[Stage] = []
+        reduced = False
+        todo, seen = [read.buffer for read in mixing.loads], set[Stage]()
+        while todo:
+            maker = self.maker(todo.pop())
+            if maker is None or maker in seen:
+                continue
+            seen.add(maker)
+            reduced = reduced or maker.monoid == "max"
+            if maker in self.products:
+                found.append(maker)
+            elif maker.monoid in (None, "sum", "max"):
+                todo += [read.buffer for read in maker.loads]
+        return found if reduced else []

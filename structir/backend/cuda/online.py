@@ -1,0 +1,397 @@
+"""The schedule of attention: scores are made tile by tile, and values mixed by powers of what they
+are below the highest score so far; what was mixed before fades when a higher one comes.
+
+A block makes some rows of the result. Tiles of queries, keys and values go by way of shared memory;
+each thread has a few rows and columns of them in registers. The online normaliser is that of
+Milakov and Gimelshein (2018), the tiling that of FlashAttention (Dao et al., 2022).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import attrs
+
+from structir.backend.cuda.attention import Attention
+from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
+from structir.backend.loops.access import address_of
+from structir.backend.loops.expression import Expression, Load, apply
+from structir.backend.loops.scalar_text import number_text
+from structir.backend.loops.simplify import simplified
+from structir.backend.loops.writer import Scope, Writer, indented
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym, ceildiv
+
+DEPTH = 32  # terms of scores that are in shared memory at once
+GAP = 4  # elements between lines there: so lines begin in different banks
+MOST = 4  # rows, keys or columns of a thread; twice as many columns where numbers are small
+SYNC = "cuda.syncthreads()"
+
+
+def attention_kernel(found: Attention) -> DeviceText:
+    """The text of an attention."""
+    return AttentionSchedule(found).device_text()
+
+
+@attrs.frozen
+class Tiles:
+    """How many rows, keys and columns a thread has, and terms of scores are there at once."""
+
+    rows: int
+    keys: int
+    columns: int
+    depth: int
+
+    @property
+    def heights(self) -> int:
+        """In how many parts the values of a tile of keys come."""
+        return 1 if self.columns <= MOST else 2
+
+    @property
+    def score_size(self) -> int:
+        """Elements of a tile of queries and one of keys, or one of values."""
+        scores = self.depth * (line_of(self.rows) + line_of(self.keys))
+        return max(scores, SIDE * self.keys // self.heights * line_of(self.columns))
+
+    @property
+    def size(self) -> int:
+        """Elements of shared memory: these and the weights, or at last the results."""
+        weights = SIDE * self.keys * line_of(self.rows)
+        return max(self.score_size + weights, SIDE * self.rows * line_of(self.columns))
+
+
+def line_of(each: int) -> int:
+    """How far apart lines are in shared memory, if a thread has so many elements of each."""
+    return SIDE * each + GAP
+
+
+def tiles_of(found: Attention) -> Tiles:
+    """Tiles no longer than the axes, as far as these are known."""
+    wide = found.dtype == "float64"
+    depth = found.extents[found.depth]
+    return Tiles(
+        _each(1 if found.query is None else found.extents[found.query], MOST),
+        MOST // 2 if wide else MOST,
+        _each(found.extents[found.column], MOST if wide else 2 * MOST),
+        min(max(depth, 1), DEPTH) if isinstance(depth, int) else DEPTH,
+    )
+
+
+def _each(extent: Dim, most: int) -> int:
+    if not isinstance(extent, int):
+        return MOST
+    wanted = max(-(-extent // SIDE), 1)
+    return min(wanted + (wanted % 2 if wanted > 1 else 0), most)
+
+
+class AttentionSchedule:
+    """An attention on its way to text."""
+
+    def __init__(self, found: Attention) -> None:
+        self.found, self.dtype = found, found.dtype
+        single = dims.as_sym(dims.sym("single"))
+        assert single is not None
+        self.query: Sym = found.query or single
+        self.extents: dict[Sym, Dim] = {single: 1, **found.extents}
+        self.axes = (*found.outer, self.query, found.key, found.column, found.depth)
+        self.writer = Writer(self.axes, (*found.outer, self.query))
+        self.outer: list[tuple[Sym, ...]] = [(axis,) for axis in found.outer]
+        names = ["g"] if len(self.outer) == 1 else [f"g{k}" for k in range(len(self.outer))]
+        names += ["row", "key", "column", "term"]
+        self.writer.name_axes([(axis,) for axis in self.axes], names)
+        self.block = Scope(frozenset(found.outer))
+        self.of_rows = frozenset((*found.outer, self.query))
+        self.ends = {axis: self.writer.size(self.extents[axis]) for axis in self.axes}
+        self.tiles = tiles_of(found)
+        self.zero = number_text(0, self.dtype)
+        self.sums = [f"sum{k}" for k in range(len(found.whole))]
+
+    def device_text(self) -> DeviceText:
+        """The kernel's text."""
+        found, rows = self.found, self.tiles.rows
+        inside = self._block()
+        sizes = [self.ends[axis] for axis in found.outer]
+        head = [
+            f"first_row = block % blocks * (tile_side * {rows})",
+            "g = block // blocks",
+            *self.writer.decoded(self.outer, sizes, "g"),
+            *self.block.lines,
+        ]
+        count = prod(self.extents[axis] for axis in found.outer)
+        lines = [
+            *self._memory(),
+            "down = cuda.threadIdx.x // tile_side",
+            "across = cuda.threadIdx.x % tile_side",
+            f"nothing = {number_text(float('-inf'), self.dtype)}",
+            f"blocks = ({self.ends[self.query]} + tile_side * {rows} - 1) // (tile_side * {rows})",
+            *over_blocks("block", f"{self.writer.size(count)} * blocks", [*head, *inside]),
+        ]
+        whole = count * ceildiv(self.extents[self.query], SIDE * rows)
+        origins = tuple(dict.fromkeys(s.origin for s in found.stages if s.origin))
+        text = device_text(self.writer, lines, whole, origins)
+        return attrs.evolve(text, square=True, apart=True)
+
+    def _memory(self) -> list[str]:
+        """Shared memory, and the registers of a thread."""
+        tiles = self.tiles
+        shared = {"tile": tiles.size, "peaks": SIDE * tiles.rows}
+        shared |= {f"{name}_of": SIDE * tiles.rows for name in self.sums}
+        own = {"score": tiles.keys * tiles.rows, "mixed": tiles.rows * tiles.columns}
+        own |= dict.fromkeys(["best", "most", "left", *self.sums], tiles.rows)
+        own |= {"right_keys": tiles.keys, "right": tiles.columns}
+        lines = [f"{name} = cuda.shared.array({n}, {self.dtype})" for name, n in shared.items()]
+        return lines + [f"{name} = cuda.local.array({n}, {self.dtype})" for name, n in own.items()]
+
+    # ---- tiles
+
+    def _loaded(
+        self, read: Load, along: tuple[Sym, str, str], lines: tuple[Sym, str, int], place: str
+    ) -> list[str]:
+        """A tile of an operand: positions of an axis from some place on, so many, and lines of
+        another one, so many for each thread; neighbours in memory are read by neighbours. What lies
+        outside is read at the end: it goes nowhere."""
+        (axis, begin, count), (other, origin, each) = along, lines
+        near = address_of(read.buffer, read.entries, self.axes).coefficient(axis) == 1
+        first, second = ("across", "down") if near else ("down", "across")
+        scope = Scope(frozenset((*self.found.outer, axis, other)))
+        value = self.writer.value(read, [self.block, scope])
+        name, line = self.writer.names[axis], self.writer.names[other]
+        inside = [
+            f"t = {second} + tile_side * c",
+            f"{line} = min({origin} + t, {self.ends[other]} - 1)",
+            *scope.lines,
+            f"tile[{place}u * {line_of(each)} + t] = {value}",
+        ]
+        at = f"{begin} + u"
+        at = at if axis is self.found.depth else f"min({at}, {self.ends[axis]} - 1)"
+        return [
+            f"for u in range({first}, {count}, tile_side):",
+            f"    {name} = {at}",
+            *indented(_unrolled("c", each, inside)),
+        ]
+
+    def _product(self, total: str, left: str, right: str, each: tuple[int, int]) -> list[str]:
+        """One term of a product of tiles, in registers: `each` of both sides."""
+        name = "right_keys" if total == "score" else "right"
+        place = f"{total}[c * {each[0]} + r]" if total == "score" else f"{total}[r * {each[1]} + c]"
+        term = f"{place} = add_to({place}, left[r] * {name}[c])"
+        return [
+            f"left[:] = tile[{left} : {left} + {each[0]}]",
+            f"{name}[:] = tile[{right} : {right} + {each[1]}]",
+            *_unrolled("r", each[0], _unrolled("c", each[1], [term])),
+        ]
+
+    # ---- one block
+
+    def _block(self) -> list[str]:
+        """Some rows of the result, some columns at a time."""
+        tiles, found = self.tiles, self.found
+        keys = [*self._products(), *self._scores(), *self._weights(), *self._mixed()]
+        if dims.at_least(self.extents[found.depth], 1) is not True:
+            keys.append(SYNC)
+        start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
+        sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], step))" for name in self.sums]
+        body = [
+            *_unrolled("r", tiles.rows, start),
+            *_unrolled("c", tiles.rows * tiles.columns, [f"mixed[c] = {self.zero}"]),
+            f"for first_key in range(0, {self.ends[found.key]}, tile_side * {tiles.keys}):",
+            *indented(keys),
+            *self._of_lanes(sums),
+            *self._results(),
+        ]
+        end = self.ends[found.column]
+        return [
+            f"for first_column in range(0, {end}, tile_side * {tiles.columns}):",
+            *indented(body),
+        ]
+
+    def _of_lanes(self, lines: list[str]) -> list[str]:
+        """What the threads of a row tell each other."""
+        if not lines:
+            return []
+        shuffle = f"shuffle_xor_{self.dtype}"
+        each = _unrolled("r", self.tiles.rows, [line.format(shuffle) for line in lines])
+        return ["step = tile_side // 2", "while step > 0:", *indented([*each, "step = step // 2"])]
+
+    def _weight_at(self, key: str, row: str) -> str:
+        return f"{self.tiles.score_size} + {key} * {line_of(self.tiles.rows)} + {row}"
+
+    def _products(self) -> list[str]:
+        """The products of some queries and keys; each thread puts down its own."""
+        found, tiles, end = self.found, self.tiles, self.ends[self.found.depth]
+        line, after = line_of(tiles.rows), f"{tiles.depth * line_of(tiles.rows)} + "
+        depth = self.extents[found.depth]
+        divides = isinstance(depth, int) and depth % tiles.depth == 0
+        terms = str(tiles.depth) if divides else f"min({tiles.depth}, {end} - begin)"
+        along = (found.depth, "begin", "terms")
+        left = f"u * {line} + down * {tiles.rows}"
+        right = f"{after}u * {line_of(tiles.keys)} + across * {tiles.keys}"
+        inside = [
+            SYNC,
+            f"terms = {terms}",
+            *self._loaded(found.queries, along, (self.query, "first_row", tiles.rows), ""),
+            *self._loaded(found.keys, along, (found.key, "first_key", tiles.keys), after),
+            SYNC,
+            "for u in range(terms):",
+            *indented(self._product("score", left, right, (tiles.rows, tiles.keys))),
+        ]
+        place = self._weight_at(f"(across * {tiles.keys} + c)", f"down * {tiles.rows}")
+        put = f"tile[{place} : {place} + {tiles.rows}] = "
+        put += f"score[c * {tiles.rows} : c * {tiles.rows} + {tiles.rows}]"
+        return [
+            *_unrolled("c", tiles.rows * tiles.keys, [f"score[c] = {self.zero}"]),
+            f"for begin in range(0, {end}, {tiles.depth}):",
+            *indented(inside),
+            *_unrolled("c", tiles.keys, [put]),
+        ]
+
+    def _each_key(self, lines: list[str]) -> list[str]:
+        """Lines for each key of a thread that is one."""
+        tiles = self.tiles
+        at = self._weight_at(f"(across * {tiles.keys} + c)", f"down * {tiles.rows} + r")
+        key = f"key = first_key + across * {tiles.keys} + c"
+        return ["for c in range(own_keys):", *indented([key, f"at = {at}", *lines])]
+
+    def _row(self) -> str:
+        end = self.ends[self.query]
+        return f"row = min(first_row + down * {self.tiles.rows} + r, {end} - 1)"
+
+    def _scores(self) -> list[str]:
+        """Maps over the products; then the highest score of each row."""
+        keys = self.tiles.keys
+        row, inner = Scope(self.of_rows), Scope(self.of_rows | {self.found.key})
+        inner.made[self.found.product] = "product"
+        value = self.writer.value(simplified(self.found.score), [self.block, row, inner])
+        each = [
+            "product = tile[at]",
+            *inner.lines,
+            f"tile[at] = {value}",
+            f"best[r] = maximum(best[r], {value})",
+        ]
+        lines = [self._row(), *row.lines, "best[r] = nothing", *self._each_key(each)]
+        left = f"{self.ends[self.found.key]} - first_key - across * {keys}"
+        return [
+            f"own_keys = min({keys}, {left})",
+            *_unrolled("r", self.tiles.rows, lines),
+            *self._of_lanes(["best[r] = maximum(best[r], {}(best[r], step))"]),
+        ]
+
+    def _weights(self) -> list[str]:
+        """Powers of the scores, their sums so far, and what of former ones is left."""
+        power, found, columns = f"exp_{self.dtype}", self.found, self.tiles.columns
+        row, inner = Scope(self.of_rows), Scope(self.of_rows | {found.key})
+        inner.made[found.power] = "power"
+        scopes = [self.block, row, inner]
+        terms = [self.writer.value(body, scopes) for _, body in found.whole]
+        weight = self.writer.value(found.weight, scopes)
+        each = [
+            f"power = {power}(tile[at] - shift)",
+            *inner.lines,
+            *[f"{n}[r] = add_to({n}[r], {t})" for n, t in zip(self.sums, terms, strict=True)],
+            f"tile[at] = {weight}",
+        ]
+        fades = [*[f"{name}[r]" for name in self.sums]]
+        lines = [
+            self._row(),
+            *row.lines,
+            "highest = maximum(most[r], best[r])",
+            f"shift = {self.zero} if highest == nothing else highest",
+            f"fading = {power}(most[r] - shift)",
+            "most[r] = highest",
+            *[f"{name} = {name} * fading" for name in fades],
+            *_unrolled("c", columns, [_times(f"mixed[r * {columns} + c]", "fading")]),
+            *self._each_key(each),
+        ]
+        return _unrolled("r", self.tiles.rows, lines)
+
+    def _mixed(self) -> list[str]:
+        """The values of some keys, times the weights."""
+        found, tiles = self.found, self.tiles
+        height = f"tile_side * {tiles.keys // tiles.heights}"
+        along = (found.key, "begin", "height")
+        left = self._weight_at("(part + u)", f"down * {tiles.rows}")
+        right = f"u * {line_of(tiles.columns)} + across * {tiles.columns}"
+        inside = [
+            SYNC,
+            "begin = first_key + part",
+            f"height = min({height}, {self.ends[found.key]} - begin)",
+            *self._loaded(found.values, along, (found.column, "first_column", tiles.columns), ""),
+            SYNC,
+            "for u in range(height):",
+            *indented(self._product("mixed", left, right, (tiles.rows, tiles.columns))),
+        ]
+        return [f"for part in range(0, tile_side * {tiles.keys}, {height}):", *indented(inside)]
+
+    # ---- results
+
+    def _results(self) -> list[str]:
+        """What threads have mixed, put down; then the rows of the result, by neighbours."""
+        tiles, found = self.tiles, self.found
+        line, columns = line_of(tiles.columns), tiles.columns
+        row = f"(down * {tiles.rows} + r)"
+        place = f"{row} * {line} + across * {columns}"
+        mine = f"mixed[r * {columns} : r * {columns} + {columns}]"
+        totals = [f"peaks[{row}] = most[r]", *[f"{n}_of[{row}] = {n}[r]" for n in self.sums]]
+        put = [f"tile[{place} : {place} + {columns}] = {mine}", "if across == 0:"]
+        start = [SYNC, *_unrolled("r", tiles.rows, [*put, *indented(totals)]), SYNC]
+        some = dims.at_least(self.extents[found.key], 1) is True
+        seen = "" if some else f" and {self.ends[found.key]} > 0"
+        head = [
+            "highest = peaks[t]",
+            f"lost = {number_text(float('nan'), self.dtype)} if highest == nothing{seen} "
+            f"else {self.zero}",
+            *[f"total{k} = {name}_of[t] + lost" for k, name in enumerate(self.sums)],
+        ]
+        rows, lines = self._result_lines(some)
+        each = [
+            "row = first_row + t",
+            *head,
+            *rows,
+            f"width = min(tile_side * {columns}, {self.ends[found.column]} - first_column)",
+            "for u in range(across, width, tile_side):",
+            *indented(
+                ["column = first_column + u", f"value = tile[t * {line} + u] + lost", *lines]
+            ),
+        ]
+        end = f"min(tile_side * {tiles.rows}, {self.ends[self.query]} - first_row)"
+        return [*start, f"for t in range(down, {end}, tile_side):", *indented(each)]
+
+    def _result_lines(self, some: bool) -> tuple[list[str], list[str]]:
+        """Lines for each row, and for each element of it; `some` if there are keys for sure."""
+        found = self.found
+        self.writer.totals[found.most] = "highest"
+        for k, (buffer, _) in enumerate(found.whole):
+            self.writer.totals[buffer] = f"total{k}"
+        row, inner = Scope(self.of_rows), Scope(self.of_rows | {found.column})
+        kept = self._kept(row)
+        inner.made[found.mixed] = "value"
+        mixed: Expression = found.mixed
+        for fn, factor in found.factors:
+            mixed = apply(fn, (mixed, factor), self.dtype)
+        name = self.writer.value(mixed, [self.block, row, inner])
+        after = Scope(inner.axes, inner.lines)
+        after.made[found.mixed] = name
+        if not some:
+            inner.lines.append(f"result = {name} if {self.ends[found.key]} > 0 else {self.zero}")
+            after.made[found.mixed] = "result"
+        value = self.writer.value(simplified(found.after), [self.block, row, after])
+        self.writer.store(found.out, found.write, value, [self.block, row, after])
+        return [*row.lines, *kept], inner.lines
+
+    def _kept(self, row: Scope) -> list[str]:
+        """Totals of a row that others read are one thread's to write."""
+        scope = Scope(row.axes)
+        for buffer in sorted(self.found.kept, key=lambda b: b.number):
+            value = self.writer.totals[buffer]
+            self.writer.store(buffer, self.found.writes[buffer], value, [self.block, scope])
+        if not scope.lines:
+            return []
+        return ["if first_column == 0 and across == 0:", *indented(scope.lines)]
+
+
+def _times(place: str, factor: str) -> str:
+    return f"{place} = {place} * {factor}"
+
+
+def _unrolled(name: str, count: int, lines: list[str]) -> list[str]:
+    return [f"for {name} in unrolled({count}):", *indented(lines)]
