@@ -75,17 +75,21 @@ class Diagnostic:
 
 def _lines(diagnostic: Diagnostic) -> list[str]:
     head = f"{diagnostic.op}: " if diagnostic.op else ""
-    lines = [f"{diagnostic.severity}: {head}{diagnostic.message}"]
+    lines = [_brief(f"{diagnostic.severity}: {head}{diagnostic.message}")]
     width = 2
     if diagnostic.span is not None:
         width = len(str(diagnostic.span.line))
         lines += _excerpt(diagnostic.span, width)
     for note in diagnostic.notes:
         place = f"   {note.span}" if note.span is not None else ""
-        lines.append(f"{' ' * width} = {note.text}{place}")
+        lines.append(f"{' ' * width} = {_brief(note.text)}{place}")
     if diagnostic.hint:
-        lines.append(f"{' ' * width} = hint: {diagnostic.hint}")
+        lines.append(_brief(f"{' ' * width} = hint: {diagnostic.hint}"))
     return lines
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} ..."
 
 
 def _excerpt(span: Span, width: int) -> list[str]:
@@ -93,16 +97,31 @@ def _excerpt(span: Span, width: int) -> list[str]:
     lines = [f"{' ' * width}--> {span}"]
     if code:
         end = span.end_column if span.end_line == span.line else len(code)
-        carets = "^" * max(end - span.column, 1)
+        code, column, end = _around(code, span.column, end)
+        carets = "^" * max(end - column, 1)
         gap = " " * width
         lines += [
             f"{gap} |",
             f"{span.line:>{width}} | {code}",
-            f"{gap} | {' ' * span.column}{carets}",
+            f"{gap} | {' ' * column}{carets}",
         ]
     return lines
 
 
+def _around(code: str, column: int, end: int) -> tuple[str, int, int]:
+    """What is shown of a line, and where the span stands in it: of a long one, the part around."""
+    if len(code) <= LONGEST_LINE:
+        return code, column, end
+    first = max(column - BEFORE_SPAN, 0)
+    last = first + LONGEST_LINE
+    left, right = "..." * (first > 0), "..." * (last < len(code))
+    moved = first - len(left)
+    return left + code[first:last] + right, column - moved, min(end, last) - moved
+
+
+LONGEST_LINE = 400  # that is shown whole
+BEFORE_SPAN = 80  # columns that are shown of a longer one
+LONGEST_TEXT = 4000
 SHOWN = 20  # diagnostics that one error prints; it holds all of them
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import structir
 from structir import passes
-from structir.distributed import plan
+from structir.distributed import plan, shard
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir import BlockBuilder, Var, find_op
 from structir.ir.struct_info import TensorStructInfo
@@ -163,7 +164,7 @@ def test_files_that_are_not_there(tmp_path) -> None:  # type: ignore[no-untyped-
 
 A, B = np.ones((2, 4), np.float32), np.ones((4, 3), np.float32)
 CALLS = {
-    "main takes 2 arguments, but 1 are given": (A,),
+    "main takes 2 arguments, but 1 is given": (A,),
     "main takes 2 arguments, but 3 are given": (A, B, B),
     "parameter x: expected dtype float32, found float64": (A.astype(np.float64), B),
     "parameter x: expected 2 axes, found 1: shape (4,)": (A[0], B),
@@ -184,3 +185,21 @@ def test_calls(main, words: str) -> None:  # type: ignore[no-untyped-def]
     for function in (main, lambda *args: structir.interpret(PROGRAM, "main", *args)):
         with pytest.raises((ShapeMismatchError, StructIRError), match=re.escape(words)):
             function(*CALLS[words])
+
+
+def test_arguments_by_name_are_one_message_however_a_function_runs() -> None:
+    text = PROGRAM.script()
+    rows = HEAD.replace('("n", 4)', '("*n", 4)') + "    return R.matmul(x, w)\n"
+    host = HEAD + '    return R.call_packed("none", x, w, sinfo_args=R.Object)\n'
+    functions = [structir.compile(structir.parse(form))["main"] for form in (text, rows, host)]
+    functions += [partial(structir.interpret, PROGRAM, "main"), shard(PROGRAM, grid=(2, 1))]
+    for function in functions:
+        with pytest.raises(StructIRError, match=r"by position, main\(x, w\), not w=$"):
+            function(A, w=B)
+    for function in functions[1:]:
+        with pytest.raises(StructIRError, match="main always gives new results"):
+            function(A, B, out=A)
+    with pytest.raises(ShapeMismatchError, match="out: expected an array, or one for each"):
+        functions[0](A, B, out=3)
+    with pytest.raises(StructIRError, match="num_threads must be a number from 1 up, not 'two'"):
+        structir.compile(PROGRAM, num_threads="two")

@@ -10,7 +10,7 @@ from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError
 from structir.interpret.boundary import as_value, match
-from structir.interpret.scope import Scope
+from structir.interpret.scope import Scope, check_call
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import sym
@@ -69,7 +69,8 @@ class EveryRank:
         self.forms: dict[Counts, Any] = {}  # executables; None where there can be none
         self._counts: dict[Any, Counts] = {}  # by the ranks of the arguments
 
-    def __call__(self, *args: Value) -> Value:
+    def __call__(self, *args: Value, **names: Value) -> Value:
+        check_call(self.name, self.function.params, args, names)
         counts = self._counts_of(args)
         if counts is None:
             return self.general(*args)
@@ -79,10 +80,8 @@ class EveryRank:
         return self.general(*args) if form is None else form[self.name](*args)
 
     def _counts_of(self, args: tuple[Value, ...]) -> Counts | None:
-        """How many axes each row has; None where the arguments do not fit or do not tell."""
+        """How many axes each row has; None where the arguments do not tell."""
         params = self.function.params
-        if len(args) != len(params):
-            return None
         key = tuple([getattr(arg, "ndim", None) for arg in args])
         known = self._counts.get(key)
         if known is None:

@@ -28,7 +28,7 @@ from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.memory import within_memory
-from structir.interpret.scope import Scope
+from structir.interpret.scope import Scope, check_call
 from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
@@ -51,16 +51,13 @@ class CompiledFunction:
         here: Callable[..., Value] = self.__call__
         self.entry = self.region.native(self.name, self._single, here) if flat else here
 
-    def __call__(self, *args: Value, out: Sequence[Value] | None = None) -> Value:
+    def __call__(self, *args: Value, out: Sequence[Value] | None = None, **names: Value) -> Value:
+        check_call(self.name, self.params, args, names)
         with within_memory(self.name):
             return self._called(args, out)
 
     def _called(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
         params = self.params
-        if len(args) != len(params):
-            raise StructIRError(
-                f"{self.name} takes {len(params)} arguments, but {len(args)} are given"
-            )
         scope = Scope({}, {})
         given = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
         match(
@@ -84,6 +81,8 @@ class CompiledFunction:
         else is filled last."""
         if out is None:
             return self.region.run(bound, given)
+        if not isinstance(out, np.ndarray | list | tuple):
+            raise self._unfit("an array, or one for each result", described(out))
         asked = self._checked(bound, [out] if isinstance(out, np.ndarray) else list(out))
         filled = []
         for k, array in enumerate(asked):

@@ -34,8 +34,8 @@ class PlannedFunction:
             self.native.table[TABLE.out_name] = 0  # no name: its results are always new
             self.entry = self.native.function
 
-    def __call__(self, *args: Value) -> Value:
-        value = self.closure(*args)
+    def __call__(self, *args: Value, **names: Value) -> Value:
+        value = self.closure(*args, **names)
         spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
         found = [space for space in spaces if space is not None]
         if self.native is not None and found != self.spaces:

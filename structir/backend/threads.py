@@ -33,8 +33,8 @@ def thread_count(asked: int | None) -> int:
         if not said.isdecimal() or int(said) < 1:
             raise StructIRError(f"{VARIABLE} must be a number from 1 up, not {said!r}")
         return int(said)
-    if asked < 1:
-        raise StructIRError(f"num_threads must be at least 1, not {asked}")
+    if not isinstance(asked, int) or asked < 1:
+        raise StructIRError(f"num_threads must be a number from 1 up, not {asked!r}")
     return asked
 
 

@@ -16,6 +16,7 @@ from structir.distributed.planning import flat
 from structir.distributed.planning import plan as make_plan
 from structir.distributed.worker import Recipe, Workplace, recipe_of, run_task, task_of, workplace
 from structir.errors import StructIRError
+from structir.interpret.scope import check_call
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, GlobalVar
 from structir.ir.module import IRModule
@@ -88,8 +89,9 @@ class Sharded:
         """The program of a plan as this process runs it."""
         return workplace(self.recipe(plan))
 
-    def __call__(self, *args: Value) -> Value:
+    def __call__(self, *args: Value, **names: Value) -> Value:
         """The result at NumPy arguments, shard after shard in this process."""
+        check_call(self.name, self.function.params, args, names)
         plan = self.plan(*args)
         recipe = self.recipe(plan)
         sent = self.values(plan, args)
@@ -109,10 +111,11 @@ class Sharded:
             found.update(_named(param.name, param.struct_info, value))
         return found
 
-    def on_dask(self, *args: Value) -> Value:
+    def on_dask(self, *args: Value, **names: Value) -> Value:
         """The result as Dask arrays, one block a shard: nothing has run yet. What is given may be
         Dask arrays too, so that functions follow each other without their results being gathered.
         Needs the extra `structir[distributed]`."""
+        check_call(self.name, self.function.params, args, names)
         return dask_room.arrays(self, args)
 
     def compute(self, *args: Value, client: Any = None, progress: bool = False) -> Value:
@@ -147,9 +150,7 @@ def _named(name: str, info: StructInfo, value: Value) -> Iterator[tuple[str, Val
 
 def sizes_of(function: Function, args: Sequence[Value]) -> dict[str, int]:
     """The symbolic sizes that these arguments give; raises StructIRError where they do not fit."""
-    if len(args) != len(function.params):
-        count = len(function.params)
-        raise StructIRError(f"the function takes {count} arguments, and was given {len(args)}")
+    check_call("the function", function.params, args)
     sizes: dict[str, int] = {}
     for param, value in zip(function.params, args, strict=True):
         _match(param.name, param.struct_info, value, sizes)

@@ -25,17 +25,17 @@ __all__ = [
 ]
 
 
-def interpret(mod: IRModule, name: str, *args: Any) -> Any:
+def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
     """The result of a function of a module: arrays in, arrays out; tuples, shapes and numbers as
     they are."""
-    return Machine(as_module(mod, "structir.interpret")).global_function(name)(*args)
+    return Machine(as_module(mod, "structir.interpret")).global_function(name)(*args, **names)
 
 
 class _Callable(ModuleType):
     """The module itself is the function, and holds the registry beside it."""
 
-    def __call__(self, mod: IRModule, name: str, *args: Any) -> Any:
-        return interpret(mod, name, *args)
+    def __call__(self, mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
+        return interpret(mod, name, *args, **names)
 
 
 sys.modules[__name__].__class__ = _Callable

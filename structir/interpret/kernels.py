@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError, StructIRError
+from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
 from structir.interpret.boundary import match
 from structir.interpret.kernel_memory import ON_MEMORY, first_outside, walked
-from structir.interpret.scope import Scope, Value
+from structir.interpret.scope import Scope, Value, check_call
 from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Var
@@ -60,9 +60,7 @@ class KernelValue:
     def __call__(self, *values: Value) -> None:
         """Fill the last arrays from the first ones."""
         params = self.kernel.params
-        if len(values) != len(params):
-            name, count = self.kernel.name, len(params)
-            raise StructIRError(f"{name} takes {count} arguments, but {len(values)} are given")
+        check_call(self.kernel.name, params, values)
         scope = Scope({}, {})
         stated = [
             (param.struct_info, value, f"{self.kernel.name}: parameter {param.name}")

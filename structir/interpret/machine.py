@@ -13,7 +13,7 @@ from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.extern import find_extern
 from structir.interpret.kernels import KernelValue, run_kernel
-from structir.interpret.scope import Closure, Scope, Value
+from structir.interpret.scope import Closure, Scope, Value, check_call
 from structir.ir import dims
 from structir.ir.expr import (
     Binding,
@@ -154,10 +154,7 @@ class Machine:
         """The frame of a call: arguments checked against the parameters, sizes bound."""
         function = closure.function
         name, params, result = self.boundary(function, closure.name or "function")
-        if len(args) != len(function.params):
-            raise StructIRError(
-                f"{name} takes {len(function.params)} arguments, but {len(args)} are given"
-            )
+        check_call(name, function.params, args)
         scope = Scope.inside(closure.outer)
         given = [self.given(p.struct_info, a) for p, a in zip(function.params, args, strict=True)]
         scope.values.update(zip(function.params, given, strict=True))

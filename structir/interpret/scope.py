@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 import attrs
@@ -107,6 +107,23 @@ class Closure:
     call: Callable[..., Value]
     loop: Callable[..., Any] | None = None  # makes all steps of a loop over it, where it can
 
-    def __call__(self, *args: Value) -> Value:
+    def __call__(self, *args: Value, **names: Value) -> Value:
+        if names:
+            check_call(self.name, self.function.params, args, names)
         with within_memory(self.name):
             return self.call(self, args)
+
+
+def check_call(
+    name: str, params: Sequence[Var], args: Sequence[Value], names: Iterable[str] = ()
+) -> None:
+    """Raise unless each parameter has its argument, by position and not by name."""
+    for given in names:
+        if given == "out":
+            raise StructIRError(f"{name} always gives new results: it takes no out=")
+        order = f"{name}({', '.join([param.name for param in params])})"
+        raise StructIRError(f"{name} takes its arguments by position, {order}, not {given}=")
+    if len(args) != len(params):
+        count = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
+        are = "is" if len(args) == 1 else "are"
+        raise StructIRError(f"{name} takes {count}, but {len(args)} {are} given")

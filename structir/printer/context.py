@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_NESTING = 64
+MOST_TERMS = 2500  # of one chain of operators: no Python that there is reads fewer than 2,900
 MOST_VALUES = 1 << 18  # in a tuple and the tuples within it
 NEAREST = 2
 
@@ -176,14 +177,15 @@ class Context:
         span = self.place.span(node)
         self.found += [diagnostic.at(span) for diagnostic in error.diagnostics]
 
-    def nested(self, node: Any) -> Depth:
-        """Guard against texts nested deeper than they can be read; leaving it goes up again."""
+    def nested(self, node: Any, terms: int = 0) -> Depth:
+        """Guard against texts nested deeper than they can be read, and chains of too many terms;
+        leaving it goes up again."""
         depth = self.depth
-        depth.level += 1
-        if depth.level > MAX_NESTING:
-            depth.level -= 1
-            hint = f"bind inner parts to names: {MAX_NESTING} is the limit"
+        if depth.level >= MAX_NESTING or terms > MOST_TERMS:
+            limit = f"{MOST_TERMS} terms are" if terms > MOST_TERMS else f"{MAX_NESTING} is"
+            hint = f"bind inner parts to names: {limit} the limit"
             raise self.error(node, "nested too deeply", hint)
+        depth.level += 1
         return depth
 
     # ---- names

@@ -96,7 +96,7 @@ def _binary(context: Context, node: ast.BinOp) -> Any:
     chain = [node]
     while isinstance(chain[-1].left, ast.BinOp):
         chain.append(chain[-1].left)
-    with context.nested(node):
+    with context.nested(node, len(chain)):
         left = argument(context, chain[-1].left)
         for link in reversed(chain):
             right = argument(context, link.right)

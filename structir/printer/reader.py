@@ -78,7 +78,15 @@ def _read(
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
     place = Place(source, source.first_line - 1 - indented, runs)
     module = ModuleContext(place, constants, strict, real)
-    return module.read(ast.Module(body, []))
+    try:
+        return module.read(ast.Module(body, []))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> ParseError:
+    hint = "bind inner parts to names"
+    return ParseError(Diagnostic("an expression is nested too deeply", hint=hint))
 
 
 def _tree(source: Source, text: str, indented: bool) -> ast.Module:
@@ -95,8 +103,7 @@ def _tree(source: Source, text: str, indented: bool) -> ast.Module:
             Diagnostic(f"this is not Python: {error.msg}", span, hint="the text is read as Python")
         ) from None
     except (RecursionError, MemoryError):
-        hint = "bind inner parts to names"
-        raise ParseError(Diagnostic("an expression is nested too deeply", hint=hint)) from None
+        raise _too_deep() from None
     except ValueError as error:
         raise ParseError(Diagnostic(f"this is not Python: {error}")) from None
 

@@ -11,7 +11,7 @@ import attrs
 from structir.errors import Diagnostic, ParseError
 from structir.ir.expr import Expr, Var
 from structir.ir.op import find_op
-from structir.printer.context import Context
+from structir.printer.context import MAX_NESTING, Context
 
 Rule = TypeVar("Rule", bound=Callable[[Context, Any], Any])
 RULES: dict[type[ast.AST], Callable[[Context, Any], Any]] = {}
@@ -79,7 +79,7 @@ def operand(context: Context, node: ast.expr) -> Expr:
 def path_of(node: ast.AST) -> str | None:
     """`R.room.op` for the attributes of a name; None for anything else."""
     parts: list[str] = []
-    while isinstance(node, ast.Attribute):
+    while isinstance(node, ast.Attribute) and len(parts) < MAX_NESTING:
         parts.append(node.attr)
         node = node.value
     if not isinstance(node, ast.Name):

@@ -34,6 +34,16 @@ REFUSED = {
     "calls": (text_of("y = " + "R.exp(" * 90 + "x" + ")" * 90), "nested too deeply"),
     "attributes": (text_of("y = R" + ".a" * 5000 + "(x)"), "nested too deeply"),
     "fields": (text_of("y = x" + "[0]" * 3000), "nested too deeply"),
+    "attributes of a value": (text_of("y = R.exp(x)" + ".a" * 2000), "nested too deeply"),
+    "attributes of a call": (text_of("y = R.exp(x)" + ".a" * 2000 + "(x)"), "nested too deeply"),
+    "attributes of a form": (text_of("y: R" + ".a" * 2000 + " = x"), "nested too deeply"),
+    "choices": (
+        '@R.function\ndef main(c: R.Tensor((), "bool")):\n    if c:\n        y = c\n'
+        + "    elif c:\n        y = c\n" * 2000
+        + "    else:\n        y = c\n",
+        "nested too deeply",
+    ),
+    "few terms too many": (text_of("y = " + " + ".join(["x"] * 2600)), "2500 terms are the limit"),
     "terms": (text_of("y = " + " + ".join(["x"] * 20000)), "nested too deeply"),
     "sizes": (cast(" + ".join(["n"] * 20000)), "nested too deeply"),
     "doubling": (
@@ -58,6 +68,15 @@ def test_it_is_refused_by_a_message(name: str) -> None:
     with pytest.raises(DiagnosticError) as caught:
         structir.parse(text)
     assert words in str(caught.value)
+    assert len(str(caught.value)) < 10_000
+
+
+def test_a_message_shows_the_part_of_a_long_line_that_is_wrong() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        structir.parse(text_of("y = " + "x + " * 999 + "absent" + " + x" * 999))
+    *_, line, carets, _ = str(caught.value).splitlines()
+    assert line.startswith("3 | ...x + x") and line.endswith("...") and len(line) < 420
+    assert line[carets.index("^") :].startswith("absent") and carets.count("^") == 6
 
 
 def test_struct_infos_and_pipelines_are_bounded_too() -> None:

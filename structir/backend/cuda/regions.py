@@ -17,10 +17,9 @@ from structir.backend.plan import KEPT_SHAPES
 from structir.backend.program import RegionCall, WholeRegion, arranged, numbered
 from structir.backend.recipe import Assumed, Recipe, boundary_of, writer_of
 from structir.backend.region import Region
-from structir.errors import StructIRError
 from structir.interpret.boundary import match
 from structir.interpret.machine import Frame, Machine
-from structir.interpret.scope import Scope
+from structir.interpret.scope import Scope, check_call
 from structir.ir.expr import Expr, Function
 from structir.ir.struct_info import StructInfo
 
@@ -74,12 +73,9 @@ class DeviceFunction:
         self._shape = numbered(whole.result)
         self._met: dict[Any, Any] = {}  # the shapes of arguments, by all that is checked of them
 
-    def __call__(self, *args: Value, stream: int = 0) -> Value:
+    def __call__(self, *args: Value, stream: int = 0, **names: Value) -> Value:
         params = self.function.params
-        if len(args) != len(params):
-            raise StructIRError(
-                f"{self.name} takes {len(params)} arguments, but {len(args)} are given"
-            )
+        check_call(self.name, params, args, names)
         device = self.region.device
         given = [
             a if type(a) is DeviceArray else on_device(device, p.struct_info, a, stream)
