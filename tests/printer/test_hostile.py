@@ -40,7 +40,7 @@ REFUSED = {
     "choices": (
         '@R.function\ndef main(c: R.Tensor((), "bool")):\n    if c:\n        y = c\n'
         + "    elif c:\n        y = c\n" * 2000
-        + "    else:\n        y = c\n",
+        + "    else:\n        y = c\n    return y\n",
         "nested too deeply",
     ),
     "few terms too many": (text_of("y = " + " + ".join(["x"] * 2600)), "2500 terms are the limit"),
