@@ -159,6 +159,9 @@ def lowered_region(
 def _check(check: SizeCheck, known: Mapping[Sym, int]) -> None:
     left, right = dims.evaluate(check.left, known), dims.evaluate(check.right, known)
     if left != right and not (check.loose and left == 1):
+        if "{left}" in check.what:
+            said = check.what.replace("{left}", str(left)).replace("{right}", str(right))
+            raise ShapeMismatchError(said)
         stated = f"{dims.text(check.left)} = {left}, {dims.text(check.right)} = {right}"
         raise ShapeMismatchError(f"{check.what}: sizes {left} and {right} do not fit: {stated}")
 

@@ -67,7 +67,7 @@ class SizeCheck:
     left: Dim
     right: Dim
     loose: bool
-    what: str
+    what: str  # whose sizes they are; or all that is said, with {left} and {right}
 
 
 @attrs.frozen(eq=False)
@@ -328,8 +328,7 @@ class RegionLowering:
             raise NoKernelError("a cast that fails")
         known = {s for b in self.inputs.values() for d in b.shape for s in dims.syms(d)}
         new: dict[Sym, Dim] = {}
-        what = f"match_cast of {cast.var.name}" + (f" at {cast.span}" if cast.span else "")
-        for stated, given in zip(shape, found.shape, strict=True):
+        for axis, (stated, given) in enumerate(zip(shape, found.shape, strict=True)):
             size = dims.substitute(stated, {**self.assumed, **new})
             symbol = dims.as_sym(size)
             if symbol is not None and symbol not in known:
@@ -337,7 +336,11 @@ class RegionLowering:
             elif not dims.syms(size) <= known:
                 raise NoKernelError("a size that is told by nothing before")
             elif size != given:
-                self.checks[SizeCheck(size, given, False, what)] = None
+                name = f"{dims.text(stated)} = " if dims.syms(stated) else ""
+                what = f"match_cast of {cast.var.name}: axis {axis}: expected {name}"
+                self.checks[SizeCheck(size, given, False, f"{what}{{left}}, found {{right}}")] = (
+                    None
+                )
         self.assumed |= new
 
     def _assumed_in(self, value: Any) -> Any:
