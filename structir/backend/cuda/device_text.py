@@ -58,6 +58,7 @@ class DeviceText(KernelText):
     apart: bool = False  # whether no thread reads what another one writes
     launch: tuple[Dim, int] | None = None  # blocks, and threads of each, where the program says it
     square: bool = False  # whether an item is a block's, whose threads have the sides of a square
+    warps: int = 0  # or whose threads are so many whole warps
 
     @property
     def most_threads(self) -> int:

@@ -82,6 +82,13 @@ class Operand:
     def _slot(self, slot: int) -> str:
         return f"{self.letter}{slot}"
 
+    def head(self) -> list[str]:
+        """How a tile lies in shared memory: terms no multiple of all its banks apart."""
+        return [
+            f"{self.pitch} = {self.letter}_wide + {RUN}",
+            f"{self.letter}_size = tile_side * {self.pitch}",
+        ]
+
     def positions(self) -> list[str]:
         """Where the slots of a thread are in the operand."""
         lines = [self.places.named(self._slot(s), self._offset(s)) for s in range(self.slots)]
@@ -111,9 +118,13 @@ class Operand:
                 lines += _under(test, inside)
                 test, inside = self._test(slot, term), []
             scope = Scope(frozenset(self.extents))
-            value = self.writer.value(apply("cast", (self.source.value,), dtype), [scope])
+            value = self._element(dtype, scope)
             inside += [*scope.lines, f"{register} = {value}"]
         return [*lines, *_under(test, inside)]
+
+    def _element(self, dtype: str, scope: Scope) -> str:
+        """The element at the position that is named."""
+        return self.writer.value(apply("cast", (self.source.value,), dtype), [scope])
 
     def _test(self, slot: int, term: int) -> str:
         """Whether there is an element."""
@@ -139,7 +150,7 @@ class Operand:
 
     @property
     def pitch(self) -> str:
-        """How far apart the terms of a tile lie: no multiple of all banks of the memory."""
+        """How far apart the lines of a tile lie."""
         return f"{self.letter}_pitch"
 
 

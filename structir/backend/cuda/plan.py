@@ -98,8 +98,8 @@ class BoundDevicePlan:
         """How many threads a block has: no more warps than a row has work for."""
         if text.launch is not None:
             return text.launch[1]
-        if text.square:
-            return self.plan.device.side**2
+        if text.warps or text.square:
+            return text.warps * WARP or self.plan.device.side**2
         most = self.plan.device.threads
         if text.width is None or most < WARP:
             return most
@@ -109,7 +109,8 @@ class BoundDevicePlan:
         if text.launch is not None:
             return max(self._size(text.launch[0]), 0)
         most = self.plan.device.blocks
-        wanted = count if text.square or text.width is not None else -(-count // self.threads(text))
+        single = text.square or text.warps or text.width is not None
+        wanted = count if single else -(-count // self.threads(text))
         return min(wanted, min(most, MOST_PARTS) if text.scratch else most)
 
     @cached_property

@@ -14,8 +14,8 @@ from structir.backend.cuda.points import point_kernel
 from structir.backend.cuda.products import product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
-from structir.backend.cuda.tiled import product_kernel
 from structir.backend.cuda.tiles import tile_kernel
+from structir.backend.cuda.warp_tiles import product_kernel
 from structir.backend.cuda.whole import is_large, whole_kernels
 from structir.backend.loops.compose import composed
 from structir.backend.loops.group import Group, Products

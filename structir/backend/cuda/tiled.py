@@ -3,21 +3,20 @@ from tiles of both operands in shared memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 from math import prod
+from typing import Any, ClassVar
 
 import attrs
 
 from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
 from structir.backend.cuda.operand import Operand, Source
 from structir.backend.cuda.places import RUN, Groups, Places, taken_apart
-from structir.backend.cuda.points import point_kernel
-from structir.backend.cuda.products import axes_read, product_of, product_text
+from structir.backend.cuda.products import axes_read, product_text
 from structir.backend.loops.access import Address, joined_axes
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import Apply, Load, computed_in, loads_of
-from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import Scope, Writer, indented
@@ -37,20 +36,16 @@ HEAD = (
 )
 
 
-def product_kernel(group: Group) -> DeviceText:
-    """The text of a product."""
-    found = product_of(group.stages[0])
-    if found is None:
-        return point_kernel(group)
-    return TileSchedule(group.stages[0], found).device_text()
-
-
 class TileSchedule:
     """A product on its way to text. A block makes one tile of the result after another."""
+
+    block_of: ClassVar[Mapping[str, Any]] = {"square": True}
+    operand = Operand
 
     def __init__(self, stage: Stage, found: Contraction) -> None:
         self.stage, self.found, self.extents = stage, found, stage.extents
         self.writer, self.dtype = Writer(stage.axes), computed_in(stage.out.dtype)
+        self.held = self.held_as()
         self.addresses = [found.left_address, found.right_address, found.out_address]
         guarded = [dims.syms(guard.value) for guard in stage.guards]
         self.pinned = frozenset().union(*guarded) & frozenset(stage.axes)
@@ -58,8 +53,14 @@ class TileSchedule:
         self.rows = self._places("a", found.m, TALL.get(self.dtype, 8))
         self.columns = self._places("b", found.n, WIDE)
         self.taps, terms = self._terms()
-        self.left = Operand(self._source(found.left, found.left_address, terms), self.rows)
-        self.right = Operand(self._source(found.right, found.right_address, terms), self.columns)
+        self.left = self.operand(self._source(found.left, found.left_address, terms), self.rows)
+        self.right = self.operand(
+            self._source(found.right, found.right_address, terms), self.columns
+        )
+
+    def held_as(self) -> str:
+        """The dtype of operands in shared memory."""
+        return self.dtype
 
     def _joined(self, axes: Iterable[Sym]) -> Groups:
         return joined_axes(axes, self.extents, self.addresses, self.pinned)
@@ -97,25 +98,30 @@ class TileSchedule:
         """The kernel's text, and what it says for a library."""
         writer, sides = self.writer, (self.rows, self.columns)
         described = product_text(self.stage, self.found, writer)
-        reach = [places.reach for places in sides]
-        room = max(2 * SIDE * (SIDE * sum(reach) + 2 * RUN), SIDE**2 * prod(reach))
         slices, taps = self._size(self.left.source.terms), self._size(_all(self.taps))
         lines = [
-            f"held = cuda.shared.array({room}, {self.dtype})",
+            *self._memory(),
             *HEAD,
             *[line for places in sides for line in places.head()],
-            f"a_pitch, b_pitch = a_wide + {RUN}, b_wide + {RUN}",
-            "half = tile_side * (a_pitch + b_pitch)",
+            *self.left.head(),
+            *self.right.head(),
+            "half = a_size + b_size",
             f"slices = ({slices} + tile_side - 1) // tile_side",
             f"steps = slices * {taps}" if self.taps else "steps = slices",
-            f"zero = {number_text(0, self.dtype)}",
+            f"zero = {number_text(0, self.held)}",
         ]
         whole = self._extent(self.found.batch)
         count = f"{writer.size(whole)} * a_tiles * b_tiles"
         lines += over_blocks("block", count, self._block())
         tiles = whole * self.rows.tiles * self.columns.tiles
         text = device_text(writer, lines, tiles, self.stage.origins)
-        return attrs.evolve(text, product=described, square=True, apart=True)
+        return attrs.evolve(text, product=described, apart=True, **self.block_of)
+
+    def _memory(self) -> list[str]:
+        """What a block shares: two slices of both operands; at last, the results."""
+        reach = [places.reach for places in (self.rows, self.columns)]
+        room = max(2 * SIDE * (SIDE * sum(reach) + 2 * RUN), SIDE**2 * prod(reach))
+        return [f"held = cuda.shared.array({room}, {self.dtype})"]
 
     def _block(self) -> list[str]:
         """One tile of the result."""
@@ -129,19 +135,19 @@ class TileSchedule:
             *([WAIT] if filled else []),
             *self.left.positions(),
             *self.right.positions(),
-            *[f"c{i}_{j} = zero" for i, j in self._own()],
+            *self._nothing(),
             "for step in range(steps + 1):",
             *indented(self._step()),
-            *self._parked(),
-            WAIT,
-            "for each in range(cuda.threadIdx.x, a_wide * b_wide, cuda.blockDim.x):",
-            *indented(self._results()),
-            WAIT,
+            *self._finished(),
         ]
 
     def _own(self) -> Iterable[tuple[int, int]]:
         """The results of a thread."""
         return product(range(self.rows.reach), range(self.columns.reach))
+
+    def _nothing(self) -> list[str]:
+        """The results before all terms."""
+        return [f"c{i}_{j} = zero" for i, j in self._own()]
 
     def _named(self, groups: Groups, letter: str, number: str) -> list[str]:
         """Lines that name joined axes at a point of some number."""
@@ -159,27 +165,35 @@ class TileSchedule:
             lines += self._named(self.taps, "tap", "times(step, slices)")
         return [
             *lines,
-            *self.left.loads(self.dtype),
-            *self.right.loads(self.dtype),
+            *self.left.loads(self.held),
+            *self.right.loads(self.held),
             "if step > 0:",
             "    here = (step + 1 & 1) * half",
-            "    for term in range(tile_side):",
-            *indented(self._term(), 2),
+            *indented(self._multiplied()),
             "there = (step & 1) * half",
             *self.left.stores("there"),
-            *self.right.stores("there + tile_side * a_pitch"),
+            *self.right.stores("there + a_size"),
             WAIT,
         ]
+
+    def _multiplied(self) -> list[str]:
+        """A slice of both operands, term by term."""
+        return ["for term in range(tile_side):", *indented(self._term())]
 
     def _term(self) -> list[str]:
         """One term of all results of a thread."""
         lines = [
             f"x_at = here + term * a_pitch + down * {RUN}",
-            "y_at = here + tile_side * a_pitch + term * b_pitch + near",
+            "y_at = here + a_size + term * b_pitch + near",
         ]
         for name, places in (("x", self.rows), ("y", self.columns)):
             lines += [f"{name}{k} = held[{name}_at{_own(k)}]" for k in range(places.reach)]
         return lines + [f"c{i}_{j} = add_product(c{i}_{j}, x{i}, y{j})" for i, j in self._own()]
+
+    def _finished(self) -> list[str]:
+        """All results to where they belong."""
+        each = "for each in range(cuda.threadIdx.x, a_wide * b_wide, cuda.blockDim.x):"
+        return [*self._parked(), WAIT, each, *indented(self._results("held")), WAIT]
 
     def _parked(self) -> list[str]:
         """The results of a thread into shared memory, where all threads find them."""
@@ -189,11 +203,11 @@ class TileSchedule:
             lines += [f"held[at{i}{_own(j)}] = c{i}_{j}" for j in range(self.columns.reach)]
         return lines
 
-    def _results(self) -> list[str]:
+    def _results(self, parked: str, before: str = "") -> list[str]:
         """One result after the other to where it belongs: neighbouring threads have neighbours."""
         writer, scope = self.writer, Scope(frozenset(self.stage.parallel))
         places = [
-            *self.rows.named("row", "times(each, b_wide)"),
+            *self.rows.named("row", f"{before}times(each, b_wide)"),
             *self.columns.named("column", "left_over(each, b_wide)"),
         ]
         writer.store(self.stage.out, self.stage.write, "total", [scope])
@@ -201,7 +215,7 @@ class TileSchedule:
         return [
             *places,
             f"if row < {rows} and column < {columns}:",
-            "    total = held[each]",
+            f"    total = {parked}[each]",
             *indented(scope.lines),
         ]
 

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 from structir.backend.cuda.device_text import SIDE
 from structir.backend.cuda.simulator import SimulatedDevice
 from structir.backend.cuda.translated import translated
-from tests.backend.cuda.host_warps import Warps, with_warps
+from tests.backend.cuda.host_warps import ADDRESS, with_warps
 
 THREADS, BLOCKS = 64, 2  # of a block, two warps; and of a kernel
 NAMES = [f"{name}.{axis}" for name in ("tid", "ctaid", "ntid", "nctaid") for axis in "xyz"]
@@ -98,11 +98,10 @@ class HostKernel:
     def __init__(self, device, text):
         self.device = device
         self.barrier = ctypes.create_string_buffer(64)
-        self.warps = Warps()
         entry = "kernel_of_host"
         self.llvm = translated(text, entry)
         own = for_the_host(self.llvm, ctypes.addressof(self.barrier))
-        module = llvm.parse_assembly(with_warps(own, self.warps.address))
+        module = llvm.parse_assembly(with_warps(own, ADDRESS))
         host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         machine = llvm.Target.from_default_triple().create_target_machine(*host, opt=1)
         module.triple, module.data_layout = machine.triple, str(machine.target_data)

@@ -72,6 +72,24 @@ def test_products_of_every_dtype(device, dtype):
     assert_interpreted(device, module, [(37, 24), (24, 72)], dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("body", list(PRODUCTS)[1:3])
+def test_products_by_warps(device, dtype, body):
+    params, shapes = PRODUCTS[body]
+    source = assert_interpreted(device, module_of(body, params, dtype), shapes, dtype).source()
+    assert f"multiply_{dtype}" in source
+
+
+def test_convolutions_by_warps(device):
+    body = "R.nn.conv2d(x, w, padding=1, strides=2)"
+    x, w = (2, 5, 9, 11), (16, 5, 3, 3)
+    params = {"x": "'b', 5, 'tall', 'wide'", "w": "16, 5, 3, 3"}
+    source = assert_interpreted(
+        device, module_of(body, params, "float16"), [x, w], "float16"
+    ).source()
+    assert "multiply_float16" in source
+
+
 LAST = 'data_layout="NHWC"'
 CONVOLUTIONS = {
     "conv2d(x, w, padding=1, strides=2)": [(2, 5, 9, 11), (16, 5, 3, 3)],

@@ -1,0 +1,174 @@
+"""The schedule of a product of 16-bit floats: warps multiply small matrices at once, and a block
+has a tile of these."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.operand import Operand
+from structir.backend.cuda.points import point_kernel
+from structir.backend.cuda.products import product_of
+from structir.backend.cuda.tiled import WAIT, TileSchedule
+from structir.backend.loops.contraction import Contraction
+from structir.backend.loops.expression import Apply, Expression, computed_in, loads_of
+from structir.backend.loops.group import Group
+from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import Scope, indented
+
+HALVES = ("float16", "bfloat16")
+SIDE = 16  # terms of a slice, as of a matrix; rows of one, and columns of two
+DOWN, ACROSS = 4, 2  # warps of a block: each makes 32 x 32 results
+PAIRS = 2  # matrices of a warp along each side, of which one of columns is two
+GAP = 8  # elements between lines in shared memory: 8 of them begin in different banks
+
+
+def product_kernel(group: Group) -> DeviceText:
+    """The text of a product."""
+    stage = group.stages[0]
+    found = product_of(stage)
+    if found is None:
+        return point_kernel(group)
+    schedule = WarpSchedule if is_of_halves(stage, found) else TileSchedule
+    return schedule(stage, found).device_text()
+
+
+def is_of_halves(stage: Stage, found: Contraction) -> bool:
+    """Whether cards have an instruction for what is multiplied."""
+    dtype = found.left.buffer.dtype
+    alike = dtype in HALVES and found.right.buffer.dtype == dtype
+    body = stage.body
+    assert isinstance(body, Apply)
+    exact = all(_is_exact(factor, dtype) for factor in body.args)
+    return alike and exact and computed_in(stage.out.dtype) == "float32"
+
+
+def _is_exact(factor: Expression, dtype: str) -> bool:
+    """Whether a factor is an element as it is, whatever dtype it is seen as."""
+    while isinstance(factor, Apply):
+        if factor.dtype not in (dtype, "float32", "float64"):
+            return False
+        (factor,) = factor.args
+    return True
+
+
+class Bits(Operand):
+    """An operand that comes into shared memory as it is stored: where a thread reads neighbouring
+    terms, these are neighbours there, too."""
+
+    def head(self) -> list[str]:
+        """How a tile lies in shared memory."""
+        wide = f"{self.letter}_wide"
+        line, lines = ("tile_side", wide) if self.along_terms else (wide, "tile_side")
+        pitch = f"{self.pitch} = {line} + {GAP}"
+        return [pitch, f"{self.letter}_size = {lines} * {self.pitch}"]
+
+    def _element(self, dtype: str, scope: Scope) -> str:
+        (read,) = loads_of(self.source.value)
+        return self.writer.place(read.buffer, read.entries, [scope])
+
+    def stores(self, there: str) -> list[str]:
+        """The elements that a thread brings, into the tile that begins there."""
+        if not self.along_terms:
+            return super().stores(there)
+        to = f"{self.letter}_to"
+        return [
+            f"{to} = {there} + line * {self.pitch} + part",
+            *[
+                f"held[{to} + {slot} * far * {self.pitch} + {term}] = {register}"
+                for register, slot, _, term in self._elements()
+            ],
+        ]
+
+
+class WarpSchedule(TileSchedule):
+    """A product on its way to text, of matrices that warps multiply."""
+
+    block_of: ClassVar[dict[str, Any]] = {"warps": DOWN * ACROSS}
+    operand = Bits
+
+    def held_as(self) -> str:
+        """The dtype of operands in shared memory: their bits."""
+        return "uint16"
+
+    def _memory(self) -> list[str]:
+        """What a block shares: two slices of both operands, and half of the results."""
+        wide = [SIDE * places.reach for places in (self.rows, self.columns)]
+        sides = zip((self.left, self.right), wide, strict=True)
+        slices = sum([_room(operand, width) for operand, width in sides])
+        return [
+            f"tile_side = {SIDE}",
+            f"held = cuda.shared.array({2 * slices}, uint16)",
+            f"made = cuda.shared.array({wide[0] * wide[1] // 2}, float32)",
+            "lane = cuda.threadIdx.x & 31",
+            "warp = cuda.threadIdx.x >> 5",
+            f"warp_row = warp // {ACROSS} * {PAIRS * SIDE}",
+            f"warp_column = warp % {ACROSS} * {PAIRS * SIDE}",
+        ]
+
+    def _totals(self, i: int, j: int) -> list[str]:
+        """What a lane has of a small matrix of results."""
+        return [f"c{i}_{j}_{k}" for k in range(4)]
+
+    def _nothing(self) -> list[str]:
+        """The results before all terms."""
+        small = [(i, j) for i in range(PAIRS) for j in range(2 * PAIRS)]
+        return [f"{total} = float32(0.0)" for i, j in small for total in self._totals(i, j)]
+
+    def _multiplied(self) -> list[str]:
+        """A slice of both operands: one matrix deep."""
+        lines = []
+        sides = [("x", self.left, "left_fragment", "warp_row", "here")]
+        sides += [("y", self.right, "right_fragments", "warp_column", "here + a_size")]
+        for letter, operand, name, first, here in sides:
+            # of the left one a line is a place, of the right one a term, if it is not turned
+            turned = operand.along_terms is (letter == "y")
+            for i in range(PAIRS):
+                at = f"{first} + {i * SIDE}" if i else first
+                at = f"({at}) * {operand.pitch}" if operand.along_terms else at
+                words = ", ".join([f"{letter}{i}_{k}" for k in range(4)])
+                read = f"{name}_turned" if turned else name
+                lines.append(f"{words} = {read}(held, {here} + {at}, {operand.pitch})")
+        return [*lines, *self._products()]
+
+    def _products(self) -> list[str]:
+        multiply = f"multiply_{self.found.left.buffer.dtype}"
+        lines = []
+        for i in range(PAIRS):
+            for j in range(2 * PAIRS):
+                totals = ", ".join(self._totals(i, j))
+                left = [f"x{i}_{k}" for k in range(4)]
+                right = [f"y{j // 2}_{2 * (j % 2) + k}" for k in range(2)]
+                lines.append(f"{totals} = {multiply}({', '.join([*left, *right])}, {totals})")
+        return lines
+
+    def _finished(self) -> list[str]:
+        """All results to where they belong, by way of shared memory: half of them at a time."""
+        rows = DOWN * PAIRS * SIDE // 2
+        each = f"for each in range(cuda.threadIdx.x, {rows} * b_wide, cuda.blockDim.x):"
+        return [
+            f"for first_row in range(0, a_wide, {rows}):",
+            f"    if warp_row // {rows} * {rows} == first_row:",
+            *indented(self._parked(), 2),
+            f"    {WAIT}",
+            f"    {each}",
+            *indented(self._results("made", "first_row + "), 2),
+            f"    {WAIT}",
+        ]
+
+    def _parked(self) -> list[str]:
+        """The results of a warp, row by row."""
+        lines = [
+            "at = (warp_row - first_row + (lane >> 2)) * b_wide + warp_column + (lane & 3) * 2"
+        ]
+        for i in range(PAIRS):
+            for j in range(2 * PAIRS):
+                for k, total in enumerate(self._totals(i, j)):
+                    row, column = i * SIDE + k // 2 * 8, j * 8 + k % 2
+                    lines.append(f"made[at + {row} * b_wide + {column}] = {total}")
+        return lines
+
+
+def _room(operand: Operand, wide: int) -> int:
+    line, lines = (SIDE, wide) if operand.along_terms else (wide, SIDE)
+    return lines * (line + GAP)
