@@ -25,6 +25,7 @@ from structir.lazy import lazy_module
 
 structir = lazy_module("structir")
 
+WARP_PRODUCTS = (8, 0)  # the first capability that has those of `fragments`
 ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
 PARTS = ("llvmlite", "numba", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
 _lock = threading.RLock()
@@ -127,5 +128,10 @@ def ptx_of(text: DeviceText, architecture: str) -> str:
     except UntranslatedError as error:
         where = ", ".join(text.origins)
         raise StructIRError(f"{where}: no thread of a card can do this: {error}") from None
+    if capability < WARP_PRODUCTS and "llvm.nvvm.mma" in module:
+        where = ", ".join(text.origins)
+        raise StructIRError(
+            f"{where}: {architecture} has no instruction for products of 16-bit floats, sm_80 has"
+        )
     with interrupts_wait():
         return ptx_of_module(module, capability)

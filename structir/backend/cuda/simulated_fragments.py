@@ -37,13 +37,12 @@ LOADS = {"four_matrices": False, "four_matrices_turned": True}
 GROUP, MEMBER = np.divmod(np.arange(32), 4)  # a lane's place among the others
 
 
-def functions_of_warps(text: str) -> list[str]:
+def functions_of_warps(text: str) -> dict[str, str]:
     """The functions of warps as texts, where a kernel calls any."""
-    own = functions_of_fragments()
-    if not any(name in text for name in (*own, *LOADS, *[f"multiply_{d}" for d in PRODUCTS])):
-        return []
-    loads = [LOAD.format(name=name) for name in LOADS]
-    return [*loads, *[PRODUCT.format(dtype=dtype) for dtype in PRODUCTS], *own.values()]
+    made = {name: LOAD.format(name=name) for name in LOADS}
+    made |= {f"multiply_{dtype}": PRODUCT.format(dtype=dtype) for dtype in PRODUCTS}
+    made |= functions_of_fragments()
+    return made if any(name in text for name in made) else {}
 
 
 def names() -> dict[str, Callable[..., Any]]:

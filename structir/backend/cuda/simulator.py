@@ -84,11 +84,10 @@ def _simulated(text: DeviceText) -> Any:
     names: dict[str, Any] = {**_names(), "cuda": cuda}
     if text.function is not None:
         names["routine"] = plain_function(text.function)
-    for name, code in functions_of_blocks(warps=False).items():
-        if name in text.text:
-            exec(code, names)
-    for code in simulated_fragments.functions_of_warps(text.text):
-        exec(code, names)
+    own = {n: t for n, t in functions_of_blocks(warps=False).items() if n in text.text}
+    for name, code in {**own, **simulated_fragments.functions_of_warps(text.text)}.items():
+        # the simulator knows shared memory by where it is asked for
+        exec(compile(code, f"<{name}>", "exec"), names)
     exec(compile(text.text, "<kernel>", "exec"), names)
     exec(compile(QUIET, "<kernel>", "exec"), names)
     jit: Any = cuda.jit

@@ -1,10 +1,14 @@
 """Products by warps on the simulator."""
 
+import numpy as np
 import pytest
 
+import structir
 from structir.backend.cuda.device import Launch
 from structir.backend.cuda.device_text import DeviceText
+from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.simulator import SimulatedDevice
+from tests.backend.agreement import assert_agree
 from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied
 
 
@@ -23,3 +27,15 @@ def kernel():
     kernel = device.kernel(DeviceText(text, (), (), 1))
     with pytest.raises(Exception, match="a row of a matrix begins at no multiple of 16 bytes"):
         device.prepared([Launch(kernel, 1, 32, (), ())])()
+
+
+def test_a_product_of_a_program():
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", "k"), "float16"), w: R.Tensor(("k", "m"), "float16")):
+    return R.matmul(x, w)
+""")
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype("float16") for shape in ((3, 12), (12, 5))]
+    run = DeviceExecutable(module, SimulatedDevice())["main"]
+    assert_agree(structir.interpret(module, "main", *given), np.asarray(run(*given)))

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from structir.backend.cuda.ahead import AheadDevice
+from structir.errors import StructIRError
 from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied, text_of
 from tests.backend.cuda.host_threads import HostThreads
 
@@ -24,3 +25,8 @@ def test_cards_have_instructions_for_this(form, architecture):
     loads = re.findall(r"ldmatrix\.sync\.aligned\.m8n8\.x4(\.trans)?\.shared", ptx)
     assert sorted(loads) == sorted([".trans" if t else "" for t in (turned[0], not turned[1])])
     assert len(re.findall(rf"cvt\.rn\.{kind}x2\.f32", ptx)) == 4
+
+
+def test_older_cards_are_told_apart():
+    with pytest.raises(StructIRError, match="sm_75 has no instruction for products of 16-bit"):
+        AheadDevice("sm_75").kernel(text_of(*FORMS[0]))
