@@ -11,8 +11,9 @@ from structir.analysis.axes import axes_of, tensor
 from structir.analysis.deduction import result_info
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import walk
+from structir.analysis.well_formed import well_formed
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
-from structir.ir.axes import AnySize, Axes, Labelled, is_anonymous, rows_in, size_in
+from structir.ir.axes import AnySize, Axes, Labelled, rows_in, size_in
 from structir.ir.binding_dims import bound_dims, standing_alone
 from structir.ir.dims import Dim, Poly, Sym, as_dim, substitute
 from structir.ir.expr import (
@@ -44,6 +45,7 @@ from structir.solver.axes_of import settled
 from structir.solver.explanation import Explanation, explain
 from structir.solver.facts import may_be_empty
 from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
+from structir.solver.kept import kept, narrows
 from structir.solver.policies import POLICIES, policy_of
 from structir.solver.reasons import Conflict
 from structir.solver.scheme import Scheme
@@ -62,6 +64,20 @@ def infer(module: IRModule, *, learn: str | None = None, close: bool = False) ->
     if learn is not None and learn not in POLICIES:
         raise StructIRError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
     module = as_module(module, "structir.infer")
+    completed = _completed_twice(module, learn, close)
+    if _may_hold_dead_code(module) and not well_formed(completed):
+        # what can never run contradicts what was found around it: signatures stay
+        return _completed_twice(module, "guard", close)
+    return completed
+
+
+def _may_hold_dead_code(module: IRModule) -> bool:
+    """Whether some of it need not run: branches and closures."""
+    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    return any(isinstance(b.value, If | Function) for f in functions for b in f.bindings())
+
+
+def _completed_twice(module: IRModule, learn: str | None, close: bool) -> IRModule:
     completed, checked = _completed(module, learn, close)
     # what is checked on entry is stated from there on, and may tell more
     return _completed(completed, learn, close)[0] if checked else completed
@@ -200,10 +216,14 @@ class Rewriter:
         body = self._sequence(function.body)
         if guards:
             body = _led_by(tuple(guards), body)
-        known = self._filled(function.ret_struct_info, self.hearing.results)
-        result = result_info(known, params)
+        result = result_info(self._result(function.ret_struct_info), params)
         made = replace(function, params=params, body=body, ret_struct_info=result)
         return _without_lost(made, function)
+
+    def _result(self, info: StructInfo) -> StructInfo:
+        """What callers are told: of a size that the signature keeps, no more than its name."""
+        known = self._filled(info, self.hearing.results)
+        return known if self.learn == "refine" else kept(info, known)
 
     # Parameters
 
@@ -231,7 +251,7 @@ class Rewriter:
 
     def _signature(self, info: StructInfo, param: Var) -> StructInfo:
         known = self._filled(info, self.hearing.trees[param], new=True)
-        return known if self.learn == "refine" else _kept(info, known)
+        return known if self.learn == "refine" else kept(info, known)
 
     def _guards(self, function: Function, new: tuple[Var, ...]) -> list[Binding]:
         """Checks on entry for what was learnt of sizes that the signature keeps."""
@@ -241,7 +261,7 @@ class Rewriter:
         there = list(_checked_on_entry(function))
         for param, made in zip(function.params, new, strict=True):
             known = self._filled(param.struct_info, self.hearing.trees[param])
-            if not _narrows(made.struct_info, known) or (param, known) in there:
+            if not narrows(made.struct_info, known) or (param, known) in there:
                 continue
             if self.learn == "strict":
                 self._refuse(param, known)
@@ -449,37 +469,3 @@ def _led_by(guards: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:
         block = replace(first[0], bindings=(*guards, *first[0].bindings))
         return replace(body, blocks=(block, *rest))
     return replace(body, blocks=(BindingBlock(guards), *body.blocks))
-
-
-def _kept(info: StructInfo, known: StructInfo) -> StructInfo:
-    """A signature as it was written, completed only where it left everything open."""
-    if isinstance(info, TupleStructInfo) and isinstance(known, TupleStructInfo):
-        parts = zip(info.fields, known.fields, strict=True)
-        return TupleStructInfo(tuple([_kept(a, b) for a, b in parts]))
-    stated = isinstance(info, TensorStructInfo) and (info.dims is not None or info.axes is not None)
-    return _refined_silently(info, known) if stated else known
-
-
-def _refined_silently(info: Any, known: Any) -> StructInfo:
-    """A stated signature, but with what was found of its anonymous sizes and its labels."""
-    said, found = axes_of(info), axes_of(known)
-    if said is None or found is None or len(said) != len(found) or isinstance(info.dims, Var):
-        return info  # type: ignore[no-any-return]
-    return tensor(tuple(map(_axis_kept, said, found)), info.dtype)
-
-
-def _axis_kept(said: Any, found: Any) -> Any:
-    size, label = size_in(said), getattr(found, "label", getattr(said, "label", None))
-    symbol = symbol_of(size) if type(size) is Poly else None
-    anonymous = type(size) is AnySize or (symbol is not None and is_anonymous(symbol.name))
-    kept = size_in(found) if anonymous and type(size_in(found)) is int else size
-    return kept if label is None else Labelled(kept, label)
-
-
-def _narrows(info: StructInfo, known: StructInfo) -> bool:
-    """Whether more is known of some size than a signature says."""
-    both = zip(tensors(info), tensors(known), strict=True)
-    return any(
-        (type(b.dims) is tuple and a.dims != b.dims) or (b.axes is not None and a.axes != b.axes)
-        for a, b in both
-    )
