@@ -216,9 +216,11 @@ class Rewriter:
         body = self._sequence(function.body)
         if guards:
             body = _led_by(tuple(guards), body)
-        result = result_info(self._result(function.ret_struct_info), params)
+        result = self._result(function.ret_struct_info)
         made = replace(function, params=params, body=body, ret_struct_info=result)
-        return _without_lost(made, function)
+        made = _without_lost(made, function)
+        result = result_info(made.ret_struct_info, made.params)
+        return replace(made, ret_struct_info=result)
 
     def _result(self, info: StructInfo) -> StructInfo:
         """What callers are told: of a size that the signature keeps, no more than its name."""
@@ -442,12 +444,7 @@ def _without_lost(made: Function, function: Function) -> Function:
                 sizes_ = zip(before.dims, after.dims, strict=True)
                 became |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
     lost = {symbol: size for symbol, size in became.items() if symbol not in told}
-    if not lost:
-        return made
-    found: Any = Substitution(dims=lost).function(made)
-    result = result_info(found.body.struct_info, found.params)
-    rebuilt: Function = replace(found, ret_struct_info=result)
-    return rebuilt
+    return Substitution(dims=lost).function(made) if lost else made
 
 
 def _checked_on_entry(function: Function) -> Iterator[tuple[Expr, StructInfo]]:
