@@ -43,7 +43,8 @@ def stages_of(
     stages = lowering.starts()
     for clause in spec.clauses:
         for write in clause.writes:
-            stages += ClauseLowering(lowering, clause, write).stages()
+            if 0 not in results[write.result].shape:  # no element of it may read any
+                stages += ClauseLowering(lowering, clause, write).stages()
     return results, stages
 
 
@@ -69,7 +70,7 @@ class SpecLowering:
             if self.spec.base is not None:
                 source = self.operands[self.spec.base]
                 found.append(self._filled(buffer, lambda at, s=source: load(s, at)))
-            elif not self._covered(k):
+            elif 0 in buffer.shape or not self._covered(k):
                 dtype = computed_in(buffer.dtype)
                 value = cast(number(self.spec.fill, _literal_dtype(self.spec.fill)), dtype)
                 found.append(self._filled(buffer, lambda at, v=value: v))
@@ -116,6 +117,7 @@ class ClauseLowering:
             self._declare(letter)
         self.guards: list[Guard] = []
         self.tests: list[Expression] = []
+        self.may_read_nothing = False  # along an axis of no elements no place is a safe one
         self.out = lowering.results[write.result]
         self.values: dict[str, Expression] = {}
         self.dtypes = {r.name: lowering.operands[r.operand].dtype for r in clause.reads}
@@ -256,7 +258,7 @@ class ClauseLowering:
     def _selectable(self, at: tuple[Entry, ...]) -> bool:
         """Whether a point whose reads are absent can be computed and thrown away."""
         plain = not any(isinstance(e, Expression) for e in at)
-        return plain and self.write.unique and not self.guards
+        return plain and self.write.unique and not self.guards and not self.may_read_nothing
 
     def _missing(self, body: Expression, monoid: str | None) -> Expression | None:
         """What stands for an absent point: the identity of the reduction, or the fill."""
@@ -315,6 +317,7 @@ class ClauseLowering:
     def _data_entry(self, entry: specs.Entry) -> Entry:
         point = entry.data
         assert point is not None
+        self.may_read_nothing |= dims.at_least(entry.size, 1) is not True
         found = cast(expression_of(point, self.values, self.dtypes, self.letters), "int64")
         zero, size = number(0, "int64"), position(entry.size, "int64")
         last = position(entry.size - 1, "int64")

@@ -38,6 +38,7 @@ class NestSchedule:
         self.dtype = computed_in(stage.out.dtype)
         self.monoid = stage.monoid or ""
         self.guards = list(stage.guards)
+        self.tested: Scope | None = None  # where loops around the point tell that it exists
 
     def text(self) -> KernelText:
         """The kernel's text. The first parallel axis is the range; a scatter is one indivisible
@@ -130,7 +131,23 @@ class NestSchedule:
             if tests:
                 lines.append(INDENT * depth + f"if {tests}:")
                 depth += 1
+            if self._tells_existence(known):
+                lines += indented(self._existence(known), depth)
+                depth += 1
         return lines + indented(body(known), depth)
+
+    def _tells_existence(self, known: set[Sym]) -> bool:
+        """Whether these loops alone decide that points exist, and further ones do not."""
+        stage = self.stage
+        if stage.exists is None or self.tested is not None or stage.reduce or stage.running:
+            return False
+        return self.writer.needed_axes(stage.exists) <= known < set(stage.parallel)
+
+    def _existence(self, known: set[Sym]) -> list[str]:
+        assert self.stage.exists is not None
+        self.tested = Scope(frozenset(known))
+        condition = self.writer.value(self.stage.exists, [self.tested])
+        return [*self.tested.lines, f"if {condition}:"]
 
     def tests(self, known: set[Sym]) -> str:
         """The guards that are decided here and are no bounds, as one condition."""
@@ -152,7 +169,9 @@ class NestSchedule:
     def _where_it_exists(self, known: set[Sym], point: Callable[[Scope], None]) -> list[str]:
         """The lines of a point, under the condition that it exists if that is read from data."""
         scope = Scope(frozenset(known))
-        if self.stage.exists is None:
+        if self.tested is not None:
+            scope.made.update(self.tested.made)
+        if self.stage.exists is None or self.tested is not None:
             point(scope)
             return scope.lines
         condition = self.writer.value(self.stage.exists, [scope])
