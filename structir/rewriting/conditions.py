@@ -79,8 +79,9 @@ def _found(value: Any) -> Any:
 def acts_element_wise(f: Any) -> bool:
     """Whether an op, found for a hole, makes each element of its one result from the elements at
     the same place: its line says so."""
-    line = getattr(f.op.definition, "line", None)
-    if not isinstance(line, str):
+    definition = f.op.definition
+    line = getattr(definition, "line", None)
+    if not isinstance(line, str) or "struct_info" in definition.hooks:  # which may be no tensor's
         return False
     read, _, made = line.partition("->")
     rows = [part.partition("[")[2].partition("]")[0] for part in f"{read},{made}".split("],")]
