@@ -9,9 +9,15 @@ from structir.analysis.lattice import FAIL_L1, AllVars, base_check, erase, walk_
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import own_dims
-from structir.ir.dims import Dim, Poly, Sym, exact_quotient, linear, substitute, syms
+from structir.ir.dims import Dim, Poly, Sym, equal, exact_quotient, linear, substitute, syms
 from structir.ir.expr import Var
-from structir.ir.struct_info import FuncStructInfo, StructInfo
+from structir.ir.struct_info import (
+    FuncStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 
 
 def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructInfo]) -> StructInfo:
@@ -34,13 +40,27 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
     binder = Binder(function)
     for position, (param, info) in enumerate(zip(function.params, infos, strict=True)):
         binder.bind(param, info)
-        if base_check(binder.known(param, AllVars()), info) <= FAIL_L1:
+        known = binder.known(param, AllVars())
+        misfit = base_check(known, info) <= FAIL_L1
+        if misfit or contradicts(known, info):
             raise StructInfoError(
                 Diagnostic(f"argument {position} does not fit its parameter")
-                .note(f"parameter: {param}")
+                .note(f"parameter: {param if misfit else known}")
                 .note(f"argument: {info}")
             )
     return binder.known(function.ret, binder.shapes)
+
+
+def contradicts(a: StructInfo, b: StructInfo) -> bool:
+    """Whether two infos have a size at the same place that provably differs."""
+    if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):
+        return any(map(contradicts, a.fields, b.fields))
+    if not isinstance(a, TensorStructInfo | ShapeStructInfo) or type(a) is not type(b):
+        return False
+    mine, theirs = a.dims, b.dims
+    if not isinstance(mine, tuple) or not isinstance(theirs, tuple):
+        return False
+    return any(equal(x, y) is False for x, y in zip(mine, theirs, strict=False))
 
 
 class Binder:

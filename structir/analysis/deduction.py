@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.calls import derive_call_ret_struct_info
+from structir.analysis.calls import contradicts, derive_call_ret_struct_info
 from structir.analysis.kernel_calls import kernel_result
 from structir.analysis.lattice import (
     FAIL_L0,
@@ -23,7 +23,7 @@ from structir.analysis.lattice import (
 from structir.analysis.variables import variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError, warn
 from structir.ir.binding_dims import bound_dims
-from structir.ir.dims import Sym, equal
+from structir.ir.dims import Sym
 from structir.ir.expr import (
     Call,
     DataflowVar,
@@ -44,9 +44,7 @@ from structir.ir.struct_info import (
     FuncStructInfo,
     KernelStructInfo,
     ObjectStructInfo,
-    ShapeStructInfo,
     StructInfo,
-    TensorStructInfo,
     TupleStructInfo,
 )
 
@@ -251,18 +249,6 @@ def annotated(
         .note(f"deduced:  {deduced}")
     )
     return declared
-
-
-def contradicts(a: StructInfo, b: StructInfo) -> bool:
-    """Whether two infos have a size at the same place that provably differs."""
-    if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):
-        return any(map(contradicts, a.fields, b.fields))
-    if not isinstance(a, TensorStructInfo | ShapeStructInfo) or type(a) is not type(b):
-        return False
-    mine, theirs = a.dims, b.dims
-    if not isinstance(mine, tuple) or not isinstance(theirs, tuple):
-        return False
-    return any(equal(x, y) is False for x, y in zip(mine, theirs, strict=False))
 
 
 def disjoint(a: StructInfo, b: StructInfo) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from structir.analysis.deduction import callee_name, contradicts, deduce, disjoint
+from structir.analysis.calls import contradicts
+from structir.analysis.deduction import callee_name, deduce, disjoint
 from structir.analysis.kernels import kernel_breaches
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value

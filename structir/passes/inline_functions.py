@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from structir.analysis.calls import Binder
-from structir.analysis.deduction import contradicts, deduce, disjoint
+from structir.analysis.calls import Binder, contradicts
+from structir.analysis.deduction import deduce, disjoint
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.substitution import Substitution

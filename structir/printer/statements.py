@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from structir.analysis.deduction import contradicts, deduce
+from structir.analysis.calls import contradicts
+from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.build import Scope
 from structir.errors import DiagnosticError

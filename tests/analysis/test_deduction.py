@@ -114,6 +114,25 @@ def test_a_call_that_does_not_fit_says_what_it_was_given() -> None:
         assert part in message
 
 
+def test_arguments_whose_sizes_contradict_each_other_are_refused() -> None:
+    with pytest.raises(DiagnosticError, match="argument 1 does not fit its parameter"):
+        structir.parse(
+            """
+@I.ir_module
+class Module:
+    @R.function
+    def same(a: R.Tensor(("n",), "float32"), b: R.Tensor(("n",), "float32")):
+        return b
+
+    @R.function
+    def main(x: R.Tensor(("k + 1",), "float32"), y: R.Tensor(("k",), "float32")):
+        cls = Module
+        z = cls.same(x, y)
+        return z
+"""
+        )
+
+
 def test_only_a_function_can_be_called() -> None:
     with pytest.raises(StructInfoError, match="y is not a function"):
         deduce(Call(Var("y", tensor(K)), ()))
