@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import attrs
 
 from structir.errors import Span, StructIRError
-from structir.ir.dims import Dim, Sym, as_dim, syms
+from structir.ir.dims import Sym, as_dim
 from structir.ir.expr import Call, Expr, ShapeExpr
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
-from structir.projections.point import Extent, Point, walk
 from structir.projections.run import run
-from structir.projections.spec import IndexSpec
+from structir.projections.spec import IndexSpec, sizes_in
 
 np = lazy_module("numpy")
 
@@ -68,8 +67,7 @@ class LocalDefinition:
     @cached_property
     def symbols(self) -> tuple[Sym, ...]:
         """The sizes that the loops speak of."""
-        found = {s for dim in _dims(self.spec) for s in syms(dim)} - self.spec.extents.keys()
-        return tuple(sorted(found, key=lambda s: s.order))
+        return tuple(sorted(sizes_in(self.spec), key=lambda s: s.order))
 
     def decompose(self, call: Call) -> None:
         """It has no parts of its own."""
@@ -88,22 +86,3 @@ class LocalDefinition:
         sizes = dict(zip(self.symbols, numbers, strict=True))
         results = run(self.spec, [np.asarray(value) for value in operands], sizes)
         return results[0] if len(results) == 1 else tuple(results)
-
-
-def _dims(spec: IndexSpec) -> Iterator[Dim]:
-    """Every size and index of some loops."""
-    yield from spec.extents.values()
-    for shape in [*[o.dims for o in spec.operands], *[r.dims for r in spec.results]]:
-        yield from shape
-    for clause in spec.clauses:
-        for condition in clause.conditions:
-            yield from (condition.left, condition.right)
-        points = [w.value for w in clause.writes if w.value is not None]
-        accesses = [*[r.entries for r in clause.reads], *[w.entries for w in clause.writes]]
-        for entry in [e for entries in accesses for e in entries]:
-            yield entry.size
-            if isinstance(entry.index, Point):
-                points.append(entry.index)
-            else:
-                yield entry.index
-        yield from [n.dim for point in points for n in walk(point) if isinstance(n, Extent)]

@@ -34,7 +34,7 @@ from structir.ir.struct_info import (
 )
 from structir.projections.boxes import Region
 from structir.projections.regions import dependence
-from structir.projections.spec import IndexSpec
+from structir.projections.spec import IndexSpec, sizes_in
 from structir.projections.walk import Opaque, Regions, Same, Shape, Step, affected, needed
 
 WITHOUT_ELEMENTS = (FuncStructInfo, PrimStructInfo, ShapeStructInfo)
@@ -227,7 +227,7 @@ class Reader:
         args = [self.tree(arg) for arg in call.args]
         if spec is not None and self.decomposes and not _runs_in_parts(definition, spec):
             spec = None
-        if spec is None or not _symbols(spec) <= self.sizes.keys():
+        if spec is None or not sizes_in(spec) <= self.sizes.keys():
             for size in symbols_in(call.args) if self.decomposes else ():
                 self.number(dims.as_dim(size), call)
             self.opaque(made, (args, self.tree(call.op)), Origin(call))
@@ -269,12 +269,6 @@ def _runs_in_parts(definition: Any, spec: IndexSpec) -> bool:
     """Whether a block of the result can be made from blocks of the operands alone: a value from a
     hook may depend on where it stands, but for the rows beside axes that are taken whole."""
     return spec.whole or "reference" not in getattr(definition, "hooks", {})
-
-
-def _symbols(spec: IndexSpec) -> frozenset[Sym]:
-    """The sizes of the program that a spec speaks of."""
-    sizes = [d for o in spec.operands for d in o.dims] + [d for r in spec.results for d in r.dims]
-    return frozenset().union(*[dims.syms(d) for d in (*sizes, *spec.extents.values())])
 
 
 def _lists(read: Any) -> Iterator[Tree]:

@@ -28,14 +28,14 @@ they cover: pieces of a concatenation are clauses that write at different offset
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.projections.point import Index, Literal, Operand, Point, Scalar, walk
+from structir.projections.point import Extent, Index, Literal, Operand, Point, Scalar, walk
 
 
 @attrs.frozen
@@ -293,3 +293,27 @@ def product_of_reads(point: Point) -> tuple[str, ...] | None:
             case _ if getattr(node, "fn", None) != "mul":
                 return None
     return tuple(names) if names else None
+
+
+def sizes_in(spec: IndexSpec) -> frozenset[Sym]:
+    """The symbols that a spec speaks of beside its letters: in sizes, indices and values."""
+    return frozenset().union(*map(dims.syms, _dims(spec))) - spec.extents.keys()
+
+
+def _dims(spec: IndexSpec) -> Iterator[Dim]:
+    """Every size and index of some loops."""
+    yield from spec.extents.values()
+    for shape in [*[o.dims for o in spec.operands], *[r.dims for r in spec.results]]:
+        yield from shape
+    for clause in spec.clauses:
+        for condition in clause.conditions:
+            yield from (condition.left, condition.right)
+        points = [w.value for w in clause.writes if w.value is not None]
+        accesses = [*[r.entries for r in clause.reads], *[w.entries for w in clause.writes]]
+        for entry in [e for entries in accesses for e in entries]:
+            yield entry.size
+            if isinstance(entry.index, Point):
+                points.append(entry.index)
+            else:
+                yield entry.index
+        yield from [n.dim for point in points for n in walk(point) if isinstance(n, Extent)]
