@@ -222,7 +222,7 @@ def cell(k: int, first: int, last: int, count: int, length: int) -> tuple[int, i
 
 
 @op(
-    "data[b, [n], [k]] -> count[b] @ int32, boxes[b, [n], k], positions[b, [n]] @ int32",
+    "data[b, [n], [k]] @ F -> count[b] @ int32, boxes[b, [n], k] @ F, positions[b, [n]] @ int32",
     name="vision.get_valid_counts",
     where="score_index >= 0, score_index < k, id_index < k",
 )

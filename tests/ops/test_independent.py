@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from structir import ops
+from structir.errors import DiagnosticError
 from structir.ir import TensorStructInfo, registered_ops
 from tests.ops.calls import called
 
@@ -79,3 +80,5 @@ def test_boxes_that_count():
     assert count.tolist() == [2] and places.tolist() == [[0, 3, -1, -1]]
     np.testing.assert_array_equal(kept[0, :2], np.array([boxes[0], boxes[3]], "float32"))
     assert (kept[0, 2:] == -1).all()
+    with pytest.raises(DiagnosticError, match="bool"):
+        called("vision.get_valid_counts", np.array([boxes], "bool"), 0.3)  # it holds no -1
