@@ -8,7 +8,6 @@ from structir.backend.cuda import whole
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.script import I, R, T
 from structir.tools.generate import random_arguments
-from tests.adjoints.test_encoder_gradients import PROGRAM, STORED, WEIGHTS
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.simulated_every_op import on_host
 from tests.backend.cuda.test_attention import arguments, text_of
@@ -113,15 +112,6 @@ def test_a_gradient_agrees():
     given = floats(4, 7), floats(7, 3), floats(3)
     wanted = structir.interpret(trained, "main_adjoint", *given)
     found = structir.compile(trained, target="cuda")["main_adjoint"](*given)
-    assert_agree(wanted, on_host(found))
-
-
-def test_the_encoder_block_with_its_gradient():
-    with np.load(STORED) as stored:
-        arguments = [stored[name] for name in ("x", "mask", "wanted", *WEIGHTS)]
-    trained = structir.passes.Gradient(parameters=", ".join(WEIGHTS))(structir.parse(PROGRAM))
-    wanted = structir.interpret(trained, "main_adjoint", *arguments)
-    found = structir.compile(trained, target="cuda")["main_adjoint"](*arguments)
     assert_agree(wanted, on_host(found))
 
 

@@ -14,6 +14,7 @@ from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.translated import translated
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir.dtype import numpy_dtype
+from tests.adjoints.test_encoder_gradients import PROGRAM, STORED, WEIGHTS
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.host_threads import HostThreads
 from tests.backend.cuda.simulated_every_op import on_host
@@ -57,6 +58,13 @@ def test_a_gradient(device):
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(s).astype("float32") for s in ((2, 7), (7, 70), (70,))]
     assert_interpreted(device, trained, *given, name="main_adjoint")
+
+
+def test_the_encoder_block_with_its_gradient(device):
+    with np.load(STORED) as stored:
+        arguments = [stored[name] for name in ("x", "mask", "wanted", *WEIGHTS)]
+    trained = structir.passes.Gradient(parameters=", ".join(WEIGHTS))(structir.parse(PROGRAM))
+    assert_interpreted(device, trained, *arguments, name="main_adjoint")
 
 
 @pytest.mark.parametrize(
