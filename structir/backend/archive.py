@@ -47,15 +47,19 @@ def save(executable: Executable, path: Path) -> None:
         key = objects.key_of(text)
         arrays[PREFIX + key] = _bytes(disk.packed(key, objects.entry_of(text, code)))
         keys.append(key)
-    written = _Arrays(arrays)
-    functions = [function.stored for function in executable.direct.values()]
-    said = json.dumps(stored_functions.written(functions, written.name_of)).encode()
-    key = disk.digest(facts[TEXT])  # plans are those of this very text
-    arrays[PLANS_OF + key] = _bytes(disk.packed(key, disk.Entry({}, said)))
+    put_plans(executable, stored_functions.Writing, arrays, facts)
     facts |= {MACHINE: identity.machine_identity(), KERNELS: json.dumps(keys)}
     facts[EXACT] = str(executable.exact_division)
-    facts[PLANS] = json.dumps(executable.function_names)
     write(arrays, facts, path)
+
+
+def put_plans(executable: Executable, writing: Any, arrays: Any, facts: dict[str, str]) -> None:
+    """The compiled functions of an executable, among what its file holds."""
+    functions = [function.stored for function in executable.direct.values()]
+    said = stored_functions.written(functions, writing(_Arrays(arrays).name_of))
+    key = disk.digest(facts[TEXT])  # plans are those of this very text
+    arrays[PLANS_OF + key] = _bytes(disk.packed(key, disk.Entry({}, json.dumps(said).encode())))
+    facts[PLANS] = json.dumps(executable.function_names)
 
 
 def load(path: Path) -> Any:
@@ -77,7 +81,7 @@ def load(path: Path) -> Any:
     if facts.get(MACHINE) != identity.machine_identity():
         warn_of_compiling(f"{name} was compiled for another processor or by other versions")
         return made(module())
-    plans = _plans(arrays, facts)
+    plans = plans_in(arrays, facts, stored_functions.Reading)
     if not offered(arrays, listed(facts, KERNELS), objects.offer) or plans is None:
         warn_of_compiling(f"machine code in {name} is damaged")
         return made(module())
@@ -93,15 +97,18 @@ def _of_backend(target: str) -> Any:
     return importlib.import_module(reader)
 
 
-def _plans(arrays: dict[str, Any], facts: dict[str, str]) -> SavedPlans | None:
+def plans_in(arrays: dict[str, Any], facts: dict[str, str], reading: Any) -> SavedPlans | None:
     """The compiled functions of a file; None where they are damaged."""
     key = disk.digest(facts[TEXT])  # plans are those of this very text
+    if PLANS_OF + key not in arrays:
+        return None
     entry = disk.unpacked(key, arrays[PLANS_OF + key].tobytes())
     names = listed(facts, PLANS)
     if entry is None or names is None:
         return None
     try:
-        functions = stored_functions.read(json.loads(entry.data), arrays.__getitem__)
+        said = json.loads(entry.data)
+        functions = stored_functions.read(said, lambda: reading(said, arrays.__getitem__))
     except (ValueError, KeyError, AttributeError, stored_functions.NotStoredError):
         return None
     return SavedPlans(names, functions)

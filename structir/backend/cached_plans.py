@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.packing import origin_of, panels_of
-from structir.backend.stored import NotStoredError, StoredFunction, read, written
+from structir.backend.stored import NotStoredError, Reading, StoredFunction, Writing, read, written
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
@@ -34,7 +34,9 @@ PACKAGE = Path(__file__).resolve().parent.parent
 class Shelf(Protocol):
     """Where compiled functions of a program lie."""
 
-    names: Collection[str]  # of all functions of the program
+    @property
+    def names(self) -> Collection[str]:
+        """Of all functions of the program."""
 
     def functions(self) -> list[StoredFunction]:
         """Those that are there."""
@@ -44,9 +46,16 @@ class Shelf(Protocol):
 
 
 class CachedPlans:
-    """What the cache on disk holds, or is to hold, for a module."""
+    """What the cache on disk holds, or is to hold, for a module compiled in some way."""
 
-    def __init__(self, module: IRModule, exact: bool = False) -> None:
+    def __init__(
+        self,
+        module: IRModule,
+        way: str = "",
+        writing: Callable[..., Writing] = Writing,
+        reading: Callable[..., Reading] = Reading,
+    ) -> None:
+        self.writing, self.reading = writing, reading
         self.names: Collection[str] = [
             n for n, f in module.functions.items() if isinstance(f, Function)
         ]
@@ -55,7 +64,7 @@ class CachedPlans:
             {id(n.data): n.data for n in nodes if isinstance(n, Constant)}.values()
         )
         self._places = {id(data): place for place, data in enumerate(self.constants)}
-        self._key = self._key_of(module, nodes, exact)
+        self._key = self._key_of(module, nodes, way)
 
     def functions(self) -> list[StoredFunction]:
         """The functions of the module that come from the cache."""
@@ -64,7 +73,8 @@ class CachedPlans:
         if entry is None or entry.facts.get("kind") != "plans":
             return []
         try:
-            return read(json.loads(entry.data), self._array)
+            said = json.loads(entry.data)
+            return read(said, lambda: self.reading(said, self._array))
         except (NotStoredError, ValueError):
             return []
 
@@ -72,10 +82,10 @@ class CachedPlans:
         """Write down what functions of the module were compiled to."""
         store = disk.store()
         if store is not None and self._key is not None:
-            said = json.dumps(written(functions, self._said)).encode()
+            said = json.dumps(written(functions, self.writing(self._said))).encode()
             store.write(self._key, disk.Entry({"kind": "plans"}, said))
 
-    def _key_of(self, module: IRModule, nodes: Iterable[Any], exact: bool) -> str | None:
+    def _key_of(self, module: IRModule, nodes: Iterable[Any], way: str) -> str | None:
         """The digest of all that plans depend on; None for what no text can say."""
         try:
             with constants_named(self._name):
@@ -84,7 +94,7 @@ class CachedPlans:
             return None
         # profiles and errors tell where calls are written
         places = [str(n.span) for n in nodes if isinstance(n, Call)]
-        return disk.digest(machine_identity(), sources_stamp(), str(exact), text, *places)
+        return disk.digest(machine_identity(), sources_stamp(), way, text, *places)
 
     def _name(self, data: Any) -> str:
         """A constant by its place, and by what plans may depend on."""

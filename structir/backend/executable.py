@@ -137,7 +137,7 @@ class Executable:
         self._every_rank: dict[str, EveryRank] = {}
         self._on_host: dict[str, Function] = {}
         self._planned: dict[str, PlannedFunction] = {}
-        place: Shelf = CachedPlans(self.module, exact_division) if shelf is None else shelf
+        place: Shelf = CachedPlans(self.module, str(exact_division)) if shelf is None else shelf
         self.function_names = tuple(place.names)
         with progress.shown("compiling"):
             for function in place.functions():

@@ -43,9 +43,9 @@ class StoredFunction:
     region: CompiledRegion
 
 
-def written(functions: Iterable[StoredFunction], array: Callable[[Any], Json]) -> Json:
+def written(functions: Iterable[StoredFunction], writing: Writing) -> Json:
     """Functions as JSON, those of them that it can say."""
-    writing, made = _Writing(array), []
+    made = []
     for function in functions:
         with suppress(NotStoredError):
             made.append(writing.function(function))
@@ -59,8 +59,9 @@ def written(functions: Iterable[StoredFunction], array: Callable[[Any], Json]) -
     return {"format": FORMAT, "functions": made, **tables}
 
 
-class _Writing:
-    """Tables in the making: what stands in them, by what it is written for, in order."""
+class Writing:
+    """Tables in the making: what stands in them, by what it is written for, in order. `array` says
+    what an array is."""
 
     def __init__(self, array: Callable[[Any], Json]) -> None:
         self.array = array
@@ -163,13 +164,13 @@ def _number(numbered: tuple[int, Json]) -> int:
     return numbered[0]
 
 
-def read(said: Json, array: Callable[[Json], Any]) -> list[StoredFunction]:
+def read(said: Json, reading: Callable[[], Reading]) -> list[StoredFunction]:
     """The functions that `written` has said; raises NotStoredError where it is not that."""
     try:
         if said["format"] != FORMAT:
             raise NotStoredError("another format")
-        reading = _Reading(said, array)
-        return [reading.function(f) for f in said["functions"]]
+        made = reading()
+        return [made.function(f) for f in said["functions"]]
     except MALFORMED as error:
         raise NotStoredError(str(error)) from error
 
@@ -178,7 +179,7 @@ MALFORMED: tuple[type[Exception], ...] = (KeyError, IndexError, TypeError, Value
 MALFORMED += (AttributeError, RecursionError, StructIRError)
 
 
-class _Reading:
+class Reading:
     """Tables being read: what stands in them is made when it is first referred to."""
 
     def __init__(self, said: Json, array: Callable[[Json], Any]) -> None:
@@ -211,7 +212,11 @@ class _Reading:
             self.some_dims(said["doubtful"]),
             {self.symbols[s]: self.dim(d) for s, d in said["equal"]},
         )
-        return CompiledRegion(boundary, recipes.__getitem__)
+        return self.compiled(boundary, recipes.__getitem__)
+
+    def compiled(self, boundary: Boundary, write: Callable[[bool], Recipe]) -> CompiledRegion:
+        """The region, ready to be called."""
+        return CompiledRegion(boundary, write)
 
     def check(self, said: Json) -> SizeCheck:
         left, right, loose, what = said

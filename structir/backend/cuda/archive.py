@@ -18,10 +18,13 @@ from structir.backend.archive import (
     TARGET,
     Path,
     offered,
+    plans_in,
+    put_plans,
     warn_of_compiling,
 )
 from structir.backend.cuda.compiler import entry_of, identity, key_of, offer
 from structir.backend.cuda.executable import DeviceExecutable
+from structir.backend.cuda.stored import DeviceReading, DeviceWriting
 from structir.backend.cuda.target import device_to_load_on
 from structir.errors import StructIRError
 from structir.printer.archive import contents, listed, module_of, write
@@ -44,20 +47,24 @@ def save(executable: DeviceExecutable, path: Path) -> None:
     facts |= {TARGET: "cuda", MACHINE: identity(), KERNELS: json.dumps(list(codes))}
     facts |= {ARCHITECTURE: executable.device.architecture}
     facts |= {TF32: str(executable.tf32)}
+    put_plans(executable, DeviceWriting, arrays, facts)
     write(arrays, facts, path)
 
 
 def loaded(path: Path, arrays: dict[str, Any], facts: dict[str, str]) -> DeviceExecutable:
     """The executable that a file holds, for the card of this machine if there is one."""
     architecture, name = facts.get(ARCHITECTURE, ""), os.fspath(path)
-    device = device_to_load_on(architecture)
+    device, tf32 = device_to_load_on(architecture), facts.get(TF32) == str(True)
+    module, plans = partial(module_of, path, arrays, facts), None
     if device.architecture != architecture:
         warn_of_compiling(
             f"{name} was compiled for {architecture}, and here is {device.architecture}"
         )
     elif facts.get(MACHINE) != identity():
         warn_of_compiling(f"{name} was compiled by other versions")
-    elif not offered(arrays, listed(facts, KERNELS), partial(offer, architecture=architecture)):
-        warn_of_compiling(f"machine code in {name} is damaged")
-    tf32 = facts.get(TF32) == str(True)
-    return DeviceExecutable(module_of(path, arrays, facts), device, tf32)
+    else:
+        plans = plans_in(arrays, facts, partial(DeviceReading, device=device, tf32=tf32))
+        offering = partial(offer, architecture=architecture)
+        if not offered(arrays, listed(facts, KERNELS), offering) or plans is None:
+            warn_of_compiling(f"machine code in {name} is damaged")
+    return DeviceExecutable(module() if plans is None else module, device, tf32, plans)

@@ -8,15 +8,17 @@ from functools import cached_property, partial
 from typing import Any
 
 from structir.backend import progress
+from structir.backend.cached_plans import Shelf
 from structir.backend.cuda.arrays import on_device
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.host_part import refuse_host_ops
 from structir.backend.cuda.plan import DevicePlan
 from structir.backend.cuda.portable import device_routine
-from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, DeviceRegion
+from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_region
 from structir.backend.every_rank import EveryRank, rows_of
-from structir.backend.program import HostProgram
+from structir.backend.program import HostProgram, numbered
 from structir.backend.source import source_of
+from structir.backend.stored import StoredFunction
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
@@ -35,28 +37,61 @@ class DeviceExecutable:
     A function with row variables is compiled once more for each rank that it is called with.
     """
 
-    def __init__(self, module: IRModule, device: Device, tf32: bool = False) -> None:
-        self.module, self.device, self.tf32 = module, device, tf32
+    def __init__(
+        self,
+        module: IRModule | Callable[[], IRModule],
+        device: Device,
+        tf32: bool = False,
+        shelf: Shelf | None = None,
+    ) -> None:
+        self._module, self.device, self.tf32 = module, device, tf32
         self.direct: dict[str, DeviceFunction] = {}
         self.regions: dict[str, list[Any]] = {}
         self.compile_count = 1
-        self._kernels = {n: k for n, k in module.functions.items() if isinstance(k, Kernel)}
-        functions: dict[str, Any] = dict(module.functions)
-        own = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
+        self._functions: dict[str, Callable[..., Value]] = {}
+        self._every_rank: dict[str, EveryRank] = {}
         with progress.shown("compiling"):
-            for name, function in own.items():
-                if not rows_of(function):
-                    functions[name] = self._compiled(name, function)
-        self._every_rank = {
-            name: EveryRank(name, function, partial(_any_rank, name), partial(self._again, name))
-            for name, function in own.items()
-            if rows_of(function)
-        }
-        machine = DeviceMachine(module.with_functions(functions), device=device, direct=self.direct)
-        self._functions: dict[str, Callable[..., Value]] = {
-            name: machine.global_function(name) for name in own if name not in self._every_rank
-        }
-        self._functions |= {n: partial(self._at_rank, f) for n, f in self._every_rank.items()}
+            for function in () if shelf is None else shelf.functions():
+                self._add(function)
+            names = self.module.functions if shelf is None else shelf.names
+            if any(name not in self.direct for name in names):
+                self._compile_the_rest()
+                if shelf is not None:
+                    shelf.keep([function.stored for function in self.direct.values()])
+
+    @property
+    def module(self) -> IRModule:
+        """The program."""
+        if not isinstance(self._module, IRModule):
+            self._module = self._module()
+        return self._module
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The names of all functions."""
+        return tuple(self._functions)
+
+    def _add(self, function: StoredFunction) -> None:
+        self.direct[function.name] = DeviceFunction(function)
+        self._functions[function.name] = self.direct[function.name]
+        self.regions[function.name] = [function.region]
+        function.region.prepare()
+
+    def _compile_the_rest(self) -> None:
+        functions: dict[str, Any] = dict(self.module.functions)
+        own = {n: f for n, f in functions.items() if isinstance(f, Function)}
+        self._kernels = {n: k for n, k in functions.items() if isinstance(k, Kernel)}
+        for name, function in own.items():
+            if rows_of(function):
+                again = partial(self._again, name)
+                made = EveryRank(name, function, partial(_any_rank, name), again)
+                self._every_rank[name] = made
+            elif name not in self.direct:
+                functions[name] = self._compiled(name, function)
+        program = self.module.with_functions(functions)
+        machine = DeviceMachine(program, device=self.device, direct=self.direct)
+        ranks = {n: partial(self._at_rank, f) for n, f in self._every_rank.items()}
+        self._functions = {n: ranks.get(n) or machine.global_function(n) for n in own}
 
     def _at_rank(self, function: EveryRank, *args: Value, **options: Any) -> Value:
         """A call of a function with rows: on arrays of the device, at their rank."""
@@ -76,14 +111,16 @@ class DeviceExecutable:
         return inline_functions(self.module)
 
     def _compiled(self, name: str, function: Function) -> Function:
-        make = partial(DeviceRegion, device=self.device, tf32=self.tf32)
+        make = partial(device_region, device=self.device, tf32=self.tf32)
         program = HostProgram(self._kernels, make, device_routine)
         whole = program.whole_with_calls(function, lambda: self._without_calls[name])
         if whole is not None:
-            self.direct[name] = DeviceFunction(name, function, whole)
-        else:
-            function = program.function(self._without_calls[name])
-            refuse_host_ops(name, function, self._kernels)
+            params, result = function.params, function.ret_struct_info
+            shape = numbered(whole.result)
+            self._add(StoredFunction(name, params, result, shape, whole.region))
+            return function
+        function = program.function(self._without_calls[name])
+        refuse_host_ops(name, function, self._kernels)
         self.regions[name] = program.regions
         for region in program.regions:
             region.prepare()

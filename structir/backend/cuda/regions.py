@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,15 +12,15 @@ from structir.backend.cuda.arrays import DeviceArray, new_array, on_device
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
 from structir.backend.cuda.schedule import scheduled
-from structir.backend.loops.buffer import Buffer
 from structir.backend.plan import KEPT_SHAPES
-from structir.backend.program import RegionCall, WholeRegion, arranged, numbered
-from structir.backend.recipe import Assumed, Recipe, boundary_of, writer_of
+from structir.backend.program import RegionCall, arranged
+from structir.backend.recipe import Assumed, Boundary, Recipe, boundary_of, writer_of
 from structir.backend.region import Region
+from structir.backend.stored import StoredFunction
 from structir.interpret.boundary import match
 from structir.interpret.machine import Frame, Machine
 from structir.interpret.scope import Scope, check_call
-from structir.ir.expr import Expr, Function
+from structir.ir.expr import Expr
 from structir.ir.struct_info import StructInfo
 
 Value = Any
@@ -30,9 +30,13 @@ class DeviceRegion(CompiledRegion):
     """A region with its kernels on a device."""
 
     def __init__(
-        self, region: Region, assumed: Assumed | None, device: Device, tf32: bool = False
+        self,
+        boundary: Boundary,
+        write: Callable[[bool], Recipe],
+        device: Device,
+        tf32: bool = False,
     ) -> None:
-        super().__init__(boundary_of(region, assumed), writer_of(region, assumed, scheduled))
+        super().__init__(boundary, write)
         self.device, self.tf32 = device, tf32
 
     def planned(self, recipe: Recipe) -> DevicePlan:
@@ -51,6 +55,14 @@ class DeviceRegion(CompiledRegion):
         return owned if bound.is_plain else _results(bound, arrays, owned)
 
 
+def device_region(
+    region: Region, assumed: Assumed | None, device: Device, tf32: bool = False
+) -> DeviceRegion:
+    """A region that has just been lowered."""
+    write = writer_of(region, assumed, scheduled)
+    return DeviceRegion(boundary_of(region, assumed), write, device, tf32)
+
+
 def _results(
     bound: BoundDevicePlan, arrays: Sequence[DeviceArray], owned: Sequence[DeviceArray]
 ) -> list[DeviceArray]:
@@ -66,15 +78,14 @@ def _results(
 class DeviceFunction:
     """A function that is one region."""
 
-    def __init__(self, name: str, function: Function, whole: WholeRegion) -> None:
-        self.name, self.function = name, function
-        self.region: Any = whole.region
-        self._single = isinstance(whole.result, Buffer)
-        self._shape = numbered(whole.result)
+    def __init__(self, stored: StoredFunction) -> None:
+        self.stored = stored
+        self.name, self.params = stored.name, stored.params
+        self.region: Any = stored.region
         self._met: dict[Any, Any] = {}  # the shapes of arguments, by all that is checked of them
 
     def __call__(self, *args: Value, stream: int = 0, **names: Value) -> Value:
-        params = self.function.params
+        params = self.params
         check_call(self.name, params, args, names)
         device = self.region.device
         given = [
@@ -95,18 +106,18 @@ class DeviceFunction:
 
     def _checked(self, given: list[Value], stream: int) -> tuple[Value, Any]:
         """A call with arguments of a form that is new, and their shapes."""
-        region, scope, params = self.region, Scope({}, {}), self.function.params
+        region, scope, params = self.region, Scope({}, {}), self.params
         where = [f"{self.name}: parameter {p.name}" for p in params]
         infos = [p.struct_info for p in params]
         match(zip(infos, given, where, strict=True), scope)
         key = tuple([a.shape for a in given])
         bound = region.bound(key) or region.bind(key, given, scope.sizes)
         value = self._arranged(region.run(bound, given, stream=stream))
-        match([(self.function.ret_struct_info, value, f"{self.name}: result")], scope)
+        match([(self.stored.result, value, f"{self.name}: result")], scope)
         return value, key
 
     def _arranged(self, results: Sequence[DeviceArray]) -> Value:
-        return results[0] if self._single else arranged(self._shape, results)
+        return arranged(self.stored.shape, results)
 
 
 @attrs.frozen(eq=False)

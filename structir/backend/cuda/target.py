@@ -6,12 +6,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, cast
 
 from numba.core import config
 
+from structir.backend.cached_plans import CachedPlans
 from structir.backend.cuda.executable import DeviceExecutable
+from structir.backend.cuda.stored import DeviceReading, DeviceWriting
 from structir.errors import StructIRError
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
@@ -30,7 +32,10 @@ def executable(module: IRModule, arch: str | None = None, tf32: bool = False) ->
 
     With `tf32`, products of float32 by cuBLAS may round their factors to 10 bits.
     """
-    return DeviceExecutable(module, device_of(arch), tf32)
+    device, settings = device_of(arch), cast(Any, config)
+    reading = partial(DeviceReading, device=device, tf32=tf32)
+    shelf = None if settings.ENABLE_CUDASIM else CachedPlans(module, "cuda", DeviceWriting, reading)
+    return DeviceExecutable(module, device, tf32, shelf)
 
 
 def device_of(arch: str | None) -> Any:

@@ -1,5 +1,6 @@
 """Programs as PTX and machine code for cards that are not here."""
 
+import json
 import re
 
 import numpy as np
@@ -7,13 +8,20 @@ import pytest
 
 import structir
 from minilm_program import minilm_text
+from structir.backend.archive import SavedPlans
 from structir.backend.cuda import archive, compiler
 from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.executable import DeviceExecutable
+from structir.backend.cuda.stored import DeviceReading, DeviceWriting
+from structir.backend.region import RegionLowering
+from structir.backend.stored import read, written
 from structir.errors import StructIRError
 from structir.ops import load
 from structir.passes import Schedule
 from structir.script import I, R
+from tests.backend.agreement import assert_agree
+from tests.backend.cuda.host_threads import HostThreads
+from tests.backend.cuda.simulated_every_op import on_host
 from tests.backend.test_every_example import program
 from tests.ops.test_every_op import OPS
 
@@ -48,15 +56,23 @@ def assert_is_code(executable, architecture):
         assert code.cubin[:4] == b"\x7fELF" and code.entry.encode() in code.cubin
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_a_network_with_its_gradient(architecture):
-    trained = structir.passes.Gradient()(Mlp)
+FORMS = pytest.mark.parametrize(
+    ("architecture", "dtype"), [("sm_80", "float32"), ("sm_90", "float32"), ("sm_90", "float16")]
+)
+
+
+@FORMS
+def test_a_network_with_its_gradient(architecture, dtype):
+    module = structir.parse(str(Mlp).replace("float32", dtype))
+    trained = structir.passes.Gradient()(module)
     assert_is_code(structir.compile(trained, target="cuda", arch=architecture), architecture)
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_the_encoder(architecture):
-    executable = structir.compile(structir.parse(minilm_text()), target="cuda", arch=architecture)
+@FORMS
+def test_the_encoder(architecture, dtype):
+    text = minilm_text().replace("float32", dtype).replace("-1e9", "-6e4")
+    executable = structir.compile(structir.parse(text), target="cuda", arch=architecture)
+    assert f"{dtype} (batch" in executable.source()
     assert_is_code(executable, architecture)
     assert "block_sum_float32" in executable.source("encoder_layer")
     assert "shfl.sync" in executable.ptx("encoder_layer")
@@ -87,10 +103,36 @@ def test_what_is_saved_is_loaded_without_compiling(tmp_path, monkeypatch):
     monkeypatch.setenv("STRUCTIR_CACHE", "off")
     monkeypatch.setattr(compiler, "_codes", {})
     monkeypatch.setattr(compiler, "translated", None)
+    monkeypatch.setattr(RegionLowering, "add", None)
     loaded = structir.load(tmp_path / "mlp.cuda")
     assert loaded.tf32 and loaded.device.architecture == "sm_90"
     assert [c.cubin for c in codes(loaded)] == [c.cubin for c in codes(executable)]
     assert structir.structural_equal(loaded.module, Mlp)
+
+
+def test_what_was_compiled_before_is_not_lowered_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiler, "_codes", {})
+    first = structir.compile(Mlp, target="cuda", arch="sm_90")
+    monkeypatch.setattr(compiler, "_codes", {})
+    monkeypatch.setattr(compiler, "translated", None)
+    monkeypatch.setattr(RegionLowering, "add", None)
+    again = structir.compile(Mlp, target="cuda", arch="sm_90")
+    assert [c.cubin for c in codes(again)] == [c.cubin for c in codes(first)]
+    assert again.source() == first.source() and repr(again) == repr(first)
+
+
+def test_plans_that_are_written_down_run_as_they_were():
+    module, device = structir.passes.Gradient()(Mlp), HostThreads()
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s).astype("float32") for s in ((2, 7), (7, 70), (70,))]
+    first = DeviceExecutable(module, device)
+    said = json.dumps(written([f.stored for f in first.direct.values()], DeviceWriting(id)))
+    found = read(json.loads(said), lambda: DeviceReading(json.loads(said), id, device, False))
+    again = DeviceExecutable(module, device, shelf=SavedPlans(list(module.functions), found))
+    assert list(again.direct) == list(first.direct)
+    wanted = first["main_adjoint"](*given)
+    assert_agree(on_host(wanted), on_host(again["main_adjoint"](*given)))
 
 
 def test_code_of_other_versions_is_made_again(tmp_path, monkeypatch):
