@@ -124,14 +124,9 @@ def ptx_of(text: DeviceText, architecture: str) -> str:
     """The text as PTX."""
     capability = capability_of(architecture)
     try:
-        module = translated(text, entry_name(text.text))
+        module = translated(text, entry_name(text.text), capability < WARP_PRODUCTS)
     except UntranslatedError as error:
         where = ", ".join(text.origins)
         raise StructIRError(f"{where}: no thread of a card can do this: {error}") from None
-    if capability < WARP_PRODUCTS and "llvm.nvvm.mma" in module:
-        where = ", ".join(text.origins)
-        raise StructIRError(
-            f"{where}: {architecture} has no instruction for products of 16-bit floats, sm_80 has"
-        )
     with interrupts_wait():
         return ptx_of_module(module, capability)

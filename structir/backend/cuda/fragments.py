@@ -59,12 +59,46 @@ def {name}(memory, at, step):
 """
 
 
-def functions_of_fragments() -> dict[str, str]:
-    """The functions that read fragments, which the instruction does by eight rows of eight."""
-    return {
+# Cards before sm_80 multiply fragments as they do all else: lanes hand each other their words.
+OLDER = {
+    "multiply": """
+def multiply_{dtype}(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3):
+    lane = cuda.threadIdx.x & 31
+    for k in range(4):
+        row, column = (lane & 28) + k, ((lane & 3) << 3) + k
+        x0, x1 = shuffle_from_uint32(a0, row), shuffle_from_uint32(a1, row)
+        x2, x3 = shuffle_from_uint32(a2, row), shuffle_from_uint32(a3, row)
+        y0, y1 = shuffle_from_uint32(b0, column), shuffle_from_uint32(b1, column)
+        z0, z1 = shuffle_from_uint32(b0, column + 4), shuffle_from_uint32(b1, column + 4)
+        c0 = with_pairs_{dtype}(x2, y1, with_pairs_{dtype}(x0, y0, c0))
+        c1 = with_pairs_{dtype}(x2, z1, with_pairs_{dtype}(x0, z0, c1))
+        c2 = with_pairs_{dtype}(x3, y1, with_pairs_{dtype}(x1, y0, c2))
+        c3 = with_pairs_{dtype}(x3, z1, with_pairs_{dtype}(x1, z0, c3))
+    return c0, c1, c2, c3
+""",
+    "with_pairs": """
+def with_pairs_{dtype}(x, y, total):
+    total = total + {value}(uint16(x & 0xFFFF)) * {value}(uint16(y & 0xFFFF))
+    return total + {value}(uint16(x >> 16)) * {value}(uint16(y >> 16))
+""",
+    "pair": """
+def pair_{dtype}(low, high):
+    return uint32(uint32({bits}(low)) | uint32({bits}(high)) << 16)
+""",
+}
+
+
+def functions_of_fragments(older: bool = False) -> dict[str, str]:
+    """The functions that read fragments, which the instruction does by eight rows of eight; and on
+    `older` cards, those for which they have no instructions."""
+    made = {
         name: FRAGMENT.format(name=name, load=load, line=line, eighth=eighth)
         for name, (load, line, eighth) in FRAGMENTS.items()
     }
+    for dtype, kind in (("float16", "half"), ("bfloat16", "brain")) if older else ():
+        facts = {"dtype": dtype, "value": f"{kind}_value", "bits": f"{kind}_bits"}
+        made |= {f"{name}_{dtype}": text.format(**facts) for name, text in OLDER.items()}
+    return made
 
 
 def _four_matrices(turned: bool) -> Written:

@@ -20,7 +20,8 @@ KNOWN = ((7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0))
 def _writer(architecture: str) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=architecture, opt=3)
+    features = "+ptx65" if architecture == "sm_75" else ""  # the first that reads matrices
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(architecture, features, opt=3)
 
 
 def ptx_of_module(text: str, capability: tuple[int, int]) -> str:

@@ -40,8 +40,9 @@ REMAINDER = re.compile(r"frem (?:\w+ )*(float|double) (.+), (.+)")
 FLOOR = re.compile(r'@"?(floorf?)"?\(')
 
 
-def translated(text: DeviceText, entry: str) -> str:
-    """The text of a kernel as a module in LLVM's form."""
+def translated(text: DeviceText, entry: str, older: bool = False) -> str:
+    """The text of a kernel as a module in LLVM's form; for `older` cards, without instructions by
+    which warps multiply."""
     (function,) = ast.parse(text.text).body
     assert isinstance(function, ast.FunctionDef)
     context = target(contracted=not text.is_exact)
@@ -49,7 +50,7 @@ def translated(text: DeviceText, entry: str) -> str:
         context.typing_context.refresh()
         context.refresh()
         module = ir.Module(entry)
-        names = {**names_of_threads(), "routine": text.function}
+        names = {**names_of_threads(older), "routine": text.function}
         _write(module, function, entry, kinds_of(text), names, context, text)
         if context.fastmath:
             rewritten(module, fast({"contract"}))
@@ -136,7 +137,7 @@ def _of_library(stem: str, arity: int) -> Written:
 
 
 @cache
-def names_of_threads() -> dict[str, Any]:
+def names_of_threads(older: bool = False) -> dict[str, Any]:
     """What the names in the texts of kernels stand for."""
     names = {**NAMES, **helpers(), **routine_helpers(), "inside": inside, "cuda": CUDA}
     names |= {**WRITTEN, **fragments.NAMES, "tile_side": SIDE}
@@ -149,7 +150,7 @@ def names_of_threads() -> dict[str, Any]:
         assert taken is not None
         around = {**taken.names, "exponential": names[f"exp_{dtype}"]}
         names[f"sigmoid_{dtype}"] = attrs.evolve(taken, names=around)
-    functions = {**functions_of_blocks(warps=True), **fragments.functions_of_fragments()}
+    functions = {**functions_of_blocks(warps=True), **fragments.functions_of_fragments(older)}
     for name, text in functions.items():
         names[name] = _taken(text, names)
     return names

@@ -75,6 +75,7 @@ class HostThreads(SimulatedDevice):
     """Threads of the host as those of a card."""
 
     architecture = "host"
+    older = False  # whether warps have no instructions by which to multiply
     threads, blocks, side = THREADS, BLOCKS, SIDE
 
     def __init__(self):
@@ -99,7 +100,7 @@ class HostKernel:
         self.device = device
         self.barrier = ctypes.create_string_buffer(64)
         entry = "kernel_of_host"
-        self.llvm = translated(text, entry)
+        self.llvm = translated(text, entry, device.older)
         own = for_the_host(self.llvm, ctypes.addressof(self.barrier))
         module = llvm.parse_assembly(with_warps(own, ADDRESS))
         host = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()

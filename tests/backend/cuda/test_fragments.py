@@ -5,7 +5,6 @@ import re
 import pytest
 
 from structir.backend.cuda.ahead import AheadDevice
-from structir.errors import StructIRError
 from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied, text_of
 from tests.backend.cuda.host_threads import HostThreads
 
@@ -27,6 +26,10 @@ def test_cards_have_instructions_for_this(form, architecture):
     assert len(re.findall(rf"cvt\.rn\.{kind}x2\.f32", ptx)) == 4
 
 
-def test_older_cards_are_told_apart():
-    with pytest.raises(StructIRError, match="sm_75 has no instruction for products of 16-bit"):
-        AheadDevice("sm_75").kernel(text_of(*FORMS[0]))
+@pytest.mark.parametrize("form", FORMS[::3])
+def test_lanes_of_older_cards_multiply_by_themselves(form):
+    device = HostThreads()
+    device.older = True
+    assert_multiplied(device, *form)
+    ptx = AheadDevice("sm_75").kernel(text_of(*form)).ptx
+    assert "mma.sync" not in ptx and "shfl.sync.idx" in ptx
