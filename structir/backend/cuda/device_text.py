@@ -57,8 +57,10 @@ class DeviceText(KernelText):
     product: Product | None = None
     apart: bool = False  # whether no thread reads what another one writes
     launch: tuple[Dim, int] | None = None  # blocks, and threads of each, where the program says it
+    resident: int = 1  # blocks for which a multiprocessor has to have registers at once
     square: bool = False  # whether an item is a block's, whose threads have the sides of a square
-    warps: int = 0  # or whose threads are so many whole warps
+    warps: int = 0  # or whose threads are so many whole warps,
+    any_warps: bool = False  # or as many as there are
 
     @property
     def most_threads(self) -> int:

@@ -28,11 +28,6 @@ MOST = 4  # rows, keys or columns of a thread; twice as many columns where numbe
 SYNC = "cuda.syncthreads()"
 
 
-def attention_kernel(found: Attention) -> DeviceText:
-    """The text of an attention."""
-    return AttentionSchedule(found).device_text()
-
-
 @attrs.frozen
 class Tiles:
     """How many rows, keys and columns a thread has, and terms of scores are there at once."""
@@ -87,6 +82,10 @@ def _each(extent: Dim, most: int) -> int:
 class AttentionSchedule:
     """An attention on its way to text."""
 
+    most_rows: int  # of the result, that a block makes on a card
+    rows: str  # and that it makes here
+    by_warps = False
+
     def __init__(self, found: Attention) -> None:
         self.found, self.dtype = found, found.dtype
         single = dims.as_sym(dims.sym("single"))
@@ -103,16 +102,17 @@ class AttentionSchedule:
         self.of_rows = frozenset((*found.outer, self.query))
         self.ends = {axis: self.writer.size(self.extents[axis]) for axis in self.axes}
         self.tiles = tiles_of(found)
+        self.most_rows = SIDE * self.tiles.rows
+        self.rows = f"(tile_side * {self.tiles.rows})"
         self.zero = number_text(0, self.dtype)
         self.sums = [f"sum{k}" for k in range(len(found.whole))]
 
     def device_text(self) -> DeviceText:
         """The kernel's text."""
-        found, rows = self.found, self.tiles.rows
-        inside = self._block()
+        found, inside = self.found, self._block()
         sizes = [self.ends[axis] for axis in found.outer]
         head = [
-            f"first_row = block % blocks * (tile_side * {rows})",
+            f"first_row = block % blocks * {self.rows}",
             "g = block // blocks",
             *self.writer.decoded(self.outer, sizes, "g"),
             *self.block.lines,
@@ -120,16 +120,22 @@ class AttentionSchedule:
         count = prod(self.extents[axis] for axis in found.outer)
         lines = [
             *self._memory(),
-            "down = cuda.threadIdx.x // tile_side",
-            "across = cuda.threadIdx.x % tile_side",
+            *self._places(),
             f"nothing = {number_text(float('-inf'), self.dtype)}",
-            f"blocks = ({self.ends[self.query]} + tile_side * {rows} - 1) // (tile_side * {rows})",
+            f"blocks = ({self.ends[self.query]} + {self.rows} - 1) // {self.rows}",
             *over_blocks("block", f"{self.writer.size(count)} * blocks", [*head, *inside]),
         ]
-        whole = count * ceildiv(self.extents[self.query], SIDE * rows)
+        whole = count * ceildiv(self.extents[self.query], self.most_rows)
         origins = tuple(dict.fromkeys(s.origin for s in found.stages if s.origin))
         text = device_text(self.writer, lines, whole, origins)
-        return attrs.evolve(text, square=True, apart=True)
+        return attrs.evolve(text, square=not self.by_warps, any_warps=self.by_warps, apart=True)
+
+    def _places(self) -> list[str]:
+        """Where a thread stands among those of its block."""
+        return [
+            "down = cuda.threadIdx.x // tile_side",
+            "across = cuda.threadIdx.x % tile_side",
+        ]
 
     def _memory(self) -> list[str]:
         """Shared memory, and the registers of a thread."""
@@ -167,7 +173,7 @@ class AttentionSchedule:
         return [
             f"for u in range({first}, {count}, tile_side):",
             f"    {name} = {at}",
-            *indented(_unrolled("c", each, inside)),
+            *indented(unrolled("c", each, inside)),
         ]
 
     def _product(self, total: str, left: str, right: str, each: tuple[int, int]) -> list[str]:
@@ -178,7 +184,7 @@ class AttentionSchedule:
         return [
             f"left[:] = tile[{left} : {left} + {each[0]}]",
             f"{name}[:] = tile[{right} : {right} + {each[1]}]",
-            *_unrolled("r", each[0], _unrolled("c", each[1], [term])),
+            *unrolled("r", each[0], unrolled("c", each[1], [term])),
         ]
 
     # ---- one block
@@ -192,8 +198,8 @@ class AttentionSchedule:
         start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
         sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], step))" for name in self.sums]
         body = [
-            *_unrolled("r", tiles.rows, start),
-            *_unrolled("c", tiles.rows * tiles.columns, [f"mixed[c] = {self.zero}"]),
+            *unrolled("r", tiles.rows, start),
+            *unrolled("c", tiles.rows * tiles.columns, [f"mixed[c] = {self.zero}"]),
             f"for first_key in range(0, {self.ends[found.key]}, tile_side * {tiles.keys}):",
             *indented(keys),
             *self._of_lanes(sums),
@@ -210,7 +216,7 @@ class AttentionSchedule:
         if not lines:
             return []
         shuffle = f"shuffle_xor_{self.dtype}"
-        each = _unrolled("r", self.tiles.rows, [line.format(shuffle) for line in lines])
+        each = unrolled("r", self.tiles.rows, [line.format(shuffle) for line in lines])
         return ["step = tile_side // 2", "while step > 0:", *indented([*each, "step = step // 2"])]
 
     def _weight_at(self, key: str, row: str) -> str:
@@ -239,10 +245,10 @@ class AttentionSchedule:
         put = f"tile[{place} : {place} + {tiles.rows}] = "
         put += f"score[c * {tiles.rows} : c * {tiles.rows} + {tiles.rows}]"
         return [
-            *_unrolled("c", tiles.rows * tiles.keys, [f"score[c] = {self.zero}"]),
+            *unrolled("c", tiles.rows * tiles.keys, [f"score[c] = {self.zero}"]),
             f"for begin in range(0, {end}, {tiles.depth}):",
             *indented(inside),
-            *_unrolled("c", tiles.keys, [put]),
+            *unrolled("c", tiles.keys, [put]),
         ]
 
     def _each_key(self, lines: list[str]) -> list[str]:
@@ -256,12 +262,36 @@ class AttentionSchedule:
         end = self.ends[self.query]
         return f"row = min(first_row + down * {self.tiles.rows} + r, {end} - 1)"
 
-    def _scores(self) -> list[str]:
-        """Maps over the products; then the highest score of each row."""
-        keys = self.tiles.keys
+    def _made_of_product(self) -> tuple[Scope, Scope, str]:
+        """The lines of a row and of a key of it that make a score of a product."""
         row, inner = Scope(self.of_rows), Scope(self.of_rows | {self.found.key})
         inner.made[self.found.product] = "product"
         value = self.writer.value(simplified(self.found.score), [self.block, row, inner])
+        return row, inner, value
+
+    def _made_of_power(self) -> tuple[Scope, Scope, list[str]]:
+        """Those that make a weight of a power, and what is added up."""
+        found = self.found
+        row, inner = Scope(self.of_rows), Scope(self.of_rows | {found.key})
+        inner.made[found.power] = "power"
+        bodies = [found.weight, *[body for _, body in found.whole]]
+        return row, inner, [self.writer.value(b, [self.block, row, inner]) for b in bodies]
+
+    def _faded(self) -> list[str]:
+        """What a new highest score leaves of what was there."""
+        power = f"exp_{self.dtype}"
+        return [
+            "highest = maximum(most[r], best[r])",
+            f"shift = {self.zero} if highest == nothing else highest",
+            f"fading = {power}(most[r] - shift)",
+            "most[r] = highest",
+            *[times(f"{name}[r]", "fading") for name in self.sums],
+        ]
+
+    def _scores(self) -> list[str]:
+        """Maps over the products; then the highest score of each row."""
+        keys = self.tiles.keys
+        row, inner, value = self._made_of_product()
         each = [
             "product = tile[at]",
             *inner.lines,
@@ -272,37 +302,28 @@ class AttentionSchedule:
         left = f"{self.ends[self.found.key]} - first_key - across * {keys}"
         return [
             f"own_keys = min({keys}, {left})",
-            *_unrolled("r", self.tiles.rows, lines),
+            *unrolled("r", self.tiles.rows, lines),
             *self._of_lanes(["best[r] = maximum(best[r], {}(best[r], step))"]),
         ]
 
     def _weights(self) -> list[str]:
         """Powers of the scores, their sums so far, and what of former ones is left."""
-        power, found, columns = f"exp_{self.dtype}", self.found, self.tiles.columns
-        row, inner = Scope(self.of_rows), Scope(self.of_rows | {found.key})
-        inner.made[found.power] = "power"
-        scopes = [self.block, row, inner]
-        terms = [self.writer.value(body, scopes) for _, body in found.whole]
-        weight = self.writer.value(found.weight, scopes)
+        columns = self.tiles.columns
+        row, inner, (weight, *terms) = self._made_of_power()
         each = [
-            f"power = {power}(tile[at] - shift)",
+            f"power = exp_{self.dtype}(tile[at] - shift)",
             *inner.lines,
             *[f"{n}[r] = add_to({n}[r], {t})" for n, t in zip(self.sums, terms, strict=True)],
             f"tile[at] = {weight}",
         ]
-        fades = [*[f"{name}[r]" for name in self.sums]]
         lines = [
             self._row(),
             *row.lines,
-            "highest = maximum(most[r], best[r])",
-            f"shift = {self.zero} if highest == nothing else highest",
-            f"fading = {power}(most[r] - shift)",
-            "most[r] = highest",
-            *[f"{name} = {name} * fading" for name in fades],
-            *_unrolled("c", columns, [_times(f"mixed[r * {columns} + c]", "fading")]),
+            *self._faded(),
+            *unrolled("c", columns, [times(f"mixed[r * {columns} + c]", "fading")]),
             *self._each_key(each),
         ]
-        return _unrolled("r", self.tiles.rows, lines)
+        return unrolled("r", self.tiles.rows, lines)
 
     def _mixed(self) -> list[str]:
         """The values of some keys, times the weights."""
@@ -333,19 +354,10 @@ class AttentionSchedule:
         mine = f"mixed[r * {columns} : r * {columns} + {columns}]"
         totals = [f"peaks[{row}] = most[r]", *[f"{n}_of[{row}] = {n}[r]" for n in self.sums]]
         put = [f"tile[{place} : {place} + {columns}] = {mine}", "if across == 0:"]
-        start = [SYNC, *_unrolled("r", tiles.rows, [*put, *indented(totals)]), SYNC]
-        some = dims.at_least(self.extents[found.key], 1) is True
-        seen = "" if some else f" and {self.ends[found.key]} > 0"
-        head = [
-            "highest = peaks[t]",
-            f"lost = {number_text(float('nan'), self.dtype)} if highest == nothing{seen} "
-            f"else {self.zero}",
-            *[f"total{k} = {name}_of[t] + lost" for k, name in enumerate(self.sums)],
-        ]
-        rows, lines = self._result_lines(some)
+        start = [SYNC, *unrolled("r", tiles.rows, [*put, *indented(totals)]), SYNC]
+        rows, lines = self._result_lines("t", "first_column == 0 and across == 0")
         each = [
             "row = first_row + t",
-            *head,
             *rows,
             f"width = min(tile_side * {columns}, {self.ends[found.column]} - first_column)",
             "for u in range(across, width, tile_side):",
@@ -356,14 +368,23 @@ class AttentionSchedule:
         end = f"min(tile_side * {tiles.rows}, {self.ends[self.query]} - first_row)"
         return [*start, f"for t in range(down, {end}, tile_side):", *indented(each)]
 
-    def _result_lines(self, some: bool) -> tuple[list[str], list[str]]:
-        """Lines for each row, and for each element of it; `some` if there are keys for sure."""
+    def _result_lines(self, place: str, once: str) -> tuple[list[str], list[str]]:
+        """Lines for each row, whose totals lie at some place, and for each element of it; where it
+        is true `once` in a row, totals are written that others read."""
         found = self.found
+        some = dims.at_least(self.extents[found.key], 1) is True
+        seen = "" if some else f" and {self.ends[found.key]} > 0"
+        nan = number_text(float("nan"), self.dtype)
+        head = [
+            f"highest = peaks[{place}]",
+            f"lost = {nan} if highest == nothing{seen} else {self.zero}",
+            *[f"total{k} = {name}_of[{place}] + lost" for k, name in enumerate(self.sums)],
+        ]
         self.writer.totals[found.most] = "highest"
         for k, (buffer, _) in enumerate(found.whole):
             self.writer.totals[buffer] = f"total{k}"
         row, inner = Scope(self.of_rows), Scope(self.of_rows | {found.column})
-        kept = self._kept(row)
+        kept = self._kept(row, once)
         inner.made[found.mixed] = "value"
         mixed: Expression = found.mixed
         for fn, factor in found.factors:
@@ -376,22 +397,22 @@ class AttentionSchedule:
             after.made[found.mixed] = "result"
         value = self.writer.value(simplified(found.after), [self.block, row, after])
         self.writer.store(found.out, found.write, value, [self.block, row, after])
-        return [*row.lines, *kept], inner.lines
+        return [*head, *row.lines, *kept], inner.lines
 
-    def _kept(self, row: Scope) -> list[str]:
+    def _kept(self, row: Scope, once: str) -> list[str]:
         """Totals of a row that others read are one thread's to write."""
         scope = Scope(row.axes)
         for buffer in sorted(self.found.kept, key=lambda b: b.number):
             value = self.writer.totals[buffer]
             self.writer.store(buffer, self.found.writes[buffer], value, [self.block, scope])
-        if not scope.lines:
-            return []
-        return ["if first_column == 0 and across == 0:", *indented(scope.lines)]
+        return [f"if {once}:", *indented(scope.lines)] if scope.lines else []
 
 
-def _times(place: str, factor: str) -> str:
+def times(place: str, factor: str) -> str:
+    """The line that multiplies what stands at a place."""
     return f"{place} = {place} * {factor}"
 
 
-def _unrolled(name: str, count: int, lines: list[str]) -> list[str]:
+def unrolled(name: str, count: int, lines: list[str]) -> list[str]:
+    """Lines for each number, one after another."""
     return [f"for {name} in unrolled({count}):", *indented(lines)]

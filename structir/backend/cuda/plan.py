@@ -101,6 +101,8 @@ class BoundDevicePlan:
         if text.warps or text.square:
             return text.warps * WARP or self.plan.device.side**2
         most = self.plan.device.threads
+        if text.any_warps:
+            return max(most, WARP)
         if text.width is None or most < WARP:
             return most
         return min(max(-(-self._size(text.width) // WARP), 1) * WARP, most)
@@ -109,7 +111,7 @@ class BoundDevicePlan:
         if text.launch is not None:
             return max(self._size(text.launch[0]), 0)
         most = self.plan.device.blocks
-        single = text.square or text.warps or text.width is not None
+        single = text.square or text.warps or text.any_warps or text.width is not None
         wanted = count if single else -(-count // self.threads(text))
         return min(wanted, min(most, MOST_PARTS) if text.scratch else most)
 

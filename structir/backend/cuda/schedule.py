@@ -9,13 +9,13 @@ import attrs
 from structir.backend.cuda.attention import attentions
 from structir.backend.cuda.columns import column_kernel
 from structir.backend.cuda.device_text import DeviceText
-from structir.backend.cuda.online import attention_kernel
 from structir.backend.cuda.points import point_kernel
 from structir.backend.cuda.products import product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
 from structir.backend.cuda.tiles import tile_kernel
 from structir.backend.cuda.warp_tiles import product_kernel
+from structir.backend.cuda.warped import attention_kernel
 from structir.backend.cuda.whole import is_large, whole_kernels
 from structir.backend.loops.compose import composed
 from structir.backend.loops.group import Group, Products

@@ -87,6 +87,8 @@ def _write(
     made.calling_convention = "ptx_kernel"
     # llvmlite knows no attributes with values, but prints what stands in the set.
     set.add(made.attributes, f'"nvvm.maxntid"="{text.most_threads}"')
+    if text.resident > 1:
+        set.add(made.attributes, f'"nvvm.minctasm"="{text.resident}"')
     builder = ir.IRBuilder(made.append_basic_block("entry"))
     params = [a.arg for a in function.args.args]
     operations = DeviceOperations(context, builder)

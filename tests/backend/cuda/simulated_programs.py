@@ -310,11 +310,14 @@ def test_kernels_of_threads():
     assert_agree(wanted, on_host(structir.compile(Sums, target="cuda")["main"](*given())))
 
 
-@pytest.mark.parametrize("name", ["causal", "divided after", "dropped weights"])
-def test_attention_in_one_kernel(name):
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("causal", "float32"), ("dropped weights", "float64"), ("divided after", "float16")],
+)
+def test_attention_in_one_kernel(name, dtype):
     sizes = {"b": 1, "h": 2, "n": 3, "m": 10, "d": 2, "e": 3}
-    module = structir.parse(text_of(name, **sizes))
-    given = list(arguments(module, np.random.default_rng(0), "float32", **sizes))
+    module = structir.parse(text_of(name, dtype, **sizes))
+    given = list(arguments(module, np.random.default_rng(0), dtype, **sizes))
     executable = structir.compile(module, target="cuda")
     wanted = structir.interpret(module, "main", *given)
     assert_agree(wanted, on_host(executable["main"](*given)))

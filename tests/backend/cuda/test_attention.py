@@ -132,6 +132,26 @@ def test_dtypes(device, dtype):
     compared(device, text, list(arguments(structir.parse(text), rng, dtype)), dtype)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "sizes"),
+    [
+        ("plain", "float16", {"n": 40, "m": 33, "d": 16, "e": 24}),
+        ("dropped weights", "bfloat16", {"n": 3, "m": 40, "d": 24, "e": 8}),
+        ("keys in columns", "float16", {"n": 17, "m": 8, "d": 8, "e": 16}),
+        ("divided after", "float16", {"n": 2, "m": 0, "d": 8, "e": 16}),
+    ],
+    ids=str,
+)
+def test_warps_multiply_16_bit_floats(device, name, dtype, sizes):
+    rng = np.random.default_rng(5)
+    text = text_of(name, dtype, b=1, h=1, **sizes)
+    module = structir.parse(text)
+    given = list(arguments(module, rng, dtype, b=1, h=1, **sizes))
+    compared(device, text, given, dtype)
+    source = DeviceExecutable(module, device).source()
+    assert f"multiply_{dtype}" in source and "right_fragments_turned" in source
+
+
 # Around and beyond tiles: the threads of the host have 8 of 4 rows, of 4 keys, and of columns.
 @pytest.mark.parametrize(
     "sizes",

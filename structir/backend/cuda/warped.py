@@ -1,0 +1,287 @@
+"""The schedule of attention over 16-bit floats: warps multiply small matrices, each 16 rows of the
+result. Scores and weights stay in registers, where those of one product are what the next takes."""
+
+from __future__ import annotations
+
+import attrs
+
+from structir.backend.cuda.attention import Attention
+from structir.backend.cuda.device_text import THREADS, DeviceText
+from structir.backend.cuda.online import SYNC, AttentionSchedule, times, unrolled
+from structir.backend.loops.access import address_of
+from structir.backend.loops.expression import Load
+from structir.backend.loops.writer import Scope, indented
+from structir.ir.dims import Dim, Sym, exact_quotient
+
+WARP, ROWS = 32, 16  # lanes of a warp, and rows of the result that it makes
+KEYS = 32  # of a tile
+DTYPES = frozenset({"float16", "bfloat16"})
+WIDEST = 128  # elements of a query, or of a value
+RUN = 8  # elements that one access of a thread reaches
+SHOWN = 20  # elements from a row to the next one, where 16 columns of results are put down
+
+
+def attention_kernel(found: Attention) -> DeviceText:
+    """The text of an attention: by products of small matrices, where cards have these."""
+    reads = (found.queries, found.keys, found.values)
+    dtypes = {read.buffer.dtype for read in reads}
+    sizes = [found.extents[axis] for axis in (found.depth, found.column)]
+    small = all(isinstance(size, int) and 1 <= size <= WIDEST for size in sizes)
+    fits = len(dtypes) == 1 and dtypes <= DTYPES and small
+    return (WarpSchedule if fits else AttentionSchedule)(found).device_text()
+
+
+class WarpSchedule(AttentionSchedule):
+    """Such an attention on its way to text."""
+
+    by_warps = True
+
+    def __init__(self, found: Attention) -> None:
+        super().__init__(found)
+        self.stored = found.values.buffer.dtype
+        self.deep, self.wide = self._padded(found.depth), self._padded(found.column)
+        self.most_rows = THREADS // WARP * ROWS
+        self.rows = f"(cuda.blockDim.x // {WARP} * {ROWS})"
+        self.values_at = KEYS * (self.deep + RUN)
+
+    def _padded(self, axis: Sym) -> int:
+        """An extent, and what is left of the last 16."""
+        extent = self.extents[axis]
+        assert isinstance(extent, int)
+        return -(-extent // 16) * 16
+
+    def _memory(self) -> list[str]:
+        """Shared memory, and the registers of a thread."""
+        size = max(self.most_rows * (self.deep + RUN), self.values_at + KEYS * (self.wide + RUN))
+        shared = {"shown": self.most_rows * SHOWN, "peaks": self.most_rows}
+        shared |= {f"{name}_of": self.most_rows for name in self.sums}
+        own = {"score": KEYS // 2, "mixed": self.wide // 2, "best": 2, "most": 2}
+        own |= dict.fromkeys(self.sums, 2)
+        return [
+            f"held = cuda.shared.array({size}, uint16)",
+            *[f"{name} = cuda.shared.array({n}, float32)" for name, n in shared.items()],
+            *[f"{name} = cuda.local.array({n}, float32)" for name, n in own.items()],
+            f"query = cuda.local.array({self.deep // 4}, uint32)",
+            f"staged = cuda.local.array({RUN}, uint16)",
+        ]
+
+    def _places(self) -> list[str]:
+        """Where a thread stands: which rows its warp makes, and which elements of these it has."""
+        return [
+            "lane = cuda.threadIdx.x & 31",
+            f"own_row = (cuda.threadIdx.x >> 5) * {ROWS}",
+            "down = own_row + (lane >> 2)",
+            "across = (lane & 3) * 2",
+        ]
+
+    def device_text(self) -> DeviceText:
+        """The kernel's text."""
+        small = self.deep <= WIDEST // 2 and self.wide <= WIDEST // 2
+        return attrs.evolve(super().device_text(), resident=2 if small else 1)
+
+    # ---- tiles
+
+    def _copied(
+        self, read: Load, along: Sym, lines: tuple[Sym, str, str], place: str, padded: int
+    ) -> list[str]:
+        """Some lines of an operand, as they are stored, in runs of 8 elements; with zeros where
+        there are none."""
+        line, origin, count = lines
+        scope = Scope(frozenset((*self.found.outer, along, line)))
+        text = self.writer.place(read.buffer, read.entries, [self.block, scope])
+        pointer, _, index = text.rstrip("]").partition("[")
+        name, other = self.writer.names[along], self.writer.names[line]
+        end, runs = self.extents[along], padded // RUN
+        tests = [f"u < {end}"] if end != padded else []
+        tests += [f"{origin} + t < {self.ends[line]}"] if line is self.found.key else []
+        if self._is_aligned(read, along):
+            taken = [
+                f"{name} = u",
+                *scope.lines,
+                f"staged[:] = {pointer}[{index} : {index} + {RUN}]",
+            ]
+        else:
+            each = [f"{name} = min(u + c, {end} - 1)", *scope.lines]
+            each.append(f"staged[c] = {text} if u + c < {end} else uint16(0)")
+            taken = unrolled("c", RUN, each)
+        if tests:
+            zeros = unrolled("c", RUN, ["staged[c] = uint16(0)"])
+            taken = [*zeros, f"if {' and '.join(tests)}:", *indented(taken)]
+        at = f"{place}t * {padded + RUN} + u"
+        inside = [
+            f"t = at // {runs}",
+            f"u = at % {runs} * {RUN}",
+            f"{other} = min({origin} + t, {self.ends[line]} - 1)",
+            *taken,
+            f"held[{at} : {at} + {RUN}] = staged[:]",
+        ]
+        return [
+            f"for at in range(cuda.threadIdx.x, {count} * {runs}, cuda.blockDim.x):",
+            *indented(inside),
+        ]
+
+    def _is_aligned(self, read: Load, along: Sym) -> bool:
+        """Whether runs lie in one piece, at multiples of what one access reaches."""
+        address = address_of(read.buffer, read.entries, self.axes)
+        others: list[Dim] = [c for axis, c in address.coefficients.items() if axis is not along]
+        steps = [self.extents[along], address.rest, *others]
+        plain = not address.data and not address.pinned(self.axes)
+        whole = all(exact_quotient(step, RUN) is not None for step in steps)
+        return plain and whole and address.coefficient(along) == 1
+
+    # ---- one block
+
+    def _block(self) -> list[str]:
+        """Some rows of the result."""
+        found = self.found
+        queries = (self.query, "first_row", self.rows)
+        keys = (found.key, "first_key", str(KEYS))
+        fragment = ", ".join([f"query[s * 4 + {k}]" for k in range(4)])
+        step = self.deep + RUN
+        tile = [
+            SYNC,
+            *self._copied(found.keys, found.depth, keys, "", self.deep),
+            *self._copied(found.values, found.column, keys, f"{self.values_at} + ", self.wide),
+            SYNC,
+            *self._products(),
+            *self._scores(),
+            *self._weights(),
+            *self._mixed(),
+        ]
+        start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
+        sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], s + 1))" for name in self.sums]
+        return [
+            SYNC,
+            *self._copied(found.queries, found.depth, queries, "", self.deep),
+            SYNC,
+            f"for s in unrolled({self.deep // 16}):",
+            f"    {fragment} = left_fragment(held, own_row * {step} + s * 16, {step})",
+            *unrolled("r", 2, start),
+            *unrolled("c", self.wide // 2, [f"mixed[c] = {self.zero}"]),
+            f"for first_key in range(0, {self.ends[found.key]}, {KEYS}):",
+            *indented(tile),
+            *self._of_lanes(sums),
+            *self._results(),
+        ]
+
+    def _of_lanes(self, lines: list[str]) -> list[str]:
+        """What the four lanes of a row tell each other."""
+        shuffle = f"shuffle_xor_{self.dtype}"
+        each = [line.format(shuffle) for line in lines]
+        return unrolled("s", 2, unrolled("r", 2, each)) if lines else []
+
+    def _multiplied(self, total: str, factor: list[str], at: str) -> list[str]:
+        """Two small matrices added to totals, 8 columns each."""
+        lines = []
+        for half, right in ((0, "b0, b1"), (4, "b2, b3")):
+            own = ", ".join([f"{total}[{at} + {half + k}]" for k in range(4)])
+            lines.append(f"{own} = multiply_{self.stored}({', '.join(factor)}, {right}, {own})")
+        return lines
+
+    def _products(self) -> list[str]:
+        """The products of a warp's queries and the keys of a tile."""
+        step = self.deep + RUN
+        factor = [f"query[s * 4 + {k}]" for k in range(4)]
+        inside = [
+            f"b0, b1, b2, b3 = right_fragments_turned(held, j * {16 * step} + s * 16, {step})",
+            *self._multiplied("score", factor, "j * 8"),
+        ]
+        return [
+            *unrolled("c", KEYS // 2, [f"score[c] = {self.zero}"]),
+            *unrolled("s", self.deep // 16, unrolled("j", KEYS // 16, inside)),
+        ]
+
+    def _each_score(self, lines: list[str]) -> list[str]:
+        """Lines for each key that a thread has of a row."""
+        return unrolled("j", KEYS // 8, unrolled("c", 2, lines))
+
+    def _row(self) -> str:
+        return f"row = min(first_row + down + r * 8, {self.ends[self.query]} - 1)"
+
+    def _scores(self) -> list[str]:
+        """Maps over the products; then the highest score of each row."""
+        row, inner, value = self._made_of_product()
+        end, score = self.ends[self.found.key], "score[j * 4 + r * 2 + c]"
+        each = [
+            f"key = min(first_key + j * 8 + across + c, {end} - 1)",
+            f"product = {score}",
+            *inner.lines,
+            f"{score} = {value} if first_key + j * 8 + across + c < {end} else nothing",
+            f"best[r] = maximum(best[r], {score})",
+        ]
+        lines = [self._row(), *row.lines, "best[r] = nothing", *self._each_score(each)]
+        best = ["best[r] = maximum(best[r], {}(best[r], s + 1))"]
+        return [*unrolled("r", 2, lines), *self._of_lanes(best)]
+
+    def _weights(self) -> list[str]:
+        """Powers of the scores, their sums so far, and what of former ones is left."""
+        row, inner, (weight, *terms) = self._made_of_power()
+        end, score = self.ends[self.found.key], "score[j * 4 + r * 2 + c]"
+        plain = not inner.lines and not row.lines
+        inside = f"first_key + j * 8 + across + c < {end}"
+        if not plain:
+            terms = [f"{term} if {inside} else {self.zero}" for term in terms]
+            weight = f"{weight} if {inside} else {self.zero}"
+        key = f"key = min(first_key + j * 8 + across + c, {end} - 1)"
+        each = [
+            *([] if plain else [key]),
+            f"power = exp_{self.dtype}({score} - shift)",
+            *inner.lines,
+            *[f"{n}[r] = add_to({n}[r], {t})" for n, t in zip(self.sums, terms, strict=True)],
+            f"{score} = {weight}",
+        ]
+        fading = unrolled("c", 2, [times("mixed[j * 4 + r * 2 + c]", "fading")])
+        lines = [
+            *([] if plain else [self._row(), *row.lines]),
+            *self._faded(),
+            *unrolled("j", self.wide // 8, fading),
+            *self._each_score(each),
+        ]
+        return unrolled("r", 2, lines)
+
+    def _mixed(self) -> list[str]:
+        """The values of a tile, times the weights: these lie as the left factor has to."""
+        step = self.wide + RUN
+        place = f"{self.values_at} + s * {16 * step} + c * 16"
+        factor = [f"a{k}" for k in range(4)]
+        pairs = [
+            f"a{k} = pair_{self.stored}(score[s * 8 + {2 * k}], score[s * 8 + {2 * k + 1}])"
+            for k in range(4)
+        ]
+        inside = [
+            f"b0, b1, b2, b3 = right_fragments(held, {place}, {step})",
+            *self._multiplied("mixed", factor, "c * 8"),
+        ]
+        return unrolled("s", KEYS // 16, [*pairs, *unrolled("c", self.wide // 16, inside)])
+
+    # ---- results
+
+    def _results(self) -> list[str]:
+        """16 columns after the other, put down by those who have them and written by neighbours."""
+        found, parts = self.found, self.wide // 16
+        place = f"shown[(down + r * 8) * {SHOWN} + j * 8 + across + i]"
+        put = unrolled("i", 2, [f"{place} = mixed[c * 8 + j * 4 + r * 2 + i]"])
+        put = unrolled("j", 2, unrolled("r", 2, put))
+        row = "down + r * 8"
+        totals = [f"peaks[{row}] = most[r]", *[f"{n}_of[{row}] = {n}[r]" for n in self.sums]]
+        rows, lines = self._result_lines("own_row + t", "column == 0")
+        each = [
+            "t = at // 16",
+            "row = first_row + own_row + t",
+            "column = part * 16 + at % 16",
+            f"if row < {self.ends[self.query]} and column < {self.ends[found.column]}:",
+            f"    value = shown[(own_row + t) * {SHOWN} + at % 16]",
+            *indented([*rows, "value = value + lost", *lines]),
+        ]
+        inside = [
+            *unrolled("c", parts, ["if part == c:", *indented(put)]),
+            SYNC,
+            f"for at in range(lane, 256, {WARP}):",
+            *indented(each),
+            SYNC,
+        ]
+        return [
+            *unrolled("r", 2, ["if across == 0:", *indented(totals)]),
+            f"for part in range({parts}):",
+            *indented(inside),
+        ]
