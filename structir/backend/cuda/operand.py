@@ -1,5 +1,5 @@
-"""How an operand of a product comes into shared memory, a tile at a time: which thread reads which
-of its elements, and what stands where there is none."""
+"""How an operand of a product comes to the threads of a block, a tile at a time: which one reads
+which of its elements, and what stands where there is none."""
 
 from __future__ import annotations
 
@@ -30,13 +30,36 @@ class Source:
     terms: tuple[Sym, ...]
 
 
-class Operand:
-    """An operand on its way into shared memory, in tiles as wide as its places and as many terms
-    deep as a block has threads along a side. Each thread brings as many elements as a place has
-    results."""
+@attrs.frozen
+class Way:
+    """Where across a tile, and at which of its terms, a thread reads: runs of terms, runs of
+    neighbours across, or elements `apart`."""
 
-    def __init__(self, source: Source, places: Places) -> None:
-        self.source, self.places, self.letter = source, places, places.letter
+    terms: tuple[str, str]
+    runs: tuple[str, str]
+    single: tuple[str, str]
+    apart: str
+
+
+SQUARE = Way(("line", "part"), ("near", "down"), ("across", "down"), "tile_side")
+
+
+class Operand:
+    """An operand on its way to the threads of a block, a tile at a time, from term `start` on. Each
+    thread brings `reach` elements."""
+
+    def __init__(
+        self,
+        source: Source,
+        places: Places,
+        reach: int,
+        way: Way = SQUARE,
+        letter: str = "",
+        start: str = "start",
+    ) -> None:
+        self.source, self.places, self.letter = source, places, letter or places.letter
+        self.reach, self.way, self.start = reach, way, start
+        self.while_there = ["step < last"] if way is SQUARE else []  # a slice is asked for ahead
         self.extents, self.writer = places.extents, places.writer
         guarded = [dims.syms(guard.value) for guard in source.guards]
         pinned = frozenset().union(*guarded) & self.extents.keys()
@@ -46,7 +69,11 @@ class Operand:
         self.along_terms = source.address.coefficient(self.terms[-1][-1]) == 1 and not short
         groups: Groups = self.terms if self.along_terms else places.groups
         self.in_runs = bool(groups) and self._lies_in_runs(groups[-1])
-        self.slots = places.reach if not (self.along_terms or self.in_runs) else places.reach // RUN
+        whole = self.along_terms or self.in_runs
+        self.slots = reach // RUN if whole else reach
+        self.across, self.term = (
+            way.terms if self.along_terms else way.runs if self.in_runs else way.single
+        )
 
     def _extent(self, axes: tuple[Sym, ...]) -> Dim:
         return prod(self.extents[axis] for axis in axes)
@@ -63,21 +90,22 @@ class Operand:
         sizes = [self._extent(group), *steps, address.rest]
         return all(exact_quotient(size, RUN) is not None for size in sizes)
 
-    def _offset(self, slot: int) -> str:
+    def offset(self, slot: int) -> str:
         """Where across the tile a slot of a thread is."""
-        if self.along_terms:
-            return f"line + {slot} * far" if slot else "line"
-        if self.in_runs:
-            return f"near + {slot} * far" if slot else "near"
-        return f"across + {slot} * tile_side" if slot else "across"
+        step = "far" if self.along_terms or self.in_runs else self.way.apart
+        return f"{self.across} + {slot} * {step}" if slot else self.across
 
-    def _elements(self) -> Iterator[tuple[str, int, int, int]]:
+    def elements(self) -> Iterator[tuple[str, int, int, int]]:
         """The elements of a thread: each with its register, its slot, and how many points across
         and how many terms after that it is."""
-        for k in range(self.places.reach):
-            slot, following = divmod(k, self.places.reach // self.slots)
+        for k in range(self.reach):
+            slot, following = self.place_of(k)
             beyond = (0, following) if self.along_terms else (following, 0)
             yield f"{self.letter}_{k}", slot, *beyond
+
+    def place_of(self, number: int) -> tuple[int, int]:
+        """The slot of an element of a thread, and how many come before it there."""
+        return divmod(number, self.reach // self.slots)
 
     def _slot(self, slot: int) -> str:
         return f"{self.letter}{slot}"
@@ -91,13 +119,13 @@ class Operand:
 
     def positions(self) -> list[str]:
         """Where the slots of a thread are in the operand."""
-        lines = [self.places.named(self._slot(s), self._offset(s)) for s in range(self.slots)]
+        lines = [self.places.named(self._slot(s), self.offset(s)) for s in range(self.slots)]
         return [line for each in lines for line in each]
 
-    def _name_terms(self, beyond: int) -> list[str]:
+    def name_terms(self, beyond: int) -> list[str]:
         """Lines that name the terms of an element, and their axes so named."""
         name, sizes = f"{self.letter}_term{beyond}", [self._extent(group) for group in self.terms]
-        first = "start + part" if self.along_terms else "start + down"
+        first = f"{self.start} + {self.term}"
         names = [f"{name}_{k}" for k in range(len(sizes))] if len(sizes) > 1 else [name]
         self.writer.name_axes(self.terms, names)
         lines = [f"{name} = {first} + {beyond}" if beyond else f"{name} = {first}"]
@@ -106,11 +134,11 @@ class Operand:
 
     def loads(self, dtype: str) -> list[str]:
         """A tile's elements into the registers of the threads that bring them: of the slice from
-        term `start` on, zeros after the last step."""
-        lines = [f"{register} = zero" for register, *_ in self._elements()]
+        term `start` on, zeros after the last one."""
+        lines = [f"{register} = zero" for register, *_ in self.elements()]
         test, inside = "", list[str]()
-        for register, slot, points, term in self._elements():
-            naming = self._name_terms(term)
+        for register, slot, points, term in self.elements():
+            naming = self.name_terms(term)
             lines += naming if slot == 0 and points == 0 else []
             self.places.named(self._slot(slot), "")
             self.places.beyond(self._slot(slot), points)
@@ -130,7 +158,7 @@ class Operand:
         """Whether there is an element."""
         terms = self.writer.size(self._extent(self.source.terms))
         tests = [
-            "step < steps",
+            *self.while_there,
             f"{self._slot(slot)} < {self.writer.size(self.places.extent)}",
             f"{self.letter}_term{term} < {terms}",
         ]
@@ -140,12 +168,10 @@ class Operand:
     def stores(self, there: str) -> list[str]:
         """The elements that a thread brings, into the tile that begins there: one term after the
         other."""
-        lines = [
-            f"{self.letter}_to = {there} + {'part' if self.along_terms else 'down'} * {self.pitch}"
-        ]
-        for register, slot, points, term in self._elements():
+        lines = [f"{self.letter}_to = {there} + {self.term} * {self.pitch}"]
+        for register, slot, points, term in self.elements():
             further = f" + {term} * {self.pitch}" if term else f" + {points}" if points else ""
-            lines.append(f"held[{self.letter}_to + {self._offset(slot)}{further}] = {register}")
+            lines.append(f"held[{self.letter}_to + {self.offset(slot)}{further}] = {register}")
         return lines
 
     @property

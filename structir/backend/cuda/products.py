@@ -1,22 +1,18 @@
 """Matrix products and what is like them, convolutions through windows among these: recognised by
-their index maps alone, and told to a library that can make them."""
+their index maps alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
 
-from structir.backend.cuda.device_text import Product, Steps
 from structir.backend.loops.access import Address, address_of, joined_axes
-from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import Apply, Expression, Load, loads_of
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Writer
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Sym
 
-FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 FEWEST = 8  # rows, and terms, of windows that are made in tiles
 
 
@@ -85,54 +81,11 @@ def _split(stage: Stage, left: Expression, right: Expression, out: Address) -> C
 
 def _is_small(stage: Stage, found: Contraction) -> bool:
     """Whether windows have so few weights that each point is a thread's."""
-    moves = stage.guards or len(_terms(stage, found)) > 1
+    moves = stage.guards or len(joined_terms(stage, found)) > 1
     counts = [prod(stage.extents[axis] for axis in axes) for axes in (found.m, found.k)]
     return bool(moves) and any(isinstance(count, int) and count < FEWEST for count in counts)
 
 
-def _terms(stage: Stage, found: Contraction) -> list[tuple[Sym, ...]]:
+def joined_terms(stage: Stage, found: Contraction) -> list[tuple[Sym, ...]]:
+    """The axes along which a product is added up, as far as both operands walk them as one."""
     return joined_axes(found.k, stage.extents, [found.left_address, found.right_address])
-
-
-def product_text(stage: Stage, found: Contraction, writer: Writer) -> Product | None:
-    """What a library has to know to make the product, if it is a plain one of floats."""
-    places = (found.left_address, found.right_address, found.out_address)
-    dtypes = {found.left.buffer.dtype, found.right.buffer.dtype, stage.out.dtype}
-    plain = isinstance(stage.body, Apply) and all(isinstance(x, Load) for x in stage.body.args)
-    if len(dtypes) > 1 or not dtypes <= FLOATS or stage.guards or not plain:
-        return None
-    if any(place.pinned(stage.axes) for place in places):
-        return None
-    rows, columns = [joined_axes(axes, stage.extents, places) for axes in (found.m, found.n)]
-    terms = _terms(stage, found)
-    if len(terms) > 1 or found.out_address.coefficient(columns[-1][-1]) != 1:
-        return None
-    m, n, k = rows[-1] if rows else (), columns[-1], terms[0]
-    outer = joined_axes(
-        [axis for axis in stage.parallel if axis not in (*m, *n)], stage.extents, places
-    )
-
-    def extent(axes: tuple[Sym, ...]) -> Dim:
-        return prod(stage.extents[axis] for axis in axes)
-
-    def steps(buffer: Buffer, place: Address, first: Sym | None, second: Sym) -> Steps:
-        pointer = writer.pointer(buffer)
-        return Steps(
-            list(writer.pointers.values()).index(pointer),
-            place.rest,
-            tuple([place.coefficient(group[-1]) for group in outer]),
-            0 if first is None else place.coefficient(first),
-            place.coefficient(second),
-        )
-
-    row = m[-1] if m else None
-    return Product(
-        stage.out.dtype,
-        extent(m),
-        extent(n),
-        extent(k),
-        tuple([extent(group) for group in outer]),
-        steps(found.left.buffer, found.left_address, row, k[-1]),
-        steps(found.right.buffer, found.right_address, k[-1], n[-1]),
-        steps(stage.out, found.out_address, row, n[-1]),
-    )

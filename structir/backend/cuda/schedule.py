@@ -7,14 +7,15 @@ from collections.abc import Callable
 import attrs
 
 from structir.backend.cuda.attention import attentions
+from structir.backend.cuda.by_library import followed
 from structir.backend.cuda.columns import column_kernel
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.points import point_kernel
+from structir.backend.cuda.product_kernels import product_kernels
 from structir.backend.cuda.products import product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
 from structir.backend.cuda.tiles import tile_kernel
-from structir.backend.cuda.warp_tiles import product_kernel
 from structir.backend.cuda.warped import attention_kernel
 from structir.backend.cuda.whole import is_large, whole_kernels
 from structir.backend.loops.compose import composed
@@ -33,16 +34,17 @@ def row_kernels(group: Group) -> DeviceText | tuple[DeviceText, ...]:
 SCHEDULES: dict[str, Callable[[Group], DeviceText | tuple[DeviceText, ...] | None]] = {
     "rows": row_kernels,
     "columns": column_kernel,
-    "matrix": product_kernel,
+    "matrix": product_kernels,
     "nest": point_kernel,
     "padding": point_kernel,
     "routine": routine_kernel,
 }
-PRODUCTS = Products(product_of, lambda dtype: False)
+PRODUCTS = Products(product_of, followed=followed)
 
 
 def scheduled(program: LoopProgram) -> Scheduled:
-    """Compose, group and write out a program; products stay by themselves, or are an attention."""
+    """Compose, group and write out a program; maps may follow products in their kernels, and some
+    products are an attention."""
     program = composed(program, product_of)
     found = attentions(program, product_of)
     together = {Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in found.found}

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.operand import Operand
-from structir.backend.cuda.points import point_kernel
-from structir.backend.cuda.products import product_of
-from structir.backend.cuda.tiled import WAIT, TileSchedule
+from structir.backend.cuda.product_schedule import WAIT
+from structir.backend.cuda.tiled import TileSchedule
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import Apply, Expression, computed_in, loads_of
-from structir.backend.loops.group import Group
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import Scope, indented
 
@@ -21,16 +18,6 @@ SIDE = 16  # terms of a slice, as of a matrix; rows of one, and columns of two
 DOWN, ACROSS = 4, 2  # warps of a block: each makes 32 x 32 results
 PAIRS = 2  # matrices of a warp along each side, of which one of columns is two
 GAP = 8  # elements between lines in shared memory: 8 of them begin in different banks
-
-
-def product_kernel(group: Group) -> DeviceText:
-    """The text of a product."""
-    stage = group.stages[0]
-    found = product_of(stage)
-    if found is None:
-        return point_kernel(group)
-    schedule = WarpSchedule if is_of_halves(stage, found) else TileSchedule
-    return schedule(stage, found).device_text()
 
 
 def is_of_halves(stage: Stage, found: Contraction) -> bool:
@@ -76,7 +63,7 @@ class Bits(Operand):
             f"{to} = {there} + line * {self.pitch} + part",
             *[
                 f"held[{to} + {slot} * far * {self.pitch} + {term}] = {register}"
-                for register, slot, _, term in self._elements()
+                for register, slot, _, term in self.elements()
             ],
         ]
 
@@ -152,7 +139,7 @@ class WarpSchedule(TileSchedule):
             *indented(self._parked(), 2),
             f"    {WAIT}",
             f"    {each}",
-            *indented(self._results("made", "first_row + "), 2),
+            *indented(self.results_at("made", "first_row + "), 2),
             f"    {WAIT}",
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import attrs
 
@@ -27,11 +27,11 @@ class Group:
     """Stages of one kernel over common axes.
 
     `kind` is "rows" (maps and reductions along inner axes), "columns" (a reduction whose fast axis
-    stays), "matrix" (a matrix product), "blocks" (matrix products with maps and reductions along
-    their rows), "routine" (a text of its own), "padding" (a copy with a border), "planes" (such a
-    copy, then the rows that read it), "nest" (one stage of any other form), or a backend's own.
-    `kept` are the buffers that are read elsewhere; `given`, those of them that are results of the
-    program.
+    stays), "matrix" (a matrix product, perhaps with maps of its result), "blocks" (matrix
+    products with maps and reductions along their rows), "routine" (a text of its own), "padding" (a
+    copy with a border), "planes" (such a copy, then the rows that read it), "nest" (one stage of
+    any other form), or a backend's own. `kept` are the buffers that are read elsewhere; `given`,
+    those of them that are results of the program.
     """
 
     kind: str
@@ -58,11 +58,13 @@ class Decision:
 @attrs.frozen
 class Products:
     """How a backend sees matrix products: which stages are some, and of which dtypes they can share
-    a kernel with other stages. `together` are stages that it makes in a kernel of their own kind,
-    with the buffers that are read elsewhere."""
+    a kernel with other stages. Or, where `followed` is there, whether a product's kernel makes with
+    it some stages, with those buffers kept: maps at the points of its result. `together` are stages
+    that it makes in a kernel of their own kind, with the buffers that are read elsewhere."""
 
     found: Callable[[Stage], Contraction | None] = contraction_of
     joined: Callable[[str], bool] = has_own_products
+    followed: Callable[[Stage, Sequence[Stage], Collection[Buffer]], bool] | None = None
     together: tuple[Group, ...] = ()
 
 
@@ -80,7 +82,7 @@ class Fusion:
     """The state of grouping: which stages are together, and which axes have become one."""
 
     def __init__(self, program: LoopProgram, products: Products) -> None:
-        self.joins_products = products.joined
+        self.joins_products, self.followed = products.joined, products.followed
         self.stages = list(program.stages)
         self.place = {stage: i for i, stage in enumerate(self.stages)}
         self.classes = AxisClasses({a: e for s in self.stages for a, e in s.extents.items()})
@@ -128,10 +130,17 @@ class Fusion:
     def join_producers(self) -> None:
         """Join each stage's group with those of its producers, where nothing forbids it."""
         for reader in self.stages:
-            for _, producer in self.makers(reader):
+            for producer in self._producers(reader):
                 if self.members[producer] is not self.members[reader]:
                     reason = self.join(producer, reader)
                     self.decisions.append(Decision(producer, reader, reason or "joined"))
+
+    def _producers(self, reader: Stage) -> list[Stage]:
+        """The stages that it reads from; first those whose products take maps with them."""
+        found = [producer for _, producer in self.makers(reader)]
+        if self.followed is None:
+            return found
+        return sorted(found, key=lambda s: not any(m in self.products for m in self.members[s]))
 
     def join(self, producer: Stage, reader: Stage) -> str | None:
         """Put two groups together; or the reason why not."""
@@ -142,6 +151,9 @@ class Fusion:
         if len(together) > MOST_STAGES:
             return "too many stages"
         known = len(self.classes.parents)
+        if self.followed is not None and any(s in self.products for s in together):
+            reason = self._illegal_maps(together) or self._cycle(together)
+            return self._settle(together, reason, known)
         reason = self._identify(first, second) or self._cycle(together)
         return self._settle(together, reason or self._illegal(together), known)
 
@@ -221,6 +233,32 @@ class Fusion:
             if not depends and len(products) > 1:
                 return "each block of rows would read two right operands"
         return self._without_block(rows, products)
+
+    def _illegal_maps(self, stages: list[Stage]) -> str | None:
+        """A product takes maps that read its result at their own point, and maps that only these
+        read."""
+        product, *more = [s for s in stages if s in self.products]
+        makers = {s.out: s for s in stages}
+        if more or any(read.buffer in makers for read in product.loads):
+            return "a product follows another one, or what goes into it"
+        following = {product}
+        for stage in [s for s in stages if s is not product]:
+            made = [r for r in stage.loads if r.buffer in makers]
+            after = [r for r in made if makers[r.buffer] in following]
+            if not stage.direct or stage.reduce or any(r.entries != stage.write for r in after):
+                return "what follows a product is no map of its result"
+            if any(len(self.writers[r.buffer.root]) > 1 or not _is_known(r) for r in made):
+                return "an index is read from data, or there are several writers"
+            if after:
+                following.add(stage)
+            elif self._read_outside(stage, stages):
+                return "what follows a product reads what is needed elsewhere"
+        kept = [s.out for s in stages if self._read_outside(s, stages)]
+        buffers = {r.buffer for s in stages for r in s.loads} - makers.keys()
+        if len(buffers) + len(kept) > MOST_BUFFERS:
+            return "too many buffers"
+        taken = self.followed is not None and self.followed(product, stages, kept)
+        return None if taken else "a library makes the product"
 
     def _without_block(self, rows: list[Sym], products: list[Stage]) -> str | None:
         """The last row axis must be one along which all products have rows."""
@@ -373,7 +411,7 @@ class Fusion:
             return Group(self.kinds[members[0]], stages, members[0].parallel, kept)
         rows = tuple(self.rows_of(members))
         if any(s in self.products for s in members):
-            return Group("blocks", stages, rows, kept)
+            return Group("blocks" if self.followed is None else "matrix", stages, rows, kept)
         columns = any(s in self.outside for s in members)
         given = frozenset(b for b in kept if b.root in self.outputs)
         return Group("columns" if columns else "rows", stages, rows, kept, given)
@@ -391,6 +429,10 @@ def _reduces_outside(stage: Stage) -> bool:
         address = address_of(read.buffer, read.entries, stage.axes)
         fast |= {axis for axis, step in address.coefficients.items() if step == 1}
     return bool(fast & set(stage.parallel)) and not fast & set(stage.reduce)
+
+
+def _is_known(read: Load) -> bool:
+    return read.buffer.base is None and not any(isinstance(e, Expression) for e in read.entries)
 
 
 def _apart(first: Stage, second: Stage) -> bool:

@@ -107,6 +107,26 @@ def test_one_compilation_for_all_sizes():
     assert "block_sum_float32" in executable.source()
 
 
+PRODUCTS = {
+    "R.nn.relu(R.nn.conv2d(x, w, padding=1) + x)": ((1, 8, 3, 4), (8, 8, 3, 3)),
+    "R.exp(R.nn.conv1d(x, w, strides=2))": ((2, 3, 9), (9, 3, 3)),
+    "R.matmul(x, w)": ((9, 7), (7, 18)),
+    "R.matmul(x, R.permute_dims(w)) * 2": ((2, 20), (5, 20)),
+    "R.matmul(x, w) * 2": ((3, 17), (17, 6)),
+}
+
+
+@pytest.mark.parametrize("body", PRODUCTS)
+def test_products_by_tiles_and_strips(body):
+    given = [floats(*shape, seed=k) for k, shape in enumerate(PRODUCTS[body])]
+    params = [f'{n}: R.Tensor({v.shape}, "float32")' for n, v in zip("xw", given, strict=True)]
+    module = structir.parse(f"@R.function\ndef main({', '.join(params)}):\n    return {body}\n")
+    executable = structir.compile(module, target="cuda")
+    assert "held" in executable.source()
+    wanted = structir.interpret(module, "main", *given)
+    assert_agree(wanted, on_host(executable["main"](*given)))
+
+
 def test_a_gradient_agrees():
     trained = structir.passes.Gradient()(Mlp)
     given = floats(4, 7), floats(7, 3), floats(3)

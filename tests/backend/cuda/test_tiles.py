@@ -47,6 +47,10 @@ PRODUCTS = {
     "R.matmul(x, w) ": ({"x": "'n', 48", "w": "48, 136"}, [(150, 48), (48, 136)]),
     "R.matmul(x, w)  ": ({"x": "'b', 'n', 'k'", "w": "'b', 'k', 8"}, [(3, 5, 17), (3, 17, 8)]),
     "R.matmul(x, w)   ": ({"x": "'n', 'k'", "w": "'k'"}, [(37, 45), (45,)]),
+    "R.matmul(R.permute_dims(x, axes=[0, 2, 1, 3]), R.permute_dims(w, axes=[0, 2, 3, 1]))": (
+        {"x": "'b', 7, 2, 8", "w": "'b', 9, 2, 8"},
+        [(2, 7, 2, 8), (2, 9, 2, 8)],
+    ),
 }
 
 
@@ -116,3 +120,97 @@ def test_convolutions(device, body, known):
     module = module_of(f"R.nn.{body}", {"x": ", ".join(sizes), "w": ", ".join(map(str, w))})
     source = assert_interpreted(device, module, [x, w]).source()
     assert ("held" in source) == ("groups=6" not in body)
+
+
+STRIPS = {  # of few rows, along lines of the other operand and along its columns
+    "R.nn.relu(R.matmul(x, R.permute_dims(w)) + b)": ((3, 64), (70, 64), (70,)),
+    "R.matmul(x, R.permute_dims(w)) + b": ((1, 45), (70, 45), (70,)),
+    "R.nn.relu(R.matmul(x, w) + b)": ((4, 33), (33, 72), (72,)),
+    "R.matmul(x, w) + b": ((2, 80), (80, 70), (70,)),
+}
+
+
+@pytest.mark.parametrize("body", STRIPS)
+def test_products_of_few_rows_are_made_in_strips(device, body):
+    shapes = STRIPS[body]
+    params = {n: ", ".join(map(str, s)) for n, s in zip("xwb", shapes, strict=True)}
+    assert "strip" in assert_interpreted(device, module_of(body, params), shapes).source()
+
+
+def test_which_kernel_makes_a_product_is_known_at_its_sizes(device):
+    params = {"x": "'n', 'k'", "w": "'k', 'm'", "b": "'m'"}
+    module = module_of("R.matmul(x, w) + b", params, "int32")
+    executable = DeviceExecutable(module, device)
+    for rows in (2, 4, 5):
+        given = [numbers(s, "int32", k) for k, s in enumerate([(rows, 50), (50, 30), (30,)])]
+        assert_agree(
+            structir.interpret(module, "main", *given), on_host(executable["main"](*given))
+        )
+        (plan,) = executable.plans()
+        sizes = plan.numbers([dict(n=rows, k=50, m=30)[s.name] for s in plan.symbols])
+        assert [count > 0 for count in sizes.ranges] == [rows > 4, rows <= 4]
+
+
+BLOCK = """
+@R.function
+def main(
+    x: R.Tensor(("b", 16, "h", "v"), "float32"), w: R.Tensor((16, 16, 3, 3), "float32"),
+    g: R.Tensor((16,), "float32"), s: R.Tensor((16,), "float32"),
+):
+    with R.dataflow():
+        a = R.nn.conv2d(x, w, padding=1)
+        b = R.nn.relu(R.nn.batch_norm(a, g, g, g, s, axis=1, training=False)[0])
+        c = R.nn.conv2d(b, w, padding=1)
+        d = R.nn.relu(R.nn.batch_norm(c, g, g, g, s, axis=1, training=False)[0] + x)
+        R.output(d)
+    return d
+"""
+
+
+def test_a_residual_block_is_a_kernel_for_each_convolution(device):
+    given = [
+        numbers(shape, "float32", k) for k, shape in enumerate([(2, 16, 5, 6), (16, 16, 3, 3)])
+    ]
+    given += [numbers((16,), "float32", 5), np.abs(numbers((16,), "float32", 6))]
+    module = structir.parse(BLOCK)
+    executable = DeviceExecutable(module, device)
+    assert_agree(structir.interpret(module, "main", *given), on_host(executable["main"](*given)))
+    (plan,) = executable.plans()
+    assert len(plan.texts) == 2
+
+
+FOLLOWED = {  # what follows a product: how many kernels, and what a library has to add
+    "R.matmul(x, w) + b": (1, ["bias"]),
+    "R.nn.relu(b + R.matmul(x, w))": (1, ["bias_relu"]),
+    "R.nn.gelu_tanh(R.matmul(x, w) + b)": (1, ["bias_gelu"]),
+    "R.nn.relu(R.matmul(x, w))": (1, ["relu"]),
+    "R.nn.gelu_tanh(R.matmul(x, w))": (1, ["gelu"]),
+    "R.nn.gelu(R.matmul(x, w) + b) * u": (2, ["bias"]),
+    "R.matmul(x, w) + u": (2, [""]),
+    "(R.matmul(x, w) + b, R.matmul(x, w) + u)": (3, ["bias", ""]),
+}
+
+
+@pytest.mark.parametrize("body", FOLLOWED)
+def test_a_library_makes_all_that_it_knows(device, body):
+    params = {"x": "'n', 12", "w": "12, 40", "b": "40", "u": "'n', 40"}
+    shapes = [(21, 12), (12, 40), (40,), (21, 40)]
+    executable = assert_interpreted(device, module_of(body, params), shapes)
+    (plan,) = executable.plans()
+    kernels, epilogues = FOLLOWED[body]
+    found = [text.product.epilogue for text in plan.texts if text.product is not None]
+    assert (len(plan.texts), found) == (kernels, epilogues)
+
+
+def test_maps_that_need_more_than_the_point_stay_apart(device):
+    shapes = [(2, 8, 5, 6), (8, 8, 3, 3)]
+    params = {"x": "2, 8, 'h', 'v'", "w": "8, 8, 3, 3"}
+    bodies = {
+        "R.nn.softmax(R.nn.conv2d(x, w, padding=1) * 2, axis=-1)": 2,
+        "R.astype(R.nn.conv2d(x, w, padding=1), 'int32') + 3": 1,
+        "(R.nn.conv2d(x, w), R.nn.silu(R.nn.conv2d(x, w)))": 2,
+        "R.nn.silu(R.nn.conv2d(x, w, padding=1, groups=1) * x) + R.exp(x)": 1,
+    }
+    for body, kernels in bodies.items():
+        executable = assert_interpreted(device, module_of(body, params), shapes)
+        assert sum(len(plan.texts) for plan in executable.plans()) == kernels

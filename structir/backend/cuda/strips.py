@@ -1,0 +1,138 @@
+"""The schedule of a product of few rows: the threads of a block share the terms of a strip of
+columns, and read the large operand once, straight into registers."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import attrs
+
+from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
+from structir.backend.cuda.epilogue import Results
+from structir.backend.cuda.operand import Operand, Way
+from structir.backend.cuda.places import RUN
+from structir.backend.cuda.product_schedule import HEAD, WAIT, ProductSchedule
+from structir.backend.loops.contraction import Contraction
+from structir.backend.loops.expression import apply
+from structir.backend.loops.scalar_text import number_text
+from structir.backend.loops.stage import Stage
+from structir.backend.loops.writer import Scope, indented
+from structir.ir.dims import Dim
+
+MOST_ROWS = 4
+STRIP = Way(("down", "near"), ("part", "line"), ("quarter", "line"), f"(tile_side // {RUN})")
+LETTERS = "bd"  # of so many slices that a thread reads before it multiplies
+
+
+class StripSchedule(ProductSchedule):
+    """A product of few rows on its way to text."""
+
+    def __init__(self, stage: Stage, found: Contraction, results: Results) -> None:
+        super().__init__(stage, found, results, 1, 1)
+        rows = self.rows.extent
+        self.count = rows if isinstance(rows, int) else MOST_ROWS
+        self.left = self.source(found.left, found.left_address)
+        right = self.source(found.right, found.right_address)
+        self.slices = [
+            Operand(right, self.columns, RUN, STRIP, letter, f"(start + {k} * far)")
+            for k, letter in enumerate(LETTERS)
+        ]
+        self.along_terms = self.slices[0].along_terms
+        self.shares = "tile_side" if self.along_terms else "far"  # threads that share a column
+
+    @property
+    def fits(self) -> bool:
+        """Whether rows and terms are each one after the other, wherever they are."""
+        return len(self.rows.groups) <= 1 and len(self.slices[0].terms) == 1 and not self.taps
+
+    def device_text(self) -> DeviceText:
+        """The kernel's text, and what it says for a library."""
+        described = self.product()
+        lines = [
+            f"held = cuda.shared.array({self.count * RUN * SIDE**2}, {self.dtype})",
+            *HEAD,
+            *self.columns.head(),
+            "a_first = 0",
+            f"strip = {self.count} * b_wide",
+            f"zero = {number_text(0, self.dtype)}",
+            *over_blocks("block", f"{self.size(self.found.batch)} * b_tiles", self._block()),
+        ]
+        strips: Dim = self.extent(self.found.batch) * self.columns.tiles
+        text = device_text(self.writer, lines, strips, self.stage.origins)
+        return attrs.evolve(text, product=described, square=True, apart=True)
+
+    def _block(self) -> list[str]:
+        """One strip of the result."""
+        filled, terms = self.columns.filled(), self.size(self.terms)
+        return [
+            "b_first = left_over(block, b_tiles) * b_wide",
+            *self.named(self.outer, "g", "times(block, b_tiles)"),
+            *filled,
+            *([WAIT] if filled else []),
+            *[line for slice_ in self.slices for line in slice_.positions()],
+            *[f"c{i}_{j} = zero" for i in range(self.count) for j in range(self._columns)],
+            f"for start in range(0, {terms}, {len(LETTERS)} * far):",
+            *indented([line for each in self.slices for line in each.loads(self.dtype)]),
+            *indented([line for each in self.slices for line in self._multiplied(each)]),
+            *self._parked(),
+            *self._together(),
+            "for each in range(cuda.threadIdx.x, strip, cuda.blockDim.x):",
+            *indented(self.results_at("held")),
+            WAIT,
+        ]
+
+    @property
+    def _columns(self) -> int:
+        """How many columns a thread has."""
+        return 1 if self.along_terms else RUN
+
+    def _multiplied(self, right: Operand) -> list[str]:
+        """The elements of a slice that a thread has read, times those of all rows."""
+        lines, own = list[str](), range(RUN if self.along_terms else 1)
+        for i in range(self.count):
+            lines += self._of_left(right, i, list(own))
+            for term, j in product(own, range(self._columns)):
+                factor = f"{right.letter}_{term if self.along_terms else j}"
+                lines.append(f"c{i}_{j} = add_product(c{i}_{j}, x{i}_{term}, {factor})")
+        return lines
+
+    def _of_left(self, right: Operand, row: int, terms: list[int]) -> list[str]:
+        """The elements of a row of the left operand that a thread multiplies."""
+        lines = [f"x{row}_{term} = zero" for term in terms]
+        guard = "" if isinstance(self.rows.extent, int) else f"{row} < {self._rows} and "
+        if self.rows.groups:
+            self.writer.name_axes(self.rows.groups, [str(row)])
+        for together in [terms] if right.in_runs else [[term] for term in terms]:
+            lines.append(f"if {guard}{right.letter}_term{together[0]} < {self.size(self.terms)}:")
+            for term in together:
+                right.name_terms(term)
+                scope = Scope(frozenset(self.extents))
+                value = self.writer.value(apply("cast", (self.left.value,), self.dtype), [scope])
+                lines += indented([*scope.lines, f"x{row}_{term} = {value}"])
+        return lines
+
+    @property
+    def _rows(self) -> str:
+        return self.writer.size(self.rows.extent)
+
+    def _parked(self) -> list[str]:
+        """What each thread has added up, into shared memory: one share after the other."""
+        right, lines = self.slices[0], list[str]()
+        share = "across" if self.along_terms else "line"
+        for i in range(self.count):
+            for j in range(self._columns):
+                slot, beyond = (0, 0) if self.along_terms else right.place_of(j)
+                place = f"{share} * strip + {i} * b_wide + {right.offset(slot)} + {beyond}"
+                lines.append(f"held[{place}] = c{i}_{j}")
+        return [*lines, WAIT]
+
+    def _together(self) -> list[str]:
+        """All shares added up, by halves."""
+        return [
+            f"shares = {self.shares}",
+            "while shares > 1:",
+            "    shares = shares // 2",
+            "    for each in range(cuda.threadIdx.x, shares * strip, cuda.blockDim.x):",
+            f"        held[each] = {self.dtype}(held[each] + held[each + shares * strip])",
+            f"    {WAIT}",
+        ]
