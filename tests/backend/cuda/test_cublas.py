@@ -7,12 +7,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import structir
 from structir.backend.cuda import cublas
 from structir.backend.cuda.card import Card
 from structir.backend.cuda.cublas import Library, call_of
 from structir.backend.cuda.device_text import Product, Steps
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
+from tests.backend.agreement import assert_agree
 from tests.backend.cuda.fakes import CublasLt, Driver, Failure, applied
 from tests.backend.cuda.test_card import Module, compiled, floats
 
@@ -35,6 +37,49 @@ def test_products_of_programs():
     rounded = DeviceExecutable(Module, card, tf32=True)
     rounded["main"](floats(5, 7), floats(7, 3), stream=4)
     assert card.binding.calls[-1] == (cublas.ROUNDED, "DEFAULT", 4)
+
+
+def test_products_are_part_of_graphs():
+    card = Card(Driver(), CublasLt())
+    run = compiled(card)["main"]
+    x, w = (run(floats(4, 4), floats(4, 4))[0] for _ in range(2))
+    card.binding.calls.clear()
+    for _ in range(5):
+        run(x, w)
+    streams = [stream for *_, stream in card.binding.calls]
+    assert streams.count(card.driver.cuStreamCreate(0)[1]) == len(
+        {g for g, _ in card.driver.replayed}
+    )
+    assert len(streams) < 5 and card.driver.replayed
+
+
+LAYERS = {
+    "R.matmul(x, w)": "DEFAULT",
+    "R.matmul(x, w) + b": "BIAS",
+    "R.nn.relu(R.matmul(x, w))": "RELU",
+    "R.nn.relu(b + R.matmul(x, w))": "RELU_BIAS",
+    "R.nn.gelu_tanh(R.matmul(x, w))": "GELU",
+    "R.nn.gelu_tanh(R.matmul(x, w) + b)": "GELU_BIAS",
+    "R.nn.gelu_tanh(R.matmul(x, R.permute_dims(u)) + b)": "GELU_BIAS",
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "dtype"),
+    [*[(body, "float16") for body in LAYERS], *[(max(LAYERS), d) for d in ("float32", "bfloat16")]],
+)
+def test_layers_are_one_call(body, dtype):
+    sizes = {"x": "2, 'n', 'k'", "w": "'k', 'm'", "u": "'m', 'k'", "b": "'m',"}
+    params = ", ".join(f'{name}: R.Tensor(({own}), "{dtype}")' for name, own in sizes.items())
+    module = structir.parse(f"@R.function\ndef main({params}):\n    return {body}\n")
+    rng = np.random.default_rng(1)
+    shapes = ((2, 3, 5), (5, 7), (7, 5), (7,))
+    given = [rng.standard_normal(shape).astype(DTYPES[dtype]) for shape in shapes]
+    card = Card(Driver(), CublasLt())
+    found = DeviceExecutable(module, card)["main"](*given).copy_to_host()
+    assert [epilogue for _, epilogue, _ in card.binding.calls] == [LAYERS[body]]
+    assert not card.driver.launched
+    assert_agree(structir.interpret(module, "main", *given), found)
 
 
 def steps(array, pointer, axes):
