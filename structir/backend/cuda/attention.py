@@ -121,6 +121,8 @@ class Match:
         self.extents = dict(mixing.extents)
         if len(mixing.reduce) != 1 or len(scores.reduce) != 1:
             raise NoAttentionError("keys or depths have several axes")
+        if set(mixing.axes) & set(scores.axes):
+            raise NoAttentionError("both products have axes in common")
         self.key, self.depth = mixing.reduce[0], scores.reduce[0]
         self.extents[self.depth] = scores.extents[self.depth]
 
@@ -364,7 +366,11 @@ class Match:
         self, last: Stage, value: Expression, write: tuple[Entry, ...]
     ) -> tuple[Stage, Expression, tuple[Entry, ...]] | None:
         readers = set(self.makers.read_by(last))
-        if len(readers) != 1 or last.out.root in self.makers.outputs:
+        if (
+            len(readers) != 1
+            or self.makers.maker(last.out) is not last
+            or last.out.root in self.makers.outputs
+        ):
             return None
         (reader,) = readers
         own = [x for x in reader.loads if x.buffer is last.out]

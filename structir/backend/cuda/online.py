@@ -14,8 +14,9 @@ import attrs
 
 from structir.backend.cuda.attention import Attention
 from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
+from structir.backend.cuda.masked import FAR, Bounds, mask_of
 from structir.backend.loops.access import address_of
-from structir.backend.loops.expression import Expression, Load, apply
+from structir.backend.loops.expression import Expression, Load, apply, axis_dim
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.writer import Scope, Writer, indented
@@ -197,11 +198,12 @@ class AttentionSchedule:
             keys.append(SYNC)
         start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
         sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], step))" for name in self.sums]
-        body = [
+        first = [
             *unrolled("r", tiles.rows, start),
             *unrolled("c", tiles.rows * tiles.columns, [f"mixed[c] = {self.zero}"]),
-            f"for first_key in range(0, {self.ends[found.key]}, tile_side * {tiles.keys}):",
-            *indented(keys),
+        ]
+        body = [
+            *self._over_keys(first, tiles.rows, f"tile_side * {tiles.keys}", keys),
             *self._of_lanes(sums),
             *self._results(),
         ]
@@ -210,6 +212,52 @@ class AttentionSchedule:
             f"for first_column in range(0, {end}, tile_side * {tiles.columns}):",
             *indented(body),
         ]
+
+    def _over_keys(self, start: list[str], rows: int, step: str, tile: list[str]) -> list[str]:
+        """All tiles of keys; first without those of which a mask leaves nothing. If for some row
+        there is nothing else, or as good as nothing, all of them."""
+        end = self.ends[self.found.key]
+        head = f"for first_key in range(0, {end}, {step}):"
+        mask = mask_of(simplified(self.found.score))
+        bounds = self._bounds()
+        seen = None if mask is None else bounds.of(mask.seen)
+        if mask is None or seen is None or not bounds.lines:
+            return [*start, head, *indented(tile)]
+        inside = [
+            f"last_key = min(first_key + {step}, {end}) - 1",
+            *bounds.lines,
+            f"if attempt == 0 and not {seen.high}:",
+            "    continue",
+            *tile,
+        ]
+        low = " & ".join([f"(most[{r}] > limit)" for r in range(rows)])
+        return [
+            "again = cuda.shared.array(1, int32)",
+            f"last_row = min(first_row + {self.rows}, {self.ends[self.query]}) - 1",
+            f"limit = {number_text(mask.number + FAR[self.dtype], self.dtype)}",
+            "for attempt in range(2):",
+            *indented([*start, head, *indented(inside)]),
+            f"    {SYNC}",
+            "    again[0] = int32(0)",
+            f"    {SYNC}",
+            f"    if not ({low}):",
+            "        again[0] = int32(1)",
+            f"    {SYNC}",
+            "    if again[0] == 0:",
+            "        break",
+        ]
+
+    def _bounds(self) -> Bounds:
+        """Bounds over a tile of scores."""
+        names = ("first_row", "last_row", "first_key", "last_key")
+        symbols = [Sym(name) for name in names]
+        self.writer.names.update(zip(symbols, names, strict=True))
+        rows, keys = symbols[:2], symbols[2:]
+        ends = {
+            axis: (axis_dim(a), axis_dim(b))
+            for axis, (a, b) in ((self.query, rows), (self.found.key, keys))
+        }
+        return Bounds(self.writer, ends)
 
     def _of_lanes(self, lines: list[str]) -> list[str]:
         """What the threads of a row tell each other."""

@@ -149,6 +149,10 @@ class WarpSchedule(AttentionSchedule):
             *self._mixed(),
         ]
         start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
+        first = [
+            *unrolled("r", 2, start),
+            *unrolled("c", self.wide // 2, [f"mixed[c] = {self.zero}"]),
+        ]
         sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], s + 1))" for name in self.sums]
         return [
             SYNC,
@@ -156,10 +160,7 @@ class WarpSchedule(AttentionSchedule):
             SYNC,
             f"for s in unrolled({self.deep // 16}):",
             f"    {fragment} = left_fragment(held, own_row * {step} + s * 16, {step})",
-            *unrolled("r", 2, start),
-            *unrolled("c", self.wide // 2, [f"mixed[c] = {self.zero}"]),
-            f"for first_key in range(0, {self.ends[found.key]}, {KEYS}):",
-            *indented(tile),
+            *self._over_keys(first, 2, str(KEYS), tile),
             *self._of_lanes(sums),
             *self._results(),
         ]

@@ -152,7 +152,7 @@ def test_warps_multiply_16_bit_floats(device, name, dtype, sizes):
     assert f"multiply_{dtype}" in source and "right_fragments_turned" in source
 
 
-# Around and beyond tiles: the threads of the host have 8 of 4 rows, of 4 keys, and of columns.
+# Around and beyond tiles.
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -173,6 +173,28 @@ def test_sizes(device, sizes, fixed):
     module = structir.parse(text)
     given = list(arguments(module, rng, "float32", **sizes))
     compared(device, text.replace("q, k, v, x)", "q, k, v, x, scale=0.3)"), given)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize(
+    ("name", "dtype", "sizes"),
+    [
+        ("causal", "float32", {"n": 70, "m": 100}),
+        ("causal", "float64", {"n": 70, "m": 40}),  # the first rows see no key, so all alike
+        ("window", "float32", {"n": 130, "m": 130}),
+        ("causal", "float16", {"n": 40, "m": 70, "d": 16, "e": 8}),
+    ],
+    ids=str,
+)
+def test_tiles_that_a_mask_takes_away(device, name, dtype, sizes):
+    sizes = {"b": 1, "h": 1, **sizes}
+    text = text_of(name, dtype, **sizes)
+    given = list(arguments(structir.parse(text), np.random.default_rng(6), dtype, **sizes))
+    compared(device, text, given, dtype)
+    if name == "window":  # what nobody sees of a tile is not read
+        given[1][0, 128:] = given[2][0, 128:] = np.nan
+        run = DeviceExecutable(structir.parse(text), device)["main"]
+        assert np.isfinite(on_host(run(*given))[0, :128]).all()
 
 
 SOFTMAX = """

@@ -1,0 +1,133 @@
+"""Which tiles of scores a mask takes away: a condition over the positions of rows and keys, bounded
+over a whole tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from structir.backend.loops.expression import Apply, Expression, Number, Position, apply
+from structir.backend.loops.writer import Writer
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+
+FAR = {"float32": 200.0, "float64": 800.0}  # so much less, and an exponential is 0
+LEAST = -1e4  # numbers above stand for no mask
+
+
+@attrs.frozen
+class Range:
+    """The least and the greatest value of an expression over a tile, as texts."""
+
+    low: str
+    high: str
+
+
+@attrs.frozen
+class Mask:
+    """Scores where `seen` does not hold are `number`."""
+
+    seen: Expression
+    number: float
+
+
+def mask_of(score: Expression) -> Mask | None:
+    """The mask of scores that are chosen at last."""
+    if not (isinstance(score, Apply) and score.fn == "select"):
+        return None
+    seen, value, other = score.args
+    number = _number(other)
+    if number is None:
+        seen, number = apply("not", (seen,), "bool"), _number(value)
+    return None if number is None or number > LEAST else Mask(seen, number)
+
+
+def _number(node: Expression) -> float | None:
+    """What an expression without reads gives."""
+    if isinstance(node, Number):
+        return float(node.value)
+    known = {"add": float.__add__, "mul": float.__mul__, "sub": float.__sub__}
+    if isinstance(node, Apply) and node.fn in known and node.dtype != "bool":
+        found = [_number(argument) for argument in node.args]
+        if None not in found:
+            return known[node.fn](*found)  # type: ignore[arg-type]
+    return None
+
+
+@attrs.define
+class Bounds:
+    """Bounds over a tile, whose axes go from one symbol to another, and the lines that make
+    them."""
+
+    writer: Writer
+    ends: Mapping[Sym, tuple[Dim, Dim]]
+    lines: list[str] = attrs.Factory(list)
+
+    def of(self, node: Expression) -> Range | None:
+        """The bounds of an expression over the tile; None where they are not known."""
+        if isinstance(node, Number):
+            return Range(*[repr(node.value)] * 2)
+        if isinstance(node, Position):
+            return self._of_position(node.dim)
+        rule = RULES.get(node.fn) if isinstance(node, Apply) else None
+        if rule is None or not isinstance(node, Apply):
+            return None
+        parts = [self.of(argument) for argument in node.args]
+        known = [part for part in parts if part is not None]
+        return self._named(rule(*known)) if len(known) == len(parts) else None
+
+    def _named(self, found: Range) -> Range:
+        names = [self.writer.fresh() for _ in range(2)]
+        self.lines += [
+            f"{name} = {text}" for name, text in zip(names, (found.low, found.high), strict=True)
+        ]
+        return Range(*names)
+
+    def _of_position(self, dim: Dim) -> Range | None:
+        least, most = dict[Sym, Dim](), dict[Sym, Dim]()
+        for axis in dims.syms(dim) & self.ends.keys():
+            found, (low, high) = dims.linear(dim, axis), self.ends[axis]
+            if found is None or not isinstance(found[0], int):
+                return None
+            least[axis], most[axis] = (low, high) if found[0] >= 0 else (high, low)
+        texts = [self.writer.index_text(dims.substitute(dim, at)) for at in (least, most)]
+        return Range(*texts)
+
+
+def _chosen(test: Range, a: Range, b: Range) -> Range:
+    """One of two values; in a tile where both are chosen, anything between."""
+    low = f"({a.low} if {a.low} < {b.low} else {b.low})"
+    high = f"({a.high} if {a.high} > {b.high} else {b.high})"
+    return Range(
+        f"{a.low} if {test.low} else ({low} if {test.high} else {b.low})",
+        f"{a.high} if {test.low} else ({high} if {test.high} else {b.high})",
+    )
+
+
+def _compared(sign: str) -> Callable[[Range, Range], Range]:
+    return lambda a, b: Range(f"{a.high} {sign} {b.low}", f"{a.low} {sign} {b.high}")
+
+
+def _joined(word: str) -> Callable[[Range, Range], Range]:
+    return lambda a, b: Range(f"{a.low} {word} {b.low}", f"{a.high} {word} {b.high}")
+
+
+def _swapped(rule: Callable[[Range, Range], Range]) -> Callable[[Range, Range], Range]:
+    return lambda a, b: rule(b, a)
+
+
+RULES: dict[str, Callable[..., Range]] = {
+    "le": _compared("<="),
+    "lt": _compared("<"),
+    "ge": _swapped(_compared("<=")),
+    "gt": _swapped(_compared("<")),
+    "add": _joined("+"),
+    "sub": lambda a, b: Range(f"{a.low} - {b.high}", f"{a.high} - {b.low}"),
+    "and": _joined("and"),
+    "or": _joined("or"),
+    "bitand": _joined("and"),
+    "bitor": _joined("or"),
+    "not": lambda a: Range(f"not {a.high}", f"not {a.low}"),
+    "select": _chosen,
+}
