@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -203,7 +204,9 @@ class Card:
                 launch(stream)
             finally:
                 graph = checked("capturing", driver.cuStreamEndCapture(stream))
-            return checked("making a graph", driver.cuGraphInstantiate(graph, 0))
+            found = driver.cuGraphInstantiate(graph, 0)
+            checked("giving back what was captured", driver.cuGraphDestroy(graph))
+            return checked("making a graph", found)
 
     def replay(self, graph: Any, stream: int) -> None:
         """Launch a graph."""
@@ -223,6 +226,8 @@ class Prepared:
         self.card.enter()
         if self.graph is None and len(self.launchers) > 1 and self.runs >= LAUNCHES_BEFORE:
             self.graph = self.card.captured(self._each)
+            # what still runs is given back when it has run
+            weakref.finalize(self, self.card.driver.cuGraphExecDestroy, self.graph).atexit = False
         self.runs += 1
         if self.graph is None:
             self._each(self.stream)

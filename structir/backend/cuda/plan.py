@@ -196,11 +196,13 @@ class BoundDevicePlan:
         """What runs the kernels on these arrays: kept, as the same memory comes again and again."""
         key = (stream, *[array.address for array in (*inputs, *owned)])
         found = self._ready.get(key)
-        if found is None:
-            launches = self.launches(inputs, owned, self.space(stream))
-            found = self._ready[key] = self.plan.device.prepared(launches, stream)
-            while len(self._ready) > MOST_PREPARED:
-                self._ready.popitem(last=False)
+        if found is not None:
+            self._ready.move_to_end(key)
+            return found
+        launches = self.launches(inputs, owned, self.space(stream))
+        found = self._ready[key] = self.plan.device.prepared(launches, stream)
+        while len(self._ready) > MOST_PREPARED:
+            self._ready.popitem(last=False)
         return found
 
     def _raise_reported(self, reports: Any) -> None:

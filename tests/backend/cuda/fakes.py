@@ -191,7 +191,7 @@ class Driver:
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
 
     def __init__(self):
-        self.memory, self.launched, self.replayed = {}, [], []
+        self.memory, self.launched, self.replayed, self.graphs = {}, [], [], []
         self.graph, self.most = None, 1 << 30
         self.failing = False
 
@@ -254,7 +254,16 @@ class Driver:
         return Status.CUDA_SUCCESS, graph
 
     def cuGraphInstantiate(self, graph, flags):
-        return Status.CUDA_SUCCESS, tuple(graph)
+        self.graphs.append(tuple(graph))
+        return Status.CUDA_SUCCESS, self.graphs[-1]
+
+    def cuGraphDestroy(self, graph):
+        graph.clear()
+        return (Status.CUDA_SUCCESS,)
+
+    def cuGraphExecDestroy(self, graph):
+        self.graphs.remove(graph)
+        return (Status.CUDA_SUCCESS,)
 
     def cuGraphLaunch(self, graph, stream):
         self.replayed.append((graph, stream))

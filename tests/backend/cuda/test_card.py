@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from structir.backend.cuda import regions
+from structir.backend.cuda import plan, regions
 from structir.backend.cuda.card import Card
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
@@ -64,6 +64,16 @@ def test_the_same_arrays_again_become_a_graph(card):
     graph, stream = card.driver.replayed[-1]
     assert stream == 0
     assert [call[0] for call in graph] == [call[0] for call in card.driver.launched[: len(graph)]]
+
+
+def test_graphs_are_given_back_with_the_arrays_that_they_are_for(card, monkeypatch):
+    monkeypatch.setattr(plan, "MOST_PREPARED", 3)
+    run = compiled(card)["main"]
+    held = [run(floats(4, 4), floats(4, 4))[0] for _ in range(5)]
+    for x in held:
+        for _ in range(5):
+            run(x, x)
+    assert len(card.driver.graphs) <= 3 < len({graph for graph, _ in card.driver.replayed})
 
 
 def test_memory_is_used_again_once_nobody_holds_it(card):
