@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from structir.backend.cuda import plan, regions
+from structir.backend.cuda import plan as plans
+from structir.backend.cuda import regions
 from structir.backend.cuda.card import Card
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
@@ -67,7 +68,7 @@ def test_the_same_arrays_again_become_a_graph(card):
 
 
 def test_graphs_are_given_back_with_the_arrays_that_they_are_for(card, monkeypatch):
-    monkeypatch.setattr(plan, "MOST_PREPARED", 3)
+    monkeypatch.setattr(plans, "MOST_PREPARED", 3)
     run = compiled(card)["main"]
     held = [run(floats(4, 4), floats(4, 4))[0] for _ in range(5)]
     for x in held:
