@@ -204,6 +204,7 @@ class Rewriter:
         self.names: dict[Sym, Dim] = {}  # the solver's own variables, as the program's
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
+        self.branches = 0  # around what is being written
 
     def function(self, function: Function) -> Function:
         """The function with every StructInfo completed."""
@@ -316,7 +317,9 @@ class Rewriter:
         """An expression over the new variables, what follows from them deduced anew."""
         match expr:
             case If():
+                self.branches += 1
                 branches = [self._sequence(b) for b in (expr.true_branch, expr.false_branch)]
+                self.branches -= 1
                 cond = self._expr(expr.cond)
                 return replace(expr, cond=cond, true_branch=branches[0], false_branch=branches[1])
             case Function():
@@ -357,8 +360,9 @@ class Rewriter:
         if isinstance(call.op, Op):
             try:
                 return replace(made, struct_info=call.op.definition.deduce(made))
-            except DiagnosticError:
-                return made
+            except DiagnosticError as error:
+                if not self.branches:  # it is always come to
+                    raise StructInfoError(error.diagnostics) from None
         return made
 
     # StructInfo
