@@ -16,6 +16,7 @@ from structir.projections.point import Point
 
 SPREAD = "H{k} == (h{k} - 1)*s[{k}] + d[{k}]*(p{k} - 1) + 1 - lo[{k}] - hi[{k}] + extra[{k}]"
 SHRUNK = "h{k} == (H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1)//s[{k}] + 1"
+FITS = "h{k} >= 1"  # a window that is wider than its axis is a mistake, and stands nowhere
 
 
 def window(k: int) -> str:
@@ -37,7 +38,7 @@ def convolved(given: Given) -> Written:
     x |= {"c": "c1"} if own else {}
     y |= {"c": "o1"} if made else {}
     blocks = [f"c1 == {own}" if own else "g == groups", f"o1 == {made}" if made else ""]
-    checks = where(blocks, [SHRUNK.format(k=k) for k in axes])
+    checks = where(blocks, [rule.format(k=k) for rule in (SHRUNK, FITS) for k in axes])
     reads = [
         written("x", laid_out(given, layout, x)),
         written("weight", laid_out(given, kernel, w)),

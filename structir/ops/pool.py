@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from structir.ops.attributes import Ints, Layout
-from structir.ops.conv import window
+from structir.ops.conv import FITS, window
 from structir.ops.define import op
 from structir.ops.examples import f32
 from structir.ops.given import Given, Written
@@ -53,7 +53,7 @@ def windows_of(given: Given, count: int, name: str) -> Windows:
     return Windows(
         laid_out(given, layout, read),
         laid_out(given, given["out_layout"] or layout, made),
-        where(sizes, [POOLED.format(k=k) for k in axes]),
+        where(sizes, [rule.format(k=k) for rule in (POOLED, FITS) for k in axes]),
         numbers,
     )
 

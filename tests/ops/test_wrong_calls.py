@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+import structir
 from structir import ops
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import registered_ops
@@ -171,3 +172,24 @@ def test_a_number_that_its_dtype_does_not_hold():
 def test_squeeze_takes_axes_of_size_1_alone():
     with pytest.raises(DiagnosticError, match="axis 1 of x has size 2, and only axes of size 1"):
         called("squeeze", np.zeros((1, 2), "float32"), axis=(0, 1))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(
+    "call", ["nn.max_pool1d(x, pool_size=[2], strides=", "nn.conv1d(x, w, strides="]
+)
+def test_a_window_wider_than_its_axis_is_refused_whenever_that_is_known(call, stride):
+    text = """
+@R.function
+def main(x: R.Tensor((1, 2, {size}), "float32"), w: R.Tensor((3, 2, 2), "float32")):
+    y = R.{call}[{stride}])
+    return y
+"""
+    with pytest.raises(DiagnosticError, match="h0 >= 1 does not hold"):
+        structir.parse(text.format(size=1, call=call, stride=stride))
+    module = structir.parse(text.format(size='"n"', call=call, stride=stride))
+    narrow, w = np.ones((1, 2, 1), "float32"), np.ones((3, 2, 2), "float32")
+    with pytest.raises(ShapeMismatchError, match="h0 >= 1"):
+        structir.interpret(module, "main", narrow, w)
+    with pytest.raises(ShapeMismatchError, match="h0 >= 1"):
+        structir.compile(module)["main"](narrow, w)

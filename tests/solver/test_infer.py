@@ -261,10 +261,13 @@ def test_a_size_that_would_be_negative_is_a_conflict() -> None:
 def test_a_strided_window_that_does_not_fit_is_refused_where_sizes_may_be_0_too() -> None:
     module = parsed("""
         @R.function
-        def f(x: R.Tensor(("n", 2, 1), "float32"), none: R.Tensor((0,), "float32")):
+        def f(x: R.Tensor(("n", 2, "k"), "float32"), one: R.Tensor(("k",), "float32"),
+              none: R.Tensor((0,), "float32")):
             n = T.int64()
+            k = T.int64()
+            checked = R.match_cast(one, R.Tensor((1,), "float32"))
             y = R.nn.max_pool1d(x, pool_size=[2], strides=[2])
-            return (y, none)
+            return (y, checked, none)
         """)
     with pytest.raises(StructInfoError, match="wider than its axis"):
         structir.infer(module)
