@@ -125,14 +125,22 @@ def _close_params(function: Function, hearing: Hearing) -> None:
 
 def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
     """A function heard and solved; an impossible one is an error that says why."""
-    stated = [fact for b in function.bindings() for fact in conditions_of(b)]
     try:
-        return _heard(function, schemes, 0 if any(map(may_be_empty, stated)) else 1)
+        return _heard(function, schemes, 0 if _may_be_empty(function) else 1)
     except _Impossible as first:
         try:
             return _heard(function, schemes, 0)  # sizes may be 0 after all
         except _Impossible:
             raise Impossible(explain(first.hearing.solver, first.conflict)) from None
+
+
+def _may_be_empty(function: Function) -> bool:
+    """Whether a function says of some size on entry that it may be 0, or is."""
+    checked = [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
+    known = [p.struct_info for p in function.params] + checked
+    if any(type(i.dims) is tuple and 0 in i.dims for info in known for i in tensors(info)):
+        return True
+    return any(map(may_be_empty, [f for b in function.bindings() for f in conditions_of(b)]))
 
 
 class Impossible(StructInfoError):
