@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Any, Literal, get_args
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim
-from structir.ir.dtype import numpy_dtype
+from structir.ir.dtype import is_int, numpy_dtype
 from structir.ir.expr import Call, Constant, Expr
 from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Layout, Numbers, SizeOrSizes
@@ -23,11 +24,28 @@ from structir.ops.layout import squeeze
 from structir.ops.layouts import SPATIAL, check_rank, laid_out
 from structir.ops.letters import letters, where, written
 from structir.ops.reshape import reshape
-from structir.ops.sampling import Taps, along, places, taps, weights
+from structir.ops.sampling import (
+    MODES,
+    ROUNDINGS,
+    Taps,
+    along,
+    clipped,
+    nearest,
+    place_of,
+    places,
+    share_of,
+    tap_of,
+    taps,
+    taps_of,
+    weight_of,
+    weights,
+)
 
 np = lazy_module("numpy")
 Array = Any
 Method = Literal["nearest_neighbor", "linear", "cubic"]
+SAMPLED = ("nearest", "bilinear", "bicubic")
+METHODS: tuple[str, ...] = get_args(Method)
 Coordinates = Literal[
     "half_pixel",
     "align_corners",
@@ -58,13 +76,94 @@ def resized(given: Given) -> Written:
     layout = given["layout"] or "NC" + SPATIAL[count]
     check_rank(given, "x", layout)
     new = target(given, "size", count)
-    read = dict(zip(SPATIAL[count], [f"[y{k}]" for k in range(count)], strict=True))
+    axes = sorted(SPATIAL[count], key=layout.index)  # in memory
     sizes = letters(count, "h") if new is not None else ["_"] * count
-    made = dict(zip(SPATIAL[count], sizes, strict=True))
+    read = {axis: f"[y{k}]" for k, axis in enumerate(axes)}
+    made = dict(zip(axes, sizes, strict=True))
     reads = written("x", laid_out(given, layout, {"N": "n", "C": "c", **read}))
     out = written("out", laid_out(given, layout, {"N": "n", "C": "c", **made}))
-    checks = [f"h{k} == new[{k}]" for k in range(count)] if new is not None else []
-    return Written(f"{reads} -> {out} @ out_dtype or T", where(checks), "", {"new": new})
+    places = [SPATIAL[count].index(axis) for axis in axes]
+    checks = [f"h{k} == new[{place}]" for k, place in enumerate(places) if new is not None]
+    dtype = given["out_dtype"] or getattr(given.info("x"), "dtype", None) or "float32"
+    numbers = {
+        "new": new,
+        "way": METHODS.index(given["method"]),
+        "mode": MODES.index(given["coordinate_transformation_mode"]),
+        "rounding": ROUNDINGS.index(given["rounding_method"]),
+        "exclude": bool(given["cubic_exclude"]),
+        "whole": is_int(dtype),
+    }
+    numbers |= {f"count{k}": new[place] for k, place in enumerate(places) if new is not None}
+    return Written(f"{reads} -> {out} @ out_dtype or T", where(checks), "", numbers)
+
+
+def _of_images(resize: Declaration) -> None:
+    @resize.kernel("cpu")
+    def _(
+        x: Array,
+        out: Array,
+        h0: int,
+        h1: int,
+        count0: int,
+        count1: int,
+        way: int,
+        mode: int,
+        rounding: int,
+        cubic_alpha: float,
+        exclude: bool,
+        whole: bool,
+    ) -> None:
+        rows, columns = x.shape
+        top = place_of(h0, rows, count0, mode)
+        left = place_of(h1, columns, count1, mode)
+        total = 0.0
+        for p in range(taps_of(way) if rows * columns > 0 else 0):
+            row = clipped(tap_of(p, top, way, rounding), rows)
+            down = share_of(p, top, way, rounding, cubic_alpha, rows, exclude)
+            for q in range(taps_of(way)):
+                column = clipped(tap_of(q, left, way, rounding), columns)
+                along = share_of(q, left, way, rounding, cubic_alpha, columns, exclude)
+                total += x[row, column] * down * along
+        out[0] = nearest(total) if whole else total
+
+
+def _of_volumes(resize: Declaration) -> None:
+    @resize.kernel("cpu")
+    def _(
+        x: Array,
+        out: Array,
+        h0: int,
+        h1: int,
+        h2: int,
+        count0: int,
+        count1: int,
+        count2: int,
+        way: int,
+        mode: int,
+        rounding: int,
+        cubic_alpha: float,
+        exclude: bool,
+        whole: bool,
+    ) -> None:
+        planes, rows, columns = x.shape
+        front = place_of(h0, planes, count0, mode)
+        top = place_of(h1, rows, count1, mode)
+        left = place_of(h2, columns, count2, mode)
+        total = 0.0
+        for n in range(taps_of(way) if planes * rows * columns > 0 else 0):
+            plane = clipped(tap_of(n, front, way, rounding), planes)
+            back = share_of(n, front, way, rounding, cubic_alpha, planes, exclude)
+            for p in range(taps_of(way)):
+                row = clipped(tap_of(p, top, way, rounding), rows)
+                down = share_of(p, top, way, rounding, cubic_alpha, rows, exclude) * back
+                for q in range(taps_of(way)):
+                    column = clipped(tap_of(q, left, way, rounding), columns)
+                    along = share_of(q, left, way, rounding, cubic_alpha, columns, exclude)
+                    total += x[plane, row, column] * down * along
+        out[0] = nearest(total) if whole else total
+
+
+KERNELS = {2: _of_images, 3: _of_volumes}
 
 
 def _resize(count: int) -> Declaration:
@@ -100,6 +199,8 @@ def _resize(count: int) -> Declaration:
         dtype = np.dtype(how["out_dtype"] or x.dtype)
         return (np.rint(made) if dtype.kind in "iu" else made).astype(dtype)
 
+    KERNELS[count](resize)
+
     @resize.gradient
     def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
         """Each axis is a product with a matrix, so its adjoint is one with the matrix turned."""
@@ -134,13 +235,19 @@ for _count in (2, 3):
     _resize(_count)
 
 
-def at_grid(given: Given) -> str:
+def at_grid(given: Given) -> Written:
     """The grid holds a place in the image for each result: its column, then its row."""
     layout = given["layout"]
     check_rank(given, "data", layout)
     read = laid_out(given, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
     made = laid_out(given, layout, {"N": "n", "C": "c", "H": "a", "W": "b"})
-    return f"{written('data', read)}, grid[n, 2, a, b] -> {written('out', made)}"
+    line = f"{written('data', read)}, grid[n, [g], a, b] -> {written('out', made)}"
+    numbers = {
+        "way": SAMPLED.index(given["method"]),
+        "zeros": given["padding_mode"] == "zeros",
+        "reflected": given["padding_mode"] == "reflection",
+    }
+    return Written(line, "g == 2", "", numbers)
 
 
 @op(at_grid, name="image.grid_sample")
@@ -154,6 +261,62 @@ def grid_sample(
 ) -> Array:
     """The images read at places between -1 and 1, which a grid holds."""
     return data
+
+
+@grid_sample.kernel("cpu")
+def _(
+    data: Array,
+    grid: Array,
+    out: Array,
+    way: int,
+    zeros: bool,
+    reflected: bool,
+    align_corners: bool,
+) -> None:
+    rows, columns = data.shape
+    top, left = between(grid[1], rows, align_corners), between(grid[0], columns, align_corners)
+    if way < 2:
+        top = inside_of(top, rows, zeros, reflected, align_corners)
+        left = inside_of(left, columns, zeros, reflected, align_corners)
+    total = 0.0
+    for p in range(taps_of(way) if rows * columns > 0 else 0):
+        row = tap_of(p, top, way, 2)
+        if way == 2:
+            row = math.floor(inside_of(row + 0.0, rows, zeros, reflected, align_corners))
+        down = 0.0 if zeros and (row < 0 or row >= rows) else weight_of(p, top, way, -0.75)
+        for q in range(taps_of(way)):
+            column = tap_of(q, left, way, 2)
+            if way == 2:
+                column = math.floor(
+                    inside_of(column + 0.0, columns, zeros, reflected, align_corners)
+                )
+            beyond = zeros and (column < 0 or column >= columns)
+            along = 0.0 if beyond else weight_of(q, left, way, -0.75)
+            total += data[clipped(row, rows), clipped(column, columns)] * down * along
+    out[0] = total
+
+
+def between(place: float, length: int, align_corners: bool) -> float:
+    """A place between -1 and 1 as one among elements."""
+    far: float = np.float64(place) + 1.0
+    return far * (length - 1) / 2.0 if align_corners else far * length / 2.0 - 0.5
+
+
+def inside_of(
+    place: float, length: int, zeros: bool, reflected: bool, align_corners: bool
+) -> float:
+    """A place, or where it is read instead if it is beyond the edge."""
+    if zeros:
+        return place
+    last = length - 1.0
+    if reflected:
+        low = 0.0 if align_corners else -0.5
+        turn = 2.0 * max(length - 1 if align_corners else length, 1)
+        away = abs(place - low)
+        turned = away - turn * math.floor(away / turn)
+        place = (turned if turned < turn - turned else turn - turned) + low
+    place = 0.0 if place < 0.0 else place
+    return last if place > last else place
 
 
 @grid_sample.reference

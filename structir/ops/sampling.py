@@ -1,7 +1,9 @@
-"""Reading between elements: taps and weights along an axis, and resizing by them, in NumPy."""
+"""Reading between elements: taps and weights along an axis, and resizing by them, in NumPy and
+number by number."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from structir.lazy import lazy_module
@@ -67,3 +69,81 @@ def weights(length: int, found: Taps, exclude: bool = False) -> Array:
 def along(x: Array, matrix: Array, axis: int) -> Array:
     """A matrix applied along one axis."""
     return np.moveaxis(np.tensordot(x, matrix, axes=([axis], [1])), -1, axis)
+
+
+# The same number by number, as kernels do it. Ways to read are 0: the nearest, 1: linear, 2: cubic.
+
+MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+ROUNDINGS = ("round", "", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def place_of(i: int, length: int, count: int, mode: int) -> float:
+    """Where one of `count` results lies among `length` elements."""
+    scale = length / max(count, 1)
+    if mode == 1:
+        return i * ((length - 1) / (count - 1)) if count > 1 else 0.0
+    if mode == 2:
+        return i * scale
+    if mode == 3 and count == 1:
+        return 0.0
+    if mode == 4:
+        return (i + 0.5) * scale
+    return (i + 0.5) * scale - 0.5
+
+
+def tap_of(k: int, place: float, way: int, rounding: int) -> int:
+    """The position of one of the elements that a place is read from."""
+    if way > 0:
+        return math.floor(place) + (k if way == 1 else k - 1)
+    if rounding == 4:
+        return math.floor(place)
+    if rounding == 5:
+        return -math.floor(-place)
+    return -math.floor(0.5 - place) if rounding == 2 else math.floor(place + 0.5)
+
+
+def weight_of(k: int, place: float, way: int, alpha: float) -> float:
+    """The weight of one of these."""
+    rest = place - math.floor(place)
+    if way == 0:
+        return 1.0
+    if way == 1:
+        return 1.0 - rest if k == 0 else rest
+    distance = abs(rest - (k - 1))
+    if distance <= 1.0:
+        return ((alpha + 2.0) * distance - (alpha + 3.0)) * distance * distance + 1.0
+    if distance < 2.0:
+        return alpha * (((distance - 5.0) * distance + 8.0) * distance - 4.0)
+    return 0.0
+
+
+def share_of(
+    k: int, place: float, way: int, rounding: int, alpha: float, length: int, exclude: bool
+) -> float:
+    """The weight among those inside, where the others are left out."""
+    weight = weight_of(k, place, way, alpha)
+    if not exclude:
+        return weight
+    total, own = 0.0, tap_of(k, place, way, rounding)
+    for other in range(taps_of(way)):
+        at = tap_of(other, place, way, rounding)
+        if 0 <= at < length:
+            total += weight_of(other, place, way, alpha)
+    return weight / total if 0 <= own < length else 0.0
+
+
+def taps_of(way: int) -> int:
+    """How many elements a place is read from."""
+    return 1 if way == 0 else 2 * way
+
+
+def nearest(value: float) -> float:
+    """The integer that is nearest to a number; of two the even one."""
+    below = math.floor(value)
+    rest = value - below
+    return below + 1.0 if rest > 0.5 or (rest == 0.5 and below % 2 == 1) else below
+
+
+def clipped(position: int, length: int) -> int:
+    """The element at a position, or at the edge that it is beyond."""
+    return min(max(position, 0), length - 1)

@@ -69,8 +69,9 @@ class DeviceText(KernelText):
 
     @property
     def is_exact(self) -> bool:
-        """Whether every operation is rounded by itself, as kernels of the program want it."""
-        return bool(self.names) and self.function is None
+        """Whether every operation is rounded by itself, as kernels of the program and routines
+        want it."""
+        return bool(self.names)
 
 
 def device_text(

@@ -36,9 +36,11 @@ SHARED, CONSTANT = 3, 4  # how LLVM numbers the memory of a block, and that of c
 
 @attrs.frozen(eq=False)
 class View(Typed):
-    """Elements behind a pointer, seen as an array of rows."""
+    """Elements behind a pointer, seen as an array; neighbours along an axis lie so many apart."""
 
     shape: tuple[Typed, ...] = ()
+    steps: tuple[Typed, ...] = ()
+    dense: bool = True
 
 
 @attrs.frozen(eq=False)
@@ -87,8 +89,9 @@ class DeviceTranslation(Translation):
                 if self.fixed(callee) is LOCAL_ARRAY:
                     return self._registers(count, dtype)
             case ast.Call(ast.Name("array_at"), [pointer, ast.Tuple(sizes)]):
-                base = self.value(pointer)
-                return View(base.value, base.kind, shape=tuple([self.value(s) for s in sizes]))
+                base, shape = self.value(pointer), tuple([self.value(s) for s in sizes])
+                steps = tuple([self._product(shape[k + 1 :]) for k in range(len(shape))])
+                return View(base.value, base.kind, shape=shape, steps=steps)
             case ast.Call(ast.Name("len"), [ast.Name(name)]) if view := self._view(name):
                 return view.shape[0]
             case ast.Attribute(ast.Name(name), "shape") if view := self._view(name):
@@ -151,6 +154,9 @@ class DeviceTranslation(Translation):
             ):
                 scope = {"every": Typed(view.value, view.kind), "filling": given}
                 scope["whole"] = self._product(view.shape)
+                scope["apart"] = view.steps[-1]
+                if not view.dense and len(view.shape) > 1:
+                    raise UntranslatedError(f"all of a part of an array: {name}")
                 self.scopes.append(scope)
                 self.block(FILL)
                 self.scopes.pop()
@@ -204,7 +210,7 @@ class DeviceTranslation(Translation):
         return found
 
     def _seen(self, view: View, index: ast.expr) -> Typed:
-        """An element of an array, or a part along its last axes."""
+        """An element of an array, or a part along some of its axes."""
         moved = self._moved(view, index)
         if isinstance(moved, View):
             return moved
@@ -212,17 +218,22 @@ class DeviceTranslation(Translation):
 
     def _moved(self, view: View, index: ast.expr) -> Typed:
         entries = index.elts if isinstance(index, ast.Tuple) else [index]
-        leading = [entry for entry in entries if not isinstance(entry, ast.Slice)]
-        kept = view.shape[len(leading) :]
-        if any(isinstance(e, ast.Slice) for e in entries[: len(leading)]):
-            raise UntranslatedError(f"a part of an array: {ast.unparse(index)}")
-        value = view.value
-        for axis, entry in enumerate(leading):
-            step = self._product(view.shape[axis + 1 :])
+        value, kept = view.value, list(range(len(entries), len(view.shape)))
+        for axis, entry in enumerate(entries):
+            if isinstance(entry, ast.Slice):
+                if entry.lower or entry.upper or entry.step:
+                    raise UntranslatedError(f"a part of an array: {ast.unparse(index)}")
+                kept.append(axis)
+                continue
             at = Typed(self.operations.cast(self.value(entry), types.int64), types.int64)
-            offset = self.operations.applied(operator.mul, (at, step))
+            offset = self.operations.applied(operator.mul, (at, view.steps[axis]))
             value = self.builder.gep(value, [offset.value])
-        return View(value, view.kind, shape=kept) if kept else Typed(value, view.kind)
+        if not kept:
+            return Typed(value, view.kind)
+        axes = sorted(kept)
+        dense = view.dense and axes[0] == len(view.shape) - len(axes)
+        shape, steps = ([of[k] for k in axes] for of in (view.shape, view.steps))
+        return View(value, view.kind, shape=tuple(shape), steps=tuple(steps), dense=dense)
 
     def _is_table(self, name: str) -> bool:
         known = any(name in scope for scope in self.scopes) or name in self.slots
@@ -308,4 +319,4 @@ def _is_target(node: ast.AST) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
-FILL = ast.parse("for at in range(whole):\n    every[at] = filling").body
+FILL = ast.parse("for at in range(whole):\n    every[at * apart] = filling").body

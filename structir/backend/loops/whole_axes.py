@@ -51,12 +51,15 @@ class Named:
     operands: Mapping[str, Place | None]
     results: Mapping[str, Place]
     numbers: Mapping[str, Any]
+    axes: Mapping[str, Dim]  # of the points: where along each of them a point is
 
     def argument(self, name: str) -> Any:
         """What a parameter of this name gets."""
         if name in self.operands:
             return self.operands[name]
-        return self.results[name] if name in self.results else _number(self.numbers.get(name))
+        if name in self.results:
+            return self.results[name]
+        return self.axes[name] if name in self.axes else _number(self.numbers.get(name))
 
 
 def _number(value: Any) -> Any:
@@ -88,7 +91,7 @@ def whole_axis_stages(
         spec.results[w.result].name: _place(seen[results[w.result]], w.entries, clause)
         for w in clause.writes
     }
-    named = Named(reads, writes, numbers)
+    named = Named(reads, writes, numbers, {x.name: axis_dim(x) for x in clause.parallel})
     parameters = inspect.signature(function).parameters
     arguments = tuple([named.argument(name) for name in parameters])
     calls = PointCalls(
@@ -170,7 +173,8 @@ class PointText:
         if isinstance(argument, tuple):
             return f"({''.join([f'{self._argument(part)}, ' for part in argument])})"
         if isinstance(argument, Poly):
-            return self._size(argument)
+            own = dims.syms(argument) & self.axes.keys()
+            return self._index(argument) if own else self._size(argument)
         return repr(argument) if not isinstance(argument, float) else f"float64({argument!r})"
 
     def _seen(self, place: Place) -> str:

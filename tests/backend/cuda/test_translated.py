@@ -225,6 +225,42 @@ def test_neighbours_are_read_and_written_as_one(device):
         assert re.search(r"ld\.global\S*\.v4\.b32", ptx) and re.search(r"st\.global\S*\.v4", ptx)
 
 
+IMAGES = """
+@R.function
+def main(x: R.Tensor((2, "c", 5, 7), "float32"), at: R.Tensor((2, 2, 3, 4), "float32")):
+    return (
+        R.image.resize2d(x, size=(8, 3)),
+        R.image.resize2d(x, size=(3, 9), method="cubic", cubic_exclude=1),
+        R.image.resize2d(R.astype(x * R.const(9, "float32"), "int32"), size=(10, 14)),
+        R.image.resize2d(
+            x, size=(7, 3), method="nearest_neighbor", rounding_method="ceil",
+            coordinate_transformation_mode="align_corners"
+        ),
+        R.image.grid_sample(x, at),
+        R.image.grid_sample(x, at, method="nearest", padding_mode="border", align_corners=False),
+        R.image.grid_sample(x, at, method="bicubic", padding_mode="reflection"),
+    )
+
+@R.function
+def lines(x: R.Tensor((2, "c", 5, 7), "float32")):
+    return R.sort(x, axis=1), R.argsort(x, axis=0), R.topk(x, k=2, axis=2)
+"""
+
+
+@pytest.mark.parametrize("compiled", [structir.compile, None])
+def test_images_between_elements_and_lines_along_inner_axes(device, compiled):
+    module = structir.parse(IMAGES)
+    executable = compiled(module) if compiled else DeviceExecutable(module, device)
+    rng = np.random.default_rng(0)
+    for count in (3, 0):
+        x = rng.standard_normal((2, count, 5, 7)).astype("float32")
+        at = 1.5 * rng.standard_normal((2, 2, 3, 4)).astype("float32")
+        wanted = structir.interpret(module, "main", x, at)
+        assert_agree(wanted, on_host(executable["main"](x, at)))
+        wanted = structir.interpret(module, "lines", x)
+        assert_agree(wanted, on_host(executable["lines"](x)))
+
+
 class Foreign:
     """An array of another library, at an odd place."""
 
