@@ -99,22 +99,34 @@ def attentions(
     for mixing in makers.products:
         for score in makers.scores_of(mixing):
             try:
-                made = Match(makers, score, mixing).attention()
+                made = _one(makers, score, mixing, {s for a in found for s in a.stages})
             except NoAttentionError as error:
                 refused.append(Decision(score, mixing, str(error)))
             else:
-                if not any(set(made.stages) & set(other.stages) for other in found):
-                    found.append(made)
-                    break
+                found.append(made)
+                break
     return Attentions(tuple(found), tuple(refused))
+
+
+def _one(makers: Makers, scores: Stage, mixing: Stage, taken: set[Stage]) -> Attention:
+    """An attention with the maps that follow it; without them where another one has these, or where
+    they read what may need totals that are read elsewhere."""
+    found = Match(makers, scores, mixing).attention()
+    others = [read for read in loads_of(found.after) if read is not found.mixed]
+    made = any(read.buffer.root in makers.writers for read in others)
+    if taken & set(found.stages) or (found.kept and made):
+        found = Match(makers, scores, mixing, alone=True).attention()
+    if taken & set(found.stages):
+        raise NoAttentionError("a part of it is part of another one")
+    return found
 
 
 class Match:
     """A product of scores and a product of values, looked at as one attention. All expressions are
     brought to the axes of the latter."""
 
-    def __init__(self, makers: Makers, scores: Stage, mixing: Stage) -> None:
-        self.makers, self.scores, self.mixing = makers, scores, mixing
+    def __init__(self, makers: Makers, scores: Stage, mixing: Stage, alone: bool = False) -> None:
+        self.makers, self.scores, self.mixing, self.alone = makers, scores, mixing, alone
         self.dependent = makers.after(scores)
         self.members: dict[Stage, tuple[Entry, ...]] = {}  # and where they are read
         self.sums: dict[Stage, Expression] = {}  # reductions, and of what
@@ -358,7 +370,7 @@ class Match:
         mixed = load(last.out, last.write)
         after: Expression = mixed
         write: tuple[Entry, ...] = last.write
-        while (step := self._following(last, after, write)) is not None:
+        while not self.alone and (step := self._following(last, after, write)) is not None:
             last, after, write = step
         return last, mixed, after, last.out, write
 

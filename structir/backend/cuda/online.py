@@ -194,8 +194,8 @@ class AttentionSchedule:
         """Some rows of the result, some columns at a time."""
         tiles, found = self.tiles, self.found
         keys = [*self._products(), *self._scores(), *self._weights(), *self._mixed()]
-        if dims.at_least(self.extents[found.depth], 1) is not True:
-            keys.append(SYNC)
+        if dims.at_least(self.extents[found.depth], 1) is not True:  # then products wait for nobody
+            keys.insert(0, SYNC)
         start = ["most[r] = nothing", *[f"{name}[r] = {self.zero}" for name in self.sums]]
         sums = [f"{name}[r] = add_to({name}[r], {{}}({name}[r], step))" for name in self.sums]
         first = [

@@ -146,7 +146,9 @@ class Fusion:
         """Put two groups together; or the reason why not."""
         first, second = self.members[producer], self.members[reader]
         together = sorted([*first, *second], key=self.place.__getitem__)
-        if any(self.kinds[s] in ALONE or s in self.settled for s in together):
+        if any(s in self.settled for s in together):
+            return "what has a kernel of its own kind stays as it is"
+        if any(self.kinds[s] in ALONE for s in together):
             return "a nest stays by itself"
         if len(together) > MOST_STAGES:
             return "too many stages"

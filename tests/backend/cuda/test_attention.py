@@ -235,6 +235,17 @@ y = R.matmul(p, v)
     compared(device, text, given)
 
 
+def test_two_that_are_added_up(device):
+    body = """
+s = R.matmul(q, R.permute_dims(k, axes=[0, 2, 1]))
+t = R.matmul(k, R.permute_dims(k, axes=[0, 2, 1]))
+y = R.matmul(R.nn.softmax(s), v) + R.matmul(R.nn.softmax(t), v)
+"""
+    text = text_of("not divided", body=body).replace('"n"', '"m"')
+    given = list(arguments(structir.parse(text), np.random.default_rng(7), "float32"))
+    compared(device, text, given, kernels=2)
+
+
 REFUSED = {
     "read elsewhere": POWERS + "\ny = R.matmul(p, v) + R.sum(R.sin(p))",
     "no powers": """
