@@ -6,13 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+import attrs
+
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.contraction import Contraction
-from structir.backend.loops.expression import Apply, Expression, Load, loads_of
-from structir.backend.loops.stage import Stage
+from structir.backend.loops.expression import Apply, Expression, Load, Number, loads_of
+from structir.backend.loops.scatters import gathered
+from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Sym
 
+FARTHEST = 8  # elements between columns of a result
 FEWEST = 8  # rows, and terms, of windows that are made in tiles
 
 
@@ -30,11 +34,17 @@ def _product_of(stage: Stage) -> Contraction | None:
     if factors is None:
         return None
     out = address_of(stage.out, stage.write, stage.axes)
-    for left, right in (factors, factors[::-1]):
-        found = _split(stage, left, right, out)
-        if found is not None and any(out.coefficient(axis) == 1 for axis in found.n):
-            return None if _is_small(stage, found) else found
-    return None
+    ways = [_split(stage, *pair, out) for pair in (factors, factors[::-1])]
+    found = min([way for way in ways if way is not None], key=_between_columns, default=None)
+    if found is None or _between_columns(found) > FARTHEST or _is_small(stage, found):
+        return None
+    return found
+
+
+def _between_columns(found: Contraction) -> int:
+    """How far apart neighbouring columns are in the result, at least."""
+    steps = [found.out_address.coefficient(axis) for axis in found.n]
+    return min([step for step in steps if isinstance(step, int)], default=FARTHEST + 1)
 
 
 def _factors(stage: Stage) -> tuple[Expression, Expression] | None:
@@ -84,6 +94,19 @@ def _is_small(stage: Stage, found: Contraction) -> bool:
     moves = stage.guards or len(joined_terms(stage, found)) > 1
     counts = [prod(stage.extents[axis] for axis in axes) for axes in (found.m, found.k)]
     return bool(moves) and any(isinstance(count, int) and count < FEWEST for count in counts)
+
+
+def gathered_products(program: LoopProgram) -> LoopProgram:
+    """The program with scattered sums of products as products, where they are some from the side of
+    the result: convolutions with operand and result exchanged."""
+    pairs = [(stage, gathered(stage) or []) for stage in program.stages]
+    found = {s: parts for s, parts in pairs if parts and all(map(product_of, parts))}
+    whole = {stage.out for stage in found}
+    stages = list[Stage]()
+    for stage in program.stages:
+        if not (stage.out in whole and isinstance(stage.body, Number)):  # what sums begin with
+            stages += found.get(stage, [stage])
+    return attrs.evolve(program, stages=tuple(stages))
 
 
 def joined_terms(stage: Stage, found: Contraction) -> list[tuple[Sym, ...]]:

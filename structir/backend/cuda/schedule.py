@@ -12,7 +12,7 @@ from structir.backend.cuda.columns import column_kernel
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.points import point_kernel
 from structir.backend.cuda.product_kernels import product_kernels
-from structir.backend.cuda.products import product_of
+from structir.backend.cuda.products import gathered_products, product_of
 from structir.backend.cuda.routines import routine_kernel
 from structir.backend.cuda.rows import any_row_kernel
 from structir.backend.cuda.tiles import tile_kernel
@@ -45,7 +45,7 @@ PRODUCTS = Products(product_of, followed=followed)
 def scheduled(program: LoopProgram) -> Scheduled:
     """Compose, group and write out a program; maps may follow products in their kernels, and some
     products are an attention."""
-    program = composed(program, product_of)
+    program = gathered_products(composed(program, product_of))
     found = attentions(program, product_of)
     together = {Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in found.found}
     schedules = {**SCHEDULES, "attention": lambda group: attention_kernel(together[group])}

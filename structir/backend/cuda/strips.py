@@ -59,7 +59,7 @@ class StripSchedule(ProductSchedule):
         ]
         strips: Dim = self.extent(self.found.batch) * self.columns.tiles
         text = device_text(self.writer, lines, strips, self.stage.origins)
-        return attrs.evolve(text, product=described, square=True, apart=True)
+        return attrs.evolve(text, product=described, square=True, resident=2, apart=True)
 
     def _block(self) -> list[str]:
         """One strip of the result."""

@@ -30,7 +30,7 @@ class TileSchedule(ProductSchedule):
     """A product on its way to text. A block makes one tile of the result after another, or with
     several `parts`, one part of the terms of one."""
 
-    block_of: ClassVar[Mapping[str, Any]] = {"square": True}
+    block_of: ClassVar[Mapping[str, Any]] = {"square": True, "resident": 2}
     operand = Operand
 
     def __init__(
