@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import attrs
 
-from structir.backend.cuda.device_text import DeviceText
-from structir.backend.cuda.epilogue import results_of
+from structir.backend.cuda.device_text import SIDE, DeviceText
+from structir.backend.cuda.epilogue import Results, results_of
+from structir.backend.cuda.places import RUN
 from structir.backend.cuda.products import product_of
+from structir.backend.cuda.shares import PROCESSORS, SumSchedule, shares_buffer, shares_of
 from structir.backend.cuda.strips import MOST_ROWS, StripSchedule
-from structir.backend.cuda.tiled import TileSchedule
+from structir.backend.cuda.tiled import TALL, TileSchedule
 from structir.backend.cuda.warp_tiles import WarpSchedule, is_of_halves
+from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.group import Group
+from structir.backend.loops.stage import Stage
 from structir.ir import dims
 
 
@@ -18,14 +22,33 @@ def product_kernels(group: Group) -> tuple[DeviceText, ...]:
     """The texts of a product with the maps after it: each has work at its own sizes."""
     ((stage, found),) = [(s, c) for s in group.stages if (c := product_of(s)) is not None]
     results = results_of(stage, group.stages, group.kept)
-    tiles = WarpSchedule if is_of_halves(stage, found) else TileSchedule
-    texts = [tiles(stage, found, results).device_text()]
+    texts = _tiled(stage, found, results)
     strips = StripSchedule(stage, found, results)
     few = dims.compare("<=", strips.rows.extent, MOST_ROWS)
     if strips.fits and few != 0 and (isinstance(few, int) or texts[0].product is None):
-        texts = [_where(1 - few, *texts), _where(few, strips.device_text())]
-    texts = [attrs.evolve(t, origins=group.origins) for t in texts if t.range != 0]
-    return tuple(texts)
+        texts = [*[_where(1 - few, t) for t in texts], _where(few, strips.device_text())]
+    return tuple([attrs.evolve(t, origins=group.origins) for t in texts if t.range != 0])
+
+
+def _tiled(stage: Stage, found: Contraction, results: Results) -> list[DeviceText]:
+    """The texts by tiles; where no library makes the product, terms may be shared among blocks."""
+    halves = is_of_halves(stage, found)
+    made, tall = (WarpSchedule, TALL) if halves else (TileSchedule, _height(stage, found, results))
+    schedule = made(stage, found, results, tall)
+    count = shares_of(schedule)
+    if count == 1 or schedule.product() is not None:
+        return [schedule.device_text()]
+    shares = shares_buffer(schedule, count)
+    tiles = made(stage, found, results, tall, count, shares)
+    return [tiles.device_text(), SumSchedule(stage, found, results, count, shares).device_text()]
+
+
+def _height(stage: Stage, found: Contraction, results: Results) -> int:
+    """How many rows a thread makes: fewer where few rows, or few tiles, are known."""
+    schedule = TileSchedule(stage, found, results)
+    rows, tiles = schedule.rows.extent, schedule.tiles
+    low = isinstance(rows, int) and rows <= SIDE * RUN
+    return RUN if low or (isinstance(tiles, int) and tiles < PROCESSORS) else TALL
 
 
 def _where(condition: dims.Dim, text: DeviceText) -> DeviceText:

@@ -99,6 +99,11 @@ class ProductSchedule:
         own = [guard for guard in self.stage.guards if dims.syms(guard.value) & axes <= known]
         return Source(value, address, tuple(own), self.terms)
 
+    @property
+    def sides(self) -> tuple[tuple[Sym, ...], ...]:
+        """The axes outside, those of rows, and those of columns."""
+        return (self.found.batch, self.found.m, self.found.n)
+
     def product(self) -> Product | None:
         """What a library has to know, if it can make all that the kernel makes."""
         return described(self.stage, self.found, self.written, self.writer)

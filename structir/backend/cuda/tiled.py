@@ -15,6 +15,7 @@ from structir.backend.cuda.epilogue import Results
 from structir.backend.cuda.operand import Operand
 from structir.backend.cuda.places import RUN, Groups
 from structir.backend.cuda.product_schedule import HEAD, WAIT, ProductSchedule
+from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import computed_in
 from structir.backend.loops.scalar_text import number_text
@@ -27,18 +28,24 @@ TALL, WIDE = 8, 4  # rows and columns of a thread; rows of what takes twice the 
 
 
 class TileSchedule(ProductSchedule):
-    """A product on its way to text. A block makes one tile of the result after another, or with
-    several `parts`, one part of the terms of one."""
+    """A product on its way to text. A block makes one tile of the result after another; or where
+    there is a place for `shares`, what a share of the terms adds to one."""
 
     block_of: ClassVar[Mapping[str, Any]] = {"square": True, "resident": 2}
     operand = Operand
 
     def __init__(
-        self, stage: Stage, found: Contraction, results: Results, tall: int = TALL, parts: Dim = 1
+        self,
+        stage: Stage,
+        found: Contraction,
+        results: Results,
+        tall: int = TALL,
+        count: Dim = 1,
+        shares: Buffer | None = None,
     ) -> None:
         tall = RUN if computed_in(stage.out.dtype) in WIDE_DTYPES else tall
         super().__init__(stage, found, results, tall, WIDE)
-        self.parts = parts
+        self.count, self.shares = count, shares
         left = self.source(found.left, found.left_address)
         right = self.source(found.right, found.right_address)
         self.held = self.held_as()
@@ -76,14 +83,12 @@ class TileSchedule(ProductSchedule):
             f"zero = {number_text(0, self.held)}",
         ]
         count = f"{self.size(self.found.batch)} * a_tiles * b_tiles"
-        if self.parts != 1:
-            count += " * parts"
-            lines.append(f"parts = {writer.size(self.parts)}")
-            lines.append(
-                f"share = (steps + {writer.size(self.parts)} - 1) // {writer.size(self.parts)}"
-            )
+        if self.shares is not None:
+            count += " * shares"
+            lines.append(f"shares = {writer.size(self.count)}")
+            lines.append("share = (steps + shares - 1) // shares")
         lines += over_blocks("block", count, self._block())
-        text = device_text(writer, lines, self.tiles * self.parts, self.stage.origins)
+        text = device_text(writer, lines, self.tiles * self.count, self.stage.origins)
         return attrs.evolve(text, product=described, apart=True, **self.block_of)
 
     def _memory(self) -> list[str]:
@@ -112,15 +117,25 @@ class TileSchedule(ProductSchedule):
         ]
 
     def _share(self) -> list[str]:
-        """The steps that a block takes: all, or a part of them."""
-        if self.parts == 1:
+        """The steps that a block takes: all, or a share of them."""
+        if self.shares is None:
             return ["outside = times(others, a_tiles)", "first, last = 0, steps"]
         return [
-            "parted = times(others, a_tiles)",
-            "own_part, outside = left_over(parted, parts), times(parted, parts)",
-            "first = min(own_part * share, steps)",
+            "shared = times(others, a_tiles)",
+            "own, outside = left_over(shared, shares), times(shared, shares)",
+            "first = min(own * share, steps)",
             "last = min(first + share, steps)",
         ]
+
+    def stored(self) -> list[str]:
+        """What is made of a `total`, and where it goes: if it is that of a share, as it is."""
+        lines = super().stored()
+        if self.shares is None:
+            return lines
+        outer, rows, columns = (self.size(axes) for axes in self.sides)
+        at = f"((own * {outer} + outside) * {rows} + row) * {columns} + column"
+        kept = f"    {self.writer.pointer(self.shares)}[{at}] = total"
+        return ["if shares > 1:", kept, "else:", *indented(lines)]
 
     def _own(self) -> Iterable[tuple[int, int]]:
         """The results of a thread."""

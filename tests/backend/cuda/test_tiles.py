@@ -151,6 +151,45 @@ def test_which_kernel_makes_a_product_is_known_at_its_sizes(device):
         assert [count > 0 for count in sizes.ranges] == [rows > 4, rows <= 4]
 
 
+EXCHANGED = {  # operand and result: a kernel for each position within a step
+    "conv2d_transpose(x, w, padding=1)": ([(2, 8, 5, 4), (8, 9, 3, 3)], 1),
+    "conv2d_transpose(x, w, padding=1, strides=2, groups=2)": ([(1, 16, 3, 4), (16, 16, 4, 4)], 4),
+    "conv1d_transpose(x, w, strides=3, padding=1)": ([(2, 16, 5), (16, 16, 5)], 3),
+}
+
+
+@pytest.mark.parametrize("body", EXCHANGED)
+def test_transposed_convolutions(device, body):
+    shapes, kernels = EXCHANGED[body]
+    free = ", ".join(["'b'", str(shapes[0][1]), *[f"'x{k}'" for k in range(len(shapes[0]) - 2)]])
+    params = {"x": free, "w": ", ".join(map(str, shapes[1]))}
+    executable = assert_interpreted(device, module_of(f"R.nn.{body}", params), shapes)
+    assert [text.square for plan in executable.plans() for text in plan.texts] == [True] * kernels
+
+
+def test_gradients_of_convolutions_are_products(device):
+    params = {"x": "'b', 9, 'h', 'v'", "w": "8, 9, 3, 3"}
+    module = module_of("R.sum(R.nn.silu(R.nn.conv2d(x, w, padding=1, strides=1)))", params)
+    trained = structir.passes.Gradient()(module)
+    given = [numbers(shape, "float32", k) for k, shape in enumerate([(2, 9, 5, 4), (8, 9, 3, 3)])]
+    executable = DeviceExecutable(trained, device)
+    wanted = structir.interpret(trained, "main_adjoint", *given)
+    assert_agree(wanted, on_host(executable["main_adjoint"](*given)))
+    texts = [text for plan in executable.plans("main_adjoint") for text in plan.texts]
+    assert sum(text.square for text in texts) == 3
+
+
+@pytest.mark.parametrize("terms", [64, 3])
+def test_blocks_share_many_terms_of_few_tiles(device, terms):
+    params = {"x": "1, 'c', 4, 3", "w": "16, 'c', 3, 3", "b": "16, 1, 1"}
+    module = module_of("R.nn.relu(R.nn.conv2d(x, w, padding=1) + b)", params)
+    shapes = [(1, terms, 4, 3), (16, terms, 3, 3), (16, 1, 1)]
+    executable = assert_interpreted(device, module, shapes)
+    (plan,) = executable.plans()
+    shares, elements = plan.numbers([terms]).ranges
+    assert (shares, elements) == ((4, 192) if terms == 64 else (1, 0))
+
+
 BLOCK = """
 @R.function
 def main(

@@ -1,0 +1,65 @@
+"""Products of few tiles and many terms: blocks take shares of the terms, and a kernel of its own
+adds up what they leave."""
+
+from __future__ import annotations
+
+from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
+from structir.backend.cuda.epilogue import Results
+from structir.backend.cuda.product_schedule import ProductSchedule
+from structir.backend.cuda.tiled import TileSchedule
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import Contraction
+from structir.backend.loops.scalar_text import accumulation_text, number_text
+from structir.backend.loops.stage import Stage
+from structir.ir import dims
+from structir.ir.dims import Dim
+
+PROCESSORS = 132  # of a large card: fewer tiles leave some of them idle
+EACH = 2  # blocks of a multiprocessor
+LEAST = 8  # slices of terms that are worth a block
+
+
+def shares_of(schedule: TileSchedule) -> Dim:
+    """Among how many blocks the terms of a tile are shared."""
+    tiles = schedule.tiles
+    if not isinstance(tiles, int) or not 0 < tiles < PROCESSORS:
+        return 1
+    worth = dims.floordiv(schedule.steps, LEAST)
+    return dims.dim_max(1, dims.dim_min(EACH * PROCESSORS // tiles, worth))
+
+
+class SumSchedule(ProductSchedule):
+    """The results of a product from shares of them: each is a thread's."""
+
+    def __init__(
+        self, stage: Stage, found: Contraction, results: Results, count: Dim, shares: Buffer
+    ) -> None:
+        super().__init__(stage, found, results, 1, 1)
+        self.count, self.shares = count, shares
+
+    def device_text(self) -> DeviceText:
+        """The kernel's text: it has something to do where there are several shares."""
+        writer = self.writer
+        outer, rows, columns = (self.size(axes) for axes in self.sides)
+        place = f"{writer.pointer(self.shares)}[share * ({outer} * {rows} * {columns}) + each]"
+        total = accumulation_text("sum", self.dtype, "total", place)
+        lines = [
+            f"across = times(each, {columns})",
+            *self.named(self.columns.groups, "column", f"left_over(each, {columns})"),
+            *self.named(self.rows.groups, "row", f"left_over(across, {rows})"),
+            *self.named(self.outer, "g", f"times(across, {rows})"),
+            f"total = {number_text(0, self.dtype)}",
+            f"for share in range({writer.size(self.count)}):",
+            f"    total = {total}",
+            *self.stored(),
+        ]
+        whole = self.extent(axis for axes in self.sides for axis in axes)
+        lines = over_threads("each", writer.size(whole), lines)
+        several = dims.select(dims.compare(">", self.count, 1), whole, 0)
+        return device_text(writer, lines, several, self.stage.origins)
+
+
+def shares_buffer(schedule: TileSchedule, count: Dim) -> Buffer:
+    """Where blocks leave their shares, if there are several."""
+    several = dims.select(dims.compare(">", count, 1), count, 0)
+    return Buffer((several, *[schedule.extent(axes) for axes in schedule.sides]), schedule.dtype)
