@@ -10,7 +10,14 @@ import attrs
 
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.contraction import Contraction
-from structir.backend.loops.expression import Apply, Expression, Load, Number, loads_of
+from structir.backend.loops.expression import (
+    Apply,
+    Expression,
+    Load,
+    Number,
+    computed_in,
+    loads_of,
+)
 from structir.backend.loops.scatters import gathered
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
@@ -55,6 +62,8 @@ def _factors(stage: Stage) -> tuple[Expression, Expression] | None:
     if any(isinstance(entry, Expression) for entry in stage.write) or body.dtype == "bool":
         return None
     if not isinstance(body, Apply) or body.fn != "mul":
+        return None
+    if body.dtype != computed_in(stage.out.dtype):  # what is added up is rounded before
         return None
     left, right = body.args
     return (left, right) if _is_operand(left) and _is_operand(right) else None

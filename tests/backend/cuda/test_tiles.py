@@ -1,10 +1,13 @@
 """Products and convolutions by tiles in registers, run by threads of the host: they give what the
 interpreter gives, at sizes that fill no tile."""
 
+import re
+
 import numpy as np
 import pytest
 
 import structir
+from structir.backend.cuda.ahead import AheadDevice
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.ir.dtype import numpy_dtype
 from tests.backend.agreement import assert_agree
@@ -253,3 +256,25 @@ def test_maps_that_need_more_than_the_point_stay_apart(device):
     for body, kernels in bodies.items():
         executable = assert_interpreted(device, module_of(body, params), shapes)
         assert sum(len(plan.texts) for plan in executable.plans()) == kernels
+
+
+FRAME, REGISTERS = (
+    b"\x04\x11\x08\x00",
+    b"\x04\x2f\x08\x00",
+)  # facts, each after the number of a function
+
+
+def fact(cubin, which):
+    """What machine code tells of its kernel, and of what that calls: the most of them."""
+    places = [found.end() + 4 for found in re.finditer(re.escape(which), cubin)]
+    return max([int.from_bytes(cubin[at : at + 4], "little") for at in places])
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("body", ["R.matmul(x, w)", "R.nn.relu(R.nn.conv2d(x, w, padding=1) * 2)"])
+def test_tiles_are_in_registers(architecture, body):
+    sizes = ("'n', 64", "64, 96") if "matmul" in body else ("'b', 16, 28, 28", "32, 16, 3, 3")
+    module = module_of(body, dict(zip("xw", sizes, strict=True)))
+    (code,) = DeviceExecutable(module, AheadDevice(architecture)).plans()[0].kernels
+    assert fact(code.cubin, FRAME) == 0 and fact(code.cubin, REGISTERS) <= 128
+    assert re.search(r"ld\.global\S*\.v4", code.ptx) and "ld.shared.v4" in code.ptx
