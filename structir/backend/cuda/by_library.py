@@ -24,11 +24,11 @@ GELU = (0.5, math.sqrt(2 / math.pi), 0.044715, 1.0)  # its numbers, as a program
 
 
 def followed(stage: Stage, stages: Sequence[Stage], kept: Collection[Buffer]) -> bool:
-    """Whether a product is made by one kernel with maps after it: always where no library makes
-    the product, else where it makes all."""
+    """Whether a stage is made by one kernel with maps after it: always, but for products that a
+    library makes, where it makes all."""
     found = product_of(stage)
     if found is None or described(stage, found, results_of(stage, [stage], [stage.out])) is None:
-        return found is not None
+        return True
     return described(stage, found, results_of(stage, stages, kept)) is not None
 
 

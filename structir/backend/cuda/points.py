@@ -1,27 +1,56 @@
-"""The schedule of a stage by itself: every point that no other one meets is a thread's."""
+"""The schedule of a stage by itself, or with maps of its result: every point that no other one
+meets is a thread's."""
 
 from __future__ import annotations
 
 from math import prod
 
+import attrs
+
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
+from structir.backend.cuda.epilogue import Results, results_of
 from structir.backend.loops.access import split
-from structir.backend.loops.expression import Entry, Expression
+from structir.backend.loops.expression import Entry, Expression, load
 from structir.backend.loops.group import Group
 from structir.backend.loops.nest import NestSchedule
+from structir.backend.loops.simplify import simplified
+from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import Scope, indented
 from structir.ir import dims
 from structir.ir.dims import Sym
 
 
 def point_kernel(group: Group) -> DeviceText:
-    """The text of one stage."""
-    return PointSchedule(group.stages[0]).device_text()
+    """The text of one stage, with the maps after it."""
+    stage, *maps = sorted(group.stages, key=lambda s: not takes_maps(s))
+    results = results_of(stage, [stage, *maps], group.kept) if maps else None
+    return attrs.evolve(PointSchedule(stage, results).device_text(), origins=group.origins)
+
+
+def takes_maps(stage: Stage) -> bool:
+    """Whether a stage by itself is a reduction at each point: maps of its result can follow."""
+    plain = stage.exists is None and stage.running is None and stage.routine is None
+    plain = plain and not any(isinstance(entry, Expression) for entry in stage.write)
+    return plain and bool(stage.reduce) and stage.unique and not stage.simple
 
 
 class PointSchedule(NestSchedule):
     """A stage on its way to text. What points of a scan or a scatter must do one after another
     stays one thread's."""
+
+    def __init__(self, stage: Stage, results: Results | None = None) -> None:
+        super().__init__(stage)
+        self.results = results
+
+    def store_total(self, value: str, scope: Scope) -> None:
+        """One result of a reduction, and what maps make of it, to where they belong."""
+        if self.results is None:
+            return super().store_total(value, scope)
+        scope.made[load(self.stage.out, self.stage.write)] = value
+        for out, body in self.results:
+            made = self.writer.value(simplified(body), [scope])
+            self.writer.store(out, self.stage.write, made, [scope])
+        return None
 
     def device_text(self) -> DeviceText:
         """The kernel's text."""

@@ -10,7 +10,7 @@ from structir.backend.cuda.attention import attentions
 from structir.backend.cuda.by_library import followed
 from structir.backend.cuda.columns import column_kernel
 from structir.backend.cuda.device_text import DeviceText
-from structir.backend.cuda.points import point_kernel
+from structir.backend.cuda.points import point_kernel, takes_maps
 from structir.backend.cuda.product_kernels import product_kernels
 from structir.backend.cuda.products import gathered_products, product_of
 from structir.backend.cuda.routines import routine_kernel
@@ -36,10 +36,11 @@ SCHEDULES: dict[str, Callable[[Group], DeviceText | tuple[DeviceText, ...] | Non
     "columns": column_kernel,
     "matrix": product_kernels,
     "nest": point_kernel,
+    "points": point_kernel,
     "padding": point_kernel,
     "routine": routine_kernel,
 }
-PRODUCTS = Products(product_of, followed=followed)
+PRODUCTS = Products(product_of, followed=followed, leads=takes_maps)
 
 
 def scheduled(program: LoopProgram) -> Scheduled:

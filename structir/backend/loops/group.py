@@ -30,7 +30,8 @@ class Group:
     stays), "matrix" (a matrix product, perhaps with maps of its result), "blocks" (matrix
     products with maps and reductions along their rows), "routine" (a text of its own), "padding" (a
     copy with a border), "planes" (such a copy, then the rows that read it), "nest" (one stage of
-    any other form), or a backend's own. `kept` are the buffers that are read elsewhere; `given`,
+    any other form), "points" (such a stage with maps of its
+    result), or a backend's own. `kept` are the buffers that are read elsewhere; `given`,
     those of them that are results of the program.
     """
 
@@ -59,12 +60,14 @@ class Decision:
 class Products:
     """How a backend sees matrix products: which stages are some, and of which dtypes they can share
     a kernel with other stages. Or, where `followed` is there, whether a product's kernel makes with
-    it some stages, with those buffers kept: maps at the points of its result. `together` are stages
-    that it makes in a kernel of their own kind, with the buffers that are read elsewhere."""
+    it some stages, with those buffers kept: maps at the points of its result. So it is with stages
+    that stand by themselves, and of which `leads` is true. `together` are stages that it makes in a
+    kernel of their own kind, with the buffers that are read elsewhere."""
 
     found: Callable[[Stage], Contraction | None] = contraction_of
     joined: Callable[[str], bool] = has_own_products
     followed: Callable[[Stage, Sequence[Stage], Collection[Buffer]], bool] | None = None
+    leads: Callable[[Stage], bool] = lambda stage: False
     together: tuple[Group, ...] = ()
 
 
@@ -94,6 +97,7 @@ class Fusion:
             for read in stage.loads:
                 self.readers.setdefault(read.buffer.root, []).append(stage)
         self.products = {s: c for s in self.stages if (c := products.found(s))}
+        self.leading = {*self.products, *filter(products.leads, self.stages)}
         loops = [s for s in self.stages if s.simple and s not in self.products]
         self.outside = {s for s in loops if _reduces_outside(s)}
         self.kinds = {stage: self._kind(stage) for stage in self.stages}
@@ -110,7 +114,8 @@ class Fusion:
         if stage in self.products:
             return "matrix"
         if not stage.simple:
-            return "nest" if stage.otherwise is None else "padding"
+            alone = "points" if stage in self.leading else "nest"
+            return alone if stage.otherwise is None else "padding"
         return "loop"
 
     def makers(self, stage: Stage) -> list[tuple[Load, Stage]]:
@@ -140,7 +145,7 @@ class Fusion:
         found = [producer for _, producer in self.makers(reader)]
         if self.followed is None:
             return found
-        return sorted(found, key=lambda s: not any(m in self.products for m in self.members[s]))
+        return sorted(found, key=lambda s: not any(m in self.leading for m in self.members[s]))
 
     def join(self, producer: Stage, reader: Stage) -> str | None:
         """Put two groups together; or the reason why not."""
@@ -153,7 +158,7 @@ class Fusion:
         if len(together) > MOST_STAGES:
             return "too many stages"
         known = len(self.classes.parents)
-        if self.followed is not None and any(s in self.products for s in together):
+        if self.followed is not None and any(s in self.leading for s in together):
             reason = self._illegal_maps(together) or self._cycle(together)
             return self._settle(together, reason, known)
         reason = self._identify(first, second) or self._cycle(together)
@@ -239,7 +244,7 @@ class Fusion:
     def _illegal_maps(self, stages: list[Stage]) -> str | None:
         """A product takes maps that read its result at their own point, and maps that only these
         read."""
-        product, *more = [s for s in stages if s in self.products]
+        product, *more = [s for s in stages if s in self.leading]
         makers = {s.out: s for s in stages}
         if more or any(read.buffer in makers for read in product.loads):
             return "a product follows another one, or what goes into it"
@@ -412,8 +417,11 @@ class Fusion:
         if len(members) == 1 and self.kinds[members[0]] != "loop":
             return Group(self.kinds[members[0]], stages, members[0].parallel, kept)
         rows = tuple(self.rows_of(members))
-        if any(s in self.products for s in members):
-            return Group("blocks" if self.followed is None else "matrix", stages, rows, kept)
+        first = next((s for s in members if s in self.leading), None)
+        if first is not None:
+            return Group(
+                "blocks" if self.followed is None else self.kinds[first], stages, rows, kept
+            )
         columns = any(s in self.outside for s in members)
         given = frozenset(b for b in kept if b.root in self.outputs)
         return Group("columns" if columns else "rows", stages, rows, kept, given)

@@ -200,8 +200,12 @@ class NestSchedule:
         value = self._result(lines)
         if meets:
             value = self._combined(value, scope)
-        self.writer.store(self.stage.out, self.stage.write, value, [scope])
+        self.store_total(value, scope)
         return [f"if {test}:", *indented(lines)] if test and meets else lines
+
+    def store_total(self, value: str, scope: Scope) -> None:
+        """One result of a reduction to where it belongs."""
+        self.writer.store(self.stage.out, self.stage.write, value, [scope])
 
     def _identity(self) -> list[str]:
         body = self.stage.body.dtype

@@ -258,6 +258,20 @@ def test_maps_that_need_more_than_the_point_stay_apart(device):
         assert sum(len(plan.texts) for plan in executable.plans()) == kernels
 
 
+def test_maps_follow_windows_that_are_no_products(device):
+    bodies = {
+        "R.nn.relu(R.nn.conv2d(x, w, padding=1, groups=8) * 2 + x)": 1,
+        "R.nn.max_pool2d(x, pool_size=(3, 3), padding=1) - x": 1,
+        "(R.nn.avg_pool2d(x, pool_size=(3, 3), padding=1) * 2, R.exp(x))": 2,
+    }
+    params = {"x": "2, 8, 'h', 'v'", "w": "8, 1, 3, 3"}
+    for body, kernels in bodies.items():
+        executable = assert_interpreted(
+            device, module_of(body, params), [(2, 8, 5, 6), (8, 1, 3, 3)]
+        )
+        assert sum(len(plan.texts) for plan in executable.plans()) == kernels
+
+
 FRAME, REGISTERS = (
     b"\x04\x11\x08\x00",
     b"\x04\x2f\x08\x00",
