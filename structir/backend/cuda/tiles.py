@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from math import prod
 
-from structir.backend.cuda.device_text import DeviceText, device_text, over_blocks
+import attrs
+
+from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
 from structir.backend.cuda.rows import SYNC, BlockRowSchedule
 from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Load, loads_of
@@ -74,13 +76,13 @@ class TileSchedule(BlockRowSchedule):
         block = [
             "g = block // (columns * rows)",
             *writer.decoded(others, counts, "g"),
-            "t = block // columns % rows * tile + across",
-            "u = block % columns * tile + down",
+            "t = block // columns % rows * tile_side + across",
+            "u = block % columns * tile_side + down",
             inside,
             *indented(self._read()),
             SYNC,
-            "t = block // columns % rows * tile + down",
-            "u = block % columns * tile + across",
+            "t = block // columns % rows * tile_side + down",
+            "u = block % columns * tile_side + across",
             inside,
             *indented(self._written()),
             SYNC,
@@ -88,22 +90,22 @@ class TileSchedule(BlockRowSchedule):
         whole: Dim = prod([self.extent(g) for g in others])
         lines = [
             *[f"tile{k} = cuda.shared.array(272, {_held(r)})" for k, r in enumerate(self.turned)],
-            "tile = 16 if cuda.blockDim.x >= 256 else 2",
-            "down = cuda.threadIdx.x // tile",
-            "across = cuda.threadIdx.x % tile",
-            f"columns = ({wide} + tile - 1) // tile",
-            f"rows = ({tall} + tile - 1) // tile",
+            "down = cuda.threadIdx.x // tile_side",
+            "across = cuda.threadIdx.x % tile_side",
+            f"columns = ({wide} + tile_side - 1) // tile_side",
+            f"rows = ({tall} + tile_side - 1) // tile_side",
             *over_blocks("block", f"{size(whole)} * columns * rows", block),
         ]
-        count = whole * self.extent(self.across) * self.extent(last)
-        return device_text(writer, lines, count, self.group.origins)
+        for group in (self.across, last):
+            whole = whole * dims.ceildiv(self.extent(group), SIDE)
+        return attrs.evolve(device_text(writer, lines, whole, self.group.origins), square=True)
 
     def _read(self) -> list[str]:
         """Each turned operand, by neighbours in its memory."""
         scope = Scope(frozenset((*self.rows, *self.last)))
         for k, read in enumerate(self.turned):
             value = self.writer.value(read, [scope])
-            scope.lines.append(f"tile{k}[down * (tile + 1) + across] = {_held(read)}({value})")
+            scope.lines.append(f"tile{k}[down * (tile_side + 1) + across] = {_held(read)}({value})")
         return scope.lines
 
     def _written(self) -> list[str]:
@@ -112,7 +114,9 @@ class TileSchedule(BlockRowSchedule):
         for k, read in enumerate(self.turned):
             scope.made[read] = self.writer.fresh()
             truth = " != 0" if read.dtype == "bool" else ""
-            scope.lines.append(f"{scope.made[read]} = tile{k}[across * (tile + 1) + down]{truth}")
+            scope.lines.append(
+                f"{scope.made[read]} = tile{k}[across * (tile_side + 1) + down]{truth}"
+            )
         self.write_roots(self.kept, 0, [scope])
         return scope.lines
 
