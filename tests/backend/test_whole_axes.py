@@ -71,3 +71,21 @@ def main(x: R.Tensor(("n", 290), "float32")):
         x = rng.integers(0, 40, (rows, 290)).astype("float32")
         x[rng.random(x.shape) < 0.02] = np.nan
         assert_agree(structir.interpret(module, "main", x), executable["main"](x))
+
+
+def test_the_greatest_of_a_few_small_axes_at_once():
+    """Around these loops, which LLVM writes out, another one kept it busy for good."""
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor((2, 3, 3), "float32"), y: R.Tensor((1, 2, 6, 5), "float32")):
+    with R.dataflow():
+        pooled = R.nn.avg_pool2d(y, pool_size=[3], strides=[2], padding=[1])
+        result = (R.argmax(x), R.argmin(x, keepdims=True), R.argmax(pooled))
+        R.output(result)
+    return result
+""")
+    rng = np.random.default_rng(5)
+    given = [rng.standard_normal(shape).astype("float32") for shape in [(2, 3, 3), (1, 2, 6, 5)]]
+    assert_agree(
+        structir.interpret(module, "main", *given), structir.compile(module)["main"](*given)
+    )

@@ -18,7 +18,7 @@ from structir.backend.loops.scalar_text import (
 )
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
-from structir.backend.loops.writer import INDENT, KernelText, Scope, Writer, indented
+from structir.backend.loops.writer import INDENT, SINGLE, KernelText, Scope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
@@ -52,7 +52,7 @@ class NestSchedule:
         extent: Dim = stage.extents[first] if first is not None else 1
         lines = self.nest(stage.parallel, first)
         if not whole:
-            lines = ["for step in range(lo, hi):", *indented(lines)]
+            lines = [SINGLE, *indented(lines)]
         return self.writer.finish(lines, extent, stage.origins)
 
     def name_axes(self) -> None:

@@ -12,7 +12,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import store_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
-from structir.backend.loops.writer import KernelText, Scope, Writer, indented
+from structir.backend.loops.writer import SINGLE, KernelText, Scope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -42,8 +42,7 @@ class PaddingSchedule:
         for name, axis in reversed(outer[1:]):
             lines = self._loop(name, "0", self.writer.size(stage.extents[axis]), lines)
         if not outer:
-            lines = self._loop("step", "lo", "hi", lines)
-            return self.writer.finish(lines, 1, origins)
+            return self.writer.finish([SINGLE, *indented(lines)], 1, origins)
         lines = self._loop(outer[0][0], "lo", "hi", lines)
         return self.writer.finish(lines, stage.extents[outer[0][1]], origins)
 
