@@ -1,5 +1,5 @@
-"""Products of small matrices that a warp makes at once, as cards multiply 16-bit floats: what texts
-say of them, in LLVM's form.
+"""Products of small matrices that a warp makes at once, as cards multiply 16-bit floats, and
+float32 whose factors are rounded to 10 bits (tf32): what texts say of them, in LLVM's form.
 
 A matrix is in the registers of a warp, a fragment for each lane. Of 16 rows and 16 terms of the
 left factor, a lane has four words of two elements each; of 16 terms and 8 columns of the right one,
@@ -8,7 +8,8 @@ two; of 16 rows and 8 columns of the result, four float32:
     at 0, 1   row lane // 4,      columns lane % 4 * 2 and the next one
     at 2, 3   row lane // 4 + 8,  the same columns
 
-All lanes of a warp come to these functions together.
+Of tf32, a word is one element: a lane has four of 16 rows and 8 terms, and two of 8 terms and 8
+columns. All lanes of a warp come to these functions together.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ LOAD = "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{}.b16.p3"
 PRODUCTS = {
     "float16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", HALVES),
     "bfloat16": ("llvm.nvvm.mma.m16n8k16.row.col.bf16", LANE),
+    "tf32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", LANE),
 }
+ROUND = "llvm.nvvm.f2tf32.rna"
 PAIRS = {
     "float16": ("llvm.nvvm.ff2f16x2.rn", HALVES),
     "bfloat16": ("llvm.nvvm.ff2bf16x2.rn", ir.VectorType(Brain(), 2)),
@@ -45,17 +48,21 @@ PAIRS = {
 # Fragments of 16 x 16 elements of shared memory, from `at` on, with `step` elements from a line to
 # the next one: `at` and `step` are multiples of 8. A line is a row of the left factor, or a term of
 # the right one; turned, a term of the left one, or a column of the right one. Of the right factor
-# these are two fragments, of 8 columns each.
+# these are two fragments, of 8 columns each. Of tf32 there are 16 rows, or 16 columns, of 8 terms,
+# whose lines are multiples of 4 elements.
+FIRST, SECOND = ("lane & 15", "lane >> 4"), ("lane & 7 | lane >> 4 << 3", "lane >> 3 & 1")
 FRAGMENTS = {
-    "left_fragment": ("four_matrices", "lane & 15", "lane >> 4"),
-    "left_fragment_turned": ("four_matrices_turned", "lane & 7 | lane >> 4 << 3", "lane >> 3 & 1"),
-    "right_fragments": ("four_matrices_turned", "lane & 15", "lane >> 4"),
-    "right_fragments_turned": ("four_matrices", "lane & 7 | lane >> 4 << 3", "lane >> 3 & 1"),
+    "left_fragment": ("four_matrices", *FIRST, 8),
+    "left_fragment_turned": ("four_matrices_turned", *SECOND, 8),
+    "right_fragments": ("four_matrices_turned", *FIRST, 8),
+    "right_fragments_turned": ("four_matrices", *SECOND, 8),
+    "left_fragment_tf32": ("four_matrices", *FIRST, 4),
+    "right_fragments_tf32": ("four_matrices", *SECOND, 4),
 }
 FRAGMENT = """
 def {name}(memory, at, step):
     lane = cuda.threadIdx.x & 31
-    return {load}(memory, at + ({line}) * step + ({eighth}) * 8)
+    return {load}(memory, at + ({line}) * step + ({part}) * {width})
 """
 
 
@@ -86,18 +93,30 @@ def pair_{dtype}(low, high):
     return uint32(uint32({bits}(low)) | uint32({bits}(high)) << 16)
 """,
 }
+OLDER_SINGLES = {
+    "with_pairs_tf32": """
+def with_pairs_tf32(x, y, total):
+    return total + single_of_word(x) * single_of_word(y)
+""",
+    "rounded_tf32": """
+def rounded_tf32(x):
+    return x
+""",
+}
 
 
 def functions_of_fragments(older: bool = False) -> dict[str, str]:
     """The functions that read fragments, which the instruction does by eight rows of eight; and on
     `older` cards, those for which they have no instructions."""
     made = {
-        name: FRAGMENT.format(name=name, load=load, line=line, eighth=eighth)
-        for name, (load, line, eighth) in FRAGMENTS.items()
+        name: FRAGMENT.format(name=name, load=load, line=line, part=part, width=width)
+        for name, (load, line, part, width) in FRAGMENTS.items()
     }
     for dtype, kind in (("float16", "half"), ("bfloat16", "brain")) if older else ():
         facts = {"dtype": dtype, "value": f"{kind}_value", "bits": f"{kind}_bits"}
         made |= {f"{name}_{dtype}": text.format(**facts) for name, text in OLDER.items()}
+    if older:
+        made |= {"multiply_tf32": OLDER["multiply"].format(dtype="tf32"), **OLDER_SINGLES}
     return made
 
 
@@ -107,11 +126,14 @@ def _four_matrices(turned: bool) -> Written:
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
         (memory, place), builder = args, operations.builder
-        if getattr(memory.kind, "dtype", None) not in (types.uint16, types.int16):
+        single = getattr(memory.kind, "dtype", None) == types.float32 and not turned
+        if getattr(memory.kind, "dtype", None) not in (types.uint16, types.int16) and not single:
             raise UntranslatedError(f"matrices of {memory.kind}")
         row = builder.gep(memory.value, [operations.cast(place, types.int64)])
+        kind = ir.IntType(16).as_pointer(SHARED)
         if row.type.addrspace != SHARED:
-            row = builder.addrspacecast(row, ir.IntType(16).as_pointer(SHARED))
+            row = builder.addrspacecast(row, kind)
+        row = builder.bitcast(row, kind)
         shape = ir.FunctionType(ir.LiteralStructType([LANE] * 4), [row.type])
         name = LOAD.format(".trans" if turned else "")
         return _taken_apart(operations, builder.call(declared(builder.module, shape, name), [row]))
@@ -149,6 +171,20 @@ def _pair(dtype: str) -> Written:
     return Written(write)
 
 
+def _rounded(operations: Operations, args: Sequence[Typed]) -> Typed:
+    """A float32 rounded to 10 bits."""
+    builder = operations.builder
+    function = declared(builder.module, ir.FunctionType(LANE, [SINGLE]), ROUND)
+    word = builder.call(function, [operations.cast(args[0], types.float32)])
+    return Typed(builder.bitcast(word, SINGLE), types.float32)
+
+
+def _single(operations: Operations, args: Sequence[Typed]) -> Typed:
+    """A word of a fragment as a float32."""
+    word = operations.cast(args[0], types.uint32)
+    return Typed(operations.builder.bitcast(word, SINGLE), types.float32)
+
+
 def _taken_apart(operations: Operations, made: Any, kind: Any = types.uint32) -> Typed:
     parts = [operations.builder.extract_value(made, k) for k in range(4)]
     return operations.together([Typed(part, kind) for part in parts])
@@ -159,4 +195,6 @@ NAMES = {
     "four_matrices_turned": _four_matrices(True),
     **{f"multiply_{dtype}": _product(dtype) for dtype in PRODUCTS},
     **{f"pair_{dtype}": _pair(dtype) for dtype in PAIRS},
+    "rounded_tf32": Written(_rounded),
+    "single_of_word": Written(_single),
 }

@@ -11,18 +11,19 @@ from structir.backend.cuda.products import product_of
 from structir.backend.cuda.shares import PROCESSORS, SumSchedule, shares_buffer, shares_of
 from structir.backend.cuda.strips import MOST_ROWS, StripSchedule
 from structir.backend.cuda.tiled import TALL, TileSchedule
-from structir.backend.cuda.warp_tiles import WarpSchedule, is_of_halves
+from structir.backend.cuda.warp_tiles import schedule_of
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.group import Group
 from structir.backend.loops.stage import Stage
 from structir.ir import dims
 
 
-def product_kernels(group: Group) -> tuple[DeviceText, ...]:
-    """The texts of a product with the maps after it: each has work at its own sizes."""
+def product_kernels(group: Group, tf32: bool = False) -> tuple[DeviceText, ...]:
+    """The texts of a product with the maps after it: each has work at its own sizes. With `tf32`,
+    factors of float32 may be rounded to 10 bits."""
     ((stage, found),) = [(s, c) for s in group.stages if (c := product_of(s)) is not None]
     results = results_of(stage, group.stages, group.kept)
-    texts = _tiled(stage, found, results)
+    texts = _tiled(stage, found, results, tf32)
     strips = StripSchedule(stage, found, results)
     few = dims.compare("<=", strips.rows.extent, MOST_ROWS)
     if strips.fits and few != 0 and (isinstance(few, int) or texts[0].product is None):
@@ -30,10 +31,10 @@ def product_kernels(group: Group) -> tuple[DeviceText, ...]:
     return tuple([attrs.evolve(t, origins=group.origins) for t in texts if t.range != 0])
 
 
-def _tiled(stage: Stage, found: Contraction, results: Results) -> list[DeviceText]:
+def _tiled(stage: Stage, found: Contraction, results: Results, tf32: bool) -> list[DeviceText]:
     """The texts by tiles; where no library makes the product, terms may be shared among blocks."""
-    halves = is_of_halves(stage, found)
-    made, tall = (WarpSchedule, TALL) if halves else (TileSchedule, _height(stage, found, results))
+    made = schedule_of(stage, found, tf32)
+    tall = _height(stage, found, results) if made is TileSchedule else TALL
     schedule = made(stage, found, results, tall)
     count = shares_of(schedule)
     if count == 1 or schedule.product() is not None:

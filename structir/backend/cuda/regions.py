@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -59,7 +60,7 @@ def device_region(
     region: Region, assumed: Assumed | None, device: Device, tf32: bool = False
 ) -> DeviceRegion:
     """A region that has just been lowered."""
-    write = writer_of(region, assumed, scheduled)
+    write = writer_of(region, assumed, partial(scheduled, tf32=tf32))
     return DeviceRegion(boundary_of(region, assumed), write, device, tf32)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
@@ -31,10 +32,10 @@ def row_kernels(group: Group) -> DeviceText | tuple[DeviceText, ...]:
     return tile_kernel(group) or any_row_kernel(group)
 
 
-SCHEDULES: dict[str, Callable[[Group], DeviceText | tuple[DeviceText, ...] | None]] = {
+Texts = DeviceText | tuple[DeviceText, ...] | None
+SCHEDULES: dict[str, Callable[[Group], Texts]] = {
     "rows": row_kernels,
     "columns": column_kernel,
-    "matrix": product_kernels,
     "nest": point_kernel,
     "points": point_kernel,
     "padding": point_kernel,
@@ -43,12 +44,14 @@ SCHEDULES: dict[str, Callable[[Group], DeviceText | tuple[DeviceText, ...] | Non
 PRODUCTS = Products(product_of, followed=followed, leads=takes_maps)
 
 
-def scheduled(program: LoopProgram) -> Scheduled:
+def scheduled(program: LoopProgram, tf32: bool = False) -> Scheduled:
     """Compose, group and write out a program; maps may follow products in their kernels, and some
-    products are an attention."""
+    products are an attention. With `tf32`, factors of float32 may be rounded to 10 bits."""
     program = gathered_products(composed(program, product_of))
     found = attentions(program, product_of)
     together = {Group("attention", a.stages, a.outer, a.kept | {a.out}): a for a in found.found}
-    schedules = {**SCHEDULES, "attention": lambda group: attention_kernel(together[group])}
+    schedules: dict[str, Callable[[Group], Texts]] = {**SCHEDULES}
+    schedules["matrix"] = partial(product_kernels, tf32=tf32)
+    schedules["attention"] = lambda group: attention_kernel(together[group])
     made = written(program, schedules, attrs.evolve(PRODUCTS, together=tuple(together)))
     return attrs.evolve(made, decisions=(*made.decisions, *found.refused))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.cuda.fragments import PRODUCTS, functions_of_fragments
+from structir.backend.cuda.fragments import PAIRS, PRODUCTS, functions_of_fragments
 from structir.ir.dtype import numpy_dtype
 
 LOAD = """
@@ -48,17 +48,20 @@ def functions_of_warps(text: str) -> dict[str, str]:
 def names() -> dict[str, Callable[..., Any]]:
     """What these stand on, and what a lane does by itself."""
     made: dict[str, Any] = {f"words_of_{name}": partial(_words, LOADS[name]) for name in LOADS}
-    for dtype in PRODUCTS:
+    for dtype in PAIRS:
         made[f"product_of_{dtype}"] = partial(_product, numpy_dtype(dtype))
         made[f"pair_{dtype}"] = partial(_pair, numpy_dtype(dtype))
-    return made
+    return made | {"product_of_tf32": _product_of_singles, "rounded_tf32": _rounded}
 
 
 def _words(turned: bool, memory: Any, rows: Sequence[int], lane: int) -> tuple[Any, ...]:
     """What a lane gets of four matrices, whose rows begin at these places."""
-    if any(row % 8 for row in rows):
-        raise ValueError("a row of a matrix begins at no multiple of 16 bytes")
     line, pair = divmod(lane, 4)
+    single = isinstance(memory[rows[0]], np.float32)
+    if any(row % (4 if single else 8) for row in rows):
+        raise ValueError("a row of a matrix begins at no multiple of 16 bytes")
+    if single:
+        return tuple([memory[rows[8 * k + line] + pair].view(np.uint32) for k in range(4)])
     found = []
     for matrix in (rows[:8], rows[8:16], rows[16:24], rows[24:]):
         both = (2 * pair, 2 * pair + 1)
@@ -80,6 +83,24 @@ def _product(dtype: Any, warp: Sequence[Any], lane: int, totals: Sequence[Any]) 
     row, column = GROUP[lane], MEMBER[lane] * 2
     made = left[[row, row + 8]] @ right[:, [column, column + 1]]
     return tuple([np.float32(a + b) for a, b in zip(made.ravel(), totals, strict=True)])
+
+
+def _product_of_singles(warp: Sequence[Any], lane: int, totals: Sequence[Any]) -> tuple[Any, ...]:
+    """The same of factors of 10 bits: what else there is of them is not looked at."""
+    held = (np.array(warp, np.uint32) & 0xFFFFE000).view(np.float32).reshape(32, 6)
+    left, right = np.empty((16, 8), np.float32), np.empty((8, 8), np.float32)
+    for word in range(4):
+        left[GROUP + word % 2 * 8, MEMBER + word // 2 * 4] = held[:, word]
+    for word in range(2):
+        right[MEMBER + word * 4, GROUP] = held[:, 4 + word]
+    row, column = GROUP[lane], MEMBER[lane] * 2
+    made = left[[row, row + 8]] @ right[:, [column, column + 1]]
+    return tuple([np.float32(a + b) for a, b in zip(made.ravel(), totals, strict=True)])
+
+
+def _rounded(value: Any) -> Any:
+    bits = np.float32(value).view(np.uint32)
+    return ((np.uint64(bits) + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
 
 
 def _pair(dtype: Any, low: Any, high: Any) -> Any:

@@ -30,7 +30,7 @@ def executable(module: IRModule, arch: str | None = None, tf32: bool = False) ->
     """Compile a module for the card of this machine, or for another architecture such as sm_90:
     that can be saved, and loaded where there is such a card.
 
-    With `tf32`, products of float32 by cuBLAS may round their factors to 10 bits.
+    With `tf32`, products of float32 may round their factors to 10 bits.
     """
     device, settings = device_of(arch), cast(Any, config)
     reading = partial(DeviceReading, device=device, tf32=tf32)

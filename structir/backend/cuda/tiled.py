@@ -32,7 +32,7 @@ class TileSchedule(ProductSchedule):
     there is a place for `shares`, what a share of the terms adds to one."""
 
     block_of: ClassVar[Mapping[str, Any]] = {"square": True, "resident": 2}
-    operand = Operand
+    operand: ClassVar[type[Operand]] = Operand
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
-"""The schedule of a product of 16-bit floats: warps multiply small matrices at once, and a block
-has a tile of these."""
+"""The schedule of a product of 16-bit floats, or of float32 that may be rounded to 10 bits: warps
+multiply small matrices at once, and a block has a tile of these."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from structir.backend.cuda.operand import Operand
+from structir.backend.cuda.places import RUN
 from structir.backend.cuda.product_schedule import WAIT
 from structir.backend.cuda.tiled import TileSchedule
 from structir.backend.loops.contraction import Contraction
@@ -20,14 +21,18 @@ PAIRS = 2  # matrices of a warp along each side, of which one of columns is two
 GAP = 8  # elements between lines in shared memory: 8 of them begin in different banks
 
 
-def is_of_halves(stage: Stage, found: Contraction) -> bool:
-    """Whether cards have an instruction for what is multiplied."""
-    dtype = found.left.buffer.dtype
-    alike = dtype in HALVES and found.right.buffer.dtype == dtype
-    body = stage.body
+def schedule_of(stage: Stage, found: Contraction, tf32: bool) -> type[TileSchedule]:
+    """The schedule by which a product is made: by warps, if cards have an instruction for what is
+    multiplied."""
+    dtype, body = found.left.buffer.dtype, stage.body
     assert isinstance(body, Apply)
     exact = all(_is_exact(factor, dtype) for factor in body.args)
-    return alike and exact and computed_in(stage.out.dtype) == "float32"
+    if found.right.buffer.dtype == dtype and exact and computed_in(stage.out.dtype) == "float32":
+        if dtype in HALVES:
+            return WarpSchedule
+        if tf32 and dtype == "float32":
+            return RoundedSchedule
+    return TileSchedule
 
 
 def _is_exact(factor: Expression, dtype: str) -> bool:
@@ -68,25 +73,53 @@ class Bits(Operand):
         ]
 
 
+class Rounded(Operand):
+    """An operand whose elements are rounded on their way into shared memory, where terms are
+    neighbours."""
+
+    def head(self) -> list[str]:
+        """How a tile lies in shared memory."""
+        pitch = f"{self.pitch} = tile_side + {RUN}"
+        return [pitch, f"{self.letter}_size = {self.letter}_wide * {self.pitch}"]
+
+    def _element(self, dtype: str, scope: Scope) -> str:
+        return f"rounded_tf32({super()._element(dtype, scope)})"
+
+    def stores(self, there: str) -> list[str]:
+        """The elements that a thread brings, into the tile that begins there."""
+        to = f"{self.letter}_to"
+        lines = [f"{to} = {there} + {self.term}"]
+        for register, slot, points, term in self.elements():
+            line = f"({self.offset(slot)} + {points}) * {self.pitch}"
+            lines.append(f"held[{to} + {line} + {term}] = {register}")
+        return lines
+
+
 class WarpSchedule(TileSchedule):
     """A product on its way to text, of matrices that warps multiply."""
 
     block_of: ClassVar[dict[str, Any]] = {"warps": DOWN * ACROSS}
-    operand = Bits
+    operand: ClassVar[type[Operand]] = Bits
+    turns = 2  # in which the results go by way of shared memory
 
     def held_as(self) -> str:
         """The dtype of operands in shared memory: their bits."""
         return "uint16"
 
+    def _room(self, operand: Operand, wide: int) -> int:
+        """How many elements a slice of an operand takes in shared memory."""
+        line, lines = (SIDE, wide) if operand.along_terms else (wide, SIDE)
+        return lines * (line + GAP)
+
     def _memory(self) -> list[str]:
-        """What a block shares: two slices of both operands, and half of the results."""
+        """What a block shares: two slices of both operands, and a part of the results."""
         wide = [SIDE * places.reach for places in (self.rows, self.columns)]
         sides = zip((self.left, self.right), wide, strict=True)
-        slices = sum([_room(operand, width) for operand, width in sides])
+        slices = sum([self._room(operand, width) for operand, width in sides])
         return [
             f"tile_side = {SIDE}",
-            f"held = cuda.shared.array({2 * slices}, uint16)",
-            f"made = cuda.shared.array({wide[0] * wide[1] // 2}, float32)",
+            f"held = cuda.shared.array({2 * slices}, {self.held})",
+            f"made = cuda.shared.array({wide[0] * wide[1] // self.turns}, float32)",
             "lane = cuda.threadIdx.x & 31",
             "warp = cuda.threadIdx.x >> 5",
             f"warp_row = warp // {ACROSS} * {PAIRS * SIDE}",
@@ -118,8 +151,12 @@ class WarpSchedule(TileSchedule):
                 lines.append(f"{words} = {read}(held, {here} + {at}, {operand.pitch})")
         return [*lines, *self._products()]
 
+    def _factors(self) -> str:
+        """What the instruction multiplies."""
+        return self.found.left.buffer.dtype
+
     def _products(self) -> list[str]:
-        multiply = f"multiply_{self.found.left.buffer.dtype}"
+        multiply = f"multiply_{self._factors()}"
         lines = []
         for i in range(PAIRS):
             for j in range(2 * PAIRS):
@@ -130,8 +167,8 @@ class WarpSchedule(TileSchedule):
         return lines
 
     def _finished(self) -> list[str]:
-        """All results to where they belong, by way of shared memory: half of them at a time."""
-        rows = DOWN * PAIRS * SIDE // 2
+        """All results to where they belong, by way of shared memory: a part of them at a time."""
+        rows = DOWN * PAIRS * SIDE // self.turns
         each = f"for each in range(cuda.threadIdx.x, {rows} * b_wide, cuda.blockDim.x):"
         return [
             f"for first_row in range(0, a_wide, {rows}):",
@@ -156,6 +193,32 @@ class WarpSchedule(TileSchedule):
         return lines
 
 
-def _room(operand: Operand, wide: int) -> int:
-    line, lines = (SIDE, wide) if operand.along_terms else (wide, SIDE)
-    return lines * (line + GAP)
+class RoundedSchedule(WarpSchedule):
+    """A product of float32 on its way to text, whose factors are rounded to 10 bits."""
+
+    operand: ClassVar[type[Operand]] = Rounded
+    turns = 4
+
+    def held_as(self) -> str:
+        """The dtype of operands in shared memory."""
+        return "float32"
+
+    def _room(self, operand: Operand, wide: int) -> int:
+        return wide * (SIDE + RUN)
+
+    def _factors(self) -> str:
+        return "tf32"
+
+    def _multiplied(self) -> list[str]:
+        """A slice of both operands: two matrices deep."""
+        lines = []
+        sides = [("x", "a", "left_fragment_tf32", "warp_row", "here")]
+        sides += [("y", "b", "right_fragments_tf32", "warp_column", "here + a_size")]
+        for term in range(0, SIDE, SIDE // 2):
+            for letter, side, read, first, here in sides:
+                for i in range(PAIRS):
+                    words = ", ".join([f"{letter}{i}_{k}" for k in range(4)])
+                    at = f"{here} + ({first} + {i * SIDE}) * {side}_pitch + {term}"
+                    lines.append(f"{words} = {read}(held, {at}, {side}_pitch)")
+            lines += self._products()
+        return lines

@@ -3,6 +3,7 @@ what they must give."""
 
 import numpy as np
 
+import structir
 from structir.backend.cuda.device import Argument, Launch
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.loops.buffer import Buffer
@@ -38,6 +39,15 @@ def kernel(p0, p1, p2):
     p2[at + 137] = d3
 """
 FORMS = [(d, a, b) for d in ("float16", "bfloat16") for a in (False, True) for b in (False, True)]
+
+
+def product(dtype):
+    """A program with a product."""
+    return structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", "k"), "{dtype}"), w: R.Tensor(("k", "m"), "{dtype}")):
+    return R.matmul(x, w)
+""")
 
 
 def text_of(dtype, left_turned, right_turned):

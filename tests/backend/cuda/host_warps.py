@@ -9,11 +9,12 @@ import numpy as np
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p)
 LOADS = {"": 0, ".trans": 1}
-PRODUCTS = {"f32.f32": (2, "<2 x half>"), "bf16": (3, "i32")}
+PRODUCTS = {"f32.f32": (2, "<2 x half>"), "bf16": (3, "i32"), "tf32": (4, "i32")}
+TF32 = 4
 DTYPES = {2: np.float16, 3: ml_dtypes.bfloat16}
 INSTRUCTION = re.compile(
     r'@"?llvm\.nvvm\.(?:ldmatrix\.sync\.aligned\.m8n8\.x4(\.trans)?\.b16\.p3'
-    r'|mma\.m16n8k16\.row\.col\.(f32\.f32|bf16))"?\('
+    r'|mma\.m16n8k(?:16|8)\.row\.col\.(f32\.f32|bf16|tf32))"?\('
 )
 ROUND = re.compile(r'@"?llvm\.nvvm\.ff2(b?f)16x2\.rn"?\(')
 TOGETHER = """
@@ -41,6 +42,14 @@ define internal {{{kind}, {kind}, {kind}, {kind}}} @warp_{what}(i32 %thread, {pa
   ret {{{kind}, {kind}, {kind}, {kind}}} %found
 }}
 """
+ROUNDED = """
+define internal i32 @rounded_word(float %x) {
+  %bits = bitcast float %x to i32
+  %above = add i32 %bits, 4096
+  %word = and i32 %above, -8192
+  ret i32 %word
+}
+"""
 PAIR = """
 define internal <2 x {kind}> @{name}(float %high, float %low) {{
   %a = fptrunc float %low to {kind}
@@ -59,12 +68,14 @@ def with_warps(text, address):
         turned, product = found.groups()
         return f"@warp_{PRODUCTS[product][0] if product else LOADS[turned or '']}(i32 %tid.x, "
 
+    text = re.sub(r'@"?llvm\.nvvm\.f2tf32\.rna"?\(', "@rounded_word(", text)
     text = ROUND.sub(lambda m: f"@pair_{m[1]}16(", INSTRUCTION.sub(called, text))
     pieces = [each("i32", what, ["ptr addrspace(3)"]) for what in LOADS.values()]
     pieces += [each("float", what, [k] * 6 + ["float"] * 4) for what, k in PRODUCTS.values()]
     pieces += [
         PAIR.format(name=f"pair_{k}16", kind=n) for k, n in (("f", "half"), ("bf", "bfloat"))
     ]
+    pieces.append(ROUNDED)
     wanted = [p for p in pieces if re.search(r"@(\w+)\(", p)[1] in text]
     return "\n".join([text, *wanted, *([TOGETHER.format(address=address)] if wanted else [])])
 
@@ -84,7 +95,10 @@ def together(what, address):
     """What a warp does, from the words of all lanes."""
     memory = (ctypes.c_char * 1280).from_address(address)
     words = np.frombuffer(memory, np.uint32).reshape(32, 10)
-    words[:, :4] = multiplied(words, DTYPES[what]) if what > 1 else loaded(words, what)
+    if what == TF32:
+        words[:, :4] = multiplied_singles(words)
+    else:
+        words[:, :4] = multiplied(words, DTYPES[what]) if what > 1 else loaded(words, what)
 
 
 ADDRESS = ctypes.cast(together, ctypes.c_void_p).value
@@ -115,5 +129,22 @@ def multiplied(words, dtype):
         b[member * 2 + (i & 1) + (8 if i >= 2 else 0), group] = factors[:, 8 + i]
         places.append((group if i < 2 else group + 8, member * 2 + (i & 1)))
         c[places[i]] = totals[:, i]
+    made = a @ b + c
+    return np.stack([made[place] for place in places], 1).astype(np.float32).view(np.uint32)
+
+
+def multiplied_singles(words):
+    """The same of m16n8k8 on tf32, of whose bits the last 13 are not looked at."""
+    a, b, c = (np.zeros(shape, np.float32) for shape in ((16, 8), (8, 8), (16, 8)))
+    factors = (words[:, :6] & 0xFFFFE000).copy().view(np.float32)
+    totals = words[:, 6:].copy().view(np.float32)
+    group, member = np.arange(32) >> 2, np.arange(32) % 4
+    for i in range(4):
+        a[group if i in (0, 2) else group + 8, member if i < 2 else member + 4] = factors[:, i]
+    for i in range(2):
+        b[member if i == 0 else member + 4, group] = factors[:, 4 + i]
+    places = [(group if i < 2 else group + 8, member * 2 + (i & 1)) for i in range(4)]
+    for i, place in enumerate(places):
+        c[place] = totals[:, i]
     made = a @ b + c
     return np.stack([made[place] for place in places], 1).astype(np.float32).view(np.uint32)

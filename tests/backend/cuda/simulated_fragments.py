@@ -8,8 +8,7 @@ from structir.backend.cuda.device import Launch
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.simulator import SimulatedDevice
-from tests.backend.agreement import assert_agree
-from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied
+from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied, product
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -29,13 +28,11 @@ def kernel():
         device.prepared([Launch(kernel, 1, 32, (), ())])()
 
 
-def test_a_product_of_a_program():
-    module = structir.parse("""
-@R.function
-def main(x: R.Tensor(("n", "k"), "float16"), w: R.Tensor(("k", "m"), "float16")):
-    return R.matmul(x, w)
-""")
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_product_of_a_program(dtype):
+    module = product(dtype)
     rng = np.random.default_rng(0)
-    given = [rng.standard_normal(shape).astype("float16") for shape in ((3, 12), (12, 5))]
-    run = DeviceExecutable(module, SimulatedDevice())["main"]
-    assert_agree(structir.interpret(module, "main", *given), np.asarray(run(*given)))
+    given = [rng.standard_normal(shape).astype(dtype) for shape in ((3, 12), (12, 5))]
+    found = DeviceExecutable(module, SimulatedDevice(), tf32=True)["main"](*given)
+    wanted = structir.interpret(module, "main", *given)
+    np.testing.assert_allclose(np.asarray(found), wanted, 1e-2, 1e-2)

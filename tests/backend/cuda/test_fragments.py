@@ -2,11 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from structir.backend.cuda.ahead import AheadDevice
-from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied, text_of
+from structir.backend.cuda.executable import DeviceExecutable
+from tests.backend.cuda.fragment_kernels import FORMS, assert_multiplied, product, text_of
 from tests.backend.cuda.host_threads import HostThreads
+from tests.backend.cuda.simulated_every_op import on_host
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -33,3 +36,20 @@ def test_lanes_of_older_cards_multiply_by_themselves(form):
     assert_multiplied(device, *form)
     ptx = AheadDevice("sm_75").kernel(text_of(*form)).ptx
     assert "mma.sync" not in ptx and "shfl.sync.idx" in ptx
+
+
+@pytest.mark.parametrize(("architecture", "found"), [("sm_75", 0), ("sm_80", 16), ("sm_90", 16)])
+def test_rounded_factors_have_instructions(architecture, found):
+    ptx = DeviceExecutable(product("float32"), AheadDevice(architecture), tf32=True).ptx()
+    instruction = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+    assert ptx.count(instruction) == found
+    assert ("cvt.rna.tf32.f32" in ptx) == bool(found)
+
+
+def test_lanes_of_older_cards_multiply_singles():
+    device = HostThreads()
+    device.older = True
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype("float32") for shape in ((5, 20), (20, 9))]
+    found = on_host(DeviceExecutable(product("float32"), device, tf32=True)["main"](*given))
+    np.testing.assert_allclose(found, given[0] @ given[1], 1e-5, 1e-5)

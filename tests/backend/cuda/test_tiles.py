@@ -83,6 +83,19 @@ def test_products_by_warps(device, dtype, body):
     assert f"multiply_{dtype}" in source
 
 
+@pytest.mark.parametrize("body", list(PRODUCTS)[1:4])
+def test_products_of_rounded_factors_by_warps(device, body):
+    params, shapes = PRODUCTS[body]
+    module = module_of(body, params)
+    given = [numbers(shape, "float32", k) for k, shape in enumerate(shapes)]
+    executable = DeviceExecutable(module, device, tf32=True)
+    found = on_host(executable["main"](*given))
+    wanted = structir.interpret(module, "main", *given)
+    np.testing.assert_allclose(found, wanted, 1e-2, 2e-2)
+    assert np.abs(found - wanted).max() > 1e-4
+    assert "multiply_tf32" in executable.source()
+
+
 def test_convolutions_by_warps(device):
     body = "R.nn.conv2d(x, w, padding=1, strides=2)"
     x, w = (2, 5, 9, 11), (16, 5, 3, 3)
