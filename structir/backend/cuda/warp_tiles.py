@@ -98,7 +98,7 @@ class Rounded(Operand):
 class WarpSchedule(TileSchedule):
     """A product on its way to text, of matrices that warps multiply."""
 
-    block_of: ClassVar[dict[str, Any]] = {"warps": DOWN * ACROSS}
+    block_of: ClassVar[dict[str, Any]] = {"warps": DOWN * ACROSS, "resident": 2}
     operand: ClassVar[type[Operand]] = Bits
     turns = 2  # in which the results go by way of shared memory
 
