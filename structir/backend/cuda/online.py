@@ -325,13 +325,15 @@ class AttentionSchedule:
         bodies = [found.weight, *[body for _, body in found.whole]]
         return row, inner, [self.writer.value(b, [self.block, row, inner]) for b in bodies]
 
+    def _power(self, exponent: str) -> str:
+        return f"exp_{self.dtype}({exponent})"
+
     def _faded(self) -> list[str]:
         """What a new highest score leaves of what was there."""
-        power = f"exp_{self.dtype}"
         return [
             "highest = maximum(most[r], best[r])",
             f"shift = {self.zero} if highest == nothing else highest",
-            f"fading = {power}(most[r] - shift)",
+            f"fading = {self._power('most[r] - shift')}",
             "most[r] = highest",
             *[times(f"{name}[r]", "fading") for name in self.sums],
         ]
@@ -359,7 +361,7 @@ class AttentionSchedule:
         columns = self.tiles.columns
         row, inner, (weight, *terms) = self._made_of_power()
         each = [
-            f"power = exp_{self.dtype}(tile[at] - shift)",
+            f"power = {self._power('tile[at] - shift')}",
             *inner.lines,
             *[f"{n}[r] = add_to({n}[r], {t})" for n, t in zip(self.sums, terms, strict=True)],
             f"tile[at] = {weight}",

@@ -72,6 +72,7 @@ def _names() -> dict[str, Any]:
         "array_at": _array_at,
         "tile_side": SIDE,
         **simulated_fragments.names(),
+        "power_of_two": np.exp2,
         "unrolled": range,
     }
     for name in LIBRARY:

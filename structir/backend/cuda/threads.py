@@ -160,8 +160,22 @@ def _unsigned(name: str) -> Written:
     return Written(write)
 
 
+def _power_of_two(operations: Operations, args: Sequence[Typed]) -> Typed:
+    """2 to the power of a float32, as near as cards have it: to the last bit or two."""
+    (given,), single = args, ir.FloatType()
+    function = declared(
+        operations.builder.module, ir.FunctionType(single, [single]), "llvm.exp2.f32"
+    )
+    value = operations.cast(given, types.float32)
+    return Typed(operations.builder.call(function, [value]), types.float32)
+
+
 OF_INDICES = {"times": _unsigned("udiv"), "left_over": _unsigned("urem")}
-WRITTEN = {**OF_INDICES, "add_product": Written(_add_product)}
+WRITTEN = {
+    **OF_INDICES,
+    "add_product": Written(_add_product),
+    "power_of_two": Written(_power_of_two),
+}
 CUDA = SimpleNamespace(
     threadIdx=THREAD,
     blockIdx=BLOCK,

@@ -3,6 +3,8 @@ result. Scores and weights stay in registers, where those of one product are wha
 
 from __future__ import annotations
 
+from math import log
+
 import attrs
 
 from structir.backend.cuda.attention import Attention
@@ -10,6 +12,7 @@ from structir.backend.cuda.device_text import THREADS, DeviceText
 from structir.backend.cuda.online import SYNC, AttentionSchedule, times, unrolled
 from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Load
+from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.writer import Scope, indented
 from structir.ir.dims import Dim, Sym, exact_quotient
 
@@ -214,6 +217,10 @@ class WarpSchedule(AttentionSchedule):
         best = ["best[r] = maximum(best[r], {}(best[r], s + 1))"]
         return [*unrolled("r", 2, lines), *self._of_lanes(best)]
 
+    def _power(self, exponent: str) -> str:
+        """Exact enough for what is rounded to 16 bits."""
+        return f"power_of_two(({exponent}) * {number_text(1 / log(2), 'float32')})"
+
     def _weights(self) -> list[str]:
         """Powers of the scores, their sums so far, and what of former ones is left."""
         row, inner, (weight, *terms) = self._made_of_power()
@@ -226,7 +233,7 @@ class WarpSchedule(AttentionSchedule):
         key = f"key = min(first_key + j * 8 + across + c, {end} - 1)"
         each = [
             *([] if plain else [key]),
-            f"power = exp_{self.dtype}({score} - shift)",
+            f"power = {self._power(f'{score} - shift')}",
             *inner.lines,
             *[f"{n}[r] = add_to({n}[r], {t})" for n, t in zip(self.sums, terms, strict=True)],
             f"{score} = {weight}",

@@ -247,6 +247,17 @@ y = R.matmul(R.nn.softmax(s), v) + R.matmul(R.nn.softmax(t), v)
 
 
 REFUSED = {
+    "both factors depend on the scores": POWERS
+    + "\ny = R.matmul(p, R.permute_dims(s, axes=[0, 2, 1]))",
+    "a reduction is along other axes than the keys": """
+s = R.matmul(q, R.permute_dims(k, axes=[0, 2, 1]))
+y = R.matmul(R.exp(s - R.max(s, axis=1, keepdims=True)), v)
+""",
+    "scores of another point are read": """
+s = R.matmul(q, R.permute_dims(k, axes=[0, 2, 1]))
+t = s + R.flip(s, axis=2)
+y = R.matmul(R.nn.softmax(t), v)
+""",
     "read elsewhere": POWERS + "\ny = R.matmul(p, v) + R.sum(R.sin(p))",
     "no powers": """
         s = R.matmul(q, R.permute_dims(k, axes=[0, 2, 1]))
