@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from structir.ir.dims import Dim
+from typing import Any
+
+from structir.ir.dims import Dim, compare, equal, select
 from structir.ops.attributes import Sizes
 from structir.ops.define import op
 from structir.ops.examples import f32
@@ -31,19 +33,29 @@ def collapsed_like(given: Given) -> Written:
 
 def _collapsed(given: Given, to: tuple[Dim, ...], other: str) -> Written:
     rank, count = given.rank("x"), len(to)
-    attributes = {"to": to}
+    attributes: dict[str, Any] = {"to": to}
     if rank is None:
         return Written(f"x[*s]{other} -> y[*to]", "", "", attributes)
     if count > rank:
         given.reject(f"a tensor of {rank} axes cannot be collapsed to {count}")
-    own = letters(rank)
-    out = ["1" if to[k] == 1 else own[rank - count + k] for k in range(count)]
-    checks = [f"{e} == to[{k}]" for k, e in enumerate(out) if e != "1"]
+    own, sizes = letters(rank), given.dims("x")
+    attributes["stays"] = tuple([select(compare("eq", size, 1), 0, 1) for size in to])
+    out, checks = [], []
+    for k, letter in enumerate(own[rank - count :]):
+        size = sizes[rank - count + k] if sizes is not None else None
+        if to[k] == 1:
+            out.append("1")
+        elif isinstance(to[k], int) or (size is not None and equal(size, to[k]) is not None):
+            out.append(letter)
+            checks.append(f"{letter} == to[{k}]")
+        else:  # which of both it is, is known when it runs
+            out.append(f"stays[{k}]*{letter} : q{k}")
+            checks += [f"q{k} == to[{k}]", f"({letter} - to[{k}])*(to[{k}] - 1) == 0"]
     line = f"{written('x', own)}{other} -> {written('y', out)}"
     return Written(line, where(checks), "", attributes)
 
 
-@op(collapsed_to, reduce="sum")
+@op(collapsed_to, reduce="sum", reads_sizes=True)
 def collapse_sum_to(x: Point, shape: Sizes) -> Point:
     """The sum over all that a broadcast from this shape would have repeated."""
     return x
