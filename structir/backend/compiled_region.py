@@ -74,11 +74,18 @@ class CompiledRegion:
         """The results' arrays; `sizes` gives the symbols that the inputs' shapes do not."""
         key: Any = tuple([a.shape for a in arrays])
         if self.free_symbols:
-            key = (key, tuple([(sizes or {})[s] for s in self.free_symbols]))
+            key = (key, self._told(sizes or {}))
         bound = self.bound(key)
         if bound is None:
             bound = self.bind(key, arrays, sizes or {})
         return self.run(bound, arrays, out)
+
+    def _told(self, sizes: Mapping[Sym, int]) -> tuple[int, ...]:
+        try:
+            return tuple([sizes[s] for s in self.free_symbols])
+        except KeyError as missing:
+            text = f"no value tells the size {missing}: it stands alone nowhere"
+            raise ShapeMismatchError(text) from None
 
     def bound(self, key: Any) -> BoundPlan | None:
         """The plan for these sizes, if it has been bound before."""

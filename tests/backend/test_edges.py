@@ -209,3 +209,15 @@ def test_backward_pools_of_other_layouts(op):
         body = f'R.grad.{op}(a0, a1, {numbers}, layout="{layout}", out_layout="{made}")'
         found = both_ways(body, back, np.ascontiguousarray(data.transpose(order)))
         np.testing.assert_allclose(found, wanted.transpose(order))
+
+
+def test_sizes_that_no_value_tells_are_an_error_of_the_program():
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    y = R.match_cast(x, R.Tensor((j * k, j + k), "float32"))
+    z = R.add(y, y)
+    return z
+""")
+    with pytest.raises(StructIRError, match="no value tells the size"):
+        structir.compile(module)["main"](np.ones((6, 6), "float32"))
