@@ -215,6 +215,8 @@ def test_sizes_that_no_value_tells_are_an_error_of_the_program():
     module = structir.parse("""
 @R.function
 def main(x: R.Tensor(("n", "m"), "float32")):
+    j = T.int64()
+    k = T.int64()
     y = R.match_cast(x, R.Tensor((j * k, j + k), "float32"))
     z = R.add(y, y)
     return z
