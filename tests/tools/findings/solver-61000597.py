@@ -30,7 +30,7 @@ class Module:
         @R.function
         def closure(p0: R.Tensor(("m",), dtype="float64"), p1: R.Tuple(R.Tensor(("m",), dtype="float32"), R.Tensor(("m",), dtype="float32"))) -> R.Tuple(R.Tuple(R.Tuple()), R.Tensor(dtype="float32", ndim=1)):
             gv: R.Tuple(R.Tuple(R.Tuple()), R.Tensor(dtype="float32", ndim=1)) = cls.helper_0(R.const([[-0.65142804, 0.9799427]], "float32"), R.const([-0.034343924, 0.37691474], "float32"), R.const([-0.10685017], "float32"), R.const([2.3617997, 0.7125735], "float32"), R.const([-1.2849686, 0.5583035], "float32"))
-            gv1: R.Tensor((n,), dtype="float32") = R.collapse_sum_to(d0, (m,))
+            gv1: R.Tensor((m,), dtype="float32") = R.collapse_sum_to(d0, (m,))
             gv2_1: R.Tuple(R.Tuple(R.Tuple()), R.Tensor(dtype="float32", ndim=1)) = cls.helper_0(R.const([[1.4233065, -1.4676353]], "float32"), R.const([-1.1804194, -0.86630267], "float32"), R.const([0.6606136], "float32"), R.const([-1.2885786, -1.0756774], "float32"), R.const([1.0833579], "float32"))
             return gv2_1
         gv4: R.Tuple(R.Tuple(R.Tuple()), R.Tensor(dtype="float32", ndim=1)) = cls.helper_0(gv3, d1, d1, gv2, gv2)
