@@ -95,9 +95,9 @@ class Card:
     def kernel(self, text: DeviceText) -> CardKernel:
         """A kernel, ready to be launched."""
         with self._lock:
-            if text.text not in self._kernels:
-                self._kernels[text.text] = CardKernel(card_code(text, self.architecture))
-            return self._kernels[text.text]
+            if text.known_as not in self._kernels:
+                self._kernels[text.known_as] = CardKernel(card_code(text, self.architecture))
+            return self._kernels[text.known_as]
 
     def _loaded(self, kernel: CardKernel) -> Any:
         if kernel.function is None:

@@ -54,8 +54,8 @@ def capability_of(architecture: str) -> tuple[int, int]:
 def card_code(text: DeviceText, architecture: str) -> CardCode:
     """The machine code for a text: made once, and kept in the cache on disk."""
     with _lock:
-        key = key_of(text.text, architecture)
-        found = _codes.get(key) or _from_disk(key, text.text, architecture)
+        key = key_of(text.known_as, architecture)
+        found = _codes.get(key) or _from_disk(key, text.known_as, architecture)
         if found is None:
             found = _made(text, architecture)
             store = disk.store()
@@ -109,10 +109,10 @@ def _code_of(entry: disk.Entry, text: str, architecture: str) -> CardCode:
 
 def _made(text: DeviceText, architecture: str) -> CardCode:
     start = time.perf_counter()
-    entry, ptx = entry_name(text.text), ptx_of(text, architecture)
+    entry, ptx = entry_name(text.known_as), ptx_of(text, architecture)
     linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=LinkerOptions(arch=architecture))
     cubin = bytes(linker.link("cubin").code)
-    return CardCode(text.text, architecture, entry, ptx, cubin, time.perf_counter() - start)
+    return CardCode(text.known_as, architecture, entry, ptx, cubin, time.perf_counter() - start)
 
 
 def entry_name(text: str) -> str:
@@ -124,7 +124,7 @@ def ptx_of(text: DeviceText, architecture: str) -> str:
     """The text as PTX."""
     capability = capability_of(architecture)
     try:
-        module = translated(text, entry_name(text.text), capability < WARP_PRODUCTS)
+        module = translated(text, entry_name(text.known_as), capability < WARP_PRODUCTS)
     except UntranslatedError as error:
         where = ", ".join(text.origins)
         raise StructIRError(f"{where}: no thread of a card can do this: {error}") from None

@@ -4,6 +4,7 @@ spread."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import attrs
 
@@ -44,7 +45,7 @@ class Product:
     bias: Steps | None = None  # of the product's dtype
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class DeviceText(KernelText):
     """A kernel for a GPU. Its parameters are the pointers, then, if it may fail, that to the words
     of its report, then the sizes.
@@ -61,6 +62,14 @@ class DeviceText(KernelText):
     square: bool = False  # whether an item is a block's, whose threads have the sides of a square
     warps: int = 0  # or whose threads are so many whole warps,
     any_warps: bool = False  # or as many as there are
+
+    @cached_property
+    def known_as(self) -> str:
+        """The text, with all else that its machine code depends on: elements of other dtypes may be
+        read by the same words."""
+        dtypes = ", ".join([buffer.dtype for buffer in self.pointers])
+        ways = ", ".join(["apart"] * self.apart + ["exact"] * self.is_exact)
+        return f"{self.text}# {dtypes}; {self.most_threads}, {self.resident}; {ways}\n"
 
     @property
     def most_threads(self) -> int:

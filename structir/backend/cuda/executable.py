@@ -16,6 +16,7 @@ from structir.backend.cuda.plan import DevicePlan
 from structir.backend.cuda.portable import device_routine
 from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_region
 from structir.backend.every_rank import EveryRank, rows_of
+from structir.backend.loops.writer import KernelText
 from structir.backend.program import HostProgram, numbered
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
@@ -145,7 +146,7 @@ class DeviceExecutable:
     @property
     def kernel_count(self) -> int:
         """How many distinct kernels the executable has."""
-        return len({text.text for plan in self.plans() for text in plan.texts})
+        return len({known_by(text) for plan in self.plans() for text in plan.texts})
 
     def source(self, name: str = "main") -> str:
         """The generated kernels of a function as readable Python, with what each computes."""
@@ -168,6 +169,11 @@ class DeviceExecutable:
         kernels = "1 kernel" if self.kernel_count == 1 else f"{self.kernel_count} kernels"
         on = self.device.architecture
         return f"<DeviceExecutable: functions {names}; {kernels}; {on}>"
+
+
+def known_by(text: KernelText) -> tuple[str, ...]:
+    """By what a kernel is told from others."""
+    return (text.text, *[buffer.dtype for buffer in text.pointers])
 
 
 def _any_rank(name: str, *args: Value) -> Value:

@@ -85,9 +85,9 @@ class HostThreads(SimulatedDevice):
         self.system = ctypes.CDLL(ctypes.util.find_library("c"))
 
     def kernel(self, text):
-        if text.text not in self._kernels:
-            self._kernels[text.text] = HostKernel(self, text)
-        return self._kernels[text.text]
+        if text.known_as not in self._kernels:
+            self._kernels[text.known_as] = HostKernel(self, text)
+        return self._kernels[text.known_as]
 
     def prepared(self, launches, stream=0):
         return partial(run, launches)

@@ -97,6 +97,17 @@ def test_every_op(architecture):
     assert with_kernels >= 0.75 * len(OPS)
 
 
+def test_kernels_that_only_move_elements_are_those_of_their_dtypes():
+    device, found = AheadDevice("sm_90"), {}
+    for dtype in ("int8", "float32", "float64"):
+        text = f'R.Tensor(("n", 3), "{dtype}")'
+        module = structir.parse(
+            f"@R.function\ndef main(x: {text}):\n    return R.flip(x, axis=0)\n"
+        )
+        found[dtype] = re.findall(r"st\.global\S*\.b(\d+)", DeviceExecutable(module, device).ptx())
+    assert found == {"int8": ["8"], "float32": ["32"], "float64": ["64"]}
+
+
 def test_what_is_saved_is_loaded_without_compiling(tmp_path, monkeypatch):
     executable = structir.compile(Mlp, target="cuda", arch="sm_90", tf32=True)
     executable.save(tmp_path / "mlp.cuda")
