@@ -5,7 +5,11 @@ import pytest
 
 import structir
 from minilm_program import WEIGHTS, minilm_text
+from structir.backend.cuda.card import Card
+from structir.backend.cuda.executable import DeviceExecutable
+from structir.backend.cuda.target import device_of, driver
 from structir.errors import DiagnosticError, StructIRError
+from structir.ir.dtype import numpy_dtype
 from structir.script import I, R
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.simulated_every_op import on_host
@@ -67,6 +71,57 @@ def test_the_encoder_agrees():
     given = [ids, (ids != 0).astype("int64"), *weights]
     wanted = structir.interpret(module, "main", *given)
     assert_agree(wanted, on_host(structir.compile(module, target="cuda")["main"](*given)))
+
+
+LAYERS = [
+    "R.matmul(x, w)",
+    "R.matmul(x, w) + b",
+    "R.nn.relu(R.matmul(x, w) + b)",
+    "R.nn.gelu_tanh(R.matmul(x, w) + b)",
+    "R.nn.gelu(R.matmul(x, w) + b)",
+    "R.matmul(x, R.permute_dims(u)) + b",
+]
+
+
+def layer(body, dtype):
+    """A layer of a network, at free sizes; and what it is called with, at odd ones and at even."""
+    sizes = {"x": "3, 'n', 'k'", "w": "'k', 'm'", "u": "'m', 'k'", "b": "'m',"}
+    params = ", ".join(f'{name}: R.Tensor(({own}), "{dtype}")' for name, own in sizes.items())
+    module = structir.parse(f"@R.function\ndef main({params}):\n    return {body}\n")
+    for n, k, m in ((37, 51, 93), (256, 512, 384)):
+        shapes = ((3, n, k), (k, m), (m, k), (m,))
+        given = [(floats(*shape, seed=7) * 0.2).astype(numpy_dtype(dtype)) for shape in shapes]
+        yield module, given, [array.astype("float64") for array in given]
+
+
+@pytest.mark.parametrize("library", [True, False])
+@pytest.mark.parametrize("tf32", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("body", LAYERS)
+def test_layers_by_the_library_and_by_our_own_kernels(body, dtype, tf32, library):
+    card = device_of(None) if library else Card(driver)
+    for module, given, wide in layer(body, dtype):
+        run = DeviceExecutable(module, card, tf32=tf32)["main"]
+        exact = structir.parse(str(module).replace(dtype, "float64"))
+        wanted = structir.interpret(exact, "main", *wide)
+        near = 1e-4 if dtype == "float32" and not tf32 else 2e-2
+        for _ in range(3):  # the last time, a graph
+            found = np.asarray(run(*given)).astype("float64")
+            np.testing.assert_allclose(found, wanted, near, near * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_convolutions_by_warps(dtype):
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", 48, "p", "q"), "{dtype}"), w: R.Tensor((72, 48, 3, 3), "{dtype}")):
+    return R.nn.conv2d(x, w, padding=1, strides=2)
+""")
+    shapes = ((2, 48, 29, 31), (72, 48, 3, 3))
+    given = [(floats(*shape, seed=8) * 0.2).astype(numpy_dtype(dtype)) for shape in shapes]
+    found = np.asarray(DeviceExecutable(module, device_of(None), tf32=True)["main"](*given))
+    wanted = structir.interpret(module, "main", *given).astype("float64")
+    np.testing.assert_allclose(found.astype("float64"), wanted, 2e-2, 2e-2 * np.abs(wanted).max())
 
 
 def test_large_reductions():
