@@ -6,20 +6,14 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product as points
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
+from structir.backend.cuda.by_columns import FLOATS, Call, Operand, call_of
 from structir.errors import StructIRError
 
-Product = Any  # a `device_text.Product` with numbers for all sizes,
-Steps = Any  # and the `device_text.Steps` of its operands
-
-FLOATS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # `cudaDataType_t`
-BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 SINGLE, DOUBLE, ROUNDED = 68, 70, 77  # `cublasComputeType_t`: of float32, float64 and tf32
 EPILOGUES = {
     "": "DEFAULT",
@@ -32,92 +26,6 @@ EPILOGUES = {
 WORKSPACE = 1 << 25  # bytes that the library may use at a time
 FINEST, COARSEST = 1, 256  # bytes that operands may be aligned to
 NOT_SUPPORTED = 15  # `cublasStatus_t`
-MOST = (1 << 31) - 1
-
-
-@attrs.frozen
-class Operand:
-    """A matrix as cuBLAS sees it, by columns: as it lies, or transposed."""
-
-    transposed: bool
-    rows: int
-    columns: int
-    step: int  # from a column to the next one
-
-
-def operand(steps: Steps, rows: int, columns: int) -> Operand | None:
-    """The transpose of a matrix of rows, as cuBLAS sees it; None where it has gaps within lines."""
-    if steps.second == 1 or columns == 1:
-        return _operand(False, steps.first, columns, rows)
-    if steps.first == 1 or rows == 1:
-        return _operand(True, steps.second, rows, columns)
-    return None
-
-
-def _operand(transposed: bool, step: int, line: int, lines: int) -> Operand | None:
-    """Lines that overlap are none of a matrix; of a single one the step does not matter."""
-    if lines > 1 and not line <= step <= MOST:
-        return None
-    return Operand(transposed, line, lines, step if lines > 1 else line)
-
-
-@attrs.frozen
-class Call:
-    """A product whose operands and result fit. The library has columns where the program has rows:
-    it makes the transpose of the result, from those of the right one and the left one."""
-
-    product: Product
-    left: Operand
-    right: Operand
-    out: Operand
-
-    @property
-    def sides(self) -> tuple[tuple[Steps, Operand], ...]:
-        """What is multiplied and what that gives, in the library's order."""
-        product = self.product
-        return ((product.right, self.right), (product.left, self.left), (product.out, self.out))
-
-    def places(self, addresses: list[int]) -> Iterator[list[int]]:
-        """Where these begin, and the bias, at each point of all outer axes but the last one."""
-        steps = [side for side, _ in self.sides]
-        steps += [self.product.bias] if self.product.bias is not None else []
-        size = BYTES[self.product.dtype]
-        for at in points(*[range(count) for count in self.product.outer[:-1]]):
-            moved = [sum([i * o for i, o in zip(at, s.outer, strict=False)]) for s in steps]
-            pairs = zip(steps, moved, strict=True)
-            yield [addresses[s.pointer] + size * (s.start + offset) for s, offset in pairs]
-
-
-def call_of(product: Product) -> Call | None:
-    """The product as a call of cuBLAS, if it can be one; its transpose where the result lies along
-    columns."""
-    m, n, k = product.m, product.n, product.k
-    if product.dtype not in FLOATS or not 1 <= min(m, n, k) <= max(m, n, k) <= MOST:
-        return None
-    out = operand(product.out, m, n)
-    if out is not None and out.transposed:
-        product, m, n = _transposed(product), n, m
-        out = operand(product.out, m, n)
-    left, right = operand(product.left, m, k), operand(product.right, k, n)
-    if left is None or right is None or out is None or out.transposed:
-        return None
-    fits = product.bias is None or _is_along_rows(product.bias, product)
-    return Call(product, left, right, out) if fits else None
-
-
-def _transposed(product: Product) -> Product:
-    def turned(steps: Steps) -> Steps:
-        return attrs.evolve(steps, first=steps.second, second=steps.first)
-
-    left, right, out = turned(product.right), turned(product.left), turned(product.out)
-    bias = None if product.bias is None else turned(product.bias)
-    sizes = {"m": product.n, "n": product.m}
-    return attrs.evolve(product, left=left, right=right, out=out, bias=bias, **sizes)
-
-
-def _is_along_rows(bias: Steps, product: Product) -> bool:
-    """Whether each row of the result gets the same bias, which lies without gaps."""
-    return bool((bias.first == 0 or product.m == 1) and (bias.second == 1 or product.n == 1))
 
 
 class Library:
@@ -131,7 +39,7 @@ class Library:
         self._rooms: dict[int, Any] = {}
         self._algorithms: dict[Any, Any] = {}
 
-    def launcher(self, product: Product, addresses: list[int], tf32: bool, stream: int) -> Any:
+    def launcher(self, product: Any, addresses: list[int], tf32: bool, stream: int) -> Any:
         """What makes a product on a stream; None where a kernel must."""
         call = call_of(product)
         if call is None:
@@ -183,7 +91,7 @@ class Multiplication:
         key = (call, self.compute, aligned)
         self.algorithm = library.algorithm(key, lambda: self._algorithm(aligned))
 
-    def _layout(self, steps: Steps, seen: Operand) -> int:
+    def _layout(self, steps: Any, seen: Operand) -> int:
         """How a matrix lies, and those that follow it along the last outer axis."""
         binding, product = self.binding, self.call.product
         shape = (FLOATS[product.dtype], seen.rows, seen.columns, seen.step)

@@ -9,8 +9,9 @@ import pytest
 
 import structir
 from structir.backend.cuda import cublas
+from structir.backend.cuda.by_columns import call_of
 from structir.backend.cuda.card import Card
-from structir.backend.cuda.cublas import Library, call_of
+from structir.backend.cuda.cublas import Library
 from structir.backend.cuda.device_text import Product, Steps
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
