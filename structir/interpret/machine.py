@@ -258,7 +258,7 @@ def _call(machine: Machine, call: Call, scope: Scope) -> Value | Frame:
     args = tuple([machine.value(a, scope) for a in call.args])
     if isinstance(call.op, Op):
         machine.check_assumptions(call.op, call, scope)
-        return _applied(call.op.definition, call, args)
+        return applied(call.op.definition, call, args)
     callee = machine.value(call.op, scope)
     if isinstance(callee, Closure):
         return machine.entered(callee, args)
@@ -305,7 +305,8 @@ def _tensors(info: Any) -> list[TensorStructInfo | ShapeStructInfo]:
     return [info] if known else []
 
 
-def _applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
+def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
+    """What an op gives for values."""
     try:
         return definition.reference(call, args)
     except DiagnosticError as error:

@@ -140,6 +140,11 @@ class Declaration:
         """The tree of calls, in place of the body."""
         return self._hook("decompose", hook)
 
+    def counted(self, hook: Hook) -> Hook:
+        """How ops with kernels make its result, `hook(*operands, emit, count, **attributes)`, where
+        `count` gives a vector of one number, made before the rest, as a size; None where not."""
+        return self._hook("counted", hook)
+
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
         """A routine of a backend for the whole op."""
         return lambda hook: self._hook(f"kernel.{target}", hook)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from structir.backend.cuda.counted import counted
 from structir.backend.cuda.portable import device_routine
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.region import RegionLowering
@@ -100,9 +101,14 @@ def backend(definition: OpDefinition, call: Call) -> str:
 
 def device_backend(definition: OpDefinition, call: Call) -> str:
     """Whether the CUDA backend has a kernel for a call."""
-    lowering = RegionLowering(routine_of=device_routine)
+    lowering, binding = (
+        RegionLowering(routine_of=device_routine),
+        VarBinding(Var("y", call.struct_info or OBJECT), call),
+    )
+    if counted(binding) != (binding,):
+        return "kernel"
     try:
-        lowering.add(VarBinding(Var("y", call.struct_info or OBJECT), call))
+        lowering.add(binding)
     except NoKernelError:
         return "none"
     return "kernel"

@@ -10,6 +10,7 @@ from typing import Any
 from structir.backend import progress
 from structir.backend.cached_plans import Shelf
 from structir.backend.cuda.arrays import on_device
+from structir.backend.cuda.counted import with_counts
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.host_part import refuse_host_ops
 from structir.backend.cuda.plan import DevicePlan
@@ -120,7 +121,7 @@ class DeviceExecutable:
             shape = numbered(whole.result)
             self._add(StoredFunction(name, params, result, shape, whole.region))
             return function
-        function = program.function(self._without_calls[name])
+        function = program.function(with_counts(self._without_calls[name]))
         refuse_host_ops(name, function, self._kernels)
         self.regions[name] = program.regions
         for region in program.regions:

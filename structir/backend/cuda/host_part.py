@@ -13,6 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.expr import Call, Expr, Function, GlobalVar, If, SeqExpr, VarBinding
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
+from structir.ir.struct_info import ShapeStructInfo
 
 HINT = "compile the function for the CPU, or take this part out of it"
 
@@ -21,8 +22,14 @@ def refuse_host_ops(name: str, function: Function, kernels: Mapping[str, Kernel]
     """Raise for the first op that only the host could run."""
     for binding in _bindings(function.body):
         call = binding.value
-        if isinstance(call, Call) and (isinstance(call.op, Op) or _kernel(call, kernels)):
+        if isinstance(call, Call) and (_op(call) or _kernel(call, kernels)):
             raise _refused(name, binding, call, kernels)
+
+
+def _op(call: Call) -> bool:
+    """Whether it is an op that makes more than a shape, which the host reads as it does a
+    condition."""
+    return isinstance(call.op, Op) and not isinstance(call.struct_info, ShapeStructInfo)
 
 
 def _kernel(call: Call, kernels: Mapping[str, Kernel]) -> bool:

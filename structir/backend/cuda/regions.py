@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import attrs
+import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.cuda.arrays import DeviceArray, new_array, on_device
@@ -19,9 +20,10 @@ from structir.backend.recipe import Assumed, Boundary, Recipe, boundary_of, writ
 from structir.backend.region import Region
 from structir.backend.stored import StoredFunction
 from structir.interpret.boundary import match
-from structir.interpret.machine import Frame, Machine
+from structir.interpret.machine import Frame, Machine, applied
 from structir.interpret.scope import Scope, check_call
-from structir.ir.expr import Expr
+from structir.ir.expr import Call, Expr
+from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
 
 Value = Any
@@ -138,6 +140,11 @@ class DeviceMachine(Machine):
             pairs = [(v.struct_info, scope.value(v)) for v in expr.inputs]
             arrays = [on_device(self.device, info, value) for info, value in pairs]
             return arranged(expr.results, expr.region(arrays, scope.sizes))
+        if type(expr) is Call and isinstance(expr.op, Op):  # a shape, which the host makes
+            args = [self.value(arg, scope) for arg in expr.args]
+            read = [np.asarray(a) if isinstance(a, DeviceArray) else a for a in args]
+            self.check_assumptions(expr.op, expr, scope)
+            return applied(expr.op.definition, expr, tuple(read))
         return super().evaluate(expr, scope)
 
     def global_function(self, name: str) -> Any:

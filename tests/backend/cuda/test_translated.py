@@ -189,6 +189,55 @@ def test_an_index_out_of_range_is_reported(device):
         run(np.ones(4, np.float32), np.array([1, 4, 2]))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_texts_that_are_equal_for_several_dtypes_are_several_kernels(device, dtype):
+    module = structir.parse(
+        f"""
+@I.kernel
+def squared(x: R.Tensor(("n",), "{dtype}"), y: R.Tensor(("n",), "{dtype}")):
+    for i in range(n):
+        y[i] = x[i] * x[i]
+
+@R.function
+def main(x: R.Tensor(("n",), "{dtype}")):
+    n = T.int64()
+    return R.sort(x), R.call_kernel(squared, (x,), out_sinfo=R.Tensor((n,), "{dtype}"))
+"""
+    )
+    assert_interpreted(device, module, np.array([3, 1, 2], dtype))
+    ptx = DeviceExecutable(module, AheadDevice("sm_90")).ptx()
+    assert ("mul.rn.f64" in ptx) == (dtype == "float64")
+
+
+COUNTED = """
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    y = R.exp(x)
+    z = R.nonzero(R.greater(y, R.const(1.0, "float32")))
+    return y, R.sum(z, axis=1), z, R.unique(x)
+
+@R.function
+def single(x: R.Tensor((), "int64"), sizes: R.Tensor((2,), "int64")):
+    a = T.int64()
+    b = T.int64()
+    known = R.match_cast(R.tensor_to_shape(sizes), R.Shape([a, b]))
+    return R.nonzero(x), R.full((a, b), R.max(sizes))
+"""
+
+
+def test_sizes_that_the_data_tells_are_counted_first(device):
+    module, rng = structir.parse(COUNTED), np.random.default_rng(0)
+    executable = DeviceExecutable(module, device)
+    for shape in ((3, 4), (0, 4), (1, 1)):
+        x = np.round(2 * rng.standard_normal(shape)).astype("float32")
+        wanted = structir.interpret(module, "main", x)
+        assert_agree(wanted, on_host(executable["main"](x)))
+    for number in (0, 7):
+        given = np.int64(number), np.array([2, 3])
+        wanted = structir.interpret(module, "single", *given)
+        assert_agree(wanted, on_host(executable["single"](*given)))
+
+
 def test_what_threads_cannot_do_is_told():
     text = DeviceText("def kernel():\n    with open: pass\n", (), (), 1, (), ("R.odd",))
     with pytest.raises(UntranslatedError):

@@ -1,0 +1,67 @@
+"""Ops whose results have sizes that only the data tells: what they need is counted first, then made
+by kernels that know the size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from structir.analysis.deduction import deduce
+from structir.ir import dims
+from structir.ir.bodies import with_bindings
+from structir.ir.dims import Dim
+from structir.ir.expr import (
+    Binding,
+    Call,
+    DataflowVar,
+    Expr,
+    Function,
+    MatchCast,
+    Var,
+    VarBinding,
+)
+from structir.ir.op import Op
+from structir.ir.struct_info import ShapeStructInfo
+from structir.ops.shapes import tensor_to_shape
+
+
+def with_counts(function: Function) -> Function:
+    """The function with a count and what follows from it in the place of such ops."""
+    return with_bindings(function, counted)
+
+
+def counted(binding: Binding) -> Iterable[Binding]:
+    """A binding, or those that stand for it."""
+    call: Any = binding.value
+    if not isinstance(binding, VarBinding) or not isinstance(call, Call):
+        return (binding,)
+    definition: Any = call.op.definition if isinstance(call.op, Op) else None
+    hook = None if definition is None else definition.hooks.get("counted")
+    if hook is None:
+        return (binding,)
+    making = _Making()
+    made = hook(*call.args, emit=making.emit, count=making.count, **call.attrs)
+    if made is None:
+        return (binding,)
+    return [*making.bindings, VarBinding(binding.var, made, binding.span)]
+
+
+class _Making:
+    """Bindings in the making."""
+
+    def __init__(self) -> None:
+        self.bindings: list[Binding] = []
+
+    def emit(self, expr: Expr) -> Var:
+        """A variable for a value."""
+        var = DataflowVar("part", deduce(expr))
+        self.bindings.append(VarBinding(var, expr))
+        return var
+
+    def count(self, number: Expr) -> Dim:
+        """A number, in a vector by itself, as a size."""
+        size = dims.sym("count")
+        told = self.emit(tensor_to_shape(number))
+        info = ShapeStructInfo((size,))
+        self.bindings.append(MatchCast(DataflowVar("sizes", info), told, info))
+        return size
