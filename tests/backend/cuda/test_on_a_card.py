@@ -13,6 +13,7 @@ from structir.ir.dtype import numpy_dtype
 from structir.script import I, R
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.simulated_every_op import on_host
+from tests.backend.cuda.test_attention import arguments, compared, text_of
 from tests.backend.test_every_example import program
 from tests.ops.test_every_op import OPS
 
@@ -54,6 +55,17 @@ def test_twenty_shapes_with_one_compilation():
         wanted = structir.interpret(Module, "main", *given)
         assert_agree(wanted, on_host(executable["main"](*given)))
     assert executable.compile_count == 1
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("name", ["plain", "causal", "window", "divided after"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_attention(name, dtype):
+    device = device_of(None)
+    for sizes in ({"n": 300, "m": 333, "d": 64, "e": 64}, {"n": 130, "m": 70, "d": 96, "e": 128}):
+        text = text_of(name, dtype, **sizes)
+        rng = np.random.default_rng(0)
+        compared(device, text, list(arguments(structir.parse(text), rng, dtype, **sizes)), dtype)
 
 
 def test_a_graph_gives_the_same():
