@@ -82,7 +82,7 @@ class Binder:
         elif type(param) is RowVar:
             self.rows.setdefault(param, argument)
         elif type(param) is Poly and type(argument) in (int, Poly):
-            self.own |= syms(param)
+            self.own |= syms(param) - syms(argument)  # what both speak of is of the scope around
             size = substitute(param, self.sizes)
             unknown = syms(size) & (self.own - self.sizes.keys())
             if len(unknown) == 1:

@@ -133,6 +133,21 @@ class Module:
         )
 
 
+def test_a_closure_is_called_at_the_sizes_of_the_scope_around_it() -> None:
+    with pytest.raises(DiagnosticError, match="argument 0 does not fit its parameter"):
+        structir.parse(
+            """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    @R.function
+    def closure(p: R.Tensor(("n + 1",), "float32")):
+        return x
+    y = closure(x)
+    return y
+"""
+        )
+
+
 def test_only_a_function_can_be_called() -> None:
     with pytest.raises(StructInfoError, match="y is not a function"):
         deduce(Call(Var("y", tensor(K)), ()))
