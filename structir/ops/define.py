@@ -111,6 +111,11 @@ class Declaration:
         """The result in NumPy: a function of the operands' arrays and the attributes."""
         return self._hook("reference", hook)
 
+    def as_written(self, hook: Hook) -> Hook:
+        """What stands for the values of the arguments, where that depends on how a size is written:
+        a function of the call and the values."""
+        return self._hook("as_written", hook)
+
     def gradient(self, hook: Hook) -> Hook:
         """What comes back to the operands: a function of the call, its result, what comes back to
         that, and `emit`; it gives expressions, in the order of the arguments."""

@@ -50,6 +50,8 @@ def evaluate(definition: OpDefinition, call: Call, values: tuple[Value, ...]) ->
     """The result of a call at these values of its arguments.
 
     Raises a StructInfoError where the values do not fit the op."""
+    if "as_written" in definition.hooks:
+        values = definition.hooks["as_written"](call, values)
     pairs = zip(call.args, values, strict=True)
     signature = tuple([_signed(arg, value) for arg, value in pairs])
     attributes = tuple([(n, type(v), v) for n, v in call.attrs.items()])

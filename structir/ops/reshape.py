@@ -11,6 +11,7 @@ from typing import Any
 
 from structir.ir.dims import Dim, compare, equal, exact_quotient, floordiv, floormod, text
 from structir.ir.dtype import numpy_dtype
+from structir.ir.expr import Call, ShapeExpr
 from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
@@ -74,11 +75,11 @@ def _check_target(given: Given, target: Dims) -> None:
 
 
 def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
-    """The target with 0 copied from the operand and -1 worked out; too many or few elements is an
-    error."""
+    """The target with -1 worked out, and 0 copied from the operand unless it has no elements: a
+    size that has turned out 0 is meant as it is. Too many or few elements are an error."""
     total, to = product(sizes), list(target)
     for k, size in enumerate(to):
-        if size == 0 and isinstance(size, int) and not (total == 0 and _holds_none(sizes, target)):
+        if size == 0 and isinstance(size, int) and (total != 0 or -1 in target):
             if k >= len(sizes):
                 given.reject(f"there is no axis {k} to copy the size from", "0 copies a size")
             to[k] = sizes[k]
@@ -107,16 +108,6 @@ def _others(sizes: Dims, target: Dims) -> tuple[list[Dim], list[Dim]]:
         elif own != -1:
             new.append(own)
     return old, new
-
-
-def _holds_none(sizes: Dims, target: Dims) -> bool:
-    """Whether a size that has turned out 0 is meant as it is: to copy it would not be possible."""
-    if -1 in target:
-        return False
-    if any(size == 0 and k >= len(sizes) for k, size in enumerate(target)):
-        return True
-    copied = [sizes[k] if size == 0 else size for k, size in enumerate(target)]
-    return equal(product(copied), 0) is not True
 
 
 def _numbered(rank: int, to: Dims, none: Dim) -> Written:
@@ -193,6 +184,24 @@ def reshape(x: Point, shape: SizeOrSizes) -> Point:
     return x
 
 
+def as_written(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with sizes for each 0 that is written, and none for a size that turns out 0."""
+    stated = call.args[1] if len(call.args) > 1 else None
+    if not isinstance(stated, ShapeExpr) or 0 not in values[1]:
+        return values
+    info: Any = call.args[0].struct_info
+    if isinstance(info.dims, tuple) and product(info.dims) == 0:
+        return values
+    x, target = np.asarray(values[0]), list(values[1])
+    for k, size in enumerate(stated.values[: x.ndim]):
+        if isinstance(size, int) and size == 0:
+            target[k] = x.shape[k]
+    return (x, tuple(target), *values[2:])
+
+
+reshape.as_written(as_written)
+
+
 def viewed(given: Given) -> Written:
     """A reshape; with another dtype or an offset only the result's shape is known."""
     if given["shape"] is None:
@@ -215,6 +224,9 @@ def view(
     return x
 
 
+view.as_written(as_written)
+
+
 @view.reference
 def _(
     x: Array,
@@ -225,7 +237,7 @@ def _(
     start = relative_byte_offset or 0
     if dtype is None and relative_byte_offset is None and shape is not None:
         copied = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(shape)]
-        return x.reshape(shape if x.size == 0 and -1 not in shape and prod(copied) else copied)
+        return x.reshape(shape if x.size == 0 and -1 not in shape else copied)
     kind = x.dtype if dtype is None else numpy_dtype(dtype)
     sizes = x.shape if shape is None else shape
     memory = np.frombuffer(np.ascontiguousarray(x).tobytes(), "uint8")

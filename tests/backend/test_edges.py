@@ -223,3 +223,27 @@ def main(x: R.Tensor(("n", "m"), "float32")):
 """)
     with pytest.raises(StructIRError, match="no value tells the size"):
         structir.compile(module)["main"](np.ones((6, 6), "float32"))
+
+
+@pytest.mark.parametrize(
+    ("known", "shape", "wanted"),
+    [
+        ('("n", "m")', "(k, p)", (0, 0)),
+        ('("n", "m")', "(0, 0)", (3, 0)),
+        ('("n", "m")', "s", (0, 0)),
+        ("ndim=2", "(k, p)", (0, 0)),
+        ("ndim=2", "(0, 0)", (3, 0)),
+    ],
+)
+def test_a_size_is_copied_where_0_is_written_and_not_where_it_turns_out(known, shape, wanted):
+    x, none = np.zeros((3, 0), "float32"), (0, 0)
+    stated = "ndim=2" if shape == "s" else '["k", "p"]'
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor({known}, dtype="float32"), s: R.Shape({stated})):
+    k = T.int64()
+    p = T.int64()
+    return R.reshape(x, {shape})
+""")
+    for run in (partial(structir.interpret, module, "main"), structir.compile(module)["main"]):
+        assert run(x, none).shape == wanted
