@@ -15,7 +15,8 @@ from structir.backend.recipe import Boundary, Recipe
 from structir.backend.stored import Json, NotStoredError, Reading, Writing
 from structir.ir.dims import Poly
 
-OWN = [f.name for f in attrs.fields(DeviceText) if not hasattr(KernelText, f.name)]
+SHARED = {f.name for f in attrs.fields(KernelText)}
+OWN = [f.name for f in attrs.fields(DeviceText) if f.name not in SHARED]
 DESCRIPTIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Product, Steps)}
 
 

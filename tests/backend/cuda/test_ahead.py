@@ -133,6 +133,15 @@ def test_what_was_compiled_before_is_not_lowered_again(tmp_path, monkeypatch):
     assert again.source() == first.source() and repr(again) == repr(first)
 
 
+def test_what_was_compiled_in_another_way_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path))
+    ways = (True, False)
+    first = [structir.compile(Mlp, target="cuda", arch="sm_90", tf32=way) for way in ways]
+    again = [structir.compile(Mlp, target="cuda", arch="sm_90", tf32=way) for way in ways]
+    assert [e.source() for e in again] == [e.source() for e in first]
+    assert len({e.source() for e in first}) == 2
+
+
 def test_plans_that_are_written_down_run_as_they_were():
     module, device = structir.passes.Gradient()(Mlp), HostThreads()
     rng = np.random.default_rng(0)
