@@ -13,6 +13,7 @@ from structir.backend.loops.axes import AxisClasses
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction, contraction_of
 from structir.backend.loops.expression import Expression, Load
+from structir.backend.loops.following import not_following
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.ir import dims
 from structir.ir.dims import Sym
@@ -242,30 +243,18 @@ class Fusion:
         return self._without_block(rows, products)
 
     def _illegal_maps(self, stages: list[Stage]) -> str | None:
-        """A product takes maps that read its result at their own point, and maps that only these
-        read."""
-        product, *more = [s for s in stages if s in self.leading]
-        makers = {s.out: s for s in stages}
-        if more or any(read.buffer in makers for read in product.loads):
-            return "a product follows another one, or what goes into it"
-        following = {product}
-        for stage in [s for s in stages if s is not product]:
-            made = [r for r in stage.loads if r.buffer in makers]
-            after = [r for r in made if makers[r.buffer] in following]
-            if not stage.direct or stage.reduce or any(r.entries != stage.write for r in after):
-                return "what follows a product is no map of its result"
-            if any(len(self.writers[r.buffer.root]) > 1 or not _is_known(r) for r in made):
-                return "an index is read from data, or there are several writers"
-            if after:
-                following.add(stage)
-            elif self._read_outside(stage, stages):
-                return "what follows a product reads what is needed elsewhere"
+        """Whether stages are no product with maps of its result, or a library makes it."""
+        first, *more = [s for s in stages if s in self.leading]
         kept = [s.out for s in stages if self._read_outside(s, stages)]
-        buffers = {r.buffer for s in stages for r in s.loads} - makers.keys()
-        if len(buffers) + len(kept) > MOST_BUFFERS:
-            return "too many buffers"
-        taken = self.followed is not None and self.followed(product, stages, kept)
-        return None if taken else "a library makes the product"
+        several = frozenset(b for b, writers in self.writers.items() if len(writers) > 1)
+        reason = (
+            "a product follows another one" if more else not_following(first, stages, kept, several)
+        )
+        if reason is None and self.followed is not None and not self.followed(first, stages, kept):
+            return "a library makes the product"
+        made = {s.out for s in stages}
+        buffers = {read.buffer for s in stages for read in s.loads} - made
+        return reason or ("too many buffers" if len(buffers) + len(kept) > MOST_BUFFERS else None)
 
     def _without_block(self, rows: list[Sym], products: list[Stage]) -> str | None:
         """The last row axis must be one along which all products have rows."""
@@ -439,10 +428,6 @@ def _reduces_outside(stage: Stage) -> bool:
         address = address_of(read.buffer, read.entries, stage.axes)
         fast |= {axis for axis, step in address.coefficients.items() if step == 1}
     return bool(fast & set(stage.parallel)) and not fast & set(stage.reduce)
-
-
-def _is_known(read: Load) -> bool:
-    return read.buffer.base is None and not any(isinstance(e, Expression) for e in read.entries)
 
 
 def _apart(first: Stage, second: Stage) -> bool:

@@ -1,0 +1,37 @@
+"""Maps that follow a stage at the points of its result, so that one kernel can make all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.expression import Expression, Load
+from structir.backend.loops.stage import Stage
+
+
+def not_following(
+    first: Stage, stages: Sequence[Stage], kept: Collection[Buffer], several: Collection[Buffer]
+) -> str | None:
+    """Why the other stages are no maps that read the first one's result at their own point, and
+    maps that only these read; None if they are. Some buffers are `kept` for others, some have
+    `several` writers."""
+    makers = {stage.out: stage for stage in stages}
+    if any(read.buffer in makers for read in first.loads):
+        return "what goes into a product is made before"
+    following = {first}
+    for stage in [s for s in stages if s is not first]:
+        made = [read for read in stage.loads if read.buffer in makers]
+        after = [read for read in made if makers[read.buffer] in following]
+        if not stage.direct or stage.reduce or any(r.entries != stage.write for r in after):
+            return "what follows a product is no map of its result"
+        if any(read.buffer.root in several or not _is_known(read) for read in made):
+            return "an index is read from data, or there are several writers"
+        if after:
+            following.add(stage)
+        elif stage.out in kept:
+            return "what follows a product reads what is needed elsewhere"
+    return None
+
+
+def _is_known(read: Load) -> bool:
+    return read.buffer.base is None and not any(isinstance(e, Expression) for e in read.entries)
