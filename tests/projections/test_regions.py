@@ -13,7 +13,7 @@ from structir.ir.dims import Dim, Sym, as_dim
 from structir.projections import boxes as boxes_of_regions
 from structir.projections import forms, narrowing, row_major
 from structir.projections import indices as indices_of_axes
-from structir.projections.boxes import Region, region
+from structir.projections.boxes import Region, region, region_of
 from structir.projections.point import Operand
 from structir.projections.regions import dependence
 from structir.projections.run import run
@@ -163,6 +163,25 @@ def test_affected_elements(data: st.DataObject) -> None:
         corners = data.draw(boxes(spec.operands[k].dims))
         hit = hits[(..., *block(corners))].any(axis=tuple(range(rank, hits.ndim)))
         check(depending.affected(region(*corners), k)[0], hit)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_regions_of_several_boxes(data: st.DataObject) -> None:
+    spec = data.draw(specs())
+    depending, hits = dependence(spec), measured(spec)
+    rank = len(spec.results[0].dims)
+
+    def several(shape: tuple[int, ...]) -> tuple[Region, np.ndarray]:
+        found = [region(*data.draw(boxes(shape))).boxes[0] for _ in range(2)]
+        return region_of(found), elements(Region(tuple(found)), shape)
+
+    asked, there = several(spec.results[0].dims)
+    for found, hit in zip(depending.needed(asked), hits, strict=True):
+        check(found, hit[there].any(axis=0))
+    for k, operand in enumerate(spec.operands):
+        asked, there = several(operand.dims)
+        check(depending.affected(asked, k)[0], hits[k][..., there].any(axis=rank))
 
 
 LIMITS = (

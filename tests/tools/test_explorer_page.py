@@ -204,6 +204,18 @@ def test_times_stand_at_the_kernels(browser: Browser, tmp_path: Path) -> None:
     assert browser.run("return explorer.scene.kernels.some((k) => k.share > 0)")
 
 
+def test_a_page_with_times_opens_where_they_are(browser: Browser, tmp_path: Path) -> None:
+    module = structir.parse(LAYER)
+    trace = Trace()
+    with PassContext([trace]):
+        changed = find_pass("dead_code_elimination")(module)
+    assert changed is not module
+    timed = Timed({"n": 3}, "main", 2)
+    shown(browser, tmp_path, page(module, "t", steps=trace.steps, timed=timed))
+    assert browser.run("return explorer.scene.kernels.some((k) => k.share > 0)")
+    assert browser.run("return document.getElementById('textname').textContent") == "text"
+
+
 def test_what_has_nothing_to_draw_shows_its_text(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,3 +283,22 @@ def test_two_thousand_ops_are_laid_out(browser: Browser, tmp_path: Path) -> None
     assert browser.run("return explorer.scene.boxes.filter((b) => b.node).length") == 2002
     assert browser.run(TANGLED) == []
     assert browser.complaints() == []
+
+
+def test_a_value_that_nothing_reads_stands_beside_the_others(
+    browser: Browser, tmp_path: Path
+) -> None:
+    lines = ["dead = R.zeros((8,), 'float32')", "h0 = R.exp(x)"]
+    for k in range(4):
+        lines += [f"q{k} = R.matmul(h{k}, w)", f"k{k} = R.matmul(h{k}, w)"]
+        lines += [f"s{k} = R.matmul(q{k}, R.permute_dims(k{k}, (1, 0)))"]
+        lines += [f"h{k + 1} = R.add(R.matmul(R.nn.softmax(s{k}), h{k}), h{k})"]
+    head = (
+        '@R.function\ndef main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):'
+    )
+    text = "\n    ".join([head, *lines, "return h4\n"])
+    shown(browser, tmp_path, page(structir.parse(text), "dead"))
+    for opened in (True, False):
+        browser.run("explorer.setKernels(arguments[0])", opened)
+        assert browser.run("return explorer.scene.root.width") < 700
+    assert browser.run(TANGLED) == []

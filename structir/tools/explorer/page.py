@@ -73,7 +73,8 @@ def data_of(
     places = {id(each): place for place, each in enumerate(programs)}
     start = steps[0].start if steps else 0.0
     told = [record(s, start) | {"program": places.get(id(s.after))} for s in steps]
-    return {"title": title, "programs": drawn, "steps": told}
+    opened = len(told) - 1 if timed is not None else -1  # the last program is the one with times
+    return {"title": title, "programs": drawn, "steps": told, "opened": opened}
 
 
 def _lines(module: IRModule) -> int:

@@ -314,6 +314,47 @@ function placeAcross(layers, lanes) {
       break;
     }
   }
+  gather(layers);
+}
+
+// Parts that no wire joins have drifted apart: they move back towards the largest, each as one, as
+// far as there is room beside all that they pass.
+function gather(layers) {
+  const parts = joined(layers);
+  const middle = (part) => part.reduce((sum, v) => sum + v.x, 0) / part.length;
+  const largest = parts.reduce((most, part) => (part.length > most.length ? part : most), []);
+  const centre = middle(largest), far = new Map(parts.map((part) => [part, middle(part) - centre]));
+  const nearest = parts.filter((part) => part !== largest);
+  nearest.sort((a, b) => Math.abs(far.get(a)) - Math.abs(far.get(b)));
+  for (const part of nearest) {
+    const side = far.get(part) > 0 ? -1 : 1;
+    let room = Math.abs(far.get(part));
+    for (const v of part) {
+      const next = layers[v.rank][v.order + side];
+      if (!next || next.part === v.part) continue;
+      room = Math.min(room, Math.abs(next.x - v.x) - (side < 0 ? apart(next, v) : apart(v, next)));
+    }
+    if (room > 0) for (const v of part) v.x += side * room;
+  }
+}
+
+// The boxes and lanes of all layers, those together that wires join.
+function joined(layers) {
+  const parts = [];
+  for (const first of layers.flat()) {
+    if (first.part !== undefined) continue;
+    const part = [first];
+    first.part = parts.length;
+    for (const v of part) {
+      for (const { v: next } of [...v.ups, ...v.downs]) {
+        if (next.part !== undefined) continue;
+        next.part = parts.length;
+        part.push(next);
+      }
+    }
+    parts.push(part);
+  }
+  return parts;
 }
 
 // All that stands below a gap, but for lanes, moves sideways as one, to where the wires across the

@@ -20,7 +20,9 @@ class App {
     this.scenes = new Map();
     this.step = -1;
     this.listen();
-    this.showProgram(0);
+    if (data.opened < 0) { this.showProgram(0); return; }
+    this.showStep(data.opened);
+    if (this.textIsDiff) this.showText();
   }
 
   showProgram(k) {
