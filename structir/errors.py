@@ -19,7 +19,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """The text of one line, numbered as in the file; empty when there is none."""
-        lines = self.text.splitlines()
+        lines = self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")  # as Python counts
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 

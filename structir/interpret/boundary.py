@@ -20,7 +20,7 @@ from structir.interpret.scope import ForeignTensor, Scope, Value
 from structir.ir import dims
 from structir.ir.axes import Axes
 from structir.ir.dims import Dim, Sym
-from structir.ir.dtype import is_float, is_int
+from structir.ir.dtype import is_float, is_int, numpy_dtype
 from structir.ir.expr import Var
 from structir.ir.struct_info import (
     FuncStructInfo,
@@ -158,8 +158,15 @@ def _has_dtype(value: Value, dtype: str) -> bool:
     if isinstance(value, bool):
         return dtype == "bool"
     if isinstance(value, int):
-        return is_int(dtype)
+        return is_int(dtype) and _fits(value, dtype)
     return isinstance(value, float) and is_float(dtype)
+
+
+def _fits(value: int, dtype: str) -> bool:
+    try:
+        return int(np.asarray(value, numpy_dtype(dtype))) == value
+    except OverflowError:
+        return False
 
 
 def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: Facts) -> None:
@@ -255,7 +262,7 @@ def _shared(value: Value) -> Value:
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
-        except (BufferError, RuntimeError, ValueError) as error:
+        except Exception as error:  # whatever the code of others says
             kind = type(value).__name__
             raise ShapeMismatchError(f"a {kind} whose memory cannot be shared: {error}") from error
     try:

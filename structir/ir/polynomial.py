@@ -87,6 +87,8 @@ def _depth(dim: Dim) -> int:
     return max([a.depth for atoms in dim.terms for a in atoms if type(a) is Opaque], default=0)
 
 
+MOST_TERMS = 2000  # of a product, so that its text can be read back
+MOST_PRODUCTS = 1 << 18  # of terms by terms
 DEEPEST = 100  # what is written out as text must be read back, and Python reads about 200
 Atom: TypeAlias = Sym | Opaque
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted by order, repeated for powers, never empty
@@ -284,6 +286,8 @@ def _sum(first: Poly, second: Poly, factor: int) -> Dim:
 
 
 def _product(first: Poly, second: Poly) -> Poly:
+    if len(first.terms) * len(second.terms) > MOST_PRODUCTS:
+        raise _too_many_terms()
     outer, inner = first.constant, second.constant
     terms = {m: c * inner for m, c in first.terms.items()} if inner else {}
     if outer:
@@ -293,9 +297,16 @@ def _product(first: Poly, second: Poly) -> Poly:
         for right, right_coefficient in second.terms.items():
             monomial = merged(left, right)
             terms[monomial] = terms.get(monomial, 0) + left_coefficient * right_coefficient
+    if len(terms) > MOST_TERMS:
+        raise _too_many_terms()
     if 0 in terms.values():
         terms = {m: c for m, c in terms.items() if c}
     return Poly(terms, outer * inner)
+
+
+def _too_many_terms() -> DiagnosticError:
+    hint = "give a part of it a name by match_cast"
+    return DiagnosticError(Diagnostic(f"a size has more than {MOST_TERMS} terms").hinted(hint))
 
 
 def _operand(value: Any) -> Any:

@@ -44,6 +44,7 @@ def parse(
     """
     if not isinstance(text, str):
         raise StructIRError(f"structir.parse takes a text, not {type(text).__name__}")
+    text = text.removeprefix("\ufeff")  # the mark that some editors begin a file with
     return read_source(Source(filename, text), strict=strict, constants=constants)
 
 

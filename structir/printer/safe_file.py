@@ -55,6 +55,8 @@ def write_file(arrays: Mapping[str, Any], facts: Mapping[str, str], path: Path) 
     said += b" " * (-(LENGTH + len(said)) % LINE)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "there is something else than a file", str(path))
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

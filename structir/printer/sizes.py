@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from structir.errors import ParseError
+from structir.errors import DiagnosticError, ParseError
 from structir.ir import dims
 from structir.ir.axes import Labelled, Ragged
 from structir.ir.dims import Poly
@@ -49,6 +49,8 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
         known = " ".join([symbol for symbol, _ in BINARY.values()])
         raise context.error(node, "numbers and sizes have no such operator", f"there are {known}")
     symbol, function = BINARY[type(node.op)]
+    if symbol == "**" and Poly in (type(left), type(right)):
+        raise context.error(node, "a size has no power", "write it as a product: n * n")
     if symbol == "**" and not _small_power(left, right):
         raise context.error(node, "only small constant powers can be written as a number")
     if symbol == "/" and (type(left) is Poly or type(right) is Poly):
@@ -57,13 +59,15 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
         value = function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:
         raise context.error(node, f"this has no value: {error}") from None
+    except DiagnosticError as error:
+        raise context.error(node, error.diagnostics[0].message, error.diagnostics[0].hint) from None
     if type(value) is int and value.bit_length() > MOST_BITS:
         raise context.error(node, f"this number has more than {MOST_BITS} bits")
     return value
 
 
 def _small_power(base: Any, exponent: Any) -> bool:
-    return type(exponent) is not Poly and abs(exponent) <= LARGEST_POWER
+    return bool(abs(exponent) <= LARGEST_POWER)
 
 
 def static_compare(node: ast.Compare, left: Any, right: Any) -> Any:

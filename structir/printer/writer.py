@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from math import isfinite
 from typing import Any
@@ -236,7 +237,8 @@ def attribute(value: Any) -> str:
 def literal(value: Any) -> str:
     """A static value as Python writes it, strings in double quotes."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False)
+        return SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
     if isinstance(value, tuple):
         inside = ", ".join([literal(item) for item in value])
         return f"({inside},)" if len(value) == 1 else f"({inside})"
@@ -249,6 +251,7 @@ def literal(value: Any) -> str:
     return repr(value)
 
 
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 _FIELDS: dict[str, Callable[[Writer, Any], str]] = {
     "dim": Writer.size,
     "number": Writer.number,

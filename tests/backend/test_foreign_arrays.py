@@ -41,6 +41,11 @@ class Unwilling(Foreign):
         raise BufferError("it lies on another device")
 
 
+class Broken(Foreign):
+    def __dlpack__(self, **options):
+        raise KeyError("lost")
+
+
 @pytest.fixture(scope="module", params=["compiled", "interpreted"])
 def functions(request):
     if request.param == "compiled":
@@ -67,6 +72,8 @@ def test_a_tensor_that_is_not_given_is_told(functions):
         ShapeMismatchError, match="Unwilling whose memory cannot be shared: it lies"
     ):
         functions["main"](Unwilling(DATA))
+    with pytest.raises(ShapeMismatchError, match="Broken whose memory cannot be shared: 'lost'"):
+        functions["main"](Broken(DATA))
 
 
 def test_other_dtypes_are_told(functions):

@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -190,11 +191,19 @@ module = structir.parse("\\n".join([
 x = np.ones((4, 5), np.float32)
 
 def interrupted(work, after):
-    threading.Timer(after, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    def press():  # once more where Python drops it: it does within callbacks of weak references
+        wait = after
+        while not ended.wait(wait):
+            os.kill(os.getpid(), signal.SIGINT)
+            wait = 3
+
+    ended = threading.Event()
+    threading.Thread(target=press).start()
     try:
         while True:
             work()
     except KeyboardInterrupt:
+        ended.set()
         print("interrupted")
 
 structir.compile(structir.parse('@R.function\\ndef f(x: R.Tensor((), "float32")):\\n    return x'))
@@ -244,3 +253,17 @@ def _run(text, environment):
         timeout=300,
         env={**os.environ, **environment},
     )
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**40])
+def test_numbers_beyond_their_dtype(number):
+    module = structir.parse("""
+@R.function
+def main(x: R.Tensor(("n",), "float32"), k: R.Prim("int64")):
+    return R.exp(x)
+""")
+    for function in (structir.compile(module)["main"], partial(structir.interpret, module, "main")):
+        with pytest.raises(
+            ShapeMismatchError, match="parameter k: expected a number of dtype int64"
+        ):
+            function(np.zeros(2, "float32"), number)

@@ -4,6 +4,7 @@ import re
 import warnings
 from random import Random
 
+import numpy as np
 import pytest
 
 import structir
@@ -11,6 +12,7 @@ from structir.errors import DiagnosticError
 from structir.tools.fuzzing import random_program
 
 LONG = "9" * 4000
+SUM = f"({' + '.join([f'n{i}' for i in range(12)])} + 1)"
 
 
 def text_of(*lines: str) -> str:
@@ -24,6 +26,13 @@ def cast(size: str) -> str:
 
 REFUSED = {
     "powers": (text_of("y = R.zeros((9**9**9,), 'float32')"), "small constant powers"),
+    "powers of sizes": (text_of("n = T.int64()", "y = R.zeros((n**64,), 'f4')"), "has no power"),
+    "products of sums": (
+        text_of(
+            *[f"n{i} = T.int64()" for i in range(12)], f"y = R.zeros(({' * '.join([SUM] * 12)},))"
+        ),
+        "more than 2000 terms",
+    ),
     "shifts": (text_of("y = R.zeros((1 << 10**9,), 'float32')"), "no such operator"),
     "decimal": (cast(LONG), "more than 256 bits"),
     "hexadecimal": (text_of("y = R.const(0x" + "f" * 5000 + ")"), "more than 256 bits"),
@@ -77,6 +86,33 @@ def test_a_message_shows_the_part_of_a_long_line_that_is_wrong() -> None:
     *_, line, carets, _ = str(caught.value).splitlines()
     assert line.startswith("3 | ...x + x") and line.endswith("...") and len(line) < 420
     assert line[carets.index("^") :].startswith("absent") and carets.count("^") == 6
+
+
+def test_half_a_character_in_a_string_is_written_so_that_it_can_be_read() -> None:
+    head, *body = text_of("y = R.exp(x)").splitlines()[1:]
+    attribute = "    R.func_attr({'said': '\\ud800 \U0001f600 \u2028 \x7f'})"
+    text = "\n".join(["@R.function", head, attribute, *body, ""])
+    module = structir.parse(text)
+    module.script().encode()
+    assert module["main"].attrs["said"] == "\ud800 \U0001f600 \u2028 \x7f"
+    assert structir.structural_equal(structir.parse(module.script()), module)
+    assert structir.compile(module)["main"](np.zeros(2, "float32")).shape == (2,)
+
+
+def test_lines_are_counted_as_python_counts_them() -> None:
+    text = "\ufeff" + text_of("a = R.exp(x)  # \f \x85 \u2028 \x1c", "y = absent")
+    with pytest.raises(DiagnosticError) as caught:
+        structir.parse(text.replace("\n", "\r\n"))
+    assert "4 |     y = absent" in str(caught.value)
+
+
+def test_sizes_do_not_grow_without_end() -> None:
+    lines = [f"y{k + 1} = R.flatten(R.outer(y{k}, y{k}))" for k in range(8)]
+    head = '@R.function\ndef main(y0: R.Tensor(("a + b + c + 1",), "float32"),'
+    head += ' z: R.Tensor(("a", "b", "c"), "float32")):\n'
+    text = head + "".join(f"    {line}\n" for line in [*lines, "return y8"])
+    with pytest.raises(DiagnosticError, match="flatten: a size has more than 2000 terms"):
+        structir.parse(text)
 
 
 def test_struct_infos_and_pipelines_are_bounded_too() -> None:

@@ -1,6 +1,7 @@
 """Files that `structir.save` wrote, damaged: they are read, or refused by one message."""
 
 import json
+import os
 import threading
 from pathlib import Path
 from random import Random
@@ -128,3 +129,12 @@ def test_a_damaged_file(whole: bytes, tmp_path: Path, seed: int) -> None:
         assert str(error)
     else:
         assert isinstance(found, IRModule)
+
+
+def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path):
+        with pytest.raises(FileExistsError, match="something else than a file"):
+            structir.save(IRModule(), place)
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
