@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from structir.errors import StructIRError
+from structir.interpret.memory import within_memory
 from structir.ir.axes import AnySize, Ragged, RowVar, size_in
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Dim, Sym, as_sym, evaluate, syms
@@ -50,11 +51,12 @@ def random_values(
     """Values for parameters, which need not be those of a function."""
     given = given or {}
     drawer = _Arguments(seed, among, {**_sizes_of(params, given), **(sizes or {})})
-    drawer.bind([param.struct_info for param in params])
-    return [
-        given[param.name] if param.name in given else drawer.value(param.struct_info, param)
-        for param in params
-    ]
+    with within_memory("random arguments"):
+        drawer.bind([param.struct_info for param in params])
+        return [
+            given[param.name] if param.name in given else drawer.value(param.struct_info, param)
+            for param in params
+        ]
 
 
 def _sizes_of(params: Sequence[Var], given: Mapping[str, Any]) -> dict[str, int]:

@@ -75,6 +75,9 @@ def resized(given: Given) -> Written:
     count = int(given.op[-2])
     layout = given["layout"] or "NC" + SPATIAL[count]
     check_rank(given, "x", layout)
+    missing = [axis for axis in SPATIAL[count] if axis not in layout]
+    if missing:
+        given.reject(f"the layout {layout} has no axis {missing[0]}")
     new = target(given, "size", count)
     axes = sorted(SPATIAL[count], key=layout.index)  # in memory
     sizes = letters(count, "h") if new is not None else ["_"] * count

@@ -437,7 +437,7 @@ def test_plans_without_loops_run_without_python(monkeypatch: pytest.MonkeyPatch)
     wanted = executable["main"](args[0], np.asarray(args[1]))
     monkeypatch.setattr(StepPlan, "run", None)  # nobody asks for it
     same(executable["main"](args[0], np.asarray(args[1])), wanted)
-    with pytest.raises(TypeError):
+    with pytest.raises(StructIRError, match="always gives new results"):
         executable["main"](*args, out=args[0])
 
 

@@ -176,6 +176,8 @@ def test_a_plan_as_tables(folder: Path) -> None:
         ("check missing.py", ExitCode.WRONG_USAGE),
         ("opt model.py -p nonsense", ExitCode.WRONG_USAGE),
         ("run model.py --inputs bad.npz --backend interpret", ExitCode.WRONG_RUN),
+        ("run model.py --random n=999999999999999", ExitCode.WRONG_RUN),
+        ("run model.py --random n=999999999999999999999999", ExitCode.WRONG_RUN),
         ("opt model.py -p breaking --verify", ExitCode.WRONG_PASS),
         ("fuzz --programs 1 --check failing -o found", ExitCode.FOUND),
     ],
