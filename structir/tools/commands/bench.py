@@ -38,7 +38,8 @@ def bench(
 ) -> None:
     """Compile a program, call it on random inputs, and show where the time goes.
 
-    With --json: `function`, `shapes`, `seconds`, and the `kernels` with `ops`, `runs` and rates.
+    With --json: `function`, `shapes`, `seconds`, the `kernels` with `ops`, `runs` and rates, and
+    what is `left_to_host`.
 
     [bold]Examples[/bold]
 
