@@ -79,7 +79,7 @@ def resized(given: Given) -> Written:
     if missing:
         given.reject(f"the layout {layout} has no axis {missing[0]}")
     new = target(given, "size", count)
-    axes = sorted(SPATIAL[count], key=layout.index)  # in memory
+    axes = sorted(SPATIAL[count], key=layout.find)  # in memory
     sizes = letters(count, "h") if new is not None else ["_"] * count
     read = {axis: f"[y{k}]" for k, axis in enumerate(axes)}
     made = dict(zip(axes, sizes, strict=True))
