@@ -44,6 +44,8 @@ from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.signed")
 
+DEEPEST = 100_000  # sequences that wait for one another: a recursion without end is told in seconds
+
 
 @attrs.define(eq=False)
 class Frame:
@@ -61,6 +63,19 @@ class Frame:
 def frame_of(seq: SeqExpr, scope: Scope, finish: Callable[[Value], Value] | None = None) -> Frame:
     """A frame at the start of a sequence."""
     return Frame((b for block in seq.blocks for b in block.bindings), seq.body, scope, finish)
+
+
+def _too_deep(frame: Frame) -> StructIRError:
+    """What is said where one call more would wait inside of all others."""
+    call = frame.body if frame.waiting is None else frame.waiting.value
+    return StructIRError(
+        f"{DEEPEST} calls and choices wait for one another{_place(call)}: "
+        "does this recursion come to an end?"
+    )
+
+
+def _place(expr: Expr) -> str:
+    return "" if expr.span is None else f" at {expr.span}"
 
 
 Boundary = tuple[str, list[tuple[Any, str]], str]
@@ -82,10 +97,9 @@ class Machine:
             if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
                 left, right = scope.size(assumed.left), scope.size(assumed.right)
                 if left != right:
-                    where = f" at {call.span}" if call.span is not None else ""
                     stated = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
                     raise ShapeMismatchError(
-                        f"{op.name}{where}: {stated} must be equal ({assumed.text}), "
+                        f"{op.name}{_place(call)}: {stated} must be equal ({assumed.text}), "
                         f"but they are {left} and {right}"
                     )
 
@@ -96,6 +110,8 @@ class Machine:
             top = stack[-1]
             inner = self._advance(top)
             if inner is not None:
+                if len(stack) == DEEPEST:
+                    raise _too_deep(top)
                 stack.append(inner)
                 continue
             stack.pop()

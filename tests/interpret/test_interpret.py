@@ -6,7 +6,7 @@ import pytest
 
 import structir
 from structir.errors import ShapeMismatchError, StructIRError
-from structir.interpret import register_extern
+from structir.interpret import machine, register_extern
 from structir.ir import (
     Call,
     DataflowBlock,
@@ -71,6 +71,13 @@ def down(n: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
 
 def test_deep_recursion_needs_no_deep_stack():
     assert run(COUNT_DOWN, "down", 5000) == 5000
+
+
+def test_recursion_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(machine, "DEEPEST", 3000)
+    with pytest.raises(StructIRError, match=r"3000 calls .* wait .* at <string>:10:21.* an end\?"):
+        run(COUNT_DOWN, "down", 5000)
+    assert run(COUNT_DOWN, "down", 1000) == 1000
 
 
 def test_a_hundred_thousand_bindings():
