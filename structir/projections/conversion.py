@@ -19,7 +19,9 @@ def converted(values: Array, dtype: str) -> Array:
     if source == dtype:
         return values
     if not (is_float(source) and is_int(dtype)):
-        if is_float(dtype) and values.dtype.itemsize == 1:  # not every pair has a cast of its own
+        if source in SMALL_INTS:  # not every pair of dtypes with few bits has a cast of its own
+            values = values.astype("int8")
+        elif is_float(dtype) and values.dtype.itemsize == 1:
             values = values.astype("float32")
         return values.astype(numpy_dtype(dtype))
     low, end = limits(dtype)

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from structir.ir.dims import Sym, as_dim, sym
+from structir.ir.dtype import DTYPES, numpy_dtype
+from structir.projections.conversion import converted
 from structir.projections.point import Index, Literal, Operand, exp
 from structir.projections.run import run
 from structir.projections.spec import (
@@ -320,3 +322,13 @@ def test_products_are_recognised():
     assert product_of_reads(X * X) == ("x", "x")
     assert product_of_reads(X + Y) is None
     assert product_of_reads(X * exp(Y)) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_dtype_converts_to_every_other():
+    for source in sorted(DTYPES):
+        ones = np.array([1, 0, 1], "int8").astype(numpy_dtype(source))
+        for dtype in sorted(DTYPES):
+            made = converted(ones, dtype)
+            assert made.dtype == numpy_dtype(dtype)
+            assert float(made[0]) == 1, (source, dtype)
