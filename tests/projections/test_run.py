@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from structir.ir.dims import Sym, as_dim, sym
 from structir.ir.dtype import DTYPES, numpy_dtype
+from structir.projections.access import Space, fetch, window
 from structir.projections.conversion import converted
 from structir.projections.point import Index, Literal, Operand, exp
 from structir.projections.run import run
@@ -332,3 +333,13 @@ def test_every_dtype_converts_to_every_other():
             made = converted(ones, dtype)
             assert made.dtype == numpy_dtype(dtype)
             assert float(made[0]) == 1, (source, dtype)
+
+
+def test_a_way_that_goes_one_past_its_array_is_not_inside():
+    letter = Sym("i")
+    space, array = Space((letter,), {letter: 4}, {}), np.ones(4)
+    past = (Entry(as_dim(letter) + 1, 4),)
+    found = fetch(array, Read("x", 0, past), space, {})
+    assert found.exists.tolist() == [True, True, True, False]
+    assert window(array, past, space) is None
+    assert window(array, (Entry(as_dim(letter), 4),), space) is not None
