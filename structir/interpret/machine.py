@@ -39,7 +39,13 @@ from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.requirements import conditions_of
-from structir.ir.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.signed")
@@ -308,17 +314,19 @@ def _filled(call: Call, kernel: KernelValue, args: tuple[Value, ...], scope: Sco
 def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:
     """What was assumed of a call; nothing where all its sizes are numbers, or no line says its
     sizes."""
-    infos = [info for arg in call.args for info in _tensors(arg.struct_info)]
-    symbolic = any(not isinstance(d, int) for info in infos for d in info.dims or ())
+    symbolic = any(not isinstance(d, int) for arg in call.args for d in _known(arg.struct_info))
     assumptions = getattr(definition, "assumptions", None)
     return tuple(assumptions(call)) if symbolic and assumptions is not None else ()
 
 
-def _tensors(info: Any) -> list[TensorStructInfo | ShapeStructInfo]:
+def _known(info: Any) -> list[Any]:
+    """The sizes that are known of an argument, be they numbers or symbolic."""
     if isinstance(info, TupleStructInfo):
-        return [tensor for field in info.fields for tensor in _tensors(field)]
+        return [dim for field in info.fields for dim in _known(field)]
+    if isinstance(info, PrimStructInfo):
+        return [] if info.value is None else [info.value]
     known = isinstance(info, TensorStructInfo | ShapeStructInfo) and isinstance(info.dims, tuple)
-    return [info] if known else []
+    return list(info.dims) if known else []
 
 
 def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:

@@ -9,9 +9,11 @@ from math import prod
 from operator import mul
 from typing import Any
 
+from structir.errors import ShapeMismatchError
 from structir.ir.dims import Dim, compare, equal, exact_quotient, floordiv, floormod, text
 from structir.ir.dtype import numpy_dtype
-from structir.ir.expr import Call, ShapeExpr
+from structir.ir.expr import Call, Expr
+from structir.ir.struct_info import PrimStructInfo
 from structir.lazy import lazy_module
 from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
 from structir.ops.define import op
@@ -100,13 +102,17 @@ def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
 def _others(sizes: Dims, target: Dims) -> tuple[list[Dim], list[Dim]]:
     """The sizes of both shapes that are not in the other: what -1 is worked out from, so that a
     size which both have may be 0."""
+    copied = [sizes[k] if size == 0 and k < len(sizes) else size for k, size in enumerate(target)]
+    return _remaining(sizes, copied)
+
+
+def _remaining(sizes: Sequence[Dim], target: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:
     old, new = list(sizes), []
-    for k, size in enumerate(target):
-        own = sizes[k] if size == 0 and k < len(sizes) else size
-        if own in old:
-            old.remove(own)
-        elif own != -1:
-            new.append(own)
+    for size in target:
+        if size in old:
+            old.remove(size)
+        elif size != -1:
+            new.append(size)
     return old, new
 
 
@@ -185,18 +191,41 @@ def reshape(x: Point, shape: SizeOrSizes) -> Point:
 
 
 def as_written(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with sizes for each 0 that is written, and none for a size that turns out 0."""
-    stated = call.args[1] if len(call.args) > 1 else None
-    if not isinstance(stated, ShapeExpr) or 0 not in values[1]:
+    """The arguments with sizes for each 0 that is written; a size that turns out 0 is meant as it
+    is."""
+    given = values[1] if len(values) > 1 else ()
+    target = list(given) if isinstance(given, tuple) else [given]
+    if 0 not in target:
         return values
-    info: Any = call.args[0].struct_info
-    if isinstance(info.dims, tuple) and product(info.dims) == 0:
+    x, known, stated = np.asarray(values[0]), *map(_stated, call.args[:2])
+    if stated is None or (known is not None and product(known) == 0):
         return values
-    x, target = np.asarray(values[0]), list(values[1])
-    for k, size in enumerate(stated.values[: x.ndim]):
-        if isinstance(size, int) and size == 0:
+    copied = [k for k, size in enumerate(stated) if isinstance(size, int) and size == 0]
+    for k in copied:
+        if k < x.ndim:
             target[k] = x.shape[k]
+    if any(size == 0 and k not in copied for k, size in enumerate(target)):
+        target = _without_elements(call, x.shape, target)
     return (x, tuple(target), *values[2:])
+
+
+def _stated(value: Expr) -> Dims | None:
+    """The sizes that are known of a tensor, a shape or a number."""
+    info: Any = value.struct_info
+    if isinstance(info, PrimStructInfo):
+        return None if info.value is None else (info.value,)
+    return info.dims if isinstance(info.dims, tuple) else None
+
+
+def _without_elements(call: Call, sizes: Sequence[Any], target: list[Any]) -> list[Any]:
+    """A target of which a size has turned out 0, with -1 worked out; other elements are an
+    error."""
+    left, into = [prod(part) for part in _remaining(sizes, target)]
+    to = [left // into if size == -1 and into else size for size in target]
+    if -1 in to or prod(sizes):
+        name = call.op.name  # type: ignore[attr-defined]
+        raise ShapeMismatchError(f"{name}: a tensor of {sizes} does not fit {tuple(target)}")
+    return to
 
 
 reshape.as_written(as_written)

@@ -247,3 +247,33 @@ def main(x: R.Tensor({known}, dtype="float32"), s: R.Shape({stated})):
 """)
     for run in (partial(structir.interpret, module, "main"), structir.compile(module)["main"]):
         assert run(x, none).shape == wanted
+
+
+@pytest.mark.parametrize(
+    ("known", "shape", "sizes", "wanted"),
+    [
+        ("(1,)", "k", (1,), None),
+        ("ndim=1", "k", (1,), None),
+        ("ndim=1", "s", (1,), None),
+        ("ndim=2", "(0, k)", (4, 1), None),
+        ("ndim=2", "(0, k)", (4, 0), (4, 0)),
+        ('("n", "m")', "(m, -1)", (5, 0), (0, 5)),
+        ('("n", "m")', "(k, -1)", (5, 0), None),
+    ],
+)
+def test_a_size_that_turns_out_0_is_refused_where_there_are_elements(known, shape, sizes, wanted):
+    x = np.zeros(sizes, "float32")
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor({known}, dtype="float32"), s: R.Shape(["k"])):
+    k = T.int64()
+    n = T.int64()
+    m = T.int64()
+    return R.reshape(x, {shape})
+""")
+    for run in (partial(structir.interpret, module, "main"), structir.compile(module)["main"]):
+        if wanted is None:
+            with pytest.raises(StructIRError, match=r"^reshape"):
+                run(x, (0,))
+        else:
+            assert run(x, (0,)).shape == wanted
