@@ -10,7 +10,9 @@ from structir.analysis.deduction import deduce, disjoint
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.substitution import Substitution
+from structir.analysis.variables import symbols_in
 from structir.errors import DiagnosticError
+from structir.ir.binding_dims import standing_alone
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.expr import (
     Binding,
@@ -36,8 +38,8 @@ def inline_functions(module: IRModule, *, largest: int = LARGEST, functions: str
     """Put the bodies of functions, or of those that are named, in the place of their calls.
 
     What a function checks of its arguments stays checked, by match_casts. A function that calls
-    itself, has more than `largest` bindings, or has branches or effects where the call stands in a
-    dataflow block stays a function.
+    itself, has more than `largest` bindings, has branches or effects where the call stands in a
+    dataflow block, or has parameters of which each takes a size of the other, stays a function.
     """
     named = set(functions.replace(",", " ").split())
     callees = {
@@ -141,10 +143,14 @@ def _may_be_local(binding: Binding) -> bool:
 
 def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) -> list[Binding]:
     """The bindings of a call's body, and that of its result."""
-    copier = Substitution(dims=_sizes(call, callee), fresh=True)
+    known = _sizes(call, callee)
+    order = _binding_first(callee, known)
+    if order is None:
+        return [binding]
+    copier = Substitution(dims=known, fresh=True)
     copier.new_dims([param.struct_info for param in callee.params])
     made: list[Binding] = []
-    for param, argument in zip(callee.params, call.args, strict=True):
+    for param, argument in [(callee.params[k], call.args[k]) for k in order]:
         info = copier.info(param.struct_info)
         if disjoint(info, argument.struct_info):
             return [binding]  # it fails when it is called, and says how
@@ -165,6 +171,26 @@ def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) ->
         made.append(MatchCast(var, result, stated, call.span))
         result = var
     return [*made, VarBinding(binding.var, result, binding.span)]
+
+
+def _binding_first(callee: Function, known: dict[Any, Any]) -> list[int] | None:
+    """The parameters in an order in which match_casts bind each size that no argument tells before
+    they mention it; None where there is none."""
+    infos = [param.struct_info for param in callee.params]
+    unknown = set(standing_alone(infos)) - known.keys()
+    order: list[int] = []
+    waiting = list(range(len(infos)))
+    while waiting:
+        for k in waiting:
+            bound = standing_alone([infos[k]]).keys()
+            if not unknown & (symbols_in(infos[k]).keys() - bound):
+                break
+        else:
+            return None
+        order.append(k)
+        waiting.remove(k)
+        unknown -= bound
+    return order
 
 
 def _sizes(call: Call, callee: Function) -> dict[Any, Any]:
