@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from structir.errors import DiagnosticError
 from structir.ir.polynomial import Dim, Poly, Sym
 from structir.solver.arithmetic import equate
 from structir.solver.constraints import (
@@ -78,6 +79,8 @@ def probe(store: Store, posted: Posted, choices: Alternatives) -> bool:
             survivors.append((choice, _learnt(store, mark)))
         except Conflict as conflict:
             failures.append(conflict.reason)
+        except DiagnosticError:  # a size that was found is divided by 0
+            failures.append(store.reason())
         store.limit = UNLIMITED
         store.pop(mark)
     why: Reason = (posted.reason, *found, *failures)

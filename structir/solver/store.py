@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from structir.errors import DiagnosticError
 from structir.ir.polynomial import Dim, Monomial, Poly, Sym, substitute
 from structir.solver.constraints import Constraint
 from structir.solver.reasons import NO_REASON, Conflict, Reason
@@ -263,10 +264,13 @@ class Store:
                 return
             self.begin(posted.reason, posted)
             constraint, version = posted.constraint, self.version
-            if RULES[type(constraint)](self, constraint):
-                self.forget(self.open, posted)
-                continue
-            self._watch(posted, constraint)
+            try:
+                if RULES[type(constraint)](self, constraint):
+                    self.forget(self.open, posted)
+                    continue
+                self._watch(posted, constraint)
+            except DiagnosticError as error:  # some size cannot be: it is divided by 0
+                raise self.conflict(error.diagnostics[0].message) from None
             if self.version != version and not posted.queued:  # it has taught itself something
                 posted.queued = True
                 agenda.append(posted)
