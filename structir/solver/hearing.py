@@ -15,7 +15,6 @@ from structir.analysis.axes import tensor
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
 from structir.ir.axes import Labelled
-from structir.ir.dims import Sym
 from structir.ir.expr import (
     Call,
     Constant,
@@ -53,7 +52,7 @@ from structir.solver.scheme import Scheme
 from structir.solver.signature import read_signature
 from structir.solver.solver import OneOf, Solver, Value
 from structir.solver.store import ANONYMOUS, NAMED, PARAMETER
-from structir.solver.terms import Element, Row, RowVar, row_vars, sizes, symbol_of, variables
+from structir.solver.terms import Element, Row, RowVar, row_vars, variables
 
 schemes = lazy_module("structir.ops.schemes")
 
@@ -382,7 +381,7 @@ class Hearing:
         mark, waiting, heard = self.solver.push(), self.waiting, len(self.trees)
         store, self.waiting = self.solver.store, []
         least, store.least = store.least, 0  # nothing checks on entry what holds here alone
-        levels = self._prefer_params()
+        levels = self.solver.prefer_open(self.params)  # what it binds itself has no name earlier
         try:
             self._sequence(body)
             self.hear_again()
@@ -397,15 +396,6 @@ class Hearing:
             self.solver.pop(mark)
             self.waiting, store.least = waiting, least
             store.preference |= levels
-
-    def _prefer_params(self) -> dict[Sym, int]:
-        """Open sizes of parameters have names all over a branch, those that it binds itself have
-        not; gives the levels that were before."""
-        found = [symbol_of(size) for v in self.params for size in sizes(self.solver.shape(v))]
-        open_ = [symbol for symbol in found if symbol is not None]
-        levels = {symbol: self.solver.store.preference.get(symbol, 0) for symbol in open_}
-        self.solver.prefer(open_, PARAMETER)
-        return levels
 
 
 ROUNDS = 8  # of asking ops again

@@ -24,8 +24,17 @@ from structir.solver.reasons import NO_REASON, Conflict, Origin, Reason, origins
 from structir.solver.rows import equate_rows
 from structir.solver.scheme import Scheme, apply
 from structir.solver.stages import STEPS, STEPS_EACH, settle
-from structir.solver.store import NAMED, UNLIMITED, Store
-from structir.solver.terms import Row, RowVar, Variable, is_ragged, row_vars, sizes, variables
+from structir.solver.store import NAMED, PARAMETER, UNLIMITED, Store
+from structir.solver.terms import (
+    Row,
+    RowVar,
+    Variable,
+    is_ragged,
+    row_vars,
+    sizes,
+    symbol_of,
+    variables,
+)
 
 # Each of these rooms registers the rules of its constraints.
 RULE_ROOMS = (
@@ -105,6 +114,14 @@ class Solver:
         preference = self.store.preference
         for symbol in symbols:
             preference[symbol] = max(level, preference.get(symbol, 0))
+
+    def prefer_open(self, values: Iterable[Value]) -> dict[Sym, int]:
+        """Open sizes of these values are preferred to all others; gives the levels before."""
+        found = [symbol_of(size) for value in values for size in sizes(self.shape(value))]
+        open_ = [symbol for symbol in found if symbol is not None]
+        levels = {symbol: self.store.preference.get(symbol, 0) for symbol in open_}
+        self.prefer(open_, PARAMETER)
+        return levels
 
     def shaped(self, value: Value, row: Row, origin: Origin) -> None:
         """A value has this row."""
