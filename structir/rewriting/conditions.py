@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from structir.ir.dims import Dim, equal, floormod
@@ -10,6 +11,7 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.rewriting.holes import Piece
 from structir.rewriting.matching import Graph
 
+ROW = re.compile(r"\[([^]]*)\]")  # what stands between the brackets of a tensor in a line
 LOOKING: list[Graph] = []  # the graph in which the rewrite under way has matched
 
 
@@ -83,6 +85,5 @@ def acts_element_wise(f: Any) -> bool:
     line = getattr(definition, "line", None)
     if not isinstance(line, str) or "struct_info" in definition.hooks:  # which may be no tensor's
         return False
-    read, _, made = line.partition("->")
-    rows = [part.partition("[")[2].partition("]")[0] for part in f"{read},{made}".split("],")]
-    return {row.strip() for row in rows} in ({"*s"}, {"~s"}) and made.count("[") == 1
+    rows = {row.strip() for row in ROW.findall(line)}
+    return rows in ({"*s"}, {"~s"}) and line.partition("->")[2].count("[") == 1
