@@ -60,9 +60,24 @@ def is_int(dtype: str) -> bool:
     return dtype in INTS
 
 
+def int_bits(dtype: str) -> int:
+    """How many bits an integer of a dtype has."""
+    return int(dtype.lstrip("uint"))
+
+
+def wider_int(a: str, b: str) -> str:
+    """The narrowest dtype that holds the integers of two, as NumPy promotes them; int64 where there
+    is none, for it has no wider one."""
+    unsigned = a in UNSIGNED
+    if unsigned is (b in UNSIGNED):
+        return max(a, b, key=int_bits)
+    plain, signed = (a, b) if unsigned else (b, a)
+    return f"int{min(max(int_bits(signed), 2 * int_bits(plain)), 64)}"
+
+
 def int_limits(dtype: str) -> tuple[int, int]:
     """The least and the greatest integer of a dtype, those of less than a byte too."""
-    bits = int(dtype.lstrip("uint"))
+    bits = int_bits(dtype)
     return (0, (1 << bits) - 1) if dtype in UNSIGNED else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 

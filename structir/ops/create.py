@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from structir.ir.dims import Dim, Poly, dim_max, floordiv
+from structir.ir.dims import Dim, Poly, at_least, compare, dim_max, floordiv
 from structir.ir.expr import Expr, PrimValue
 from structir.ops.attributes import SIZE, DType, Kind, Number, Scalar, Size, Sizes, WrongValue
 from structir.ops.define import op
@@ -93,7 +93,9 @@ def ranged(given: Given) -> Written:
     attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
     if UNKNOWN in (start, end, step):
         return Written("-> out[_] @ dtype", "", "", attributes)
-    return Written("-> out[i] @ dtype", "i == count", "", attributes)
+    moves = compare("ne", step, 0) if isinstance(step, Poly) else 1
+    where = "i == count" if moves == 1 else "i == count, moves == 1"
+    return Written("-> out[i] @ dtype", where, "", {**attributes, "moves": moves})
 
 
 def _steps(start: Dim, end: Dim, step: Dim, whole: bool) -> Dim:
@@ -101,8 +103,12 @@ def _steps(start: Dim, end: Dim, step: Dim, whole: bool) -> Dim:
         return 0
     if not whole:
         return max(math.ceil((end - start) / step), 0)  # type: ignore[operator]
-    up = step - 1 if not isinstance(step, int) or step > 0 else step + 1
-    count = floordiv(end - start + up, step) if step != 1 else end - start
+    if step == 1:
+        count = end - start
+    elif at_least(step, 0) is True:
+        count = floordiv(end - start + step - 1, step)
+    else:  # rounded up, whatever the sign
+        count = -floordiv(start - end, step)
     return max(count, 0) if isinstance(count, int) else _no_less_than_zero(count)
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Sym
-from structir.ir.dtype import FLOATS, is_float, is_int
+from structir.ir.dtype import FLOATS, int_bits, is_float, is_int, wider_int
 from structir.lazy import lazy_module
 from structir.projections.conversion import converted
 from structir.projections.point import (
@@ -66,8 +66,10 @@ def promoted(kinds: list[str]) -> str:
 
 def widened(own: str, total: str) -> bool:
     """Whether terms of one dtype are added up in that of their total: a wider one of its kind."""
-    alike = (is_float(own) and is_float(total)) or (is_int(own) and is_int(total))
-    return alike and own != total and promoted([own, total]) == total
+    if is_int(own) and is_int(total):
+        return int_bits(own) < int_bits(total)
+    floats = is_float(own) and is_float(total)
+    return floats and own != total and promoted([own, total]) == total
 
 
 @cache
@@ -85,8 +87,7 @@ def _pair(a: str, b: str) -> str:
         return next((f for f in WIDE_FLOATS if f in floats), "float32")
     if floats:
         return floats.pop()
-    wider: str = np.promote_types(a, b).name
-    return wider if is_int(wider) else "int64"
+    return wider_int(a, b)
 
 
 def _weak_pair(weak: str, other: str) -> str:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -277,3 +278,35 @@ def main(x: R.Tensor({known}, dtype="float32"), s: R.Shape(["k"])):
                 run(x, (0,))
         else:
             assert run(x, (0,)).shape == wanted
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    ["2, 0, {k}", "0, 10, {k}", "10, 0, -{k}", "0, 10, {k} - 3", "{n}, 0, {k} - 2"],
+)
+def test_ranges_by_steps_of_any_sign(bounds):
+    parameters = 'x: R.Tensor(("k",), "int8"), y: R.Tensor(("n",), "int8")'
+    lines = [f"def main({parameters}):", "k = T.int64()", "n = T.int64()"]
+    lines += [f"return R.arange({bounds.format(k='k', n='n')})"]
+    module = structir.parse("@R.function\n" + "\n    ".join(lines) + "\n")
+    executable = structir.compile(module)
+    for k in range(6):
+        given = np.ones(k, "int8"), np.ones(7, "int8")
+        start, end, step = eval(f"({bounds.format(k=k, n=7)})")
+        if step == 0:
+            with pytest.raises(StructIRError, match="arange: the step is 0"):
+                structir.interpret(module, "main", *given)
+            with pytest.raises(StructIRError, match="arange: moves == 1"):
+                executable["main"](*given)
+        else:
+            wanted = np.arange(start, end, step)
+            np.testing.assert_array_equal(structir.interpret(module, "main", *given), wanted)
+            np.testing.assert_array_equal(executable["main"](*given), wanted)
+
+
+def test_narrow_integers_are_put_together_in_a_wider_dtype():
+    x = np.array([[1, -2], [1, 1]], ml_dtypes.int2)
+    np.testing.assert_array_equal(
+        both_ways('R.cumprod(a0, dtype="int32")', x), np.cumprod([1, -2, 1, 1])
+    )
+    assert both_ways('R.cumsum(a0, dtype="uint64")', x[1:]).tolist() == [1, 2]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from structir.ir.dims import sym
+from structir.ir.dtype import INTS, int_limits
 from structir.projections import point as points
 from structir.projections.point import (
     FUNCTIONS,
@@ -310,3 +311,21 @@ def test_quotients_of_integers_are_rounded_toward_zero():
     found = evaluate(applied("quotient"), Place({"x": x, "y": y}, {}, {}))
     assert found.dtype == np.int64
     assert list(found) == [3, -3, -3, 3, (2**62 + 1) // 3, 0]
+
+
+@pytest.mark.parametrize("own", ["int2", "uint2", "int4", "uint4"])
+def test_narrow_integers_meet_others_in_a_dtype_that_holds_both(own):
+    for other in sorted(INTS - {own}):
+        found = dtype_of(add(X, Y), {"x": own, "y": other})
+        low, high = int_limits(found)
+        for dtype in (own, other):
+            least, most = int_limits(dtype)
+            assert least >= low
+            assert most <= high or (found, other) == ("int64", "uint64")
+
+
+@pytest.mark.parametrize("own", ["int8", "uint8", "int32", "uint32", "uint64"])
+def test_integers_meet_as_numpys_do(own):
+    for other in ("int8", "int16", "uint16", "int64", "uint64"):
+        wanted = np.promote_types(own, other).name.replace("float64", "int64")
+        assert dtype_of(add(X, Y), {"x": own, "y": other}) == wanted
