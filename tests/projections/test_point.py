@@ -316,7 +316,7 @@ def test_quotients_of_integers_are_rounded_toward_zero():
 @pytest.mark.parametrize("own", ["int2", "uint2", "int4", "uint4"])
 def test_narrow_integers_meet_others_in_a_dtype_that_holds_both(own):
     for other in sorted(INTS - {own}):
-        found = dtype_of(add(X, Y), {"x": own, "y": other})
+        found = dtype_of(X + Y, {"x": own, "y": other})
         low, high = int_limits(found)
         for dtype in (own, other):
             least, most = int_limits(dtype)
@@ -328,4 +328,4 @@ def test_narrow_integers_meet_others_in_a_dtype_that_holds_both(own):
 def test_integers_meet_as_numpys_do(own):
     for other in ("int8", "int16", "uint16", "int64", "uint64"):
         wanted = np.promote_types(own, other).name.replace("float64", "int64")
-        assert dtype_of(add(X, Y), {"x": own, "y": other}) == wanted
+        assert dtype_of(X + Y, {"x": own, "y": other}) == wanted
