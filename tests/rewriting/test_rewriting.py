@@ -1,6 +1,7 @@
 """Patterns written as calls: what matches, what guards refuse, what stands there afterwards."""
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import structir
 from structir.errors import PassError
 from structir.ir import Constant, Expr, IRModule, Op, structural_equal
+from structir.ir.op import registered_ops
 from structir.ops.attributes import Ints, Sizes
 from structir.ops.broadcast import add, multiply
 from structir.ops.contract import matmul
@@ -16,9 +18,17 @@ from structir.ops.joined import concat, split
 from structir.ops.layout import permute_dims
 from structir.ops.reshape import reshape
 from structir.passes import PassContext, SameResults, Statistics, Trace, WellFormed, find_pass
-from structir.rewriting.conditions import dims_of, divisible, rank_of, used_once, value_of
+from structir.rewriting.conditions import (
+    acts_element_wise,
+    dims_of,
+    divisible,
+    rank_of,
+    used_once,
+    value_of,
+)
 from structir.rewriting.extract import extracted
 from structir.rewriting.rule import Parallel, rewrite
+from structir.tools.op_page import example_call
 
 HEAD = (
     '@R.function\ndef main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")):\n'
@@ -244,3 +254,15 @@ def test_a_match_becomes_a_function() -> None:
         structir.passes.Pass("extract", lambda given: made)(module)
     assert checking.compared == 2
     assert structural_equal(structir.parse(made.script()), made)
+
+
+def test_an_op_that_acts_element_wise_keeps_the_shape():
+    found = []
+    for op in registered_ops():
+        if acts_element_wise(SimpleNamespace(op=op)):
+            call = example_call(op.definition)
+            sizes = [getattr(operand.struct_info, "dims", None) for operand in call.args]
+            assert call.struct_info.dims in sizes, op.name
+            found.append(op.name)
+    assert {"add", "exp", "where"} <= set(found)
+    assert not {"flatten", "nonzero", "nn.cross_entropy_with_logits", "sum"} & set(found)
