@@ -117,10 +117,7 @@ class Store:
                     self.used.append(self.why[symbol])
             if not hits:
                 return dim
-            try:
-                dim = substitute(dim, hits)
-            except DiagnosticError as error:  # what is known makes a divisor 0
-                raise self.conflict(error.diagnostics[0].message) from error
+            dim = substitute(dim, hits)
 
     def settled(self, dim: Dim) -> Dim:
         """A size with everything known put in, products of known value included."""
