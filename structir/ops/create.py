@@ -93,9 +93,9 @@ def ranged(given: Given) -> Written:
     attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
     if UNKNOWN in (start, end, step):
         return Written("-> out[_] @ dtype", "", "", attributes)
-    moves = compare("ne", step, 0) if isinstance(step, Poly) else 1
-    where = "i == count" if moves == 1 else "i == count, moves == 1"
-    return Written("-> out[i] @ dtype", where, "", {**attributes, "moves": moves})
+    attributes["step_is_0"] = none = compare("eq", step, 0) if isinstance(step, Poly) else 0
+    where = "i == count" if none == 0 else "i == count, step_is_0 == 0"
+    return Written("-> out[i] @ dtype", where, "", attributes)
 
 
 def _steps(start: Dim, end: Dim, step: Dim, whole: bool) -> Dim:

@@ -294,10 +294,9 @@ def test_ranges_by_steps_of_any_sign(bounds):
         given = np.ones(k, "int8"), np.ones(7, "int8")
         start, end, step = eval(f"({bounds.format(k=k, n=7)})")
         if step == 0:
-            with pytest.raises(StructIRError, match="arange: (the step is 0|moves == 1)"):
-                structir.interpret(module, "main", *given)
-            with pytest.raises(StructIRError, match="arange: moves == 1"):
-                executable["main"](*given)
+            for run in (partial(structir.interpret, module, "main"), executable["main"]):
+                with pytest.raises(StructIRError, match=r"arange.*step_is_0 == 0"):
+                    run(*given)
         else:
             wanted = np.arange(start, end, step)
             np.testing.assert_array_equal(structir.interpret(module, "main", *given), wanted)
