@@ -112,8 +112,8 @@ class Declaration:
         return self._hook("reference", hook)
 
     def as_written(self, hook: Hook) -> Hook:
-        """What stands for the values of the arguments, where that depends on how a size is written:
-        a function of the call and the values."""
+        """What stands for the values of the arguments, where that depends on how a size is written
+        or on what was known of it: a function of the call and the values."""
         return self._hook("as_written", hook)
 
     def gradient(self, hook: Hook) -> Hook:

@@ -15,7 +15,7 @@ from structir.ops.create import zeros_like
 from structir.ops.define import op
 from structir.ops.elementwise import astype
 from structir.ops.examples import Sample, Values, f32, i64
-from structir.ops.given import Given, Written
+from structir.ops.given import Given, Written, known_dims
 from structir.ops.layout import expand_dims
 from structir.ops.letters import letters, written
 from structir.ops.reduce import reduced, sum_
@@ -185,6 +185,19 @@ def topk(
     order = ordered(x, largest)[..., : k if k > 0 else None]
     values, positions = np.take_along_axis(x, order, -1), order.astype(dtype)
     return {"both": (values, positions), "values": values, "indices": positions}[ret_type]
+
+
+@topk.as_written
+def _(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Fewer elements than `k` are all taken only where their number is known before it runs."""
+    info: Any = call.args[0].struct_info
+    axis, count = call.attrs.get("axis", -1), call.attrs.get("k", 1)
+    if info.ndim is not None and count > np.shape(values[0])[axis]:
+        sizes = known_dims(info)
+        if sizes is None or not isinstance(sizes[axis], int):
+            size = np.shape(values[0])[axis]
+            raise ShapeMismatchError(f"topk: k is {count}, but axis {axis} has size {size}")
+    return values
 
 
 @topk.kernel("cpu")

@@ -309,3 +309,17 @@ def test_narrow_integers_are_put_together_in_a_wider_dtype():
         both_ways('R.cumprod(a0, dtype="int32")', x), np.cumprod([1, -2, 1, 1])
     )
     assert both_ways('R.cumsum(a0, dtype="uint64")', x[1:]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("known", ["ndim=1", '("n",)'])
+def test_more_elements_than_there_are_is_refused_unless_that_is_known_before(known):
+    module = structir.parse(f"""
+@R.function
+def main(x: R.Tensor({known}, dtype="float32"), y: R.Tensor((3,), dtype="float32")):
+    n = T.int64()
+    return R.topk(x, k=5, ret_type="values"), R.topk(y, k=5, ret_type="values")
+""")
+    for run in (partial(structir.interpret, module, "main"), structir.compile(module)["main"]):
+        assert [len(part) for part in run(np.ones(6, "f4"), np.ones(3, "f4"))] == [5, 3]
+        with pytest.raises(StructIRError, match=r"^topk"):
+            run(np.ones(3, "f4"), np.ones(3, "f4"))
