@@ -13,7 +13,7 @@ from structir.errors import StructIRError
 from structir.interpret.machine import Machine
 from structir.interpret.scope import Scope, Value
 from structir.ir.dtype import FLOATS, dtype_of
-from structir.ir.expr import Binding
+from structir.ir.expr import Binding, Constant, Expr
 from structir.ir.module import IRModule
 from structir.passes.decompose import decompose
 
@@ -34,12 +34,16 @@ class Disagreement(Exception):
 @attrs.frozen(eq=False)
 class ShakenMachine(Machine):
     """An interpreter that moves every value of a narrow float by about as much as it has been
-    rounded: kernels keep what is between ops in float32."""
+    rounded, as kernels keep what is between ops in float32, and constants as if they were given."""
 
     numbers: np.random.Generator = attrs.field(kw_only=True)
 
     def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
         Machine._bind(self, binding, nudged(value, self.numbers, NARROW), scope)
+
+    def value(self, expr: Expr, scope: Scope) -> Value:
+        found = Machine.value(self, expr, scope)
+        return nudged(found, self.numbers) if type(expr) is Constant else found
 
 
 def result(runner: Runner, arguments: Sequence[Any]) -> Any:
