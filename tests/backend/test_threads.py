@@ -117,7 +117,7 @@ def test_chunks_cover_a_range_and_leave_none_idle(monkeypatch):
 
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_a_wrong_number_is_refused(wrong):
-    with pytest.raises(StructIRError, match="num_threads must be at least 1"):
+    with pytest.raises(StructIRError, match=f"num_threads must be a number from 1 up, not {wrong}"):
         structir.compile(Module, num_threads=wrong)
 
 
