@@ -112,12 +112,13 @@ def moved(device: Device, array: Any, stream: int = 0) -> DeviceArray:
 
 def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> Any:
     """An argument as a run-time value: tensors of a device stay, all others are moved."""
-    if isinstance(value, list | tuple):
+    fields = getattr(info, "fields", None)
+    if isinstance(value, list | tuple) and fields is None:
         value = as_value(info, value)
-    if isinstance(value, tuple):
-        fields = getattr(info, "fields", (info,) * len(value))
-        both = zip(fields, value, strict=False)
-        return tuple([on_device(device, field, item, stream) for field, item in both])
+    if isinstance(value, tuple) or (fields is not None and isinstance(value, list)):
+        both = zip((info,) * len(value) if fields is None else fields, value, strict=False)
+        there = [on_device(device, field, item, stream) for field, item in both]
+        return (*there, *value[len(there) :])  # fields too many are told later
     if isinstance(value, DeviceArray):
         return value
     shared = _shared(device, value)

@@ -9,11 +9,13 @@ import pytest
 import structir
 from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cuda.ahead import AheadDevice
+from structir.backend.cuda.arrays import on_device
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.translated import translated
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.ir.dtype import numpy_dtype
+from structir.ir.struct_info import TensorStructInfo, TupleStructInfo
 from tests.adjoints.test_encoder_gradients import PROGRAM, STORED, WEIGHTS
 from tests.backend.agreement import assert_agree
 from tests.backend.cuda.host_threads import HostThreads
@@ -324,3 +326,17 @@ def test_arrays_at_odd_places_are_moved(device):
     x = memory[start : start + 32].view("float32")
     run = DeviceExecutable(structir.parse(MAPS.replace("float16", "float32")), device)["halves"]
     np.testing.assert_allclose(on_host(run(Foreign(x))), np.exp(x) * x, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float8_e5m2fnuz"])
+def test_tensors_of_a_device_stay_there_within_tuples(dtype):
+    """No copy through the host, which DLPack has no name of the narrowest dtypes for."""
+    device, info = HostThreads(), TensorStructInfo((3,), dtype)
+    there = on_device(device, info, np.ones(3, numpy_dtype(dtype)))
+    for given in ([there, [there]], (there, (there,))):
+        first, (second,) = on_device(
+            device, TupleStructInfo((info, TupleStructInfo((info,)))), given
+        )
+        assert first is there
+        assert second is there
+    assert on_device(device, TupleStructInfo((info,)), (there, 1.5)) == (there, 1.5)
