@@ -237,7 +237,9 @@ class BlockBuilder:
         value = self.atom(value)
         if disjoint(info, deduce(value)):
             raise StructInfoError(
-                Diagnostic("the value can never have this structure", span, "match_cast")
+                Diagnostic(
+                    "the value can never have this structure", span, "match_cast", code="E0206"
+                )
                 .note(f"asked for: {info}")
                 .note(f"the value: {value.struct_info}", value.span)
             )

@@ -1,5 +1,4 @@
-"""Where an error is, what it says, and how it is shown: spans, diagnostics, exceptions, and the one
-renderer."""
+"""Spans, diagnostics, the exception classes, and the renderer of diagnostics."""
 
 from __future__ import annotations
 
@@ -11,14 +10,14 @@ import attrs
 
 @attrs.frozen(eq=False, repr=False)
 class Source:
-    """A text that a program was read from."""
+    """The text of a program and the name of its file."""
 
     filename: str
     text: str
     first_line: int = 1  # a decorated function starts in the middle of its file
 
     def line(self, number: int) -> str:
-        """The text of one line, numbered as in the file; empty when there is none."""
+        """Returns one line by its number in the file, or an empty string."""
         lines = self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")  # as Python counts
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
@@ -26,7 +25,7 @@ class Source:
 
 @attrs.frozen(eq=False, repr=False)
 class Span:
-    """A stretch of a source: lines count from 1, columns from 0, the end is exclusive."""
+    """A range of a source: lines count from 1, columns from 0, the end is exclusive."""
 
     source: Source
     line: int
@@ -40,7 +39,7 @@ class Span:
 
 @attrs.frozen
 class Note:
-    """A fact that a diagnostic rests on, and where it stands."""
+    """A fact that a diagnostic rests on. With a span it is printed as a label at that location."""
 
     text: str
     span: Span | None = None
@@ -48,7 +47,11 @@ class Note:
 
 @attrs.frozen
 class Diagnostic:
-    """One message: what is wrong, where, in which op, resting on which facts, and what to try."""
+    """One message: what is wrong, its location, the op, labelled facts, and the help line.
+
+    `code` names the kind of error (`E0301`); `structir explain CODE` prints its entry. A diagnostic
+    without a code gets that of the exception class it is raised with.
+    """
 
     message: str
     span: Span | None = None
@@ -56,35 +59,101 @@ class Diagnostic:
     notes: tuple[Note, ...] = ()
     hint: str | None = None
     severity: str = "error"
+    code: str = ""
+    label: str | None = None  # printed beside the carets of `span`
 
     def note(self, text: str, span: Span | None = None) -> Diagnostic:
-        """The same diagnostic resting on one fact more."""
+        """Returns this diagnostic with one more fact."""
         return attrs.evolve(self, notes=(*self.notes, Note(text, span)))
 
     def hinted(self, hint: str) -> Diagnostic:
-        """The same diagnostic with something to try."""
+        """Returns this diagnostic with `hint` attached."""
         return attrs.evolve(self, hint=hint)
 
     def at(self, span: Span | None) -> Diagnostic:
-        """The same diagnostic, placed here unless it has a place already."""
+        """Returns this diagnostic with a location, unless it already has one."""
         return self if self.span is not None else attrs.evolve(self, span=span)
+
+    def coded(self, code: str) -> Diagnostic:
+        """Returns this diagnostic with an error code, unless it already has one."""
+        return self if self.code else attrs.evolve(self, code=code)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
 
 def _lines(diagnostic: Diagnostic) -> list[str]:
-    head = f"{diagnostic.op}: " if diagnostic.op else ""
-    lines = [_brief(f"{diagnostic.severity}: {head}{diagnostic.message}")]
-    width = 2
-    if diagnostic.span is not None:
-        width = len(str(diagnostic.span.line))
-        lines += _excerpt(diagnostic.span, width)
-    for note in diagnostic.notes:
-        place = f"   {note.span}" if note.span is not None else ""
-        lines.append(f"{' ' * width} = {_brief(note.text)}{place}")
+    code = f"[{diagnostic.code}]" if diagnostic.code else ""
+    op = f"{diagnostic.op}: " if diagnostic.op else ""
+    labels, notes = _split_notes(diagnostic)
+    width = max((len(str(label.span.line)) for label in labels), default=2)
+    lines = [_brief(f"{diagnostic.severity}{code}: {op}{diagnostic.message}")]
+    lines += _excerpts(labels, width)
+    lines += [_brief(f"{' ' * width} = note: {note}") for note in notes]
     if diagnostic.hint:
-        lines.append(_brief(f"{' ' * width} = hint: {diagnostic.hint}"))
+        lines.append(_brief(f"{' ' * width} = help: {diagnostic.hint}"))
+    return lines
+
+
+@attrs.frozen
+class _Label:
+    """A span to underline: carets for the location of the error, dashes for a fact."""
+
+    span: Span
+    text: str
+    mark: str = "-"
+
+
+def _split_notes(diagnostic: Diagnostic) -> tuple[list[_Label], list[str]]:
+    """Returns the labels, that of the error first, and the facts that have no source line."""
+    labels, notes, text = list[_Label](), list[str](), diagnostic.label
+    for note in diagnostic.notes:
+        span = note.span
+        if span is not None and text is None and _same_place(span, diagnostic.span):
+            text = note.text
+        elif span is not None and diagnostic.span is not None and span.source.line(span.line):
+            labels.append(_Label(span, note.text))
+        else:
+            notes.append(note.text if span is None else f"{note.text}   {span}")
+    if diagnostic.span is not None:
+        labels.insert(0, _Label(diagnostic.span, text or "", "^"))
+    return labels, notes
+
+
+def _same_place(a: Span, b: Span | None) -> bool:
+    return b is not None and a.source is b.source and _extent(a) == _extent(b)
+
+
+def _extent(span: Span) -> tuple[int, int, int, int]:
+    return span.line, span.column, span.end_line, span.end_column
+
+
+def _excerpts(labels: Sequence[_Label], width: int) -> list[str]:
+    """Returns the lines of each source in order, with each label under its span."""
+    by_source: dict[str, list[_Label]] = {}
+    for label in labels:
+        by_source.setdefault(label.span.source.filename, []).append(label)
+    lines = list[str]()
+    for number, group in enumerate(by_source.values()):
+        lines.append(f"{' ' * width}{':::' if number else '-->'} {group[0].span}")
+        lines += _excerpt(group, width)
+    return lines
+
+
+def _excerpt(labels: Sequence[_Label], width: int) -> list[str]:
+    gap, last, lines = " " * width, 0, list[str]()
+    for label in sorted(labels, key=lambda label: (label.span.line, label.mark != "^")):
+        span, code = label.span, label.span.source.line(label.span.line)
+        if not code:
+            continue
+        end = span.end_column if span.end_line == span.line else len(code)
+        code, column, end = _around(code, span.column, end)
+        if span.line != last or len(code) >= LONGEST_LINE:
+            lines += [f"{gap} |"] if not last else ["..."] if span.line > last + 1 else []
+            lines.append(f"{span.line:>{width}} | {code}")
+        marks = label.mark * max(end - column, 1)
+        lines.append(_brief(f"{gap} | {' ' * column}{marks} {label.text}".rstrip()))
+        last = span.line
     return lines
 
 
@@ -92,88 +161,108 @@ def _brief(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} ..."
 
 
-def _excerpt(span: Span, width: int) -> list[str]:
-    code = span.source.line(span.line)
-    lines = [f"{' ' * width}--> {span}"]
-    if code:
-        end = span.end_column if span.end_line == span.line else len(code)
-        code, column, end = _around(code, span.column, end)
-        carets = "^" * max(end - column, 1)
-        gap = " " * width
-        lines += [
-            f"{gap} |",
-            f"{span.line:>{width}} | {code}",
-            f"{gap} | {' ' * column}{carets}",
-        ]
-    return lines
-
-
 def _around(code: str, column: int, end: int) -> tuple[str, int, int]:
-    """What is shown of a line, and where the span stands in it: of a long one, the part around."""
+    """Returns the printed part of a line, and the columns of a span in it."""
     if len(code) <= LONGEST_LINE:
         return code, column, end
     first = max(column - BEFORE_SPAN, 0)
     last = first + LONGEST_LINE
     left, right = "..." * (first > 0), "..." * (last < len(code))
-    moved = first - len(left)
-    return left + code[first:last] + right, column - moved, min(end, last) - moved
+    shift = first - len(left)
+    return left + code[first:last] + right, column - shift, min(end, last) - shift
 
 
-LONGEST_LINE = 400  # that is shown whole
-BEFORE_SPAN = 80  # columns that are shown of a longer one
+LONGEST_LINE = 400  # characters; a longer line is cut around the span
+BEFORE_SPAN = 80  # columns printed before the span of a longer line
 LONGEST_TEXT = 4000
-SHOWN = 20  # diagnostics that one error prints; it holds all of them
+SHOWN = 20  # diagnostics printed by one error, which holds all of them
 
 
 class StructIRError(Exception):
-    """Every error that StructIR raises on purpose."""
+    """The base class of every error that StructIR raises on purpose.
+
+    `code` names the kind of error; `structir explain CODE` prints its entry.
+    """
+
+    code = "E0001"
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).code
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
 
 
 class DiagnosticError(StructIRError):
-    """A program is wrong; one or several diagnostics say where and why."""
+    """A wrong program: one or several diagnostics give locations and reasons."""
+
+    code = "E0002"
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         if isinstance(diagnostics, Diagnostic):
             diagnostics = (diagnostics,)
-        self.diagnostics: Sequence[Diagnostic] = tuple(diagnostics)
+        self.diagnostics: Sequence[Diagnostic] = tuple(d.coded(self.code) for d in diagnostics)
+        if self.diagnostics:
+            self.code = self.diagnostics[0].code
         shown = [str(d) for d in self.diagnostics[:SHOWN]]
         if len(self.diagnostics) > SHOWN:
             shown.append(f"and {len(self.diagnostics) - SHOWN} more")
-        super().__init__("\n\n".join(shown))
+        super().__init__("\n\n".join(shown), code=self.code)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ParseError(DiagnosticError):
     """The text is not a program."""
 
+    code = "E0100"
+
 
 class StructInfoError(DiagnosticError):
-    """A value cannot have the structure that is asked of it."""
+    """A value cannot have the required StructInfo."""
+
+    code = "E0200"
 
 
 class WellFormedError(DiagnosticError):
-    """A program breaks a rule of scoping or of form."""
+    """A program violates a rule of scope or of form."""
+
+    code = "E0500"
 
 
 class PassError(DiagnosticError):
-    """A pass broke the program that it was given."""
+    """A pass produced an invalid or a different program."""
+
+    code = "E0600"
 
 
 class ShapeMismatchError(StructIRError):
-    """An argument or an intermediate does not have the structure that the program states."""
+    """At run time, an argument or a value does not have the declared StructInfo."""
+
+    code = "E0700"
 
 
 class OutOfMemoryError(StructIRError, MemoryError):
-    """A call needs more memory than there is, or sizes that no memory has."""
+    """A call needs more memory than is available."""
+
+    code = "E0701"
 
 
 class MissingExtraError(StructIRError):
-    """An optional part of StructIR is not installed."""
+    """An optional dependency is not installed."""
+
+    code = "E0003"
 
 
 class DiagnosticWarning(UserWarning):
-    """Something that cannot be decided is taken on trust."""
+    """An undecided property is assumed."""
+
+    code = "E0004"
 
 
 def warn(diagnostic: Diagnostic) -> None:
-    """Issue a diagnostic as a Python warning."""
-    warnings.warn(DiagnosticWarning(str(diagnostic)), stacklevel=2)
+    """Issues a diagnostic as a Python warning."""
+    warnings.warn(DiagnosticWarning(str(diagnostic.coded("E0004"))), stacklevel=2)

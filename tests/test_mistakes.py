@@ -52,13 +52,14 @@ def told(text: str) -> str:
     with pytest.raises(DiagnosticError) as caught:
         structir.parse(text, "model.py")
     (diagnostic,) = caught.value.diagnostics
-    assert re.search(r"--> model\.py:\d+:\d+\n +\|\n\d+ \| .*\n +\| +\^+\n", str(diagnostic))
+    assert re.search(r"--> model\.py:\d+:\d+\n +\|\n", str(diagnostic))
+    assert re.search(r"\n\d+ \| .*\n(?: +\| +-+.*\n)* +\| +\^+", str(diagnostic))
     return str(diagnostic)
 
 
 @pytest.mark.parametrize(("line", "what", "hint"), IN_A_BODY, ids=[case[0] for case in IN_A_BODY])
 def test_in_a_body(line: str, what: str, hint: str) -> None:
-    message, _, end = told(f"{HEAD}    {line}\n    return x\n").partition("= hint: ")
+    message, _, end = told(f"{HEAD}    {line}\n    return x\n").partition("= help: ")
     assert what in message and "--> model.py:3:" in message
     assert hint in end
 
@@ -80,7 +81,7 @@ AROUND = [
 
 @pytest.mark.parametrize(("text", "hint"), AROUND, ids=[case[1] for case in AROUND])
 def test_around_a_body(text: str, hint: str) -> None:
-    assert hint in told(text).partition("= hint: ")[2]
+    assert hint in told(text).partition("= help: ")[2]
 
 
 def test_functions_of_the_module() -> None:
@@ -118,11 +119,11 @@ IN_PYTHON = {
     "rounds of the pass simplify is an integer, not 'a'": lambda: passes.Simplify(rounds="a"),
     "there is no pass 'csee'; did you mean cse?": lambda: passes.find_pass("csee"),
     "there is no parameter z; there are: x, w": lambda: passes.Gradient(parameters="z")(PROGRAM),
-    'hint: say it by sizes={"n": 128}': lambda: plan(PROGRAM, workers=2),
+    'help: say it by sizes={"n": 128}': lambda: plan(PROGRAM, workers=2),
     "the module has no function 'mian'; it has main": lambda: PROGRAM["mian"],
     "no backend 'gpu'; there are cpu": lambda: structir.compile(PROGRAM, target="gpu"),
     "has no option 'threads'; it has num_threads": lambda: structir.compile(PROGRAM, threads=3),
-    "hint: it is written R.add(x, y)": lambda: find_op("add")(X),
+    "help: it is written R.add(x, y)": lambda: find_op("add")(X),
     "y must be a tensor, not 'a'": lambda: find_op("add")(X, "a"),
     "'flaot32' is not a dtype": lambda: TensorStructInfo((3,), "flaot32"),
     "a tensor has no axis of size -3": lambda: TensorStructInfo((-3,), "float32"),

@@ -44,7 +44,7 @@ def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructI
         misfit = base_check(known, info) <= FAIL_L1
         if misfit or contradicts(known, info):
             raise StructInfoError(
-                Diagnostic(f"argument {position} does not fit its parameter")
+                Diagnostic(f"argument {position} does not fit its parameter", code="E0207")
                 .note(f"parameter: {param if misfit else known}")
                 .note(f"argument: {info}")
             )

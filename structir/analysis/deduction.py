@@ -96,6 +96,7 @@ def _derived(call: Call, info: FuncStructInfo) -> StructInfo:
             name,
             (*diagnostic.notes, *Diagnostic("").note(f"{name}: {info}").notes),
             "give the arguments that its parameters ask for, or match_cast a value known better",
+            code=diagnostic.code,
         )
         raise StructInfoError(message) from None
 
@@ -155,6 +156,7 @@ def _item(value: TupleGetItem) -> StructInfo:
                 f"there is no field {value.index} in a tuple of {len(info.fields)}",
                 value.span,
                 "TupleGetItem",
+                code="E0208",
             )
             .note(f"the tuple is {info}", value.tuple_value.span)
             .hinted("fields count from 0; -1 is the last")
@@ -231,7 +233,7 @@ def annotated(
         place = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None
         raise StructInfoError(
-            Diagnostic(f"the annotation of {what} contradicts its value", span, op)
+            Diagnostic(f"the annotation of {what} contradicts its value", span, op, code="E0205")
             .note(f"declared: {declared}", span)
             .note(f"deduced:  {deduced}", place)
             .hinted(

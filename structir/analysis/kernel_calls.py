@@ -96,7 +96,9 @@ def _sizes(stated: StructInfo, given: StructInfo) -> Iterator[tuple[Dim, Dim]]:
 
 
 def _misfit(what: str, param: StructInfo, stated: StructInfo, info: StructInfo) -> StructInfoError:
-    diagnostic = Diagnostic(f"{what} does not fit its parameter").note(f"parameter: {param}")
+    diagnostic = Diagnostic(f"{what} does not fit its parameter", code="E0207").note(
+        f"parameter: {param}"
+    )
     if stated != param:
         diagnostic = diagnostic.note(f"here it is: {stated}")
     hint = "give what the kernel's parameters ask for, or match_cast a value known better"

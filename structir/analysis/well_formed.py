@@ -112,8 +112,15 @@ class _Checker:
         for scope, mark in zip(scopes, marks, strict=True):
             scope.leave(mark)
 
-    def report(self, message: str, span: Span | None, *notes: str, hint: str | None = None) -> None:
-        diagnostic = Diagnostic(message, span, hint=hint)
+    def report(
+        self,
+        message: str,
+        span: Span | None,
+        *notes: str,
+        hint: str | None = None,
+        code: str = "",
+    ) -> None:
+        diagnostic = Diagnostic(message, span, hint=hint, code=code)
         for note in notes:
             diagnostic = diagnostic.note(note)
         self.found.append(diagnostic)
@@ -228,6 +235,7 @@ class _Checker:
                     f"{name} has effects, but the function says it is pure",
                     value.span or span,
                     hint="declare it with @R.function(pure=False)",
+                    code="E0501",
                 )
 
     def hands_kernel(self, value: Any) -> bool:
@@ -401,6 +409,7 @@ class _Checker:
             span,
             hint="a symbolic dim is bound where it stands alone as a size of a parameter or of a "
             "match_cast",
+            code="E0502",
         )
 
 

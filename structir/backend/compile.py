@@ -50,7 +50,9 @@ def _home_of(target: str) -> Callable[..., Any]:
     if target in _own_targets():  # those of other packages take a while to find
         home: Any = importlib.import_module(f"{room.__name__}.{target}.{HOME}").executable
     elif target not in targets():
-        raise StructIRError(f"no backend {target!r}; there are {', '.join(targets())}")
+        raise StructIRError(
+            f"no backend {target!r}; there are {', '.join(targets())}", code="E1001"
+        )
     else:
         (plugin, *_) = metadata.entry_points(group=PLUGINS, name=target)
         home = plugin.load()

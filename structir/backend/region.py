@@ -117,7 +117,7 @@ class RegionLowering:
             for table, count in ((self.inputs, before[1]), (self.checks, before[2])):
                 while len(table) > count:
                     table.popitem()
-            raise NoKernelError(str(error)) from error
+            raise NoKernelError(error.message) from error
 
     def admit(self, inputs: int) -> None:
         """Refuse, by raising, what has just been added, with all inputs from this one on."""

@@ -32,7 +32,7 @@ GIVEN_UP = (NotPlannedError, StructIRError)  # at these sizes; any other error i
 
 def reason_of(error: Exception) -> str:
     """Why there is no plan, in one line."""
-    told, span = str(error), getattr(error, "span", None)
+    told, span = getattr(error, "message", str(error)), getattr(error, "span", None)
     if isinstance(error, DiagnosticError):
         told, span = error.diagnostics[0].message, error.diagnostics[0].span
     told = told.partition("\n")[0]

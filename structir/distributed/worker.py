@@ -150,7 +150,7 @@ def run_task(recipe: Recipe, task: Task, *values: Value) -> tuple[Value, ...]:
         told = re.sub(
             re.escape(FILE) + r":(\d+)(:\d+)?",
             lambda found: places.get(int(found[1]), found[0]),
-            str(error),
+            getattr(error, "message", str(error)),
         )
         blocks = ", ".join([f"{a} to {b}" for a, b in [x for x in task.blocks if x is not None]])
         where = f"shard {task.number} of {recipe.whole}, which makes {blocks}"

@@ -120,7 +120,7 @@ def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Fact
     if info.ndim is not None and value.ndim != info.ndim:
         raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
     if info.dtype is not None and _name_of(value.dtype) != info.dtype:
-        raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name)
+        raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name, "E0703")
     if info.axes is not None:
         facts.rows.append((info.axes, value.shape, where))
     elif isinstance(info.dims, Var):

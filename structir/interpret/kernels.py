@@ -112,6 +112,7 @@ def out_of_range(
         f"index {index} is out of range for {where}, which has size {size}",
         element.span or kernel.span,
         kernel.name,
+        code="E0707",
     ).note(f"{name}: {element.array.struct_info}", element.array.span)
     hint = "indices count from 0; a negative one does not count from the end"
     return DiagnosticError(diagnostic.hinted(hint))

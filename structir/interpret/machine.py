@@ -220,7 +220,7 @@ def _check_facts(binding: MatchCast, scope: Scope) -> None:
     for fact in conditions_of(binding):
         if scope.size(fact) != 1:
             given = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(fact))
-            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {given}")
+            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {given}", code="E0706")
 
 
 def _variable(machine: Machine, var: Var, scope: Scope) -> Value:

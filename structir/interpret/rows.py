@@ -23,9 +23,9 @@ class Equation:
     where: str  # "main: parameter x: axis 1"
 
 
-def mismatch(where: str, expected: str, found: str) -> ShapeMismatchError:
-    """The error of a value that is not as stated."""
-    return ShapeMismatchError(f"{where}: expected {expected}, found {found}")
+def mismatch(where: str, expected: str, found: str, code: str = "") -> ShapeMismatchError:
+    """Returns the error of a value that does not have its declared StructInfo."""
+    return ShapeMismatchError(f"{where}: expected {expected}, found {found}", code=code)
 
 
 def bound_rows(met: list[Met], known: MutableMapping[Any, Any]) -> list[Equation]:

@@ -126,4 +126,4 @@ def check_call(
     if len(args) != len(params):
         count = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
         are = "is" if len(args) == 1 else "are"
-        raise StructIRError(f"{name} takes {count}, but {len(args)} {are} given")
+        raise StructIRError(f"{name} takes {count}, but {len(args)} {are} given", code="E0704")

@@ -27,7 +27,14 @@ def complaint(
     hint = error.hint
     if hint is None and reading is not None:
         hint = f"the line of {signature.op} is {line_text(reading.line)}"
-    return Diagnostic(error.message, span, signature.op, tuple(notes), hint or signature.hint)
+    return Diagnostic(
+        error.message,
+        span,
+        signature.op,
+        tuple(notes),
+        hint or signature.hint,
+        code=error.code,
+    )
 
 
 def line_text(line: Line) -> str:

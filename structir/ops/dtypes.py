@@ -68,6 +68,7 @@ def bound_dtypes(
                     (f"{access.shown} has dtype {dtype}", k, None),
                 ),
                 "dtypes are never converted silently; R.astype converts",
+                "E0202",
             )
         if dtype is None:
             bound[name] = None

@@ -89,9 +89,9 @@ class Given:
         """The name of the first operand."""
         return next(iter(self.operands), "the result")
 
-    def reject(self, message: str, hint: str | None = None) -> NoReturn:
-        """Say that the call is wrong."""
-        raise Rejected(message, (), hint)
+    def reject(self, message: str, hint: str | None = None, code: str = "") -> NoReturn:
+        """Raises the error of an invalid call."""
+        raise Rejected(message, (), hint, code)
 
 
 def known_dims(info: TensorStructInfo) -> Dims | None:

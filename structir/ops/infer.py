@@ -222,7 +222,7 @@ def _dtypes(
         return bound_dtypes(accesses, [info.dtype for _, info in here], values)
     except Rejected as error:
         facts = tuple([(t, None if k is None else here[k][0], a) for t, k, a in error.facts])
-        raise Rejected(error.message, facts, error.hint) from None
+        raise Rejected(error.message, facts, error.hint, error.code) from None
 
 
 def _plan(

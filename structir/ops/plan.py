@@ -72,7 +72,7 @@ def plan_of(
         )
     except Rejected as error:
         facts = tuple([(t, None if k is None else here[k], a) for t, k, a in error.facts])
-        raise Rejected(error.message, facts, error.hint) from None
+        raise Rejected(error.message, facts, error.hint, error.code) from None
     operands = tuple(
         [
             spelled(access, rows, rank) if there and (rank is not None or not access.rows) else None

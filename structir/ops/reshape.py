@@ -95,6 +95,7 @@ def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
         given.reject(
             f"{text(total)} elements do not fit a shape of {text(product(to))}",
             "a reshape keeps the number of elements; -1 works out one size",
+            "E0204",
         )
     return tuple(to)
 

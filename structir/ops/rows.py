@@ -16,11 +16,18 @@ Fact = tuple[str, "int | None", "int | None"]  # a text, and the operand and axi
 class Rejected(Exception):
     """A call is provably wrong; the facts say why."""
 
-    def __init__(self, message: str, facts: tuple[Fact, ...] = (), hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        facts: tuple[Fact, ...] = (),
+        hint: str | None = None,
+        code: str = "",
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.facts = facts
         self.hint = hint
+        self.code = code
 
 
 def row_ranks(
@@ -85,7 +92,9 @@ def normal_axis(axis: int, rank: int, what: str = "the operand") -> int:
     """An axis counted from the front; out of range is an error."""
     if not -rank <= axis < rank:
         allowed = f"axes run from {-rank} to {rank - 1}" if rank else "a scalar has no axes"
-        raise Rejected(f"axis {axis} is out of range for {what} of {axes_text(rank)}", (), allowed)
+        raise Rejected(
+            f"axis {axis} is out of range for {what} of {axes_text(rank)}", (), allowed, "E0203"
+        )
     return axis % rank
 
 

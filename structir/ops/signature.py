@@ -111,25 +111,27 @@ def bound_values(
     parameters = signature.parameters
     if len(args) > len(parameters):
         message = f"{len(args)} arguments are too many: it takes {len(parameters) or 'none'}"
-        raise StructInfoError(signature.wrong(message, span))
+        raise StructInfoError(signature.wrong(message, span).coded("E0106"))
     values = {p.name: value for p, value in zip(parameters, args, strict=False)}
     known = {p.name for p in parameters}
     for name, value in keywords.items():
         if name not in known:
             raise StructInfoError(_unknown_name(signature, name, span))
         if name in values:
-            raise StructInfoError(signature.wrong(f"{name} is given twice", span))
+            raise StructInfoError(signature.wrong(f"{name} is given twice", span).coded("E0106"))
         values[name] = value
     missing = [p.name for p in parameters if p.default is REQUIRED and p.name not in values]
     if missing:
-        raise StructInfoError(signature.wrong(f"{' and '.join(missing)} must be given", span))
+        raise StructInfoError(
+            signature.wrong(f"{' and '.join(missing)} must be given", span).coded("E0106")
+        )
     return values
 
 
 def _unknown_name(signature: Signature, name: str, span: Span | None) -> Diagnostic:
     close = difflib.get_close_matches(name, [p.name for p in signature.parameters], 1)
     hint = f"did you mean {close[0]}?" if close else ""
-    return signature.wrong(f"there is no parameter {name}", span, hint)
+    return signature.wrong(f"there is no parameter {name}", span, hint).coded("E0106")
 
 
 def call_parts(
@@ -166,7 +168,7 @@ def _taken(signature: Signature, parameter: Parameter, value: Any, span: Span | 
     except WrongValue as error:
         found = repr(value) if isinstance(value, str) else str(value)
         message = f"{parameter.name} must be {parameter.kind.expected}, not {found}"
-        diagnostic = signature.wrong(message, span, str(error))
+        diagnostic = signature.wrong(message, span, str(error)).coded("E0107")
         if isinstance(value, Expr):
             diagnostic = diagnostic.note(f"{parameter.name} is {value.struct_info}", value.span)
         raise StructInfoError(diagnostic) from None

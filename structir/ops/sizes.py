@@ -204,6 +204,7 @@ class _Work:
                     (f"{named[0]} is {dims.text(left)}", *left_place),
                     (f"{named[1]} is {dims.text(right)}", *right_place),
                 ),
+                code="E0201",
             )
         self.assumptions.append(Assumption(left, right, what))
 

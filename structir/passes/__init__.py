@@ -62,7 +62,8 @@ def find_pass(name: str) -> Any:
         known = [*pass_names(), *[alias for made in all_passes() for alias in made.aliases]]
         close = difflib.get_close_matches(name, known, 1)
         raise StructIRError(
-            f"there is no pass {name!r}" + (f"; did you mean {close[0]}?" if close else "")
+            f"there is no pass {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
+            code="E0610",
         )
     return found
 

@@ -48,7 +48,9 @@ class Pass:
         for name, value in options.items():
             if name not in known:
                 has = ", ".join(known) or "none"
-                raise StructIRError(f"the pass {self.name} has no option {name!r}; it has: {has}")
+                raise StructIRError(
+                    f"the pass {self.name} has no option {name!r}; it has: {has}", code="E0611"
+                )
             kind, word = PLAIN.get(known[name].annotation, (object, ""))
             if not isinstance(value, kind):
                 raise StructIRError(f"{name} of the pass {self.name} is {word}, not {value!r}")

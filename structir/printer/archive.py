@@ -57,7 +57,9 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         stored, facts = {}, {}
     if TEXT not in facts:
         name = os.fspath(path)
-        raise ParseError(Diagnostic(f"{name} holds no module", hint="structir.save writes one"))
+        raise ParseError(
+            Diagnostic(f"{name} holds no module", hint="structir.save writes one", code="E1003")
+        )
     return {name: _restored(name, data) for name, data in stored.items()}, facts
 
 

@@ -82,7 +82,9 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
 def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
     near = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
     hint = f"did you mean {' or '.join(f'R.{n}' for n in near)}?" if near else "dir(R) lists all"
-    diagnostic = Diagnostic(f"there is no op R.{name}", context.place.span(node.func), hint=hint)
+    diagnostic = Diagnostic(
+        f"there is no op R.{name}", context.place.span(node.func), hint=hint, code="E0101"
+    )
     return _within(context, ParseError(diagnostic), node, name)
 
 
@@ -227,7 +229,7 @@ def check_cast(value: Expr, info: StructInfo, span: Span, place: Span) -> None:
     if base_check(info, known) is FAIL_L0 and base_check(known, info) is FAIL_L0:
         what = getattr(value, "name", "the value")
         raise StructInfoError(
-            Diagnostic(f"{what} can never have this structure", span, MATCH_CAST)
+            Diagnostic(f"{what} can never have this structure", span, MATCH_CAST, code="E0206")
             .note(f"asked for: {info}", place)
             .note(f"{what}: {known}", value.span)
             .hinted("ask for what may hold when it runs; R.astype and R.reshape change a tensor")

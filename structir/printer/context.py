@@ -166,9 +166,9 @@ class Context:
 
     # ---- errors
 
-    def error(self, node: Any, message: str, hint: str | None = None) -> ParseError:
-        """An error at a node."""
-        return ParseError(Diagnostic(message, self.place.span(node), hint=hint))
+    def error(self, node: Any, message: str, hint: str | None = None, code: str = "") -> ParseError:
+        """Returns an error located at a node."""
+        return ParseError(Diagnostic(message, self.place.span(node), hint=hint, code=code))
 
     def report(self, error: DiagnosticError, node: Any) -> None:
         """Keep an error and go on reading."""
@@ -257,7 +257,7 @@ class Context:
             n: v for n, v in self.names.items() if isinstance(v, Var) or type(v) is Poly
         }
         near = difflib.get_close_matches(node.id, known, NEAREST)
-        diagnostic = Diagnostic(f"{node.id} is not defined", self.place.span(node))
+        diagnostic = Diagnostic(f"{node.id} is not defined", self.place.span(node), code="E0102")
         for name in near:
             if isinstance(known[name], Var):
                 diagnostic = diagnostic.note(f"{name}: {known[name].struct_info}", known[name].span)
@@ -268,7 +268,7 @@ class Context:
         )
 
     def _out_of_sight(self, node: ast.Name, gone: Gone) -> ParseError:
-        diagnostic = Diagnostic(gone.message, self.place.span(node), hint=gone.hint)
+        diagnostic = Diagnostic(gone.message, self.place.span(node), hint=gone.hint, code="E0104")
         if isinstance(gone.var, Var):
             diagnostic = diagnostic.note(f"{node.id}: {gone.var.struct_info}", gone.var.span)
         return ParseError(diagnostic)

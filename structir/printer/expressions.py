@@ -59,7 +59,7 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
         raise context.error(node, f"{path} stands here without being called", f"write {path}(...)")
     hint = "functions of the module are reached as cls.name, ops as R.name"
     hint = f"did you mean R.{node.attr}?" if find_op(node.attr) else hint
-    raise context.error(node, f"{ast.unparse(node)} is not part of the language", hint)
+    raise context.error(node, f"{ast.unparse(node)} is not part of the language", hint, "E0103")
 
 
 @reads(ast.Subscript)

@@ -233,7 +233,7 @@ def _common(scope: KernelScope, node: ast.AST, args: Sequence[Scalar]) -> str:
     if len(strong) > 1:
         message = f"{ast.unparse(node)} mixes {' and '.join(strong)}"
         hint = f"nothing is converted silently: write T.{_wider(strong)}(...)"
-        raise scope.wrong(node, message, hint)
+        raise scope.wrong(node, message, hint, code="E0130")
     if strong:
         return str(strong[0])
     return "float" if any(arg.dtype == "float" for arg in args) else "int"

@@ -40,9 +40,11 @@ class KernelScope:
         """Where a node stands."""
         return self.context.place.span(node)
 
-    def wrong(self, node: ast.AST, message: str, hint: str, *told: str) -> ParseError:
-        """An error at a node, with what is known of the arrays that it mentions."""
-        diagnostic = Diagnostic(message, self.span(node), self.name, hint=hint)
+    def wrong(
+        self, node: ast.AST, message: str, hint: str, *told: str, code: str = "E0110"
+    ) -> ParseError:
+        """Returns an error located at a node, with the StructInfo of the arrays it mentions."""
+        diagnostic = Diagnostic(message, self.span(node), self.name, hint=hint, code=code)
         names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
         mentioned = [n for n in dict.fromkeys([*names, *told]) if n in self.vars]
         for name in mentioned or list(self.vars)[:1]:
@@ -52,7 +54,9 @@ class KernelScope:
 
     def unsupported(self, node: ast.AST, hint: str) -> ParseError:
         """The error for Python that kernels do not have."""
-        return self.wrong(node, f"Python's {word_of(node)} is not part of kernels", hint)
+        return self.wrong(
+            node, f"Python's {word_of(node)} is not part of kernels", hint, code="E0103"
+        )
 
     # ---- names
 

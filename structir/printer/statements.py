@@ -239,7 +239,7 @@ def _choice(context: Context, node: ast.If) -> tuple[str, Var]:
     name = names[0][0] if names[0] else None
     if name is None or names[1][:1] != [name]:
         hint = "let the last line of each branch bind the same name"
-        raise context.error(node, "the branches do not give one name its value", hint)
+        raise context.error(node, "the branches do not give one name its value", hint, "E0105")
     promised = context.promised.pop(name, None)
     with context.nested(node):
         cond = operand(context, node.test)

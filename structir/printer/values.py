@@ -95,7 +95,7 @@ def word_of(node: ast.AST) -> str:
 def unsupported(context: Context, node: ast.AST, hint: str | None = None) -> ParseError:
     """The error for Python that is not of the language, with the variables that it mentions."""
     message = f"Python's {word_of(node)} is not part of the language"
-    diagnostic = Diagnostic(message, context.place.span(node))
+    diagnostic = Diagnostic(message, context.place.span(node), code="E0103")
     for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
         known = context.names.get(name)
         if isinstance(known, Var):

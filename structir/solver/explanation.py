@@ -35,7 +35,7 @@ class Explanation:
         """The conflict as a message at the last statement with a place; all are notes."""
         spans = [origin.span for origin in (*self.given, *self.culprits) if origin.span is not None]
         place = spans[-1] if spans else None
-        diagnostic = Diagnostic(f"shape conflict: {self.message}", place)
+        diagnostic = Diagnostic(f"shape conflict: {self.message}", place, code="E0401")
         for origin in (*self.given, *self.culprits):
             diagnostic = diagnostic.note(origin.text or origin.label, origin.span)
         if self.minimal and len(self.culprits) > 1:

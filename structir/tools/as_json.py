@@ -30,13 +30,18 @@ def errors_data(error: StructIRError) -> list[Data]:
     """An error by its diagnostics; one that has none by its text."""
     if isinstance(error, DiagnosticError):
         return [diagnostic_data(diagnostic) for diagnostic in error.diagnostics]
-    return [{"severity": "error", "message": str(error)}]
+    return [{"severity": "error", "code": error.code, "message": error.message}]
 
 
 def diagnostic_data(diagnostic: Diagnostic) -> Data:
     """A diagnostic by its parts."""
     told: dict[str, str | None] = {"severity": diagnostic.severity, "message": diagnostic.message}
-    told |= {"op": diagnostic.op, "hint": diagnostic.hint}
+    told |= {
+        "label": diagnostic.label,
+        "code": diagnostic.code,
+        "op": diagnostic.op,
+        "hint": diagnostic.hint,
+    }
     notes = [{"text": note.text} | _place(note.span) for note in diagnostic.notes]
     return (
         {key: value for key, value in told.items() if value}

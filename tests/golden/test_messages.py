@@ -39,9 +39,9 @@ def test_message(path: Path) -> None:
 def test_a_message_tells_place_op_struct_infos_and_what_to_try(path: Path) -> None:
     message = message_of(path.read_text().partition(BETWEEN)[0])
     for part in message.split("\n\n"):
-        assert re.match(r"error: [\w.]+: ", part), "the op"
+        assert re.match(r"error\[E\d{4}\]: [\w.]+: ", part), "the op"
         assert re.search(r"--> model.py:\d+:\d+", part), "the line"
-        assert re.search(r"\| +\^+\n", part), "the caret"
-        assert "= hint: " in part
-    infos = [line for line in message.splitlines() if " = " in line and STRUCT_INFO.search(line)]
+        assert re.search(r"\| +\^+", part), "the caret"
+        assert "= help: " in part
+    infos = [line for line in message.splitlines() if re.search(r" = |--|\^\^", line) and STRUCT_INFO.search(line)]
     assert infos, "the StructInfos"

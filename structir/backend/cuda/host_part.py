@@ -59,7 +59,7 @@ def _refused(name: str, binding: Any, call: Call, kernels: Mapping[str, Kernel])
         try:
             lowering.add(binding)
         except NoKernelError as error:
-            reason = str(error)
+            reason = error.message
     what = getattr(call.op, "name", "this call")
     told = f"{what} in {name} has no CUDA kernel: {reason}"
     return DiagnosticError(Diagnostic(told, call.span, hint=HINT))

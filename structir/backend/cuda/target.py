@@ -102,6 +102,6 @@ def _card() -> Any:
     try:
         return card.Card(driver, cublas if _has_cublas() else None)
     except StructIRError as error:
-        return str(error)
+        return error.message
     except Exception as error:  # the binding has several ways to say that there is no driver
         return f"no CUDA driver is here ({type(error).__name__})"

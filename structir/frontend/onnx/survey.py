@@ -52,7 +52,8 @@ def check_supported(
     total = sum(missing.values())
     diagnostic = Diagnostic(
         f"{total} node{'s' * (total > 1)} of {len(missing)} op{'s' * (len(missing) > 1)} "
-        "cannot be imported"
+        "cannot be imported",
+        code="E0801",
     )
     for (domain, name), count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
         diagnostic = diagnostic.note(f"{count} x {domain + '::' if domain else ''}{name}")

@@ -43,6 +43,7 @@ def check_supported(graph: Graph) -> None:
     total, kinds = sum(missing.values()), len(missing)
     diagnostic = Diagnostic(
         f"{total} node{'s' * (total > 1)} of {kinds} op{'s' * (kinds > 1)} cannot be imported",
+        code="E0801",
         hint="ep.run_decompositions() may say them by ops of the core set",
     )
     for name, count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):

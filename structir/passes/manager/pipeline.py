@@ -49,7 +49,7 @@ def _made(text: str, step: re.Match[str]) -> Pass:
     try:
         found: Pass = find_pass(step["name"])
     except StructIRError as error:
-        raise _wrong(text, *step.span("name"), str(error)) from None
+        raise _wrong(text, *step.span("name"), error.message, error.code) from None
     if step["options"] is None:
         return found
     place, end = step.span("options")
@@ -60,7 +60,7 @@ def _made(text: str, step: re.Match[str]) -> Pass:
         try:
             found = found.with_options(**{option["name"]: _value(option["value"])})
         except StructIRError as error:
-            raise _wrong(text, *option.span("name"), str(error)) from None
+            raise _wrong(text, *option.span("name"), error.message, error.code) from None
         place = option.end()
     return found
 
@@ -72,6 +72,8 @@ def _value(text: str) -> object:
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def _wrong(text: str, start: int, end: int, message: str) -> ParseError:
+def _wrong(text: str, start: int, end: int, message: str, code: str = "") -> ParseError:
     source = Source("pipeline", text)
-    return ParseError(Diagnostic(message, Span(source, 1, start, 1, max(end, start + 1))))
+    return ParseError(
+        Diagnostic(message, Span(source, 1, start, 1, max(end, start + 1)), code=code)
+    )

@@ -1,0 +1,63 @@
+"""The page of errors: `python -m structir.tools.error_page docs/errors.md` writes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from structir import errors
+from structir.tools.explanations import Explanation, explanations
+
+HEADER = """# Errors
+
+Each mistake in a program is one `DiagnosticError`. Its message has a code, the op, what was expected
+and what was found, a caret with a label at each location involved, and a help line with an edit.
+Independent errors are reported together, in `error.diagnostics`. `structir explain CODE` prints the
+entry of a code.
+
+## Exception classes
+
+"""
+
+CHAPTERS = {
+    "E00": "General",
+    "E01": "Parser",
+    "E02": "StructInfo",
+    "E03": "Ops",
+    "E04": "Solver",
+    "E05": "Well-formedness",
+    "E06": "Passes and rewrites",
+    "E07": "Run time",
+    "E08": "Importers",
+    "E09": "Projections and sharding",
+    "E10": "Compiler and command line",
+}
+
+
+def page() -> str:
+    """Returns the whole page."""
+    parts = [HEADER + _table()]
+    for prefix, title in CHAPTERS.items():
+        entries = [e for code, e in explanations().items() if code.startswith(prefix)]
+        parts += [f"## {title}\n"] * bool(entries) + [_section(entry) for entry in entries]
+    return "\n".join(parts)
+
+
+def _table() -> str:
+    lines = ["| class | code | meaning |", "|---|---|---|"]
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.StructIRError):
+            doc = (kind.__doc__ or "").partition("\n")[0]
+            lines.append(f"| `{kind.__name__}` | {kind.code} | {doc} |")
+    doc = errors.DiagnosticWarning.__doc__
+    return "\n".join([*lines, f"| `DiagnosticWarning` | E0004 | {doc} |", ""])
+
+
+def _section(entry: Explanation) -> str:
+    # the space keeps wrong programs from being run as examples of the page
+    text = entry.text.replace("```python\n", "``` python\n").replace("```text\n", "``` text\n")
+    return f"### {entry.code}: {entry.title}\n\n{text}"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
