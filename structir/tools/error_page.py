@@ -10,10 +10,10 @@ from structir.tools.explanations import Explanation, explanations
 
 HEADER = """# Errors
 
-Each mistake in a program is one `DiagnosticError`. Its message has a code, the op, what was expected
-and what was found, a caret with a label at each location involved, and a help line with an edit.
-Independent errors are reported together, in `error.diagnostics`. `structir explain CODE` prints the
-entry of a code.
+Each mistake in a program is one `DiagnosticError`. Its message has a code, the op, the expected and
+the actual value, a caret with a label at each location involved, and a help line with an edit.
+Independent errors are reported together, in `error.diagnostics`. The command `structir explain CODE`
+prints the entry of a code.
 
 ## Exception classes
 
@@ -49,7 +49,7 @@ def _table() -> str:
         if isinstance(kind, type) and issubclass(kind, errors.StructIRError):
             doc = (kind.__doc__ or "").partition("\n")[0]
             lines.append(f"| `{kind.__name__}` | {kind.code} | {doc} |")
-    doc = errors.DiagnosticWarning.__doc__
+    doc = errors.DiagnosticWarning.__doc__ or ""
     return "\n".join([*lines, f"| `DiagnosticWarning` | E0004 | {doc} |", ""])
 
 
