@@ -12,8 +12,8 @@ HEADER = """# Errors
 
 Each mistake in a program is one `DiagnosticError`. Its message has a code, the op, the expected and
 the actual value, a caret with a label at each location involved, and a help line with an edit.
-Independent errors are reported together, in `error.diagnostics`. The command `structir explain CODE`
-prints the entry of a code.
+Independent errors are reported together, in `error.diagnostics`. `structir explain CODE` prints
+the entry of a code.
 
 ## Exception classes
 
