@@ -52,7 +52,7 @@ class Numbers:
 
 def _compiled(text: KernelText) -> Kernel:
     progress.note(next(iter(text.origins), ""))
-    return kernel(text.text, text.function)
+    return kernel(text.text, text.function, text.from_file)
 
 
 def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:

@@ -15,7 +15,8 @@ from pathlib import Path
 HAS_OWNERS = hasattr(os, "geteuid")
 # A link is not followed, and a pipe without a writer does not block.
 OPEN = os.O_RDONLY | sum(
-    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+    getattr(os, name, 0)
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 )
 OPEN_FOLDER = OPEN | getattr(os, "O_DIRECTORY", 0)
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -126,6 +127,6 @@ def _way_to(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
         links += 1
         if links > MOST_LINKS:
             raise NotADirectoryError(f"{folder}: too many links")
-        target = Path(os.readlink(path))
+        target = path.readlink()
         at = Path(target.anchor) if target.is_absolute() else at
         remaining += reversed(target.parts[1:] if target.is_absolute() else target.parts)
