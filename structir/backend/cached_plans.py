@@ -20,7 +20,7 @@ from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.loops.packing import origin_of, panels_of
 from structir.backend.stored import Reading, StoredFunction, Writing, decoded, written
-from structir.backend.stored_checks import NotStoredError, item, matrix_form, require
+from structir.backend.stored_checks import NotStoredError, item, matrix_form, require, signature
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
@@ -85,10 +85,10 @@ class CachedPlans:
         function = self._declared.get(stored.name)
         if function is None or len(function.params) != len(stored.params):
             return False
+        names = [p.name for p in function.params] == [p.name for p in stored.params]
         declared = [*[p.struct_info for p in function.params], function.ret_struct_info]
         read = [*[p.struct_info for p in stored.params], stored.result]
-        names = [p.name for p in function.params] == [p.name for p in stored.params]
-        return names and list(map(str, declared)) == list(map(str, read))
+        return names and signature(declared) == signature(read)
 
     def keep(self, functions: Iterable[StoredFunction]) -> None:
         """Write down what functions of the module were compiled to."""

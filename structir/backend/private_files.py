@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 HAS_OWNERS = hasattr(os, "geteuid")
@@ -59,37 +60,37 @@ def read_file(path: Path, most_bytes: int) -> bytes:
     Raises NotPrivateError for any other file, and OSError for one of more bytes.
     """
     if not HAS_OWNERS:
-        with _opened(path, OPEN) as file:
-            return _contents(path, file, most_bytes)
-    with _opened(path.parent, OPEN_FOLDER) as folder:
+        return _contents(path, _opened(path, OPEN), most_bytes)
+    folder = _opened(path.parent, OPEN_FOLDER)
+    try:
         _check(path.parent, os.fstat(folder))
-        with _opened(path, OPEN, folder) as file:
-            return _contents(path, file, most_bytes)
+        return _contents(path, _opened(path, OPEN, folder), most_bytes)
+    finally:
+        os.close(folder)
 
 
 def _contents(path: Path, file: int, most_bytes: int) -> bytes:
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode):
-        raise NotPrivateError(f"{path} is not a plain file")
-    _check(path, status)
-    if status.st_size > most_bytes:
-        raise OSError(f"{path} has {status.st_size} bytes")
-    with os.fdopen(file, "rb", closefd=False) as opened:
-        return opened.read(most_bytes)
-
-
-@contextmanager
-def _opened(path: Path, flags: int, folder: int | None = None) -> Iterator[int]:
+    """The contents of an open file, which is closed."""
     try:
-        file = os.open(path if folder is None else path.name, flags, dir_fd=folder)
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotPrivateError(f"{path} is not a plain file")
+        _check(path, status)
+        if status.st_size > most_bytes:
+            raise OSError(f"{path} has {status.st_size} bytes")
+        with FileIO(file, closefd=False) as opened:
+            return opened.readall()
+    finally:
+        os.close(file)
+
+
+def _opened(path: Path, flags: int, folder: int | None = None) -> int:
+    try:
+        return os.open(path if folder is None else path.name, flags, dir_fd=folder)
     except OSError:
         if path.is_symlink():
             raise NotPrivateError(f"{path} is a symbolic link") from None
         raise
-    try:
-        yield file
-    finally:
-        os.close(file)
 
 
 def _check(path: Path, status: os.stat_result) -> None:

@@ -19,6 +19,7 @@ from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, Recipe
 from structir.backend.region import SizeCheck
 from structir.backend.stored_checks import (
+    WITHOUT_DATA,
     NotStoredError,
     check_buffer,
     check_function,
@@ -290,12 +291,13 @@ class Reading:
             buffer = self.buffers[number] = Buffer(
                 self.some_dims(shape),
                 dtype(name),
-                string(origin),
+                origin,
                 None if base is None else self.buffer(base),
                 None if data is None else self.array(data),
                 string(known_as),
             )
-            check_buffer(buffer)
+            if base is not None or data is not None or origin not in WITHOUT_DATA:
+                check_buffer(buffer)
         return buffer
 
     def dim(self, number: int) -> Dim:

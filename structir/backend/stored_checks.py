@@ -14,18 +14,18 @@ import numpy as np
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.packing import PACKINGS
-from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, Recipe
 from structir.backend.sizes import symbols_of
 from structir.ir import dims
-from structir.ir.dims import Dim, Sym
+from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.dtype import DTYPES
 from structir.ir.expr import Var
 from structir.ir.polynomial import BUILDERS
-from structir.ir.struct_info import StructInfo, TensorStructInfo
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 LIMIT = 1 << 63  # integers beyond it are no sizes
-ORIGINS = frozenset({"input", "constant", "value", "scratch"})
+WITHOUT_DATA = frozenset({"input", "value", "scratch"})
+ORIGINS = WITHOUT_DATA | {"constant"}
 TERNARY = {"select": 3}
 
 
@@ -65,7 +65,7 @@ def string(said: Any) -> str:
     if type(said) is not str:
         raise NotStoredError("no string")
     if not said.isascii():
-        said.encode()
+        said.encode()  # half a character raises a ValueError
     return said
 
 
@@ -113,9 +113,9 @@ def matrix_form(data: Any, packing: Any, said: Sequence[Any]) -> MatrixForm:
 
 
 def check_buffer(buffer: Buffer) -> None:
-    """Checks a buffer by itself: what it shares or holds."""
-    require(buffer.origin in ORIGINS, "no origin")
+    """Checks a buffer that shares memory or holds data."""
     data = buffer.data
+    require(buffer.origin in ORIGINS, "no origin")
     if data is not None:
         held = isinstance(data, np.ndarray) and data.dtype.name == buffer.dtype
         require(held and data.shape == buffer.shape, "a constant of another form")
@@ -147,52 +147,67 @@ def check_region(boundary: Boundary, recipes: Sequence[Recipe]) -> None:
     """Checks that recipes fit their boundary, and that arguments determine all their sizes."""
     require(len(recipes) == (2 if boundary.equal else 1), "another number of forms")
     known = {dims.as_sym(d) for b in boundary.inputs for d in b.shape} | {*boundary.free_symbols}
-    used: dict[Dim, None] = dict.fromkeys([*boundary.doubtful, *boundary.equal.values()])
-    used |= {d: None for check in boundary.checks for d in (check.left, check.right)}
-    used |= {d: None for buffer in boundary.results for d in buffer.shape}
+    used: set[Dim] = {*boundary.doubtful, *boundary.equal.values()}
+    used.update(*[b.shape for b in boundary.results])
+    used.update([d for check in boundary.checks for d in (check.left, check.right)])
     for recipe in recipes:
         _check_recipe(recipe, boundary)
-        used |= dict.fromkeys(_dims_of(recipe))
+        used |= _dims_of(recipe)
     symbols: set[Sym | None] = {*symbols_of(used), *boundary.equal}
     require(symbols <= known, "sizes that no argument has")
 
 
-def _dims_of(recipe: Recipe) -> Iterable[Dim]:
-    for kernel in recipe.kernels:
-        yield from kernel.sizes
-        yield kernel.range
-    buffers = {b for kernel in recipe.kernels for b in (*kernel.pointers, *kernel.scratch)}
-    for buffer in {*buffers, *recipe.inputs, *recipe.outputs, *recipe.results}:
-        yield from buffer.shape
-    yield from recipe.operations
+def _dims_of(recipe: Recipe) -> set[Dim]:
+    kernels = recipe.kernels
+    buffers = {*recipe.inputs, *recipe.outputs, *recipe.results}
+    buffers.update(*[k.pointers for k in kernels], *[k.scratch for k in kernels])
+    used: set[Dim] = {*recipe.operations, *[k.range for k in kernels]}
+    used.update(*[k.sizes for k in kernels], *[b.shape for b in buffers])
+    return used
 
 
 def _check_recipe(recipe: Recipe, boundary: Boundary) -> None:
     require(_forms(recipe.inputs) == _forms(boundary.inputs), "other inputs")
     require(_forms(recipe.results) == _forms(boundary.results), "other results")
     require(len(recipe.operations) == len(recipe.kernels), "another number of kernels")
-    require(all(_is_input(b) for b in recipe.inputs), "an input that is none")
     inputs, outputs = {*recipe.inputs}, {*recipe.outputs}
+    require(all(_is_from(inputs, b) and b.origin == "input" for b in inputs), "other inputs")
     filled = {b.root for b in outputs}
     for result in recipe.results:
         owned = result.root in filled or result.root in inputs or result.root.data is not None
         require(owned and (result.base is None or result in outputs), "a result of nothing")
+    pointers: set[Buffer] = set().union(*[k.pointers for k in recipe.kernels])
+    require(all([_is_from(inputs, b) for b in pointers]), "a pointer to nothing")
     for kernel in recipe.kernels:
-        _check_kernel(kernel, inputs)
+        words = len(kernel.pointers) + len(kernel.sizes)
+        require(len(kernel.names) in (0, words), "another number of names")
 
 
-def _is_input(buffer: Buffer) -> bool:
-    return buffer.base is None and buffer.origin == "input"
+def _is_from(inputs: set[Buffer], buffer: Buffer) -> bool:
+    """Whether a buffer has memory of its own, where inputs are these."""
+    return buffer.base is None and (buffer.origin != "input" or buffer in inputs)
 
 
 def _forms(buffers: Sequence[Buffer]) -> list[tuple[str, int]]:
     return [(b.dtype, len(b.shape)) for b in buffers]
 
 
-def _check_kernel(kernel: KernelText, inputs: set[Buffer]) -> None:
-    words = len(kernel.pointers) + len(kernel.sizes)
-    require(len(kernel.names) in (0, words), "another number of names")
-    require(kernel.singles <= len(kernel.sizes), "more numbers than sizes")
-    for buffer in kernel.pointers:
-        outside = buffer.origin == "input" and buffer not in inputs
-        require(buffer.base is None and not outside, "a pointer to nothing")
+def signature(infos: Iterable[StructInfo | None]) -> list[Any]:
+    """What a plan keeps of the struct info of values; two lists are equal if they are the same up
+    to the ages of their symbols."""
+    return [_kept_of(info) for info in infos]
+
+
+def _kept_of(info: StructInfo | None) -> Any:
+    match info:
+        case TensorStructInfo(tuple(shape), name, _, None):
+            return name, [d.key(_name_of) if type(d) is Poly else d for d in shape]
+        case TensorStructInfo(None, name, ndim, None):
+            return name, ndim
+        case TupleStructInfo(fields):
+            return tuple(map(_kept_of, fields))
+    return info
+
+
+def _name_of(symbol: Sym) -> Any:
+    return symbol.name
