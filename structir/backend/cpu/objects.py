@@ -14,7 +14,6 @@ from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.cpu.interrupts import interrupts_wait
 
-OBJECT_HEADS = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\x64\x86", b"\x64\xaa")  # ELF, Mach-O, COFF
 KERNEL_HEAD = "def kernel("  # in the texts of kernels; those of the library are names
 
 
@@ -78,7 +77,7 @@ def _code_of(entry: disk.Entry) -> MachineCode | None:
             "alone": bool(alone),
             "seconds": int() | float() as seconds,
         }:
-            if _are_names([*symbols, *needs]) and entry.data.startswith(OBJECT_HEADS):
+            if _are_names([*symbols, *needs]):
                 return MachineCode(entry.data, tuple(symbols), tuple(needs), alone, seconds)
     return None
 
@@ -97,11 +96,14 @@ def loaded(code: MachineCode) -> Loaded | None:
                 makers[name]()
         if any(llvm.address_of_symbol(name) is None for name in code.needs):
             return None  # LLVM would end the process
+        file: Any = llvm.ObjectFileRef.from_data(code.data)
+        if not file._ptr:
+            return None  # the same: it is no object file
         shared = not code.alone and _in_shared.isdisjoint(code.symbols)
         engine = _shared_engine() if shared else _engine()
         if shared:
             _in_shared.update(code.symbols)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code.data))
+        engine.add_object_file(file)
         engine.finalize_object()
         _kept.append(engine)
         addresses = tuple([engine.get_function_address(name) for name in code.symbols])
