@@ -107,11 +107,12 @@ def plans_in(arrays: dict[str, Any], facts: dict[str, str], reading: Any) -> Sav
     if entry is None or names is None:
         return None
     try:
-        said = json.loads(entry.data)
-        functions = stored_functions.read(said, lambda: reading(said, arrays.__getitem__))
-    except (ValueError, KeyError, AttributeError, stored_functions.NotStoredError):
+        functions = stored_functions.decoded(entry.data, reading, arrays.__getitem__)
+    except stored_functions.NotStoredError:
         return None
-    return SavedPlans(names, functions)
+    found = {f.name for f in functions}
+    known = len(found) == len(functions) and found <= {*names}
+    return SavedPlans(names, functions) if known else None
 
 
 class _Arrays:
@@ -155,10 +156,14 @@ def offered(
 ) -> bool:
     """Have the sound ones among the kernels of a file used; whether all are sound."""
     entries = {k: _entry(k, arrays.get(PREFIX + k)) for k in keys or ()}
+    sound = keys is not None and None not in entries.values()
     for key, entry in entries.items():
         if entry is not None:
-            offer(key, entry)
-    return keys is not None and None not in entries.values()
+            try:
+                offer(key, entry)
+            except ValueError:
+                sound = False
+    return sound
 
 
 def _entry(key: str, array: Any) -> Any:

@@ -1,8 +1,9 @@
 """The cache on disk: checked blocks of bytes under the digests of what they were made from.
 
 The environment variable STRUCTIR_CACHE says where it is; `off` keeps everything in memory. A
-file that is damaged, cut off or was written for something else counts as absent. Writers never
-meet: each writes a file of its own, which then takes its place in one step.
+file that is damaged, cut off or was written for something else counts as absent, and so does one
+that another user can write: the first of these is reported. Writers never meet: each writes a file
+of its own, which then takes its place in one step. An OSError never stops a compilation.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,9 +21,14 @@ from typing import Any
 
 import attrs
 
+from structir.backend.private_files import NotPrivateError, check_folder, make_folder, read_file
+from structir.errors import Diagnostic, warn
+
 LOCATION = "STRUCTIR_CACHE"
 MOST_BYTES = "STRUCTIR_CACHE_BYTES"
 DEFAULT_MOST_BYTES = 512 * 1024**2
+MOST_DIGITS = 18  # of a number of bytes
+MOST_ENTRY_BYTES = 64 * 1024**2
 MAGIC = b"structir-cache-1\n"
 CHECKSUM = hashlib.sha256().digest_size
 SUFFIX = ".entry"
@@ -51,7 +58,7 @@ def directory() -> Path | None:
     said = os.environ.get(LOCATION)
     if said == "off":
         return None
-    return Path(said) if said else _user_directory() / "structir"
+    return (Path(said) if said else _user_directory() / "structir").absolute()
 
 
 def _user_directory() -> Path:
@@ -85,8 +92,13 @@ def unpacked(key: str, data: bytes) -> Entry | None:
     if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
         return None
     length = int.from_bytes(body[:8], "little")
-    facts = json.loads(body[8 : 8 + length])
-    return Entry(facts, body[8 + length :]) if facts.pop("key", None) == key else None
+    try:
+        facts = json.loads(body[8 : 8 + length])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(facts, dict) or facts.pop("key", None) != key:
+        return None
+    return Entry(facts, body[8 + length :])
 
 
 class Store:
@@ -95,16 +107,34 @@ class Store:
     def __init__(self, root: Path, most_bytes: int) -> None:
         self.root, self.most_bytes = root, most_bytes
         self._writes = 0
+        self._private: bool | None = None  # unknown until the directory exists
 
     def path(self, key: str) -> Path:
         """Where the entry of a key lies."""
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
+    def is_private(self) -> bool:
+        """Whether no other user can write the directory, or whether it does not exist yet."""
+        if self._private is None:
+            try:
+                self._private = check_folder(self.root) or None
+            except NotPrivateError as error:
+                self._private = False
+                _warn_once(error)
+            except OSError:
+                self._private = False
+        return self._private is not False
+
     def read(self, key: str) -> Entry | None:
         """The entry of a key, if there is a sound one; a broken one is removed."""
         path = self.path(key)
+        if not self.is_private():
+            return None
         try:
-            entry = unpacked(key, path.read_bytes())
+            entry = unpacked(key, read_file(path, MOST_ENTRY_BYTES))
+        except NotPrivateError as error:
+            _warn_once(error)
+            return None
         except OSError:
             return None
         with contextlib.suppress(OSError):
@@ -116,26 +146,39 @@ class Store:
 
     def write(self, key: str, entry: Entry) -> None:
         """Keep an entry; a disk that is full or read-only loses it, and nothing else."""
-        path = self.path(key)
+        data = packed(key, entry)
+        if not self.is_private() or len(data) > MOST_ENTRY_BYTES:
+            return
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(packed(key, entry))
-                Path(temporary).replace(path)
-            except OSError:
-                Path(temporary).unlink(missing_ok=True)
+            self._write(self.path(key), data)
         if self._writes % WRITES_BETWEEN_SWEEPS == 0:
             self.sweep()
         self._writes += 1
 
+    def _write(self, path: Path, data: bytes) -> None:
+        make_folder(path.parent)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(temporary).replace(path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+
     def files(self) -> Iterator[Stored]:
         """Every entry; those that go away meanwhile are left out."""
-        for path in self.root.glob(f"??/*{SUFFIX}"):
+        for path in self._paths(SUFFIX):
             with contextlib.suppress(OSError):
-                stat = path.stat()
-                yield Stored(path, stat.st_size, stat.st_mtime)
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield Stored(path, status.st_size, status.st_mtime)
+
+    def _paths(self, suffix: str) -> list[Path]:
+        """The files of one kind, none of them behind a link."""
+        with contextlib.suppress(OSError):
+            found = list(self.root.glob(f"??/*{suffix}"))
+            return [path for path in found if not path.parent.is_symlink()]
+        return []
 
     def sweep(self) -> int:
         """Remove what has not been used for longest until the rest fits; how many files went."""
@@ -153,8 +196,8 @@ class Store:
 
     def clear(self) -> int:
         """Remove every entry; how many there were."""
-        for left in self.root.glob("??/*.part"):
-            self._removed(left)
+        for path in self._paths(".part"):
+            self._removed(path)
         return sum(self._removed(s.path) for s in list(self.files()))
 
     @staticmethod
@@ -170,9 +213,26 @@ _stores: dict[tuple[Path, int], Store] = {}
 
 def store() -> Store | None:
     """The cache that the environment names now."""
-    root = directory()
+    try:
+        root = directory()
+    except (OSError, RuntimeError):  # the user has no home directory, or there is no current one
+        return None
     if root is None:
         return None
-    said = os.environ.get(MOST_BYTES, "")
-    key = (root, int(said) if said.isdecimal() else DEFAULT_MOST_BYTES)
+    key = (root, _most_bytes())
     return _stores.setdefault(key, Store(*key))
+
+
+def _most_bytes() -> int:
+    said = os.environ.get(MOST_BYTES, "")
+    return int(said) if said.isdecimal() and len(said) <= MOST_DIGITS else DEFAULT_MOST_BYTES
+
+
+_warned: set[str] = set()  # of the cache, at most once in a process
+
+
+def _warn_once(error: NotPrivateError) -> None:
+    if not _warned:
+        _warned.add(LOCATION)
+        hint = f"`chmod go-w` it, or set {LOCATION} to a directory that only you can write"
+        warn(Diagnostic(f"{error}: the cache does not use it", hint=hint))

@@ -18,9 +18,9 @@ import attrs
 from structir.analysis.variables import walk
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
-from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.packing import origin_of, panels_of
-from structir.backend.stored import NotStoredError, Reading, StoredFunction, Writing, read, written
+from structir.backend.stored import Reading, StoredFunction, Writing, decoded, written
+from structir.backend.stored_checks import NotStoredError, item, matrix_form, require, signature
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
 from structir.ir.module import IRModule
@@ -56,9 +56,8 @@ class CachedPlans:
         reading: Callable[..., Reading] = Reading,
     ) -> None:
         self.writing, self.reading = writing, reading
-        self.names: Collection[str] = [
-            n for n, f in module.functions.items() if isinstance(f, Function)
-        ]
+        self._declared = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
+        self.names: Collection[str] = list(self._declared)
         nodes = list(walk(module))
         self.constants = list(
             {id(n.data): n.data for n in nodes if isinstance(n, Constant)}.values()
@@ -73,10 +72,23 @@ class CachedPlans:
         if entry is None or entry.facts.get("kind") != "plans":
             return []
         try:
-            said = json.loads(entry.data)
-            return read(said, lambda: self.reading(said, self._array))
-        except (NotStoredError, ValueError):
+            functions = decoded(entry.data, self.reading, self._array)
+            names = {f.name for f in functions}
+            known = len(names) == len(functions) and all(map(self._fits, functions))
+            require(known, "functions of another program")
+        except NotStoredError:
             return []
+        return functions
+
+    def _fits(self, stored: StoredFunction) -> bool:
+        """Whether a function has the signature that the program declares."""
+        function = self._declared.get(stored.name)
+        if function is None or len(function.params) != len(stored.params):
+            return False
+        names = [p.name for p in function.params] == [p.name for p in stored.params]
+        declared = [*[p.struct_info for p in function.params], function.ret_struct_info]
+        read = [*[p.struct_info for p in stored.params], stored.result]
+        return names and signature(declared) == signature(read)
 
     def keep(self, functions: Iterable[StoredFunction]) -> None:
         """Write down what functions of the module were compiled to."""
@@ -115,9 +127,12 @@ class CachedPlans:
         raise NotStoredError("an array that is not of the program")
 
     def _array(self, said: Any) -> Any:
-        place, *made = said
-        constant = self.constants[place]
-        return panels_of(constant, MatrixForm(*made[1:]), made[0]) if made else constant
+        number, *panels = said
+        constant = item(number, self.constants)
+        if not panels:
+            return constant
+        packing, *form = panels
+        return panels_of(constant, matrix_form(constant, packing, form), packing)
 
 
 @cache

@@ -11,12 +11,13 @@ import numpy as np
 
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.schedule import scheduled
+from structir.backend.loops.writer import MissingCodeError
 from structir.backend.native_call import NativeCall, native_call
 from structir.backend.plan import BoundPlan, BoundPlans, Plan
 from structir.backend.recipe import Assumed, Boundary, Recipe, boundary_of, writer_of
 from structir.backend.region import Region, SizeCheck
 from structir.backend.results import RESULTS
-from structir.errors import ShapeMismatchError
+from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.dtype import numpy_dtype
@@ -42,6 +43,8 @@ class CompiledRegion:
         self.forms = _forms(self.inputs)
         self.free_symbols = boundary.free_symbols
         self._native: NativeCall | None = None
+        self.lower: Callable[[], CompiledRegion] | None = None  # from the program
+        self._lowered: CompiledRegion | None = None
         self._lock = threading.Lock()
 
     def plan(self, under_equations: bool) -> Plan:
@@ -66,7 +69,8 @@ class CompiledRegion:
 
     def plans(self) -> list[Plan]:
         """The plans made so far."""
-        return list(self._plans.values())
+        own = list(self._plans.values())
+        return own if self._lowered is None else own + self._lowered.plans()
 
     def __call__(
         self, arrays: Sequence[Array], sizes: Mapping[Sym, int] | None = None, out: Any = None
@@ -115,7 +119,30 @@ class CompiledRegion:
     # the first call with new sizes
 
     def bind(self, key: Any, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
-        """Check the sizes, and lay out the plan for them."""
+        """Check the sizes, and lay out the plan for them. A form which was read from a file, and
+        has no machine code, is lowered from the program."""
+        try:
+            bound = self._laid_out(arrays, sizes)
+        except MissingCodeError:
+            bound = self._laid_out_again(arrays, sizes)
+        self._bound.put(key, bound)
+        if self._native is not None:
+            plain = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
+            self._native.set_spaces([b.space_of_calls for b in plain])
+        return bound
+
+    def _laid_out_again(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
+        if self.lower is None:
+            raise StructIRError("a kernel that was read from a file has no machine code")
+        if self._lowered is None:
+            self._lowered = self.lower()
+            self._lowered.threads = self.threads
+        own = [sizes[s] for s in self.free_symbols]
+        return self._lowered._laid_out(
+            arrays, dict(zip(self._lowered.free_symbols, own, strict=True))
+        )
+
+    def _laid_out(self, arrays: Sequence[Array], sizes: Mapping[Sym, int]) -> BoundPlan:
         known = self.symbol_sizes(arrays, sizes)
         for check in self.boundary.checks:
             _check(check, known)
@@ -124,13 +151,7 @@ class CompiledRegion:
                 raise ShapeMismatchError(
                     f"the size {dims.text(size)} would be {dims.evaluate(size, known)}"
                 )
-        plan = self.plan(self._equations_hold(known))
-        found = plan.bound(known, self.threads)
-        self._bound.put(key, found)
-        if self._native is not None:
-            plain = [b for b in self._bound.latest() if b.is_plain and not b.is_large]
-            self._native.set_spaces([b.space_of_calls for b in plain])
-        return found
+        return self.plan(self._equations_hold(known)).bound(known, self.threads)
 
     def _equations_hold(self, known: Mapping[Sym, int]) -> bool:
         equal = self.boundary.equal

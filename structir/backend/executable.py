@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
@@ -14,11 +15,13 @@ from structir.backend.cached_plans import CachedPlans, Shelf
 from structir.backend.compiled_machine import CompiledMachine
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.every_rank import EveryRank, rows_of
+from structir.backend.loops.writer import MissingCodeError
 from structir.backend.plan import BoundPlan, Plan, recording
 from structir.backend.planned_function import PlannedFunction
 from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
     HostProgram,
+    WholeRegion,
     arranged,
     numbered,
 )
@@ -141,7 +144,7 @@ class Executable:
         self.function_names = tuple(place.names)
         with progress.shown("compiling"):
             for function in place.functions():
-                self._add(function)
+                self._add_stored(function)
             if any(name not in self.direct for name in place.names):
                 self._compile_the_rest(place)
 
@@ -158,20 +161,36 @@ class Executable:
         return CompiledMachine(self.module.with_functions(functions), self.direct)
 
     def _add(self, function: StoredFunction) -> None:
-        self.direct[function.name] = CompiledFunction(function)
-        self._regions[function.name] = [function.region]
         function.region.threads = self.num_threads
         function.region.prepare()
+        self.direct[function.name] = CompiledFunction(function)
+        self._regions[function.name] = [function.region]
+
+    def _add_stored(self, function: StoredFunction) -> None:
+        """Use a function from a file, if the machine code of its kernels is known."""
+        with suppress(MissingCodeError):
+            function.region.lower = partial(self._lowered_again, function.name)
+            self._add(function)
+
+    def _host_program(self) -> HostProgram:
+        members = self.module.functions.items()
+        kernels = {n: k for n, k in members if isinstance(k, Kernel) and k.blocks is None}
+        make = partial(lowered_region, threads=self.num_threads, exact=self.exact_division)
+        return HostProgram(kernels, make)
+
+    def _lowered_again(self, name: str) -> CompiledRegion:
+        """The region of a function, from the program."""
+        whole = self._whole(name, self._host_program())
+        if whole is None:
+            raise StructIRError(f"{name} is stored as one region, and it has several")
+        return whole.region
 
     def _compile_the_rest(self, shelf: Shelf) -> None:
         before = len(self.direct)
-        members = self.module.functions.items()
-        kernels = {n: k for n, k in members if isinstance(k, Kernel) and k.blocks is None}
         functions = {n: f for n, f in self.module.functions.items() if isinstance(f, Function)}
-        make = partial(lowered_region, threads=self.num_threads, exact=self.exact_division)
         for name, function in functions.items():
             if name not in self.direct:
-                self._compile(name, function, HostProgram(kernels, make))
+                self._compile(name, function, self._host_program())
         self._regions = {name: self._regions[name] for name in functions}
         self._every_rank = {
             name: EveryRank(
@@ -194,9 +213,13 @@ class Executable:
         """The module with what its functions call in the place of the calls."""
         return inline_functions(self.module)
 
-    def _compile(self, name: str, function: Function, program: HostProgram) -> None:
+    def _whole(self, name: str, program: HostProgram) -> WholeRegion | None:
+        """A function as one region, if it is one."""
         with collection_paused():
-            whole = program.whole_with_calls(function, lambda: self._without_calls[name])
+            return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
+
+    def _compile(self, name: str, function: Function, program: HostProgram) -> None:
+        whole = self._whole(name, program)
         if whole is not None:
             params, result = function.params, function.ret_struct_info
             shape = numbered(whole.result)

@@ -52,7 +52,7 @@ class Numbers:
 
 def _compiled(text: KernelText) -> Kernel:
     progress.note(next(iter(text.origins), ""))
-    return kernel(text.text, text.function)
+    return kernel(text.text, text.function, text.from_file)
 
 
 def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:
@@ -98,12 +98,15 @@ class Plan:
         def take(count: int) -> tuple[int, ...]:
             return tuple([next(values) for _ in range(count)])
 
-        return Numbers(
+        numbers = Numbers(
             [take(len(t.sizes)) for t in self.texts],
             take(len(self.texts)),
             take(len(self.spans)),
             [take(len(b.shape)) for b in self._shaped()],
         )
+        if any(size < 0 for shape in numbers.shapes for size in shape):
+            raise ShapeMismatchError(f"expected sizes from 0 up, found {numbers.shapes}")
+        return numbers
 
     def bound(self, sizes: Mapping[Sym, int], threads: int = 1) -> BoundPlan:
         """The plan at given sizes, for so many threads."""

@@ -6,6 +6,7 @@ left to who stores: a constant of the program, panels made of one, or an array b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,23 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, Recipe
 from structir.backend.region import SizeCheck
+from structir.backend.stored_checks import (
+    WITHOUT_DATA,
+    NotStoredError,
+    check_buffer,
+    check_function,
+    check_region,
+    count,
+    dtype,
+    flag,
+    function_of_sizes,
+    integer,
+    interval,
+    item,
+    require,
+    string,
+    strings,
+)
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Poly, Sym
 from structir.ir.expr import Var
@@ -24,12 +42,10 @@ from structir.ir.polynomial import Atom, of_terms, opaque_atom
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 FORMAT = 2
+MOST_RESULTS = 1 << 16
 Json = Any
+MOST_AXES = 64
 FORMS = (False, True)  # the general one, and the one under the usual equations
-
-
-class NotStoredError(Exception):
-    """Something that words and numbers cannot say, or that a file does not say rightly."""
 
 
 @attrs.frozen(eq=False)
@@ -175,32 +191,48 @@ def read(said: Json, reading: Callable[[], Reading]) -> list[StoredFunction]:
         raise NotStoredError(str(error)) from error
 
 
+def decoded(
+    data: bytes, reading: Callable[..., Reading], array: Callable[[Json], Any]
+) -> list[StoredFunction]:
+    """The functions in the JSON of a file; raises NotStoredError where it is anything else."""
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise NotStoredError(str(error)) from error
+    return read(said, lambda: reading(said, array))
+
+
 MALFORMED: tuple[type[Exception], ...] = (KeyError, IndexError, TypeError, ValueError)
 MALFORMED += (AttributeError, RecursionError, StructIRError)
 
 
 class Reading:
-    """Tables being read: what stands in them is made when it is first referred to."""
+    """Tables being read: what stands in them is made when it is first referred to. Everything is
+    checked; kernels are marked as read from a file."""
 
     def __init__(self, said: Json, array: Callable[[Json], Any]) -> None:
         self.said, self.array = said, array
-        self.symbols = [Sym(name) for name in said["symbols"]]
+        self.symbols = [Sym(name) for name in strings(said["symbols"])]
         self.dims: dict[int, Dim] = {}
         self.buffers: dict[int, Buffer] = {}
 
     def function(self, said: Json) -> StoredFunction:
-        params = tuple([Var(name, self.info(info)) for name, info in said["params"]])
+        params = tuple([Var(string(name), self.info(info)) for name, info in said["params"]])
+        name, shape, result = string(said["name"]), _tuples(said["shape"]), said["result"]
         region = self.region(said)
-        return StoredFunction(
-            said["name"], params, self.info(said["result"]), _tuples(said["shape"]), region
-        )
+        check_function(params, region.boundary, shape)
+        return StoredFunction(name, params, self.info(result), shape, region)
 
     def info(self, said: Json) -> StructInfo:
         if isinstance(said, list):
             return TupleStructInfo(tuple([self.info(f) for f in said]))
         if "dims" in said:
-            return TensorStructInfo(self.some_dims(said["dims"]), said["dtype"])
-        return TensorStructInfo(dtype=said["dtype"], ndim=said["ndim"])
+            return TensorStructInfo(self.some_dims(said["dims"]), dtype(said["dtype"]))
+        name, ndim = said["dtype"], said["ndim"]
+        return TensorStructInfo(
+            dtype=None if name is None else dtype(name),
+            ndim=None if ndim is None else count(ndim, MOST_AXES),
+        )
 
     def region(self, said: Json) -> CompiledRegion:
         recipes = [self.recipe(recipe) for recipe in said["recipes"]]
@@ -208,10 +240,11 @@ class Reading:
             self.some_buffers(said["inputs"]),
             self.some_buffers(said["results"]),
             tuple([self.check(c) for c in said["checks"]]),
-            tuple([self.symbols[s] for s in said["free"]]),
+            tuple([item(s, self.symbols) for s in said["free"]]),
             self.some_dims(said["doubtful"]),
-            {self.symbols[s]: self.dim(d) for s, d in said["equal"]},
+            {item(s, self.symbols): self.dim(d) for s, d in said["equal"]},
         )
+        check_region(boundary, recipes)
         return self.compiled(boundary, recipes.__getitem__)
 
     def compiled(self, boundary: Boundary, write: Callable[[bool], Recipe]) -> CompiledRegion:
@@ -220,7 +253,7 @@ class Reading:
 
     def check(self, said: Json) -> SizeCheck:
         left, right, loose, what = said
-        return SizeCheck(self.dim(left), self.dim(right), loose, what)
+        return SizeCheck(self.dim(left), self.dim(right), flag(loose), string(what))
 
     def recipe(self, said: Json) -> Recipe:
         return Recipe(
@@ -232,15 +265,17 @@ class Reading:
         )
 
     def kernel(self, said: Json) -> KernelText:
+        sizes = self.some_dims(said["sizes"])
         return KernelText(
-            self.said["texts"][said["text"]],
+            string(item(said["text"], self.said["texts"])),
             self.some_buffers(said["pointers"]),
-            self.some_dims(said["sizes"]),
+            sizes,
             self.dim(said["range"]),
             self.some_buffers(said["scratch"]),
-            tuple(said["origins"]),
-            names=tuple(said["names"]),
-            singles=said["singles"],
+            strings(said["origins"]),
+            names=strings(said["names"]),
+            singles=count(said["singles"], len(sizes)),
+            from_file=True,
         )
 
     def some_buffers(self, numbers: list[int]) -> tuple[Buffer, ...]:
@@ -250,41 +285,48 @@ class Reading:
         return tuple([self.dim(n) for n in numbers])
 
     def buffer(self, number: int) -> Buffer:
-        found = self.buffers.get(number)
-        if found is None:
-            shape, dtype, origin, base, data, name = self.said["buffers"][number]
-            found = self.buffers[number] = Buffer(
+        buffer = self.buffers.get(number)
+        if buffer is None:
+            shape, name, origin, base, data, known_as = item(number, self.said["buffers"])
+            buffer = self.buffers[number] = Buffer(
                 self.some_dims(shape),
-                dtype,
+                dtype(name),
                 origin,
                 None if base is None else self.buffer(base),
                 None if data is None else self.array(data),
-                name,
+                string(known_as),
             )
-        return found
+            if base is not None or data is not None or origin not in WITHOUT_DATA:
+                check_buffer(buffer)
+        return buffer
 
     def dim(self, number: int) -> Dim:
-        found = self.dims.get(number)
-        if found is None:
-            found = self.dims[number] = self._dim(self.said["dims"][number])
-        return found
+        dim = self.dims.get(number)
+        if dim is None:
+            dim = self.dims[number] = self._dim(item(number, self.said["dims"]))
+        return dim
 
     def _dim(self, said: Json) -> Dim:
-        if isinstance(said, int):
-            return said
+        if type(said) is int:
+            return integer(said)
         constant, terms = said
         by_age = {
-            tuple(sorted([self.atom(a) for a in atoms], key=lambda a: a.order)): coefficient
-            for coefficient, atoms in terms
+            tuple(sorted([self.atom(a) for a in atoms], key=lambda a: a.order)): integer(factor)
+            for factor, atoms in terms
         }
-        return of_terms(by_age, constant)
+        require(() not in by_age and 0 not in by_age.values(), "no polynomial")
+        return of_terms(by_age, integer(constant))
 
     def atom(self, number: int) -> Atom:
-        if number >= 0:
+        if integer(number) >= 0:
             return self.symbols[number]
-        fn, args, interval = self.said["atoms"][-1 - number]
-        return opaque_atom(fn, self.some_dims(args), tuple(interval))
+        fn, args, bounds = self.said["atoms"][-1 - number]
+        dims = self.some_dims(args)
+        return opaque_atom(function_of_sizes(fn, len(dims)), dims, interval(bounds))
 
 
 def _tuples(said: Json) -> Any:
-    return tuple([_tuples(item) for item in said]) if isinstance(said, list) else said
+    """Numbers in lists in lists, as tuples."""
+    return (
+        tuple([_tuples(each) for each in said]) if type(said) is list else count(said, MOST_RESULTS)
+    )

@@ -9,6 +9,7 @@ from structir.ir.polynomial import Atom, Dim, Monomial, Opaque, Poly, Sym
 
 NameOf = Callable[[Sym], str]
 SYMBOLS = {"floordiv": "//", "floormod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+CALLED = ("min", "max")
 SUM, PRODUCT, ATOM, COMPARISON = 1, 2, 3, 0  # how tightly a text binds
 
 
@@ -38,6 +39,8 @@ def _python_call(fn: str, args: list[tuple[str, int]]) -> tuple[str, int]:
     texts = [text for text, _ in args]
     if fn == "select":
         return f"({texts[1]} if {texts[0]} else {texts[2]})", ATOM
+    if fn not in CALLED:  # generated code calls nothing else
+        raise ValueError(f"no function of sizes: {fn!r}")
     return f"{fn}({', '.join(texts)})", ATOM
 
 

@@ -15,6 +15,9 @@ the actual value, a caret with a label at each location involved, and a help lin
 Independent errors are reported together, in `error.diagnostics`. `structir explain CODE` prints
 the entry of a code.
 
+A file of `Executable.save` holds machine code, and loading one runs it: load only files that you \
+trust.
+
 ## Exception classes
 
 """

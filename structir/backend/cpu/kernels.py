@@ -54,6 +54,7 @@ from structir.backend.cpu.routines import routine_helpers
 from structir.backend.cpu.scalars import helpers
 from structir.backend.cpu.translated import translated
 from structir.backend.loops.scalar_text import EIGHTHS
+from structir.backend.loops.writer import MissingCodeError
 from structir.backend.math.bits import single_of_bits
 
 TABLE: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
@@ -142,6 +143,10 @@ def _built(text: str, routine: Callable[..., Any] | None) -> Loaded:
     return Loaded(code, (address,), library, from_disk=False)
 
 
+def _refused() -> Loaded:
+    raise MissingCodeError
+
+
 def _library(text: str, names: dict[str, Any], routine: Callable[..., Any] | None) -> Any:
     """What the text is compiled into, and the symbol."""
     symbol = f"kernel_{digest(text)}"
@@ -173,9 +178,12 @@ def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -
     return compiled[0].library, compiled[0].fndesc.llvm_func_name
 
 
-def kernel(text: str, routine: Callable[..., Any] | None = None) -> Kernel:
+def kernel(text: str, routine: Callable[..., Any] | None = None, from_file: bool = False) -> Kernel:
     """The kernel `kernel(a, lo, hi)` of this text: addresses and sizes in `a`, a half-open
-    range. Where the text calls `routine`, it is this function, whose source the text holds."""
+    range. Where the text calls `routine`, it is this function, whose source the text holds.
+
+    A text that was read from a file is not compiled: without machine code it is a MissingCodeError.
+    """
     with _lock:
         found = _kernels.get(text)
         if found is None:
@@ -183,7 +191,8 @@ def kernel(text: str, routine: Callable[..., Any] | None = None) -> Kernel:
             register_blas()
             if routine is not None:
                 ready_for_arrays()
-            loaded = built(text, lambda: _built(text, routine))
+            build = _refused if from_file else lambda: _built(text, routine)
+            loaded = built(text, build)
             seconds = time.perf_counter() - start
             found = _kernels[text] = Kernel(text, loaded.addresses[0], seconds, loaded)
         return found

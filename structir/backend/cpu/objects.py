@@ -47,10 +47,11 @@ def from_disk(text: str) -> Loaded | None:
     """The machine code for a text, if a file or the cache has it and all that it needs is here."""
     store = disk.store()
     key = key_of(text)
-    entry = _offered.get(key) or (None if store is None else store.read(key))
-    if entry is None or entry.facts.get("kind") != "object":
-        return None
-    return loaded(_code_of(entry))
+    code = _offered.get(key)
+    if code is None:
+        entry = None if store is None else store.read(key)
+        code = None if entry is None else _code_of(entry)
+    return None if code is None else loaded(code)
 
 
 def to_disk(text: str, code: MachineCode) -> None:
@@ -66,28 +67,48 @@ def entry_of(text: str, code: MachineCode) -> disk.Entry:
     return disk.Entry({"kind": "object", "text": text, **facts}, code.data)
 
 
-def _code_of(entry: disk.Entry) -> MachineCode:
-    facts = entry.facts
-    symbols, needs = tuple(facts["symbols"]), tuple(facts["needs"])
-    return MachineCode(entry.data, symbols, needs, facts["alone"], facts["seconds"])
+def _code_of(entry: disk.Entry) -> MachineCode | None:
+    """The code in an entry; None where it is not what `entry_of` writes."""
+    match entry.facts:
+        case {
+            "kind": "object",
+            "symbols": [str(), *_] as symbols,
+            "needs": [*needs],
+            "alone": bool(alone),
+            "seconds": int() | float() as seconds,
+        }:
+            if _are_names([*symbols, *needs]):
+                return MachineCode(entry.data, tuple(symbols), tuple(needs), alone, seconds)
+    return None
+
+
+def _are_names(said: list[Any]) -> bool:
+    """Whether all of some values are names that an object file can have."""
+    return all(isinstance(n, str) and n and n.isascii() and "\0" not in n for n in said)
 
 
 def loaded(code: MachineCode) -> Loaded | None:
-    """Machine code put into the process; None where a name that it needs is not known."""
+    """Machine code put into the process; None where a name that it needs is not known, or one that
+    it should define is not defined."""
     with _lock:
         for name in code.needs:
             if llvm.address_of_symbol(name) is None and name in makers:
                 makers[name]()
         if any(llvm.address_of_symbol(name) is None for name in code.needs):
             return None  # LLVM would end the process
+        file: Any = llvm.ObjectFileRef.from_data(code.data)
+        if not file._ptr:
+            return None  # the same: it is no object file
         shared = not code.alone and _in_shared.isdisjoint(code.symbols)
         engine = _shared_engine() if shared else _engine()
         if shared:
             _in_shared.update(code.symbols)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code.data))
+        engine.add_object_file(file)
         engine.finalize_object()
-        addresses = tuple([engine.get_function_address(name) for name in code.symbols])
         _kept.append(engine)
+        addresses = tuple([engine.get_function_address(name) for name in code.symbols])
+        if 0 in addresses:
+            return None  # the object does not define what it is loaded for
         return Loaded(code, addresses, engine, from_disk=True)
 
 
@@ -103,8 +124,12 @@ def built(text: str, build: Callable[[], Loaded]) -> Loaded:
 
 
 def offer(key: str, entry: disk.Entry) -> None:
-    """Have an entry used when its key is asked for, before the cache is."""
-    _offered[key] = entry
+    """Have an entry used when its key is asked for, before the cache is; raises ValueError where it
+    is not one of machine code."""
+    code = _code_of(entry)
+    if code is None:
+        raise ValueError("no machine code")
+    _offered[key] = code
 
 
 def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
@@ -116,7 +141,7 @@ def codes_with_library(kernels: Iterable[str]) -> list[tuple[str, MachineCode]]:
 makers: dict[str, Callable[[], object]] = {}  # who makes a symbol known, of those that are ours
 _lock = threading.RLock()
 _codes: dict[str, MachineCode] = {}  # of this process, by text
-_offered: dict[str, disk.Entry] = {}  # of files that were loaded, by key
+_offered: dict[str, MachineCode] = {}  # of files that were loaded, by key
 _in_shared: set[str] = set()
 _kept: list[Any] = []
 

@@ -9,6 +9,7 @@ import threading
 import time
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import attrs
 from cuda.core import Linker, LinkerOptions, ObjectCode
@@ -20,6 +21,7 @@ from structir.backend.cpu.operations import UntranslatedError
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.ptx import ptx_of_module
 from structir.backend.cuda.translated import translated
+from structir.backend.loops.writer import MissingCodeError
 from structir.errors import StructIRError
 from structir.lazy import lazy_module
 
@@ -52,11 +54,14 @@ def capability_of(architecture: str) -> tuple[int, int]:
 
 
 def card_code(text: DeviceText, architecture: str) -> CardCode:
-    """The machine code for a text: made once, and kept in the cache on disk."""
+    """The machine code for a text: made once, and kept in the cache on disk. A text that was read
+    from a file is not compiled."""
     with _lock:
         key = key_of(text.known_as, architecture)
         found = _codes.get(key) or _from_disk(key, text.known_as, architecture)
         if found is None:
+            if text.from_file:
+                raise MissingCodeError
             found = _made(text, architecture)
             store = disk.store()
             if store is not None:
@@ -77,8 +82,11 @@ def entry_of(code: CardCode) -> disk.Entry:
 
 
 def offer(key: str, entry: disk.Entry, architecture: str) -> None:
-    """Have an entry used when its key is asked for."""
-    _codes[key] = _code_of(entry, entry.facts["text"], architecture)
+    """Have an entry used when its key is asked for; raises ValueError where it is not one."""
+    code = _code_of(entry, entry.facts.get("text"), architecture)
+    if code is None:
+        raise ValueError("no machine code")
+    _codes[key] = code
 
 
 @cache
@@ -102,9 +110,13 @@ def _from_disk(key: str, text: str, architecture: str) -> CardCode | None:
     return _code_of(entry, text, architecture)
 
 
-def _code_of(entry: disk.Entry, text: str, architecture: str) -> CardCode:
-    facts = entry.facts
-    return CardCode(text, architecture, facts["entry"], facts["ptx"], entry.data, facts["seconds"])
+def _code_of(entry: disk.Entry, text: Any, architecture: str) -> CardCode | None:
+    """The code in an entry; None where it is not what `entry_of` writes."""
+    match entry.facts:
+        case {"entry": str(name), "ptx": str(ptx), "seconds": int() | float() as seconds}:
+            if isinstance(text, str) and entry.data:
+                return CardCode(text, architecture, name, ptx, entry.data, seconds)
+    return None
 
 
 def _made(text: DeviceText, architecture: str) -> CardCode:

@@ -4,11 +4,13 @@ device."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
 from structir.backend import progress
 from structir.backend.cached_plans import Shelf
+from structir.backend.compiled_region import CompiledRegion
 from structir.backend.cuda.arrays import on_device
 from structir.backend.cuda.counted import with_counts
 from structir.backend.cuda.device import Device
@@ -17,8 +19,8 @@ from structir.backend.cuda.plan import DevicePlan
 from structir.backend.cuda.portable import device_routine
 from structir.backend.cuda.regions import DeviceFunction, DeviceMachine, device_region
 from structir.backend.every_rank import EveryRank, rows_of
-from structir.backend.loops.writer import KernelText
-from structir.backend.program import HostProgram, numbered
+from structir.backend.loops.writer import KernelText, MissingCodeError
+from structir.backend.program import HostProgram, WholeRegion, numbered
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.errors import StructIRError
@@ -54,7 +56,7 @@ class DeviceExecutable:
         self._every_rank: dict[str, EveryRank] = {}
         with progress.shown("compiling"):
             for function in () if shelf is None else shelf.functions():
-                self._add(function)
+                self._add_stored(function)
             names = self.module.functions if shelf is None else shelf.names
             if any(name not in self.direct for name in names):
                 self._compile_the_rest()
@@ -74,15 +76,20 @@ class DeviceExecutable:
         return tuple(self._functions)
 
     def _add(self, function: StoredFunction) -> None:
+        function.region.prepare()
         self.direct[function.name] = DeviceFunction(function)
         self._functions[function.name] = self.direct[function.name]
         self.regions[function.name] = [function.region]
-        function.region.prepare()
+
+    def _add_stored(self, function: StoredFunction) -> None:
+        """Use a function from a file, if the machine code of its kernels is known."""
+        with suppress(MissingCodeError):
+            function.region.lower = partial(self._lowered_again, function.name)
+            self._add(function)
 
     def _compile_the_rest(self) -> None:
         functions: dict[str, Any] = dict(self.module.functions)
         own = {n: f for n, f in functions.items() if isinstance(f, Function)}
-        self._kernels = {n: k for n, k in functions.items() if isinstance(k, Kernel)}
         for name, function in own.items():
             if rows_of(function):
                 again = partial(self._again, name)
@@ -112,17 +119,33 @@ class DeviceExecutable:
         """The module with what its functions call in the place of the calls."""
         return inline_functions(self.module)
 
-    def _compiled(self, name: str, function: Function) -> Function:
+    def _host_program(self) -> HostProgram:
         make = partial(device_region, device=self.device, tf32=self.tf32)
-        program = HostProgram(self._kernels, make, device_routine)
-        whole = program.whole_with_calls(function, lambda: self._without_calls[name])
+        members = self.module.functions.items()
+        kernels = {n: k for n, k in members if isinstance(k, Kernel)}
+        return HostProgram(kernels, make, device_routine)
+
+    def _whole(self, name: str, program: HostProgram) -> WholeRegion | None:
+        """A function as one region, if it is one."""
+        return program.whole_with_calls(self.module[name], lambda: self._without_calls[name])
+
+    def _lowered_again(self, name: str) -> CompiledRegion:
+        """The region of a function, from the program."""
+        whole = self._whole(name, self._host_program())
+        if whole is None:
+            raise StructIRError(f"{name} is stored as one region, and it has several")
+        return whole.region
+
+    def _compiled(self, name: str, function: Function) -> Function:
+        program = self._host_program()
+        whole = self._whole(name, program)
         if whole is not None:
             params, result = function.params, function.ret_struct_info
             shape = numbered(whole.result)
             self._add(StoredFunction(name, params, result, shape, whole.region))
             return function
         function = program.function(with_counts(self._without_calls[name]))
-        refuse_host_ops(name, function, self._kernels)
+        refuse_host_ops(name, function, program.kernels)
         self.regions[name] = program.regions
         for region in program.regions:
             region.prepare()

@@ -17,6 +17,7 @@ from structir.backend.cuda.device import Argument, Launch, Memory
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, shared_names
 from structir.backend.loops.scalar_text import LIBRARY, STORED_AS
+from structir.backend.loops.writer import MissingCodeError
 from structir.projections.point import FUNCTIONS
 from structir.projections.values import ufunc
 
@@ -114,6 +115,8 @@ class SimulatedDevice:
     def kernel(self, text: DeviceText) -> Any:
         """A kernel, ready to be launched."""
         if text.text not in self._kernels:
+            if text.from_file:  # the simulator runs the text itself, which no file may hold
+                raise MissingCodeError
             self._kernels[text.text] = _simulated(text)
         return self._kernels[text.text]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -12,12 +12,41 @@ from structir.backend.cuda.device_text import DeviceText, Product, Steps
 from structir.backend.cuda.regions import DeviceRegion
 from structir.backend.loops.writer import KernelText
 from structir.backend.recipe import Boundary, Recipe
-from structir.backend.stored import Json, NotStoredError, Reading, Writing
+from structir.backend.stored import Json, Reading, Writing
+from structir.backend.stored_checks import NotStoredError, require
 from structir.ir.dims import Poly
 
 SHARED = {f.name for f in attrs.fields(KernelText)}
+MOST_THREADS = 1024  # of a block, and more than any other number that a kernel has
 OWN = [f.name for f in attrs.fields(DeviceText) if f.name not in SHARED]
 DESCRIPTIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Product, Steps)}
+
+
+def _is_dim(value: Any) -> bool:
+    return type(value) is int or type(value) is Poly
+
+
+# Whether a value is one of a field, by the field's annotation.
+FITS: dict[str, Callable[[Any], bool]] = {
+    "Dim": _is_dim,
+    "Dim | None": lambda v: v is None or _is_dim(v),
+    "bool": lambda v: type(v) is bool,
+    "int": lambda v: type(v) is int and 0 <= v <= MOST_THREADS,
+    "str": lambda v: type(v) is str,
+    "tuple[Dim, ...]": lambda v: type(v) is tuple and all(map(_is_dim, v)),
+    "tuple[Dim, int] | None": lambda v: (
+        v is None or (type(v) is tuple and len(v) == 2 and _is_dim(v[0]) and type(v[1]) is int)
+    ),
+    "Product | None": lambda v: v is None or type(v) is Product,
+    "Steps": lambda v: type(v) is Steps,
+    "Steps | None": lambda v: v is None or type(v) is Steps,
+}
+
+
+def _fits(kind: type[Any], values: Mapping[str, Any]) -> bool:
+    """Whether values are those of the fields of a class."""
+    annotations = {f.name: str(f.type) for f in attrs.fields(kind)}
+    return all(FITS[annotations[name]](value) for name, value in values.items())
 
 
 class DeviceWriting(Writing):
@@ -55,16 +84,21 @@ class DeviceReading(Reading):
     def kernel(self, said: Json) -> DeviceText:
         """A kernel with what only devices want to know of it."""
         plain = attrs.asdict(super().kernel(said), recurse=False)
-        own = zip(OWN, map(self._value, said["own"]), strict=True)
-        return DeviceText(**plain, **dict(own))
+        own = dict(zip(OWN, map(self._value, said["own"]), strict=True))
+        require(_fits(DeviceText, own), "a kernel of other fields")
+        return DeviceText(**plain, **own)
 
     def _value(self, said: Json) -> Any:
         if isinstance(said, list):
             return tuple([self._value(item) for item in said])
         if not isinstance(said, dict):
             return said
-        ((kind, found),) = said.items()
-        return self.dim(found) if kind == "dim" else DESCRIPTIONS[kind](*map(self._value, found))
+        ((kind, fields),) = said.items()
+        if kind == "dim":
+            return self.dim(fields)
+        made = DESCRIPTIONS[kind](*map(self._value, fields))
+        require(_fits(type(made), attrs.asdict(made, recurse=False)), "a description of others")
+        return made
 
     def compiled(self, boundary: Boundary, write: Callable[[bool], Recipe]) -> DeviceRegion:
         """The region on the device."""

@@ -41,12 +41,17 @@ SINGLE = "if lo < hi:"
 ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
 
 
+class MissingCodeError(Exception):
+    """A kernel that was read from a file has no machine code, and its source is not compiled."""
+
+
 @attrs.frozen
 class KernelText:
     """A kernel to be compiled, and what goes into its table: addresses, then sizes.
 
     It runs over [0, range). `scratch` are the buffers that live only inside it. One that may fail
-    at `sites` has words after its table in which it says at which one, and why.
+    at `sites` has words after its table in which it says at which one, and why. The source of one
+    that was read `from_file` is only a key of machine code: it is never compiled.
     """
 
     text: str
@@ -59,6 +64,7 @@ class KernelText:
     names: tuple[str, ...] = ()  # of pointers and sizes, where they are not p0, p1, ..., n0, ...
     function: Callable[..., Any] | None = None  # what the text calls by the name `routine`
     singles: int = 0  # how many of the last sizes are the bits of float32 numbers
+    from_file: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen

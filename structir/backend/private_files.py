@@ -1,0 +1,133 @@
+"""Files that no other user can write. Machine code is loaded from such files alone: whoever writes
+one decides what this process runs.
+
+Systems without owners of files (Windows) check only that a file is a plain one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+
+HAS_OWNERS = hasattr(os, "geteuid")
+# A link is not followed, and a pipe without a writer does not block.
+OPEN = os.O_RDONLY | sum(
+    getattr(os, name, 0)
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+)
+OPEN_FOLDER = OPEN | getattr(os, "O_DIRECTORY", 0)
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+PRIVATE = 0o700
+MOST_LINKS = 40  # on the way to a directory, as Linux has it
+
+
+class NotPrivateError(OSError):
+    """Another user can write a file, or exchange it; the message is the reason."""
+
+
+def check_folder(folder: Path) -> bool:
+    """Raises NotPrivateError where another user can write a directory or exchange it for another
+    one; returns whether the directory exists."""
+    if not HAS_OWNERS:
+        return folder.is_dir()
+    try:
+        for path, status in _way_to(folder):
+            _check_above(path, status)
+        status = folder.stat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(str(folder))
+    _check(folder, status)
+    return True
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a directory, and those above it that are missing, for this user alone."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        with suppress(FileExistsError):
+            folder.mkdir(PRIVATE)
+
+
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """The contents of a plain file which no other user can write, in a directory of that kind.
+
+    Raises NotPrivateError for any other file, and OSError for one of more bytes.
+    """
+    if not HAS_OWNERS:
+        return _contents(path, _opened(path, OPEN), most_bytes)
+    folder = _opened(path.parent, OPEN_FOLDER)
+    try:
+        _check(path.parent, os.fstat(folder))
+        return _contents(path, _opened(path, OPEN, folder), most_bytes)
+    finally:
+        os.close(folder)
+
+
+def _contents(path: Path, file: int, most_bytes: int) -> bytes:
+    """The contents of an open file, which is closed."""
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotPrivateError(f"{path} is not a plain file")
+        _check(path, status)
+        if status.st_size > most_bytes:
+            raise OSError(f"{path} has {status.st_size} bytes")
+        with FileIO(file, closefd=False) as opened:
+            return opened.readall()
+    finally:
+        os.close(file)
+
+
+def _opened(path: Path, flags: int, folder: int | None = None) -> int:
+    try:
+        return os.open(path if folder is None else path.name, flags, dir_fd=folder)
+    except OSError:
+        if path.is_symlink():
+            raise NotPrivateError(f"{path} is a symbolic link") from None
+        raise
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    """Checks a file or directory that only this user may be able to write."""
+    if not HAS_OWNERS:
+        return
+    if status.st_uid != os.geteuid():
+        raise NotPrivateError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
+    if status.st_mode & WRITABLE_BY_OTHERS:
+        raise NotPrivateError(f"other users can write {path}")
+
+
+def _check_above(path: Path, status: os.stat_result) -> None:
+    """Checks a directory or link above: its owner, and whether others can rename what it holds."""
+    if status.st_uid not in (0, os.geteuid()):
+        raise NotPrivateError(f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}")
+    mode = status.st_mode
+    if stat.S_ISDIR(mode) and mode & WRITABLE_BY_OTHERS and not mode & stat.S_ISVTX:
+        raise NotPrivateError(f"other users can write {path}")
+
+
+def _way_to(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """All directories and links that the system goes through on the way to a directory."""
+    at, links = Path(folder.absolute().anchor), 0
+    remaining = list(reversed(folder.absolute().parts[1:]))
+    yield at, at.lstat()
+    while remaining:
+        part = remaining.pop()
+        path = at.parent if part == ".." else at / part
+        status = path.lstat()
+        yield path, status
+        if not stat.S_ISLNK(status.st_mode):
+            at = path
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise NotADirectoryError(f"{folder}: too many links")
+        target = path.readlink()
+        at = Path(target.anchor) if target.is_absolute() else at
+        remaining += reversed(target.parts[1:] if target.is_absolute() else target.parts)

@@ -1,0 +1,213 @@
+"""Checks of stored plans: types of what JSON holds, and that the parts of a plan fit each other.
+
+A file can hold anything. What is not what this package writes is refused here, before it reaches
+an allocation, a table of addresses or generated code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from structir.backend.loops.buffer import Buffer
+from structir.backend.loops.contraction import MatrixForm
+from structir.backend.loops.packing import PACKINGS
+from structir.backend.recipe import Boundary, Recipe
+from structir.backend.sizes import symbols_of
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dtype import DTYPES
+from structir.ir.expr import Var
+from structir.ir.polynomial import BUILDERS
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+
+LIMIT = 1 << 63  # integers beyond it are no sizes
+WITHOUT_DATA = frozenset({"input", "value", "scratch"})
+ORIGINS = WITHOUT_DATA | {"constant"}
+TERNARY = {"select": 3}
+
+
+class NotStoredError(Exception):
+    """Something that words and numbers cannot say, or that a file does not say rightly."""
+
+
+def require(holds: bool, what: str) -> None:
+    """Raises NotStoredError unless a condition holds."""
+    if not holds:
+        raise NotStoredError(what)
+
+
+def integer(said: Any) -> int:
+    """An integer of 64 bits."""
+    if type(said) is not int or not -LIMIT <= said < LIMIT:
+        raise NotStoredError("no integer")
+    return said
+
+
+def count(said: Any, most: int) -> int:
+    """A number from 0 up to a limit."""
+    if type(said) is not int or not 0 <= said <= most:
+        raise NotStoredError("no number within its limits")
+    return said
+
+
+def item(said: Any, table: Sequence[Any]) -> Any:
+    """The item of a table at an index."""
+    if type(said) is not int or said < 0:
+        raise NotStoredError("no index")
+    return table[said]
+
+
+def string(said: Any) -> str:
+    """A string that can be encoded."""
+    if type(said) is not str:
+        raise NotStoredError("no string")
+    if not said.isascii():
+        said.encode()  # half a character raises a ValueError
+    return said
+
+
+def strings(said: Any) -> tuple[str, ...]:
+    """A list of strings."""
+    require(type(said) is list, "no list")
+    return tuple([string(each) for each in said])
+
+
+def flag(said: Any) -> bool:
+    """True or false."""
+    if type(said) is not bool:
+        raise NotStoredError("no truth value")
+    return said
+
+
+def dtype(said: Any) -> str:
+    """The name of a dtype."""
+    if type(said) is not str or said not in DTYPES:
+        raise NotStoredError("no dtype")
+    return said
+
+
+def function_of_sizes(said: Any, args: int) -> str:
+    """The name of a function of sizes that takes this many arguments."""
+    require(type(said) is str and said in BUILDERS, "no function of sizes")
+    fits = args >= 2 if said in ("min", "max") else args == TERNARY.get(said, 2)
+    require(fits, "another number of arguments")
+    return str(said)
+
+
+def interval(said: Any) -> tuple[int | None, int | None]:
+    """The bounds of a size."""
+    low, high = said
+    return (None if low is None else integer(low), None if high is None else integer(high))
+
+
+def matrix_form(data: Any, packing: Any, said: Sequence[Any]) -> MatrixForm:
+    """How a matrix is read from a constant: every element of it within the constant."""
+    form = MatrixForm(*[count(each, LIMIT) for each in said])
+    require(packing in PACKINGS and min(form.terms, form.columns) > 0, "no panels")
+    last = form.start + (form.terms - 1) * form.down + (form.columns - 1) * form.across
+    require(last < data.size, "a matrix beyond its constant")
+    return form
+
+
+def check_buffer(buffer: Buffer) -> None:
+    """Checks a buffer that shares memory or holds data."""
+    data = buffer.data
+    require(buffer.origin in ORIGINS, "no origin")
+    if data is not None:
+        held = isinstance(data, np.ndarray) and data.dtype.name == buffer.dtype
+        require(held and data.shape == buffer.shape, "a constant of another form")
+    if buffer.base is None:
+        require((data is not None) == (buffer.origin == "constant"), "a constant without data")
+
+
+def check_function(params: Sequence[Var], boundary: Boundary, shape: Any) -> None:
+    """Checks that a region takes the parameters of its function, and has the results it names."""
+    fits = [_takes(p.struct_info, b) for p, b in zip(params, boundary.inputs, strict=True)]
+    require(all(fits), "other parameters")
+    numbers = list(_numbers(shape))
+    require(numbers == list(range(len(boundary.results))), "other results")
+
+
+def _takes(info: StructInfo | None, buffer: Buffer) -> bool:
+    if not isinstance(info, TensorStructInfo) or info.dtype != buffer.dtype:
+        return False
+    return info.ndim == len(buffer.shape) and info.dims in (None, buffer.shape)
+
+
+def _numbers(shape: Any) -> Iterable[int]:
+    if not isinstance(shape, tuple):
+        return [shape]
+    return [number for each in shape for number in _numbers(each)]
+
+
+def check_region(boundary: Boundary, recipes: Sequence[Recipe]) -> None:
+    """Checks that recipes fit their boundary, and that arguments determine all their sizes."""
+    require(len(recipes) == (2 if boundary.equal else 1), "another number of forms")
+    known = {dims.as_sym(d) for b in boundary.inputs for d in b.shape} | {*boundary.free_symbols}
+    used: set[Dim] = {*boundary.doubtful, *boundary.equal.values()}
+    used.update(*[b.shape for b in boundary.results])
+    used.update([d for check in boundary.checks for d in (check.left, check.right)])
+    for recipe in recipes:
+        _check_recipe(recipe, boundary)
+        used |= _dims_of(recipe)
+    symbols: set[Sym | None] = {*symbols_of(used), *boundary.equal}
+    require(symbols <= known, "sizes that no argument has")
+
+
+def _dims_of(recipe: Recipe) -> set[Dim]:
+    kernels = recipe.kernels
+    buffers = {*recipe.inputs, *recipe.outputs, *recipe.results}
+    buffers.update(*[k.pointers for k in kernels], *[k.scratch for k in kernels])
+    used: set[Dim] = {*recipe.operations, *[k.range for k in kernels]}
+    used.update(*[k.sizes for k in kernels], *[b.shape for b in buffers])
+    return used
+
+
+def _check_recipe(recipe: Recipe, boundary: Boundary) -> None:
+    require(_forms(recipe.inputs) == _forms(boundary.inputs), "other inputs")
+    require(_forms(recipe.results) == _forms(boundary.results), "other results")
+    require(len(recipe.operations) == len(recipe.kernels), "another number of kernels")
+    inputs, outputs = {*recipe.inputs}, {*recipe.outputs}
+    require(all(_is_from(inputs, b) and b.origin == "input" for b in inputs), "other inputs")
+    filled = {b.root for b in outputs}
+    for result in recipe.results:
+        owned = result.root in filled or result.root in inputs or result.root.data is not None
+        require(owned and (result.base is None or result in outputs), "a result of nothing")
+    pointers: set[Buffer] = set().union(*[k.pointers for k in recipe.kernels])
+    require(all([_is_from(inputs, b) for b in pointers]), "a pointer to nothing")
+    for kernel in recipe.kernels:
+        words = len(kernel.pointers) + len(kernel.sizes)
+        require(len(kernel.names) in (0, words), "another number of names")
+
+
+def _is_from(inputs: set[Buffer], buffer: Buffer) -> bool:
+    """Whether a buffer has memory of its own, where inputs are these."""
+    return buffer.base is None and (buffer.origin != "input" or buffer in inputs)
+
+
+def _forms(buffers: Sequence[Buffer]) -> list[tuple[str, int]]:
+    return [(b.dtype, len(b.shape)) for b in buffers]
+
+
+def signature(infos: Iterable[StructInfo | None]) -> list[Any]:
+    """What a plan keeps of the struct info of values; two lists are equal if they are the same up
+    to the ages of their symbols."""
+    return [_kept_of(info) for info in infos]
+
+
+def _kept_of(info: StructInfo | None) -> Any:
+    match info:
+        case TensorStructInfo(tuple(shape), name, _, None):
+            return name, [d.key(_name_of) if type(d) is Poly else d for d in shape]
+        case TensorStructInfo(None, name, ndim, None):
+            return name, ndim
+        case TupleStructInfo(fields):
+            return tuple(map(_kept_of, fields))
+    return info
+
+
+def _name_of(symbol: Sym) -> Any:
+    return symbol.name
