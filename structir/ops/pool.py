@@ -76,14 +76,16 @@ def _window_count(numbers: dict[str, Any], k: int) -> str:
 
 
 def pooled(given: Given) -> Written:
-    """The line of a pool, its rank told by the op's name."""
+    """A read at `stride * h + dilation * p - padding`. With `ceil_mode` the last windows may be
+    partial, but each begins within the input or the padding before it."""
     found = windows_of(given, int(given.op[-2]), "x")
     line = f"{written('x', found.read)} -> {written('out', found.made)}"
     return Written(line, found.checks, "", found.numbers)
 
 
 def averaged(given: Given) -> Written:
-    """The mean of the elements that are there; of the whole window if padding counts."""
+    """The mean of the elements of the input in a window; with `count_include_pad` the padding
+    counts, too, but nothing beyond it."""
     made = pooled(given)
     monoid = "sum" if given["count_include_pad"] else "mean"
     return attrs.evolve(made, attributes={**made.attributes, "monoid": monoid})
