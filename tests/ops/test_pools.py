@@ -1,4 +1,4 @@
-"""Pools against ONNX Runtime, and their gradients against differences, over a grid of attributes."""
+"""Pools against ONNX Runtime over a grid of attributes, and their gradients against differences."""
 
 from functools import partial
 from random import Random
@@ -11,9 +11,8 @@ from onnx import TensorProto, helper
 import structir
 from structir import passes
 
-
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
-CASES, COMPILED, DIFFERENTIATED = 120, 8, 4
+CASES, COMPILED, DIFFERENTIATED = 120, 6, 4
 
 
 def several(random, count, low, high):
@@ -126,7 +125,7 @@ def test_gradients_of_pools_follow_differences(chunk):
             np.testing.assert_allclose(gradient[index], slope, rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_backward_ops_agree_with_derived_gradients(seed):
     random = Random(seed)
     kind = ("max", "avg")[seed % 2]
@@ -134,7 +133,7 @@ def test_backward_ops_agree_with_derived_gradients(seed):
         "pool_size": (random.randint(2, 3), random.randint(2, 3)),
         "strides": (random.randint(1, 3), random.randint(1, 3)),
         "padding": tuple(random.randint(0, 1) for _ in range(4)),
-        "ceil_mode": seed < 4,
+        "ceil_mode": seed < 3,
         "count_include_pad": seed % 4 < 2,
     }
     x = np.random.default_rng(seed).standard_normal((1, 2, 7, random.randint(5, 9)), "float32")
