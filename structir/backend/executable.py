@@ -23,6 +23,7 @@ from structir.backend.program import (
     arranged,
     numbered,
 )
+from structir.backend.results import RESULTS
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
@@ -96,7 +97,7 @@ class CompiledFunction:
     def _new_results(self, bound: BoundPlan, given: Sequence[Value]) -> list[Value]:
         """Returns the results in new arrays, which the caller owns."""
         results = self.region.run(bound, given)
-        return results if bound.is_plain else [*owned(tuple(results), given)]
+        return results if bound.is_plain else [*owned(tuple(results), given, RESULTS.copy)]
 
     def _checked(self, bound: BoundPlan, given: list[Value]) -> list[Value]:
         """The caller's arrays for the results, if they can take them."""

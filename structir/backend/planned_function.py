@@ -8,6 +8,7 @@ from typing import Any
 from structir.backend.compiled_machine import CompiledMachine
 from structir.backend.cpu.layouts import TABLE
 from structir.backend.native_call import native_call
+from structir.backend.results import RESULTS
 from structir.backend.step_plan import NativeSpace
 from structir.interpret.ownership import owned
 from structir.interpret.scope import Value
@@ -36,7 +37,7 @@ class PlannedFunction:
             self.entry = self.native.function
 
     def __call__(self, *args: Value, **names: Value) -> Value:
-        value = owned(self.closure(*args, **names), args)
+        value = owned(self.closure(*args, **names), args, RESULTS.copy)
         spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
         found = [space for space in spaces if space is not None]
         if self.native is not None and found != self.spaces:

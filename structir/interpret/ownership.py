@@ -12,10 +12,13 @@ import numpy as np
 from structir.interpret.scope import Closure, Value
 
 
-def owned(value: Value, args: Sequence[Value]) -> Value:
+Copy = Callable[[Any], Any]
+
+
+def owned(value: Value, args: Sequence[Value], copy: Copy = np.array) -> Value:
     """Returns the result of a call, with a copy of each array that the caller does not own."""
-    taken = [a for a in _arrays(args) if type(a) is np.ndarray]
-    return _owned(value, taken)
+    taken = [a for a in _arrays(args) if isinstance(a, np.ndarray)]
+    return _owned(value, taken, copy)
 
 
 def owning(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -30,13 +33,13 @@ def copied(value: Value) -> Value:
     return tuple([copied(item) for item in value]) if isinstance(value, tuple) else value
 
 
-def _owned(value: Value, taken: list[Any]) -> Value:
+def _owned(value: Value, taken: list[Any], copy: Copy) -> Value:
     if isinstance(value, np.ndarray):
-        result = value if _is_new(value, taken) else np.array(value)
+        result = value if _is_new(value, taken) else copy(value)
         taken.append(result)
         return result
     if isinstance(value, tuple):
-        return tuple([_owned(item, taken) for item in value])
+        return tuple([_owned(item, taken, copy) for item in value])
     if isinstance(value, Closure):  # reads what it captures again in every call
         inner = value.call
         return attrs.evolve(value, call=lambda me, args: copied(inner(value, args)))
