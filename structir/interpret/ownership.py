@@ -11,7 +11,6 @@ import numpy as np
 
 from structir.interpret.scope import Closure, Value
 
-
 Copy = Callable[[Any], Any]
 
 
