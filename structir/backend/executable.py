@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from itertools import combinations
 from typing import Any, NoReturn
 
 import attrs
@@ -25,12 +26,14 @@ from structir.backend.program import (
     arranged,
     numbered,
 )
+from structir.backend.results import RESULTS
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.interpret.boundary import as_value, described, match
 from structir.interpret.memory import within_memory
+from structir.interpret.ownership import owned, owning
 from structir.interpret.scope import Scope, check_call
 from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
@@ -80,29 +83,31 @@ class CompiledFunction:
     def _results(
         self, bound: BoundPlan, given: Sequence[Value], out: Sequence[Value] | None
     ) -> list[Value]:
-        """The results, in the caller's arrays if there are any. What shares memory with anything
-        else is filled last."""
+        """Returns the results, in the caller's arrays if there are any. An array that shares memory
+        with an argument is filled last."""
         if out is None:
-            return self.region.run(bound, given)
+            return self._new_results(bound, given)
         if not isinstance(out, np.ndarray | list | tuple):
             raise self._unfit("an array, or one for each result", described(out))
         asked = self._checked(bound, [out] if isinstance(out, np.ndarray) else list(out))
-        filled = []
-        for k, array in enumerate(asked):
-            others = [*given, *asked[:k], *asked[k + 1 :]]
-            shared = any(np.may_share_memory(array, other) for other in others)
-            filled.append(np.empty_like(array) if shared else array)
-        self.region.run(bound, given, filled)
-        for array, made in zip(asked, filled, strict=True):
-            if made is not array:
-                array[...] = made
+        overlap = any(np.may_share_memory(array, other) for array in asked for other in given)
+        if bound.is_plain and not overlap:
+            return self.region.run(bound, given, asked)
+        for array, result in zip(asked, self._new_results(bound, given), strict=True):
+            array[...] = result
         return asked
+
+    def _new_results(self, bound: BoundPlan, given: Sequence[Value]) -> list[Value]:
+        """Returns the results in new arrays, which the caller owns."""
+        results = self.region.run(bound, given)
+        return results if bound.is_plain else [*owned(tuple(results), given, RESULTS.copy)]
 
     def _checked(self, bound: BoundPlan, given: list[Value]) -> list[Value]:
         """The caller's arrays for the results, if they can take them."""
-        if not bound.is_plain or len(given) != len(bound.owned_forms):
+        forms = bound.result_forms
+        if len(given) != len(forms):
             raise ShapeMismatchError(f"{self.name}: out= needs one array for each result")
-        for array, (shape, dtype) in zip(given, bound.owned_forms, strict=True):
+        for array, (shape, dtype) in zip(given, forms, strict=True):
             wanted = f"a dense {dtype} array of shape {shape}"
             if not isinstance(array, np.ndarray):
                 raise self._unfit(wanted, described(array))
@@ -113,6 +118,10 @@ class CompiledFunction:
                 raise self._unfit(wanted, found)
             if not flags.writeable:
                 raise self._unfit(wanted, "one that is read-only")
+        for k, other in combinations(range(len(given)), 2):
+            if np.may_share_memory(given[k], given[other]):
+                wanted = "an array for each result, none over the memory of another"
+                raise self._unfit(wanted, f"arrays {k} and {other} over the same memory")
         return given
 
     def _unfit(self, wanted: str, found: str) -> ShapeMismatchError:
@@ -194,7 +203,10 @@ class Executable:
         self._regions = {name: self._regions[name] for name in functions}
         self._every_rank = {
             name: EveryRank(
-                name, function, self._machine.global_function(name), partial(self._again, name)
+                name,
+                function,
+                owning(self._machine.global_function(name)),
+                partial(self._again, name),
             )
             for name, function in functions.items()
             if rows_of(function)
@@ -237,8 +249,7 @@ class Executable:
         if name in self._every_rank:
             return self._every_rank[name]
         if recording.get() or name not in self._on_host:
-            found: Callable[..., Value] = self._machine.global_function(name)
-            return found
+            return owning(self._machine.global_function(name))
         if name not in self._planned:
             self._planned[name] = PlannedFunction(name, self._machine)
         return self._planned[name].entry

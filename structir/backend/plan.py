@@ -230,6 +230,12 @@ class BoundPlan:
         self.bytes_of_one_thread: dict[Buffer, int] = {}
         self.arena_elements = self._arena_elements()
 
+    @property
+    def result_forms(self) -> list[tuple[tuple[int, ...], Any]]:
+        """The shape and dtype of each result."""
+        shapes = dict(zip(self.plan.outputs, self.output_shapes, strict=True))
+        return [(shapes[b], numpy_dtype(b.dtype)) for b in self.plan.results]
+
     def _tables(self) -> list[Any]:
         """The sizes of inputs and results, and the bytes that each of them takes."""
         inputs = [(self._shape(b), numpy_dtype(b.dtype)) for b in self.plan.inputs]

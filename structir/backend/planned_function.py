@@ -8,7 +8,9 @@ from typing import Any
 from structir.backend.compiled_machine import CompiledMachine
 from structir.backend.cpu.layouts import TABLE
 from structir.backend.native_call import native_call
+from structir.backend.results import RESULTS
 from structir.backend.step_plan import NativeSpace
+from structir.interpret.ownership import owned
 from structir.interpret.scope import Value
 from structir.ir.dtype import numpy_dtype
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -21,7 +23,7 @@ class PlannedFunction:
     def __init__(self, name: str, machine: CompiledMachine) -> None:
         self.closure, self.plans = machine.global_function(name), machine.plans
         self.function = self.closure.function
-        self.entry: Callable[..., Value] = self.closure
+        self.entry: Callable[..., Value] = self.__call__
         self.spaces: list[NativeSpace] = []
         result = self.function.ret_struct_info
         single = not isinstance(result, TupleStructInfo)
@@ -35,7 +37,7 @@ class PlannedFunction:
             self.entry = self.native.function
 
     def __call__(self, *args: Value, **names: Value) -> Value:
-        value = self.closure(*args, **names)
+        value = owned(self.closure(*args, **names), args, RESULTS.copy)
         spaces = [plan.space_of_calls for plan in self.plans.of(self.function)]
         found = [space for space in spaces if space is not None]
         if self.native is not None and found != self.spaces:

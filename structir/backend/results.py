@@ -48,6 +48,14 @@ class ResultMemory:
             memory = self._memory(size + ALIGNMENT)
             return np.ndarray(shape, found, memory, -memory.ctypes.data % ALIGNMENT)
 
+    def copy(self, array: Array) -> Array:
+        """Returns a dense copy of an array."""
+        if array.dtype.hasobject:
+            return np.array(array, order="C")
+        made = self.new(array.shape, array.dtype)
+        made[...] = array
+        return made
+
     def _memory(self, size: int) -> Array:
         kept = self._kept
         for k in range(len(kept)):

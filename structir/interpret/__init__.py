@@ -10,6 +10,7 @@ from typing import Any
 from structir.interpret import draws, failures, lists, loops, pictures, texts
 from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.machine import Machine
+from structir.interpret.ownership import owning
 from structir.ir.module import IRModule, as_module
 
 __all__ = [
@@ -27,8 +28,9 @@ __all__ = [
 
 def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
     """The result of a function of a module: arrays in, arrays out; tuples, shapes and numbers as
-    they are."""
-    return Machine(as_module(mod, "structir.interpret")).global_function(name)(*args, **names)
+    they are. The caller owns the result."""
+    function = Machine(as_module(mod, "structir.interpret")).global_function(name)
+    return owning(function)(*args, **names)
 
 
 class _Callable(ModuleType):

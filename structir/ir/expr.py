@@ -133,6 +133,18 @@ class GlobalVar(Expr):
     span: Span | None = None
 
 
+def _immutable(data: numpy.ndarray) -> numpy.ndarray:
+    """Returns the array itself where no array over its memory is writeable, or a read-only copy."""
+    holder: Any = data
+    while hasattr(holder, "flags"):
+        if holder.flags.writeable:
+            data = data.copy("K")
+            data.flags.writeable = False
+            break
+        holder = holder.base
+    return data
+
+
 def _of_data(constant: Any) -> StructInfo:
     return TensorStructInfo(tuple(constant.data.shape), constant.data.dtype.name)
 
@@ -160,9 +172,10 @@ def _of_body(seq: Any) -> StructInfo | None:
 
 @node
 class Constant(Expr):
-    """A tensor known at compile time, held as a NumPy array."""
+    """A tensor known at compile time, held as a read-only NumPy array; what could be written to is
+    copied."""
 
-    data: numpy.ndarray
+    data: numpy.ndarray = attrs.field(converter=_immutable)
     struct_info: StructInfo = attrs.field(default=attrs.Factory(_of_data, takes_self=True))
     span: Span | None = None
 

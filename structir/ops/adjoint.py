@@ -64,7 +64,7 @@ def _in_order(given: Given, numbers: Mapping[str, Any]) -> dict[str, Any]:
     made = given["out_layout"] or layout
     turned = layout.index("W") < layout.index("H")
     known = {"extent": each(given, "pool_size", 2), "step": numbers["s"]}
-    known |= {"apart": numbers["d"], "before": numbers["lo"]}
+    known |= {"apart": numbers["d"], "before": numbers["lo"], "after": numbers["hi"]}
     return {
         **{name: tuple(value)[:: -1 if turned else 1] for name, value in known.items()},
         "crossed": turned != (made.index("W") < made.index("H")),
@@ -196,29 +196,33 @@ def _(
     step: tuple[int, ...],
     apart: tuple[int, ...],
     before: tuple[int, ...],
+    after: tuple[int, ...],
     crossed: bool,
     count_include_pad: bool,
 ) -> None:
+    rows, columns = data.shape
+    ends = (rows + after[0], columns + after[1]) if count_include_pad else (rows, columns)
     made = np.zeros(data.shape, np.float64)
     for i in range(output_grad.shape[1 if crossed else 0]):
         for j in range(output_grad.shape[0 if crossed else 1]):
             back = output_grad[j, i] if crossed else output_grad[i, j]
-            inside = 0
+            counted = 0
             for sharing in range(2):
-                whole = extent[0] * extent[1] if count_include_pad else inside
+                whole = counted
                 for p in range(extent[0]):
                     row = i * step[0] - before[0] + p * apart[0]
                     for q in range(extent[1]):
                         column = j * step[1] - before[1] + q * apart[1]
-                        if 0 <= row < data.shape[0] and 0 <= column < data.shape[1]:
-                            inside += 1
-                            if sharing:
-                                made[row, column] += back / whole
+                        if count_include_pad or (row >= 0 and column >= 0):
+                            counted += row < ends[0] and column < ends[1]
+                        if sharing and 0 <= row < rows and 0 <= column < columns:
+                            made[row, column] += back / whole
     dx[:] = made
 
 
-def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, int]:
-    """For each result of a pool: the rows and columns of its window, with those outside."""
+def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, Array]:
+    """For each result of a pool: the rows and columns of its window, with those outside; which are
+    inside, and which are in the data or its padding."""
     size, strides, dilation = (
         per_axis(numbers[n], 2) or () for n in ("pool_size", "strides", "dilation")
     )
@@ -230,10 +234,12 @@ def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array,
         room = length + pads[k] + pads[k - 2] - reach
         room += strides[k] - 1 if numbers["ceil_mode"] else 0
         starts = np.arange(room // strides[k] + 1) * strides[k] - pads[k]
+        starts = starts[starts < length] if numbers["ceil_mode"] else starts
         places.append(starts[:, None] + np.arange(size[k]) * dilation[k])
     rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
     inside = (rows >= 0) & (rows < data.shape[2]) & (columns >= 0) & (columns < data.shape[3])
-    return rows, columns, inside, size[0] * size[1]
+    padded = (rows < data.shape[2] + pads[-2]) & (columns < data.shape[3] + pads[-1])
+    return rows, columns, inside, padded
 
 
 def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array) -> Array:
@@ -264,9 +270,9 @@ def _pooled_back(way: Callable[..., Array]) -> Callable[..., Array]:
 @avg_pool2d_backward.reference
 @_pooled_back
 def _(output_grad: Array, data: Array, numbers: dict[str, Any]) -> Array:
-    rows, columns, inside, whole = _windows(data, numbers)
-    count = inside.sum(axis=(2, 3), keepdims=True)
-    share = inside / (whole if numbers["count_include_pad"] else np.maximum(count, 1))
+    rows, columns, inside, padded = _windows(data, numbers)
+    counted = padded if numbers["count_include_pad"] else inside
+    share = inside / np.maximum(counted.sum(axis=(2, 3), keepdims=True), 1)
     return _spread(output_grad, share, rows, columns, data)
 
 

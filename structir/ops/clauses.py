@@ -87,6 +87,8 @@ class Tracer:
     def _arguments(self, read: Sequence[Tensor]) -> dict[str, Any]:
         signature = self.definition.signature
         values: dict[str, Any] = {n: Index(self.letters.symbol(n)) for n in signature.letters}
+        if signature.all_letters is not None:
+            values[signature.all_letters] = self.letters
         positions = {p.name: k for k, p in enumerate(signature.arguments)}
         for parameter in signature.parameters:
             name = parameter.name

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from functools import reduce
+from operator import truediv
 from typing import Any
 
 import attrs
@@ -10,13 +13,16 @@ import attrs
 from structir.ops.attributes import Ints, Layout
 from structir.ops.conv import FITS, window
 from structir.ops.define import op
+from structir.ops.entries import Letters
 from structir.ops.examples import f32
 from structir.ops.given import Given, Written
 from structir.ops.layouts import SPATIAL, check_rank, each, laid_out, padding
 from structir.ops.letters import where, written
-from structir.projections.point import Point
+from structir.projections import point
+from structir.projections.point import Index, Point
 
-POOLED = "h{k} == (H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
+POOLED = "(H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
+BEGINNING = "(H{k} + lo[{k}] + up[{k}])//s[{k}]"  # windows that begin before the far padding
 
 
 @attrs.frozen
@@ -50,26 +56,61 @@ def windows_of(given: Given, count: int, name: str) -> Windows:
     read = _entries(count, [window(k) for k in axes])
     made = _entries(count, [f"h{k}" for k in axes])
     sizes = [f"p{k} == pool_size[{k}]" for k in axes]
+    counts = [f"h{k} == {_window_count(numbers, k)}" for k in axes]
     return Windows(
         laid_out(given, layout, read),
         laid_out(given, given["out_layout"] or layout, made),
-        where(sizes, [rule.format(k=k) for rule in (POOLED, FITS) for k in axes]),
+        where(sizes, counts, [FITS.format(k=k) for k in axes]),
         numbers,
     )
 
 
+def _window_count(numbers: dict[str, Any], k: int) -> str:
+    """The number of windows along an axis: rounded up, only those that begin before the far
+    padding."""
+    step, size, after = numbers["s"][k], numbers["pool_size"][k], numbers["hi"][k]
+    extent = numbers["d"][k] * (size - 1) + 1
+    all_begin_before = not numbers["up"][k] or extent - after >= step
+    count = POOLED if all_begin_before else f"min({POOLED}, {BEGINNING})"
+    return count.format(k=k)
+
+
 def pooled(given: Given) -> Written:
-    """The line of a pool, its rank told by the op's name."""
+    """A read at `stride * h + dilation * p - padding`. With `ceil_mode` the last windows may be
+    partial, but each begins within the input or the padding before it."""
     found = windows_of(given, int(given.op[-2]), "x")
     line = f"{written('x', found.read)} -> {written('out', found.made)}"
     return Written(line, found.checks, "", found.numbers)
 
 
 def averaged(given: Given) -> Written:
-    """The mean of the elements that are there; of the whole window if padding counts."""
+    """The mean of the elements of the input in a window; with `count_include_pad` the padding
+    counts, too, but nothing beyond it."""
     made = pooled(given)
     monoid = "sum" if given["count_include_pad"] else "mean"
     return attrs.evolve(made, attributes={**made.attributes, "monoid": monoid})
+
+
+def _mean_with_padding(x: Point, letters: Letters) -> Point:
+    """The share of an element in a mean that counts padding, but nothing beyond it."""
+    numbers = letters.attributes
+    counts = [_elements(letters, k) if up else numbers["pool_size"][k] for k, up in _ups(letters)]
+    whole = math.prod([n for n in counts if isinstance(n, int)])
+    partial = [n for n in counts if isinstance(n, Point)]
+    return reduce(truediv, [point.cast(n, "float32") for n in partial], x / whole)
+
+
+def _ups(letters: Letters) -> Iterable[tuple[int, int]]:
+    return enumerate(letters.attributes["up"])
+
+
+def _elements(letters: Letters, k: int) -> Point:
+    """The elements of a window within the axis and its padding."""
+    numbers = letters.attributes
+    size, step, dilation = (numbers[name][k] for name in ("pool_size", "s", "d"))
+    extent = letters.extents[f"H{k}"] + numbers["lo"][k] + numbers["hi"][k]
+    remaining = extent - Index(letters.symbol(f"h{k}")) * step
+    return point.min((remaining + dilation - 1) // dilation, size)
 
 
 def _entries(count: int, spatial: list[str]) -> dict[str, str]:
@@ -136,9 +177,11 @@ def _pools(count: int) -> None:
         count_include_pad: bool = False,
         layout: Layout | None = None,
         out_layout: Layout | None = None,
+        *,
+        letters: Letters,
     ) -> Point:
         """The mean of a moving window; padding counts only if it is included."""
-        return x / math.prod(pool_size) if count_include_pad else x
+        return _mean_with_padding(x, letters) if count_include_pad else x
 
     avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)
 

@@ -16,6 +16,7 @@ from structir.ir.expr import Constant, Expr, PrimValue, Tuple
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.ops.attributes import Kind, Operands, WrongValue, kind_of
+from structir.ops.entries import Letters
 from structir.projections.point import Index
 
 difflib = lazy_module("difflib")
@@ -51,12 +52,13 @@ class Parameter:
 
 @attrs.frozen(eq=False)
 class Signature:
-    """The parameters of an op, in the order in which they are written; and the letters that its
-    body receives as indices."""
+    """The parameters of an op, in the order in which they are written; the letters that its body
+    receives as indices, and the parameter by which it receives all letters, if it has one."""
 
     op: str
     parameters: tuple[Parameter, ...]
     letters: tuple[str, ...]
+    all_letters: str | None = None
 
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.parameters))})"
@@ -87,13 +89,17 @@ def shown(value: Any) -> str:
 
 
 def signature_of(op: str, body: Callable[..., Any]) -> Signature:
-    """The signature that a body states: annotations of a kind are attributes, `Index` a letter."""
+    """The signature that a body states: annotations of a kind are attributes, `Index` a letter,
+    `Letters` all of them."""
     hints = typing.get_type_hints(body, include_extras=True)
-    parameters, letters = [], []
+    parameters, letters, all_letters = [], [], None
     for name, parameter in inspect.signature(body).parameters.items():
         hint = hints.get(name)
         if hint is Index:
             letters.append(name)
+            continue
+        if hint is Letters:
+            all_letters = name
             continue
         default = parameter.default
         kind = kind_of(hint)
@@ -101,7 +107,7 @@ def signature_of(op: str, body: Callable[..., Any]) -> Signature:
             default = default if default is None else kind.take(default)
         optional = default is None or type(None) in typing.get_args(hint)
         parameters.append(Parameter(name, kind, hint is Operands, default, optional))
-    return Signature(op, tuple(parameters), tuple(letters))
+    return Signature(op, tuple(parameters), tuple(letters), all_letters)
 
 
 def bound_values(

@@ -8,6 +8,7 @@ import pytest
 
 import structir
 from structir.errors import ShapeMismatchError
+from structir.interpret.boundary import as_value
 from structir.script import I, R
 
 
@@ -63,8 +64,12 @@ def test_they_are_read(functions, make):
 
 
 @pytest.mark.parametrize("make", [Foreign, memoryview])
-def test_nothing_is_copied(functions, make):
-    assert np.shares_memory(functions["same"](make(DATA)), DATA)
+def test_arguments_are_not_copied_and_results_are(functions, make):
+    info = Module["main"].params[0].struct_info
+    assert np.shares_memory(as_value(info, make(DATA)), DATA)
+    result = functions["same"](make(DATA))
+    assert not np.shares_memory(result, DATA)
+    np.testing.assert_array_equal(result, DATA)
 
 
 def test_a_tensor_that_is_not_given_is_told(functions):

@@ -42,7 +42,8 @@ def test_every_array_reads_back_bit_by_bit(array: np.ndarray) -> None:
 @pytest.mark.parametrize("bits", [0x7E00, 0xFE00, 0x7E01, 0x8000])
 def test_every_nan_and_zero_keeps_its_bits(bits: int) -> None:
     array = np.asarray(bits, "uint16").view("float16")
-    (binding,) = structir.parse(module_of(array).script())["main"].bindings()
+    module = module_of(array)  # holds the constants of its text
+    (binding,) = structir.parse(module.script())["main"].bindings()
     assert binding.value.data.view("uint16") == bits
 
 

@@ -43,6 +43,10 @@ class AheadDevice:
         """There is no memory."""
         raise self._absent()
 
+    def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
+        """There is no memory."""
+        raise self._absent()
+
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """Nothing can run."""
         raise self._absent()

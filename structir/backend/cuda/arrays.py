@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
@@ -57,6 +57,12 @@ class DeviceArray(ForeignTensor):
         """The same memory under another shape."""
         return attrs.evolve(self, shape=tuple(shape))
 
+    def copy(self, stream: int = 0) -> DeviceArray:
+        """Returns an array with the same elements in new memory."""
+        made = new_array(self.device, self.shape, self.dtype, stream)
+        self.device.copy_within(made.address, self.address, self.nbytes, stream)
+        return made
+
     @property
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
         kind = self.dtype.str if self.dtype.kind != "V" else f"<u{self.dtype.itemsize}"
@@ -108,6 +114,34 @@ def moved(device: Device, array: Any, stream: int = 0) -> DeviceArray:
     made = new_array(device, array.shape, array.dtype, stream)
     device.copy_in(made.address, dense, stream)
     return made
+
+
+def owned(value: Any, args: Any, constants: Iterable[DeviceArray], stream: int = 0) -> Any:
+    """Returns the result of a call, with a copy of each array over memory of a constant, of an
+    argument or of another result."""
+    return _owned(value, [*constants, *_arrays(args)], stream)
+
+
+def _owned(value: Any, taken: list[DeviceArray], stream: int) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_owned(item, taken, stream) for item in value])
+    if isinstance(value, np.ndarray):
+        return np.array(value)
+    if isinstance(value, DeviceArray):
+        value = value.copy(stream) if any(_overlap(value, other) for other in taken) else value
+        taken.append(value)
+    return value
+
+
+def _arrays(value: Any) -> list[DeviceArray]:
+    if isinstance(value, tuple):
+        return [array for item in value for array in _arrays(item)]
+    return [value] if isinstance(value, DeviceArray) else []
+
+
+def _overlap(one: DeviceArray, other: DeviceArray) -> bool:
+    first, second = sorted([one, other], key=lambda array: array.address)
+    return one.memory is other.memory or second.address < first.address + first.nbytes
 
 
 def on_device(device: Device, info: StructInfo, value: Any, stream: int = 0) -> Any:

@@ -145,6 +145,13 @@ class Card:
             found = self.driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, stream)
             checked("copying from the card", found)
 
+    def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
+        """Copies bytes of the card to another address of it."""
+        if size:
+            self.enter()
+            found = self.driver.cuMemcpyDtoDAsync(address, source, size, stream)
+            checked("copying on the card", found)
+
     def synchronize(self, stream: int = 0) -> None:
         """Wait until all that was asked for is done; what failed meanwhile is told here."""
         self.enter()

@@ -61,6 +61,9 @@ class Device(Protocol):
     def copy_out(self, array: Any, address: int, stream: int = 0) -> None:
         """Bytes of the device to a dense array of the host."""
 
+    def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
+        """Copies bytes of the device to another address of it."""
+
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """What runs these launches on a stream, as often as it is called."""
 

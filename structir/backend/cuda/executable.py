@@ -11,7 +11,7 @@ from typing import Any
 from structir.backend import progress
 from structir.backend.cached_plans import Shelf
 from structir.backend.compiled_region import CompiledRegion
-from structir.backend.cuda.arrays import on_device
+from structir.backend.cuda.arrays import on_device, owned
 from structir.backend.cuda.counted import with_counts
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.host_part import refuse_host_ops
@@ -24,6 +24,7 @@ from structir.backend.program import HostProgram, WholeRegion, numbered
 from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.errors import StructIRError
+from structir.interpret.scope import Closure
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -100,7 +101,19 @@ class DeviceExecutable:
         program = self.module.with_functions(functions)
         machine = DeviceMachine(program, device=self.device, direct=self.direct)
         ranks = {n: partial(self._at_rank, f) for n, f in self._every_rank.items()}
-        self._functions = {n: ranks.get(n) or machine.global_function(n) for n in own}
+        self._functions = {n: ranks.get(n) or self._entry(n, machine) for n in own}
+
+    def _entry(self, name: str, machine: DeviceMachine) -> Callable[..., Value]:
+        """A function of the machine, whose results belong to the caller."""
+        function = machine.global_function(name)
+        return function if name in self.direct else partial(self._called, function)
+
+    def _called(self, function: Closure, *args: Value, **names: Value) -> Value:
+        pairs = zip(function.function.params, args, strict=False)
+        given = tuple([on_device(self.device, p.struct_info, a) for p, a in pairs])
+        value = function(*given, *args[len(given) :], **names)
+        constants = [array for p in self.plans() for array in p.constant_arrays.values()]
+        return owned(value, given, constants)
 
     def _at_rank(self, function: EveryRank, *args: Value, **options: Any) -> Value:
         """A call of a function with rows: on arrays of the device, at their rank."""

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from structir.backend.compiled_region import CompiledRegion
-from structir.backend.cuda.arrays import DeviceArray, new_array, on_device
+from structir.backend.cuda.arrays import DeviceArray, new_array, on_device, owned
 from structir.backend.cuda.device import Device
 from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
 from structir.backend.cuda.schedule import scheduled
@@ -99,7 +99,7 @@ class DeviceFunction:
         shapes = self._met.get(form)
         bound = None if shapes is None else self.region.bound(shapes)
         if bound is not None:
-            return self._arranged(self.region.run(bound, given, stream=stream))
+            return self._run(bound, given, stream)
         value, shapes = self._checked(given, stream)
         if len(self._met) >= KEPT_SHAPES:
             self._met.clear()
@@ -115,11 +115,16 @@ class DeviceFunction:
         match(zip(infos, given, where, strict=True), scope)
         key = tuple([a.shape for a in given])
         bound = region.bound(key) or region.bind(key, given, scope.sizes)
-        value = self._arranged(region.run(bound, given, stream=stream))
+        value = self._run(bound, given, stream)
         match([(self.stored.result, value, f"{self.name}: result")], scope)
         return value, key
 
-    def _arranged(self, results: Sequence[DeviceArray]) -> Value:
+    def _run(self, bound: BoundDevicePlan, given: Sequence[Value], stream: int) -> Value:
+        results = self.region.run(bound, given, stream=stream)
+        if not bound.is_plain:
+            results = owned(
+                tuple(results), tuple(given), bound.plan.constant_arrays.values(), stream
+            )
         return arranged(self.stored.shape, results)
 
 

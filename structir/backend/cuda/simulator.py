@@ -133,6 +133,10 @@ class SimulatedDevice:
         """Bytes of the device to a dense array of the host."""
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
+    def copy_within(self, address: int, source: int, size: int, stream: int = 0) -> None:
+        """Copies bytes of the device to another address of it."""
+        ctypes.memmove(address, source, size)
+
     def prepared(self, launches: Sequence[Launch], stream: int = 0) -> Callable[[], None]:
         """What runs these launches, as often as it is called."""
         return partial(_run, launches)

@@ -236,7 +236,7 @@ class Driver:
         ctypes.memmove(to, source, size)
         return (Status.CUDA_SUCCESS,)
 
-    cuMemcpyDtoHAsync = cuMemcpyHtoDAsync
+    cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
 
     def cuStreamSynchronize(self, stream):
         failed = Status.CUDA_ERROR_ILLEGAL_ADDRESS if self.failing else Status.CUDA_SUCCESS

@@ -5,6 +5,7 @@ import pytest
 
 import structir
 from structir.backend.cuda import whole
+from structir.backend.cuda.arrays import on_device
 from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
 from structir.script import I, R, T
 from structir.tools.generate import random_arguments
@@ -219,11 +220,16 @@ def test_an_op_without_a_kernel_is_refused_where_it_stands():
     assert caught.value.diagnostics[0].span is not None
 
 
+INFO = OnDevice["same"].params[0].struct_info
+
+
 def test_arrays_stay_on_the_device(flow):
     x = floats(5)
     held = flow["any_rank"](x)
     again = flow["same"](held)
-    assert again.address == held.address
+    assert again.address != held.address
+    assert_agree(on_host(held), on_host(again))
+    assert on_device(flow.device, INFO, held) is held
     np.testing.assert_array_equal(np.from_dlpack(held), np.tanh(x))
     assert np.asarray(held).dtype == np.float32
     described = held.__cuda_array_interface__
@@ -246,8 +252,10 @@ class Described:
 
 def test_arrays_of_others_are_read_where_they_lie(flow):
     x = floats(5)
-    found = flow["same"](Described(x))
-    assert found.address == x.ctypes.data
+    assert on_device(flow.device, INFO, Described(x)).address == x.ctypes.data
+    result = flow["same"](Described(x))
+    assert result.address != x.ctypes.data
+    np.testing.assert_array_equal(on_host(result), x)
     np.testing.assert_array_equal(on_host(flow["any_rank"](Described(x))), np.tanh(x))
     with pytest.raises(ShapeMismatchError, match="not dense"):
         flow["any_rank"](Described(x, (8,)))
@@ -342,3 +350,42 @@ def test_attention_in_one_kernel(name, dtype):
     wanted = structir.interpret(module, "main", *given)
     assert_agree(wanted, on_host(executable["main"](*given)))
     assert executable.kernel_count == 1
+
+
+@I.ir_module
+class Shared:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.negative(x)
+        c = R.const([1.0, 2.0], "float32")
+        return (a, x, R.reshape(a, (2, 2)), R.reshape(x, (2, 2)), (c, c), x)
+
+    @R.function
+    def chosen(x: R.Tensor((4,), "float32"), flag: R.Tensor((), "bool")):
+        if flag:
+            both = (x, R.exp(x))
+        else:
+            both = (R.reshape(R.reshape(x, (2, 2)), (4,)), R.negative(x))
+        return (both, both[0], both[1])
+
+
+@pytest.mark.parametrize("name", ["main", "chosen"])
+def test_results_belong_to_the_caller(name):
+    executable = structir.compile(Shared, target="cuda")
+    x = structir.compile(OnDevice, target="cuda")["same"](np.arange(4, dtype="float32"))
+    for flag in (True, False):
+        given = (x,) if name == "main" else (x, np.asarray(flag))
+        wanted = structir.interpret(Shared, name, *on_host(given))
+        for _ in range(3):
+            results = executable[name](*given)
+            assert_agree(wanted, on_host(results))
+            arrays = flattened(results)
+            for k, array in enumerate(arrays):
+                assert all(array.address != other.address for other in [*arrays[:k], x])
+            for array in arrays:
+                array.device.copy_in(array.address, np.zeros(array.shape, array.dtype))
+    np.testing.assert_array_equal(x.copy_to_host(), np.arange(4))
+
+
+def flattened(value):
+    return [a for item in value for a in flattened(item)] if isinstance(value, tuple) else [value]

@@ -76,14 +76,13 @@ def _lowest(dtype: str) -> float:
 
 @onnx_op("MaxPool")
 def max_pool(node: Node) -> Any:
-    window = _window(node)
-    if node.flag("ceil_mode"):
-        window = _rounded_up(node, window)
+    window, ceil = _window(node), node.flag("ceil_mode")
+    if window.is_static and not node.wants(1):
+        return _pooled(MAX, node[0], window, ceil)
+    window = _rounded_up(node, window) if ceil else window
     if node.wants(1):
         return _with_positions(node, window)
-    x = node[0]
-    if not window.is_static:
-        x, window = _padded_before(node, x, window, _lowest(node.dtype()))
+    x, window = _padded_before(node, node[0], window, _lowest(node.dtype()))
     return _pooled(MAX, x, window, False)
 
 
@@ -151,10 +150,10 @@ def average_pool(node: Node) -> Expr:
 
 def _mean(node: Node, x: Expr, window: Window, counted: bool) -> Expr:
     """The mean over windows; padding counts if asked, what ceil_mode adds to it never does."""
-    wide = _rounded_up(node, window) if node.flag("ceil_mode") else window
-    more = [_beyond(a, b) for a, b in zip(wide.after, window.after, strict=True)]
-    if wide.is_static and not (counted and any(more)):
-        return _pooled(MEAN, x, wide, False, count_include_pad=counted)
+    ceil = node.flag("ceil_mode")
+    if window.is_static:
+        return _pooled(MEAN, x, window, ceil, count_include_pad=counted)
+    wide = _rounded_up(node, window) if ceil else window
     ones = R.full(ShapeExpr(node.dims()), like(node, 1.0))
     before, after = [0, 0, *window.before], [0, 0, *window.after]
     if counted:
@@ -166,11 +165,6 @@ def _mean(node: Node, x: Expr, window: Window, counted: bool) -> Expr:
     x, bare = _padded_before(node, x, wide, 0.0)
     weight = node.importer.worked_out(_pooled(MEAN, ones, bare, False, count_include_pad=True))
     return R.divide(_pooled(MEAN, x, bare, False, count_include_pad=True), weight)
-
-
-def _beyond(wide: Any, narrow: Any) -> bool:
-    """Whether there may be padding that ceil_mode alone has added."""
-    return isinstance(wide, Poly) or isinstance(narrow, Poly) or wide > narrow
 
 
 @onnx_op("LpPool")

@@ -13,7 +13,7 @@ from structir.frontend.torch.node import Node
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import cast, constant, counted, number, product, shaped
 from structir.ir import dims
-from structir.ir.dims import Dim, Poly
+from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
@@ -59,14 +59,13 @@ def max_pool(node: Node) -> Expr:
     count = _axes_of(node)
     x, bare = _batched(node, count)
     kernel, strides, padding, dilation = _window(node, count)
-    after: list[Dim] = list(padding)
-    if node.flag("ceil_mode"):
-        after = _ceiling(node, x, count)
-        if any(isinstance(a, Poly) for a in after):
-            x = padded(node, x, [0, 0, *padding], [0, 0, *after], _lowest(node))
-            padding, after = [0] * count, [0] * count
     made = MAX[count](
-        x, pool_size=kernel, strides=strides, padding=[*padding, *after], dilation=dilation
+        x,
+        pool_size=kernel,
+        strides=strides,
+        padding=padding * 2,
+        dilation=dilation,
+        ceil_mode=node.flag("ceil_mode"),
     )
     return R.squeeze(made, [0]) if bare else made
 
@@ -116,39 +115,29 @@ def mean_pool(node: Node) -> Expr:
     count = _axes_of(node)
     x, bare = _batched(node, count)
     kernel, strides, padding, _ = _window(node, count)
-    counted_in = node.flag("count_include_pad", True)
     divisor = node.arg("divisor_override", None)
-    more = {"pool_size": kernel, "strides": strides}
-    if node.flag("ceil_mode"):
-        made = _mean_rounded_up(node, x, counted_in or divisor is not None, more)
-    else:
+    if divisor is None:
         made = MEAN[count](
-            x, padding=padding * 2, count_include_pad=counted_in or divisor is not None, **more
+            x,
+            pool_size=kernel,
+            strides=strides,
+            padding=padding * 2,
+            ceil_mode=node.flag("ceil_mode"),
+            count_include_pad=node.flag("count_include_pad", True),
         )
-    if divisor is not None:
-        made = R.multiply(made, number(math.prod(kernel) / divisor, node.out_dtype()))
+    else:
+        made = _divided(node, x, divisor)
     return R.squeeze(made, [0]) if bare else made
 
 
-def _mean_rounded_up(node: Node, x: Expr, counted_in: bool, more: dict[str, Any]) -> Expr:
-    """Padding counts if asked, what the partial windows add never does."""
+def _divided(node: Node, x: Expr, divisor: int) -> Expr:
+    """The sums of windows over a number."""
     count = _axes_of(node)
-    padding = _window(node, count)[2]
-    after = _ceiling(node, x, count)
-    sizes = node.dims_of(x)
-    ones: Expr = R.full(ShapeExpr((1, 1, *sizes[2:])), number(1.0, node.out_dtype()))
-    own = [0, 0, *padding]
-    if counted_in:
-        ones = padded(node, ones, own, own, 1.0)
-        rest = [0, 0, *[dims.dim_max(a - p, 0) for a, p in zip(after, padding, strict=True)]]
-        ones = padded(node, ones, [0] * (count + 2), rest, 0.0)
-    else:
-        ones = padded(node, ones, own, [0, 0, *after], 0.0)
-    whole = padded(node, x, own, [0, 0, *after], 0.0)
-    none = [0] * (2 * count)
-    total = MEAN[count](whole, padding=none, count_include_pad=True, **more)
-    weight = node.folded(MEAN[count](ones, padding=none, count_include_pad=True, **more))
-    return R.divide(total, weight)
+    kernel, strides, padding, _ = _window(node, count)
+    after = _ceiling(node, x, count) if node.flag("ceil_mode") else padding
+    whole = padded(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
+    mean = MEAN[count](whole, pool_size=kernel, strides=strides)
+    return R.multiply(mean, number(math.prod(kernel) / divisor, node.out_dtype()))
 
 
 # ---- pools that give a stated size

@@ -1,0 +1,62 @@
+"""Results that belong to the caller: no array shares memory with a constant, an argument or another
+result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.interpret.scope import Closure, Value
+
+Copy = Callable[[Any], Any]
+
+
+def owned(value: Value, args: Sequence[Value], copy: Copy = np.array) -> Value:
+    """Returns the result of a call, with a copy of each array that the caller does not own."""
+    taken = [a for a in _arrays(args) if isinstance(a, np.ndarray)]
+    return _owned(value, taken, copy)
+
+
+def owning(function: Callable[..., Value]) -> Callable[..., Value]:
+    """Returns a function whose results belong to the caller."""
+    return lambda *args, **names: owned(function(*args, **names), args)
+
+
+def copied(value: Value) -> Value:
+    """Returns a value with a copy of each array."""
+    if isinstance(value, np.ndarray):
+        return np.array(value)
+    return tuple([copied(item) for item in value]) if isinstance(value, tuple) else value
+
+
+def _owned(value: Value, taken: list[Any], copy: Copy) -> Value:
+    if isinstance(value, np.ndarray):
+        result = value if _is_new(value, taken) else copy(value)
+        taken.append(result)
+        return result
+    if isinstance(value, tuple):
+        return tuple([_owned(item, taken, copy) for item in value])
+    if isinstance(value, Closure):  # reads what it captures again in every call
+        inner = value.call
+        return attrs.evolve(value, call=lambda me, args: copied(inner(value, args)))
+    return value
+
+
+def _is_new(array: Any, taken: list[Any]) -> bool:
+    """Returns whether nothing else holds the memory of an array. Constants are read-only, and so
+    are their views; memory from outside of NumPy is an argument's."""
+    if not array.flags.writeable or any(np.may_share_memory(array, other) for other in taken):
+        return False
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    return root.base is None
+
+
+def _arrays(value: Any) -> list[Any]:
+    if isinstance(value, tuple | list):
+        return [array for item in value for array in _arrays(item)]
+    return [value]
