@@ -18,7 +18,7 @@ from structir.passes.base import Pass
 from structir.tools import cli
 from structir.tools.command_page import page
 from structir.tools.commands import check, print
-from structir.tools.terminal import EXIT_CODES, ExitCode
+from structir.tools.exit_codes import EXIT_CODES, ExitCode
 from tests.frontend.models import made, node, value
 
 DOCS = Path(__file__).parents[2] / "docs"
