@@ -10,9 +10,7 @@ import typer
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the result, or the errors, as JSON.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print the result, or the errors, as JSON.")]
 Data = dict[str, Any]
 
 

@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from structir import __version__
 from structir.lazy import lazy_module
 from structir.tools import commands
 from structir.tools.exit_codes import EXIT_CODES, ExitCode
 from structir.tools.sources import assigned_text, definition, package_files, tree_of
 
+facade = lazy_module("structir")
 terminal = lazy_module("structir.tools.terminal")
 
 HELP = """
@@ -45,6 +45,10 @@ BUG = "This is a bug in StructIR. `structir reduce` finds the smallest program t
 
 class Commands(TyperGroup):
     """The group of all commands; imports a command's module when the command is chosen."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict.fromkeys(command_files(), None)  # type: ignore[assignment]  # names
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names of all commands."""
@@ -75,14 +79,11 @@ def _keep_strings(command: Any, ctx: Any) -> None:
         param.process_value = lambda ctx, value: value
 
 
-def build() -> Commands:
+def build() -> typer.Typer:
     """Returns the command line."""
     app = _app(Commands)
     app.callback(help=HELP, epilog=EPILOG)(_options)
-    group = typer.main.get_command(app)
-    assert isinstance(group, Commands)
-    group.commands = dict.fromkeys(command_files())  # type: ignore[arg-type]  # for suggestions
-    return group
+    return app
 
 
 def _app(group: type[TyperGroup] = TyperGroup) -> typer.Typer:
@@ -98,7 +99,7 @@ def _app(group: type[TyperGroup] = TyperGroup) -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"structir {__version__}")
+        typer.echo(f"structir {facade.__version__}")
         raise typer.Exit
 
 
@@ -146,7 +147,7 @@ def _panel_index(panel: str | None) -> int:
     return PANELS.index(panel) if panel in PANELS else len(PANELS)
 
 
-def load_command(name: str) -> TyperCommand:
+def load_command(name: str) -> Any:
     """Imports the module of a command and returns the command with its options."""
     module = importlib.import_module(f"{commands.__name__}.{command_files()[name].stem}")
     command = getattr(module, module.__name__.rpartition(".")[2])
@@ -160,8 +161,7 @@ def load_command(name: str) -> TyperCommand:
         rich_help_panel=getattr(module, "PANEL", None),
     )(_guarded(command))
     group: Any = typer.main.get_command(app)
-    built: TyperCommand = group.commands[name]
-    return built
+    return group.commands[name]
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -34,7 +33,7 @@ def functions_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
 def sizes_beginning(ctx: typer.Context, incomplete: str) -> list[str]:
     """Returns the symbolic dims of the entry function after the last comma, as `NAME=`."""
     functions = _functions(ctx)
-    name = ctx.params.get("function") or ("main" if len(functions) != 1 else [*functions][0])
+    name = ctx.params.get("function") or ("main" if len(functions) != 1 else next(iter(functions)))
     written = {part.partition("=")[0] for part in incomplete.split(",")[:-1]}
     dims = dict.fromkeys(_dims(functions[name])) if name in functions else {}
     return _continued(incomplete, [f"{dim}=" for dim in dims if dim not in written])

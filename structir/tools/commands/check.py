@@ -56,7 +56,9 @@ def check(
     if json:
         _write_records(files, strict)
         return
-    table = rich_table.Table("file", "functions", "bindings", "symbolic dims", box=None, header_style="bold")
+    table = rich_table.Table(
+        "file", "functions", "bindings", "symbolic dims", box=None, header_style="bold"
+    )
     wrong = False
     for file in files:
         try:

@@ -22,9 +22,7 @@ def compile(  # the command's name
     file: ProgramFile,
     function: FunctionName = None,
     target: Annotated[str, typer.Option(help="Compilation target.")] = "cpu",
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Do not print the source.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the source.")] = False,
     json: Json = False,
 ) -> None:
     """Compile a program once for all sizes and print the source of its kernels.
@@ -43,7 +41,9 @@ def compile(  # the command's name
         raise typer.BadParameter(f"no target {target!r}; there are: {', '.join(backend.targets())}")
     with diagnostics(json):
         module = read_program(file)
-        names = [name for name, value in module.functions.items() if isinstance(value, expr.Function)]
+        names = [
+            name for name, value in module.functions.items() if isinstance(value, expr.Function)
+        ]
         names = names if function is None else [entry(module, function)[0]]
         start = time.perf_counter()
         executable = backend.compile(module, target=target)

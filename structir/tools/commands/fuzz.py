@@ -36,6 +36,13 @@ Checks = Annotated[
         autocompletion=lambda incomplete: [n for n in check_names() if n.startswith(incomplete)],
     ),
 ]
+Folder = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write failures to.")
+]
+Saved = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Saved failure to check again."),
+]
 
 
 @attrs.define(eq=False)
@@ -114,20 +121,18 @@ class Campaign:
 def fuzz(
     minutes: Annotated[float, typer.Option(min=0, help="Time limit in minutes.")] = 1.0,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the first program; from the clock by default.")
+        int | None,
+        typer.Option(min=0, help="Seed of the first program; from the clock by default."),
     ] = None,
     programs: Annotated[
         int | None, typer.Option(min=1, help="Number of programs to run instead of a time limit.")
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Approximate number of bindings per function.")] = 6,
+    size: Annotated[
+        int, typer.Option(min=1, help="Approximate number of bindings per function.")
+    ] = 6,
     check: Checks = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write failures to.")
-    ] = Path("fuzz-failures"),
-    replay: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Saved failure to check again."),
-    ] = None,
+    output: Folder = Path("fuzz-failures"),
+    replay: Saved = None,
     json: Json = False,
 ) -> None:
     """Generate random programs and run every check on each: printing and parsing, passes, the

@@ -31,7 +31,10 @@ def import_(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL", exists=True, dir_okay=False, help="Model to import: an .onnx or a .pt2 file."
+            metavar="MODEL",
+            exists=True,
+            dir_okay=False,
+            help="Model to import: an .onnx or a .pt2 file.",
         ),
     ],
     output: Output = None,

@@ -22,7 +22,8 @@ PANEL = "Read and look"
 def infer(
     file: ProgramFile,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print every inferred shape and every open constraint.")
+        bool,
+        typer.Option("--explain", help="Print every inferred shape and every open constraint."),
     ] = False,
     close: Annotated[
         bool,

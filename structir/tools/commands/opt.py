@@ -80,7 +80,10 @@ Changed = Annotated[
     bool, typer.Option("--print-changed", help="Print the changes of each pass as a diff.")
 ]
 Time = Annotated[bool, typer.Option("--time", help="Print the time of each pass.")]
-Stats = Annotated[bool, typer.Option("--stats", help="Print statistics of the program before and after each pass.")]
+Stats = Annotated[
+    bool,
+    typer.Option("--stats", help="Print statistics of the program before and after each pass."),
+]
 TraceFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Trace file to write: .html or .json.")
 ]

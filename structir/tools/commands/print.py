@@ -24,7 +24,9 @@ def print(  # the command's name
     function: FunctionName = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of the terminal."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file instead of the terminal."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -38,11 +38,16 @@ def reduce(
         ),
     ],
     match: Annotated[
-        str, typer.Option(help="Text in the output of the failing command; only its exit code by default.")
+        str,
+        typer.Option(
+            help="Text in the output of the failing command; only its exit code by default."
+        ),
     ] = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of the terminal."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file instead of the terminal."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

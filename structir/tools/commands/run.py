@@ -43,9 +43,7 @@ def run(
     sizes: Sizes = "",
     inputs: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.npz", exists=True, help="Arrays for parameters, by name."
-        ),
+        typer.Option(metavar="FILE.npz", exists=True, help="Arrays for parameters, by name."),
     ] = None,
     backend: Annotated[Backend, typer.Option(help="Backend to execute with.")] = Backend.cpu,
     function: FunctionName = None,
@@ -81,7 +79,14 @@ def run(
     rows = [row for label, value in [*values, ("result", result)] for row in _rows(label, value)]
     if json:
         values_data = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-        write({"function": name, "backend": backend.value, "seconds": times._asdict(), "values": values_data})
+        write(
+            {
+                "function": name,
+                "backend": backend.value,
+                "seconds": times._asdict(),
+                "values": values_data,
+            }
+        )
         return
     table = _table()
     for row in rows:
@@ -104,9 +109,7 @@ class Times(NamedTuple):
         return ", ".join([f"{label} {seconds * 1e3:.3f} ms" for label, seconds in known])
 
 
-def _arguments(
-    function: Function, sizes: str, seed: int, inputs: Path | None
-) -> list[Any]:
+def _arguments(function: Function, sizes: str, seed: int, inputs: Path | None) -> list[Any]:
     values = _arrays(inputs) if inputs is not None else {}
     refuse_unknown("--inputs", "parameter", values, {param.name for param in function.params})
     known = sizes_for(function, sizes)

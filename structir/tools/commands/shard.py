@@ -23,17 +23,19 @@ def shard(
     sizes: Sizes = "",
     function: FunctionName = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, help="Number of shards; the cheapest grid is chosen.")
+        int, typer.Option("--workers", "-w", min=1, help="Number of shards, cut the cheapest way.")
     ] = 4,
     grid: Annotated[
         str | None,
-        typer.Option("--grid", "-g", help="Number of blocks along each axis of the result, such as 2,2."),
+        typer.Option("--grid", "-g", help="Blocks along each axis of the result, such as 2,2."),
     ] = None,
     reduce: Annotated[
-        int, typer.Option("--reduce", min=1, help="Number of parts to split the last reduction into.")
+        int,
+        typer.Option("--reduce", min=1, help="Number of parts to split the last reduction into."),
     ] = 1,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", help="Maximum bytes of inputs and results of one shard.")
+        int | None,
+        typer.Option("--max-bytes", help="Maximum bytes of inputs and results of one shard."),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option("--picture", help="SVG file to draw the blocks to.")
