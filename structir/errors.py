@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from structir import tracebacks
+
 
 @attrs.frozen(eq=False, repr=False)
 class Source:
@@ -127,6 +129,13 @@ SHOWN = 20  # diagnostics that one error prints; it holds all of them
 
 class StructIRError(Exception):
     """Every error that StructIR raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns the traceback as IPython shows it."""
+        return tracebacks.notebook_lines(self)
+
+
+tracebacks.install(StructIRError)
 
 
 class DiagnosticError(StructIRError):

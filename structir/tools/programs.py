@@ -77,4 +77,4 @@ def entry(module: IRModule, name: str | None) -> tuple[str, Function]:
     if not isinstance(function, expr.Function):
         known = ", ".join(module.functions)
         raise typer.BadParameter(f"there is no function {name} in the program; it has: {known}")
-    return name, function  # type: ignore[return-value]  # the class is loaded late
+    return name, function
