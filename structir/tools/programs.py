@@ -50,7 +50,11 @@ def _read(file: Path, strict: bool) -> IRModule:
     if str(file) == "-":
         return _parsed(sys.stdin.read(), "<stdin>", strict)
     if not file.is_file():
-        what = f"{file} is a folder" if file.is_dir() else f"there is no file {file}"
+        what = (
+            f"expected a file, found the folder {file}"
+            if file.is_dir()
+            else f"no such file: {file}"
+        )
         raise typer.BadParameter(what)
     if file.suffix == ".sir":
         loaded: IRModule = archive.load(file)
@@ -76,5 +80,5 @@ def entry(module: IRModule, name: str | None) -> tuple[str, Function]:
     function = module.functions.get(name)
     if not isinstance(function, expr.Function):
         known = ", ".join(module.functions)
-        raise typer.BadParameter(f"there is no function {name} in the program; it has: {known}")
+        raise typer.BadParameter(f"no function {name} in the program; available: {known}")
     return name, function

@@ -324,7 +324,7 @@ def test_inputs_that_are_no_arrays(good: Path, tmp_path: Path) -> None:
 def test_compile_for_an_unknown_target(good: Path) -> None:
     result = structir_("compile", good, "--target", "abacus")
     assert result.exit_code == 2
-    assert "there are: cpu" in result.stderr
+    assert "available: cpu" in result.stderr
 
 
 def test_compile_shows_kernels(good: Path) -> None:

@@ -38,7 +38,8 @@ def compile(  # the command's name
         structir compile model.py --function main > kernels.py
     """
     if target not in backend.targets():
-        raise typer.BadParameter(f"no target {target!r}; there are: {', '.join(backend.targets())}")
+        available = ", ".join(backend.targets())
+        raise typer.BadParameter(f"--target: no target {target!r}; available: {available}")
     with diagnostics(json):
         module = read_program(file)
         names = [

@@ -16,6 +16,7 @@ from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.completion import check_names
 from structir.tools.exit_codes import ExitCode
+from structir.tools.sizes import refuse_unknown
 from structir.tools.terminal import console, diagnostics, show
 
 if TYPE_CHECKING:
@@ -156,11 +157,7 @@ def fuzz(
     if replay is not None:
         _replay(replay, json)
         return
-    unknown = set(check or ()) - checks.CHECKS.keys()
-    if unknown:
-        raise typer.BadParameter(
-            f"there is no check {', '.join(sorted(unknown))}; there are {', '.join(checks.CHECKS)}"
-        )
+    refuse_unknown("--check", "check", check or (), set(checks.CHECKS))
     first = time.time_ns() % (1 << 31) if seed is None else seed
     campaign = Campaign(tuple(check or checks.CHECKS), size, output)
     interrupted = _run(campaign, _seeds(first, programs, minutes))

@@ -90,5 +90,5 @@ def import_(
 def _pair(text: str) -> tuple[str, str]:
     size, equals, name = text.partition("=")
     if not equals or not size or not name.isidentifier():
-        raise typer.BadParameter(f"{text} is no SIZE=NAME")
+        raise typer.BadParameter(f"--rename: expected SIZE=NAME, found {text!r}")
     return size, name

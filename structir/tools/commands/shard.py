@@ -78,5 +78,5 @@ def shard(
 
 def _number(text: str) -> int:
     if not text.strip().isdecimal():
-        raise typer.BadParameter(f"a grid is made of whole numbers, such as 2,2; {text!r} is none")
+        raise typer.BadParameter(f"--grid: expected whole numbers such as 2,2, found {text!r}")
     return int(text)
