@@ -24,7 +24,7 @@ CALLS = {
     "decorator": WRONG,
     "module": "@I.ir_module\nclass M:\n" + "".join(f"    {x}\n" for x in WRONG.splitlines()),
     "info": 'structir.parse_struct_info("R.Tensr")',
-    "op": 'R.exp(R.const(1, "float32"), 2)',
+    "op": 'structir.script.R.exp(structir.script.R.const(1, "float32"), 2)',
     "interpret": 'structir.interpret(structir.parse(RIGHT), "main", np.ones(5, "float32"))',
     "executable": 'structir.compile(structir.parse(RIGHT))["main"](np.ones(5, "float32"))',
     "compile": 'structir.compile(structir.parse(RIGHT), target="abacus")',

@@ -73,7 +73,7 @@ def test_a_completion_imports_no_part_of_the_compiler(words: str, file: str) -> 
     environment = {"COMP_WORDS": line, "COMP_CWORD": str(count)}
     modules = modules_after(RUN, _STRUCTIR_COMPLETE="complete_bash", **environment)
     assert not libraries(modules)
-    assert packages(modules) <= {"errors", "lazy", "tools"}
+    assert packages(modules) <= {"errors", "lazy", "tools", "tracebacks"}
     assert len(commands(modules)) <= 1
 
 
