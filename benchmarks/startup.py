@@ -48,6 +48,7 @@ class Case(NamedTuple):
     statements: str
     arguments: tuple[str, ...] = ()
     line: str = ""
+    shell: str = "bash"
 
 
 def cases(file: str) -> list[Case]:
@@ -59,6 +60,7 @@ def cases(file: str) -> list[Case]:
         Case("structir --version", 0.15, COMMAND, ("--version",)),
         Case("TAB: a command", 0.15, COMMAND, line="structir co"),
         Case("TAB: an option", 0.15, COMMAND, line="structir opt --ver"),
+        Case("TAB: an option, in zsh", 0.15, COMMAND, line="structir opt --ver", shell="zsh"),
         Case("TAB: a pass", 0.15, COMMAND, line=f"structir opt {file} -p cse,de"),
         Case("TAB: a function", 0.15, COMMAND, line=f"structir run {file} -f m"),
         Case("TAB: a size", 0.15, COMMAND, line=f"structir run {file} --sizes n"),
@@ -72,7 +74,8 @@ def cases(file: str) -> list[Case]:
 def seconds(case: Case) -> float:
     """Returns the CPU time of one child process."""
     completion = {
-        "_STRUCTIR_COMPLETE": "complete_bash",
+        "_STRUCTIR_COMPLETE": f"complete_{case.shell}",
+        "_TYPER_COMPLETE_ARGS": case.line,
         "COMP_WORDS": case.line,
         "COMP_CWORD": str(len(case.line.split()) - 1),
     }

@@ -9,6 +9,8 @@ import ast
 import functools
 import importlib
 import inspect
+import os
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +42,7 @@ Colours follow the terminal; the environment variable NO_COLOR turns them off. \
 of commands, options, passes, functions and sizes to your shell.
 """
 PANELS = ("Read and look", "Run", "Change", "Find faults")  # a command's file names its own
+COMPLETION = "_STRUCTIR_COMPLETE"  # set by the scripts of the shells
 BUG = "This is a bug in StructIR. `structir reduce` finds the smallest program that shows it."
 
 
@@ -195,4 +198,6 @@ def help_of(text: str) -> str:
 
 def main() -> None:
     """Runs the installed command."""
+    if COMPLETION in os.environ:  # typer then leaves out rich, which takes longer than all else
+        sys.modules["rich"] = None  # type: ignore[assignment]
     build()()

@@ -1,5 +1,4 @@
-"""What starts import: the command line, a completion, a check, and the namespaces of the language;
-and names that completions read from source files without importing these."""
+"""Imports at start-up: the command line, completions, a check, and the namespaces of the language."""
 
 import os
 import subprocess
@@ -20,9 +19,15 @@ RUN = "import sys; from structir.tools.cli import main; sys.argv[0] = 'structir'
 
 def modules_after(statements: str, *words: str, **environment: str) -> set[str]:
     """Returns the modules that a fresh interpreter has imported when it ends."""
+    return run(statements, *words, **environment)[1]
+
+
+def run(statements: str, *words: str, **environment: str) -> tuple[str, set[str]]:
+    """Returns what a fresh interpreter prints, and the modules that it has imported."""
     start = (
         "import atexit, sys\n"
-        "atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr))\n"
+        "names = lambda: filter(sys.modules.get, sys.modules)\n"
+        "atexit.register(lambda: print('MODULES', *names(), file=sys.stderr))\n"
     )
     finished = subprocess.run(
         [sys.executable, "-c", start + statements, *words],
@@ -32,7 +37,7 @@ def modules_after(statements: str, *words: str, **environment: str) -> set[str]:
         text=True,
         check=True,
     )
-    return set(finished.stderr.rpartition("MODULES ")[2].split())
+    return finished.stdout, set(finished.stderr.rpartition("MODULES ")[2].split())
 
 
 def libraries(modules: set[str]) -> set[str]:
@@ -75,6 +80,18 @@ def test_a_completion_imports_no_part_of_the_compiler(words: str, file: str) -> 
     assert not libraries(modules)
     assert packages(modules) <= {"errors", "lazy", "tools", "tracebacks"}
     assert len(commands(modules)) <= 1
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completions_with_descriptions_are_light_too(shell: str) -> None:
+    environment = {
+        "_TYPER_COMPLETE_ARGS": "structir run --s",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    environment |= {"_STRUCTIR_COMPLETE": f"complete_{shell}"}
+    text, modules = run(RUN, **environment)
+    assert "--seed" in text and "Seed of the random inputs" in text
+    assert not libraries(modules)
 
 
 def test_help_imports_no_command() -> None:
