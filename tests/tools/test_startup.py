@@ -1,4 +1,4 @@
-"""Imports at start-up: the command line, completions, a check, and the namespaces of the language."""
+"""Imports at start-up: the command line, completions, a check, and the language's namespaces."""
 
 import os
 import subprocess
