@@ -47,6 +47,7 @@ format: $(VENV)/installed-lint
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/installed-test
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/compiler.py $(ARGS)
 	$(BIN)/python benchmarks/deduction.py
 	$(BIN)/python benchmarks/run_time.py

@@ -2,7 +2,7 @@
 
 The network, its loss, its gradient and the rule of descent are one StructIR function, compiled for
 every size of a batch (`digits_program.py`). Both start from the same weights and see the same
-batches; each round of an epoch runs both, so that the times are taken side by side.
+batches, one thread each; times are CPU times.
 
     python examples/digits.py --network conv --rule adam
 """
@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress
 
 import structir
 from digits_program import KEPT, NETWORKS, first_weights, training_program
@@ -64,7 +66,7 @@ class Compiled:
     name = "StructIR"
 
     def __init__(self, network: str, rule: str) -> None:
-        executable = structir.compile(training_program(NETWORKS[network], rule))
+        executable = structir.compile(training_program(NETWORKS[network], rule), num_threads=1)
         self.compiled_step: Callable[..., Any] = executable["step"]
         self.compiled_logits: Callable[..., Any] = executable["logits"]
         self.weights = list(first_weights(NETWORKS[network]).values())
@@ -145,17 +147,19 @@ def accuracy(trainer: Trainer, data: Digits) -> float:
 def train(
     trainers: list[Trainer], data: Digits, epochs: int
 ) -> dict[str, tuple[float, float, float]]:
-    """The loss of the last epoch, the accuracy, and the median seconds of a step of each."""
+    """Returns the loss of the last epoch, the accuracy and the median CPU seconds per step."""
     seconds: dict[str, list[float]] = {trainer.name: [] for trainer in trainers}
     losses = dict.fromkeys(seconds, 0.0)
-    for epoch in range(epochs):
-        rounds = list(batches(data, epoch))
-        losses = dict.fromkeys(seconds, 0.0)
-        for number, (pictures, wanted) in enumerate(rounds):
-            for trainer in trainers[:: 1 if number % 2 else -1]:
-                start = time.perf_counter()
-                losses[trainer.name] += trainer.step(pictures, wanted) / len(rounds)
-                seconds[trainer.name].append(time.perf_counter() - start)
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        for epoch in progress.track(range(epochs), description="epochs"):
+            rounds = list(batches(data, epoch))
+            losses = dict.fromkeys(seconds, 0.0)
+            for number, (pictures, wanted) in enumerate(rounds):
+                for trainer in trainers[:: 1 if number % 2 else -1]:
+                    start = time.process_time()
+                    losses[trainer.name] += trainer.step(pictures, wanted) / len(rounds)
+                    seconds[trainer.name].append(time.process_time() - start)
     return {
         trainer.name: (
             losses[trainer.name],

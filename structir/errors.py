@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from structir import tracebacks
+
 
 @attrs.frozen(eq=False, repr=False)
 class Source:
@@ -193,6 +195,13 @@ class StructIRError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns the traceback as IPython shows it."""
+        return tracebacks.notebook_lines(self)
+
+
+tracebacks.install(StructIRError)
 
 
 class DiagnosticError(StructIRError):

@@ -25,6 +25,7 @@ PACKAGE = ROOT / "structir"
 
 # From the ground up. A file imports only from its own room and from rooms that stand before it.
 FLOORS = (
+    "tracebacks",
     "errors",
     "lazy",
     "ir",

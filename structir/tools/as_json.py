@@ -1,4 +1,4 @@
-"""What commands tell scripts: results and diagnostics as JSON on the standard output."""
+"""Results and diagnostics as JSON on the standard output."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import typer
 
 from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Write the result, or what is wrong, as JSON for scripts.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print the result, or the errors, as JSON.")]
 Data = dict[str, Any]
 
 

@@ -1,121 +1,203 @@
-"""The command `structir`: every file of the folder `commands` is one of its commands."""
+"""The command `structir`: every file of the folder `commands` is one of its commands.
+
+Only the chosen command is imported. The others are listed by the docstrings of their source files.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
-import importlib.metadata
 import inspect
-import pkgutil
+import os
+import sys
 import traceback
 from collections.abc import Callable
-from types import ModuleType
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
+from structir.lazy import lazy_module
 from structir.tools import commands
-from structir.tools.terminal import EXIT_CODES, ExitCode, show
+from structir.tools.exit_codes import EXIT_CODES, ExitCode
+from structir.tools.sources import assigned_text, definition, package_files, tree_of
+
+facade = lazy_module("structir")
+terminal = lazy_module("structir.tools.terminal")
 
 HELP = """
 StructIR: a tensor IR and compiler with first-class StructInfo.
 
-A FILE holds a program as text: a module class, or bare [bold]@R.function[/bold]s. \
-A dash stands for the standard input; a file that ends in [bold].sir[/bold] is one that \
-structir.save wrote.
+A FILE is the text of a program: a module class, or top-level [bold]@R.function[/bold]s. \
+A dash is the standard input; a [bold].sir[/bold] file is one that structir.save wrote.
 """
 
 EPILOG = f"""
-[bold]Exit codes[/bold]: {" · ".join([f"{code:d} {told}" for code, told in EXIT_CODES.items()])}.
+[bold]Exit codes[/bold]: {" · ".join([f"{code:d} {text}" for code, text in EXIT_CODES.items()])}.
 
 Colours follow the terminal; the environment variable NO_COLOR turns them off. \
-[bold]--json[/bold] writes results for scripts. [bold]--install-completion[/bold] teaches your \
-shell the commands, their options and the names of passes.
+[bold]--json[/bold] writes results for scripts. [bold]--install-completion[/bold] adds completion \
+of commands, options, passes, functions and sizes to your shell.
 """
 PANELS = ("Read and look", "Run", "Change", "Find faults")  # a command's file names its own
-
-
+COMPLETION = "_STRUCTIR_COMPLETE"  # set by the scripts of the shells
 BUG = "This is a bug in StructIR. `structir reduce` finds the smallest program that shows it."
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"structir {importlib.metadata.version('structir')}")
-        raise typer.Exit
+class Commands(TyperGroup):
+    """The group of all commands; imports a command's module when the command is chosen."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict.fromkeys(command_files(), None)  # type: ignore[assignment]  # names
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Returns the names of all commands."""
+        return command_names()
+
+    def get_command(self, ctx: Any, name: str) -> TyperCommand | None:
+        """Returns the outline of a command, which is enough for a list."""
+        return outline(name) if name in command_files() else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the name of the chosen command, the command itself, and its arguments."""
+        name, chosen, rest = super().resolve_command(ctx, args)
+        command = None if chosen is None else load_command(str(name))
+        if command is not None and ctx.resilient_parsing:
+            _keep_strings(command, ctx)
+        return name, command, rest
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parses the options before the command."""
+        if ctx.resilient_parsing:
+            _keep_strings(self, ctx)
+        return super().parse_args(ctx, args)
 
 
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Tell the version."),
-    ] = False,
-) -> None:
-    """What holds for every command."""
+def _keep_strings(command: Any, ctx: Any) -> None:
+    """Skips the conversion of arguments, whose libraries take longer than the completion."""
+    for param in command.get_params(ctx):
+        param.process_value = lambda ctx, value: value
 
 
 def build() -> typer.Typer:
-    """The command line, with every command that the folder holds."""
-    app = typer.Typer(
+    """Returns the command line."""
+    app = _app(Commands)
+    app.callback(help=HELP, epilog=EPILOG)(_options)
+    return app
+
+
+def _app(group: type[TyperGroup] = TyperGroup) -> typer.Typer:
+    return typer.Typer(
+        cls=group,
         name="structir",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(help=HELP, epilog=EPILOG)(_options)
-    files = [file.name for file in pkgutil.iter_modules(commands.__path__)]
-    modules = {name: importlib.import_module(f"{commands.__name__}.{name}") for name in files}
-    for name in sorted(files, key=lambda name: _panel_place(modules[name])):
-        _add(app, name, modules[name])
-    return app
 
 
-def _panel_place(module: ModuleType) -> int:
-    panel = getattr(module, "PANEL", None)
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"structir {facade.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """The options of the command line as a whole."""
+
+
+def command_files() -> dict[str, Path]:
+    """Returns the file of every command. A Python keyword, such as `import`, ends in an
+    underscore."""
+    files = package_files(commands.__path__)
+    return {name.rstrip("_"): file for name, file in files.items()}
+
+
+def command_names() -> list[str]:
+    """Returns the names of all commands, in the order of the panels."""
+    return sorted(command_files(), key=lambda name: _panel_index(outline(name).rich_help_panel))
+
+
+def outline(name: str) -> TyperCommand:
+    """Returns a command with its help and its panel, read from its source, without options."""
+    return _outline(command_files()[name])
+
+
+@functools.cache
+def _outline(file: Path) -> TyperCommand:
+    tree = tree_of(file)
+    function = definition(tree, file.stem)
+    return TyperCommand(
+        name=file.stem.rstrip("_"),
+        help=help_of((function and ast.get_docstring(function)) or ""),
+        rich_markup_mode="rich",
+        rich_help_panel=assigned_text(tree, "PANEL"),
+    )
+
+
+def _panel_index(panel: str | None) -> int:
     return PANELS.index(panel) if panel in PANELS else len(PANELS)
 
 
-def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
-    """A file's command. A Python word, such as `import`, is a file with an underscore."""
-    command = getattr(module, name)
+def load_command(name: str) -> Any:
+    """Imports the module of a command and returns the command with its options."""
+    module = importlib.import_module(f"{commands.__name__}.{command_files()[name].stem}")
+    command = getattr(module, module.__name__.rpartition(".")[2])
+    app = _app()
+    app.callback()(lambda: None)
     app.command(
-        name.rstrip("_"),
+        name,
         cls=getattr(module, "HELP", TyperCommand),  # a command may show more than its options
         no_args_is_help=True,
         help=help_of(command.__doc__ or ""),
         rich_help_panel=getattr(module, "PANEL", None),
     )(_guarded(command))
+    group: Any = typer.main.get_command(app)
+    return group.commands[name]
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that ends with an exit code of its own where it did not expect an error."""
+    """Returns the command with exit codes for an interrupt, a system error and an internal
+    error."""
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
         except KeyboardInterrupt:
-            show("interrupted")
+            terminal.show("interrupted")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except OSError as error:
-            show(f"error: {error}")
+            terminal.show(f"error: {error}")
             raise typer.Exit(ExitCode.WRONG_USAGE) from None
         except Exception:
-            show(f"{traceback.format_exc()}\n{BUG}")
+            terminal.show(f"{traceback.format_exc()}\n{BUG}")
             raise typer.Exit(ExitCode.BUG) from None
 
     return run
 
 
 def help_of(text: str) -> str:
-    """A docstring as help: the lines of a paragraph are one; examples stay as they are."""
+    """Returns a docstring as help: the lines of a paragraph are joined, examples are kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join([p if p.startswith(" ") else " ".join(p.split()) for p in paragraphs])
 
 
 def main() -> None:
-    """What the installed command runs."""
+    """Runs the installed command."""
+    if COMPLETION in os.environ:  # typer then leaves out rich, which takes longer than all else
+        sys.modules["rich"] = None  # type: ignore[assignment]
     build()()

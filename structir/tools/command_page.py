@@ -8,47 +8,45 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from structir.tools.cli import build
-from structir.tools.terminal import EXIT_CODES
+from structir.tools.cli import command_names, load_command
+from structir.tools.exit_codes import EXIT_CODES
 
 HEADER = """# The command line
 
-`structir --help` lists the commands, `structir COMMAND --help` teaches one by examples. This page
-is made from what they say.
+`structir --help` lists the commands. `structir COMMAND --help` documents one, with examples. This
+page is generated from the same text.
 
-A FILE is the text of a program, a `.sir` file, a model that ends in `.onnx` or `.pt2`, or a dash
-for the standard input. Results go to the standard output; errors, warnings, progress and times to
-the standard error.
+A FILE is the text of a program, a `.sir` file, a model (`.onnx` or `.pt2`), or a dash for the
+standard input. Results go to the standard output; errors, warnings, progress and times to the
+standard error.
 
 - **Colours** follow the terminal. `NO_COLOR=1` turns them off; `FORCE_COLOR=1` turns them on where
   there is no terminal.
-- **Completion**: `structir --install-completion` teaches bash, zsh, fish or PowerShell the
-  commands, their options, and the names of passes in a pipeline; `--show-completion` shows what
-  would be added.
-- **Scripts**: with `--json` a command writes one JSON object to the standard output. Where a
-  program is wrong, it is an object with `errors`: each has `severity`, `message`, the `file`,
-  `line`, `column` and `end` where it stands, the `op`, `notes` with places of their own, and a
-  `hint`. The exit code is the same with and without. A number that JSON does not know is null.
+- **Completion**: `structir --install-completion` adds completion to bash, zsh, fish or PowerShell:
+  commands, options, passes of a pipeline, and functions and symbolic dims of the FILE.
+  `--show-completion` prints the script instead of installing it.
+- **Sizes**: `--sizes batch=4,seq=16` sets symbolic dims, in every command that needs sizes.
+- **Scripts**: with `--json` a command prints one JSON object to the standard output. For an
+  invalid program it has `errors`: each has `severity`, `message`, a location (`file`, `line`,
+  `column`, `end`), the `op`, `notes` with locations, and a `hint`. The exit code is the same with
+  and without `--json`. NaN and infinity become null.
 
 ## Exit codes
 
-| code | what it tells |
+| code | meaning |
 |---|---|
 """
 
 
 def page() -> str:
-    """The whole page."""
-    group: Any = typer.main.get_command(build())
-    codes = "".join(f"| {code:d} | {told} |\n" for code, told in EXIT_CODES.items())
-    parts = [HEADER + codes, *[entry(name, group.commands[name]) for name in group.commands]]
+    """Returns the whole page."""
+    codes = "".join(f"| {code:d} | {text} |\n" for code, text in EXIT_CODES.items())
+    parts = [HEADER + codes, *[entry(name, load_command(name)) for name in command_names()]]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def entry(name: str, command: Any) -> str:
-    """What the page says of one command: its help, its examples, its options."""
+    """Returns the section of one command: its help, examples and options."""
     text, _, examples = command.help.partition("[bold]Examples[/bold]")
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
     rows = "\n".join(_rows(command))
@@ -65,8 +63,8 @@ def _rows(command: Any) -> Iterator[str]:
         shown = (
             ", ".join(f"`{name}`" for name in names) or f"`{param.metavar or param.name.upper()}`"
         )
-        told = _plain(getattr(param, "help", None) or "").replace("|", "\\|")
-        yield f"| {shown} | {told} |"
+        text = _plain(getattr(param, "help", None) or "").replace("|", "\\|")
+        yield f"| {shown} | {text} |"
 
 
 def _plain(text: str) -> str:

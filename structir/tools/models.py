@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.progress import Progress
 
 from structir.errors import MissingExtraError
-from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.tools.terminal import console
 
+if TYPE_CHECKING:
+    from structir.ir.module import IRModule
+
+rich_progress = lazy_module("rich.progress")
 onnx_room = lazy_module("structir.frontend.onnx.model")
 torch_room = lazy_module("structir.frontend.torch.model")
 
@@ -39,7 +41,7 @@ def is_model(file: Path) -> bool:
 
 def imported(file: Path, names: Mapping[str, str] | None = None) -> IRModule:
     """The module of a model; a bar tells how far it is. `names` are other names for its sizes."""
-    with Progress(console=console(stderr=True), transient=True) as progress:
+    with rich_progress.Progress(console=console(stderr=True), transient=True) as progress:
         bar = progress.add_task("importing", total=None)
 
         def show(done: int, total: int) -> None:

@@ -5,37 +5,39 @@ from __future__ import annotations
 import runpy
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from structir.errors import ParseError
-from structir.passes import add_pass, all_passes
-from structir.passes.base import Pass
-from structir.passes.manager.pipeline import pipeline
-from structir.tools.terminal import ExitCode, show
+from structir.lazy import lazy_module
+from structir.tools.exit_codes import ExitCode
+from structir.tools.terminal import show
+
+if TYPE_CHECKING:
+    from structir.passes.base import Pass
+
+passes = lazy_module("structir.passes")
+pass_base = lazy_module("structir.passes.base")
+pipelines = lazy_module("structir.passes.manager.pipeline")
 
 Own = Annotated[
     list[Path] | None,
-    typer.Option("--load", metavar="FILE.py", exists=True, help="Passes of your own, read first."),
+    typer.Option(
+        "--load", metavar="FILE.py", exists=True, help="Python file of passes to load first."
+    ),
 ]
 
 
-def passes_beginning(incomplete: str) -> list[str]:
-    """How a pipeline may go on, for the shell: the names of passes after the last comma."""
-    done, comma, begun = incomplete.rpartition(",")
-    names = sorted(name for each in all_passes() for name in (each.name, *each.aliases))
-    return [f"{done}{comma}{name}" for name in names if name.startswith(begun)]
-
-
 def read_pipeline(text: str, own: Iterable[Path] | None = None) -> Pass:
-    """The pass that a text describes; those of the user's own files are known too."""
+    """Returns the pass that a pipeline describes. Passes of the files `own` are known too."""
     for file in own or ():
         for value in runpy.run_path(str(file)).values():
-            if isinstance(value, Pass):
-                add_pass(value)
+            if isinstance(value, pass_base.Pass):
+                passes.add_pass(value)
     try:
-        return pipeline(text)
+        pipeline: Pass = pipelines.pipeline(text)
+        return pipeline
     except ParseError as error:
         show(str(error))
         raise typer.Exit(ExitCode.WRONG_USAGE) from None

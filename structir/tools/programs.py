@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from structir.errors import Diagnostic, ParseError
-from structir.ir.expr import Function
-from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.printer.reader import parse
+from structir.tools.completion import functions_beginning
 from structir.tools.models import imported, is_model
 
+if TYPE_CHECKING:
+    from structir.ir.expr import Function
+    from structir.ir.module import IRModule
+
 archive = lazy_module("structir.printer.archive")
+expr = lazy_module("structir.ir.expr")
+reader = lazy_module("structir.printer.reader")
 
 ProgramFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="The program; a dash is the standard input."),
+    typer.Argument(metavar="FILE", help="Program to read; a dash is the standard input."),
 ]
 FunctionName = Annotated[
     str | None,
-    typer.Option("--function", "-f", metavar="NAME", help="Only this function of the module."),
+    typer.Option(
+        "--function",
+        "-f",
+        metavar="NAME",
+        help="Function of the module to use.",
+        autocompletion=functions_beginning,
+    ),
 ]
 
 
@@ -38,9 +48,13 @@ def read_program(file: Path, strict: bool = False) -> IRModule:
 
 def _read(file: Path, strict: bool) -> IRModule:
     if str(file) == "-":
-        return parse(sys.stdin.read(), "<stdin>", strict=strict)
+        return _parsed(sys.stdin.read(), "<stdin>", strict)
     if not file.is_file():
-        what = f"{file} is a folder" if file.is_dir() else f"there is no file {file}"
+        what = (
+            f"expected a file, found the folder {file}"
+            if file.is_dir()
+            else f"no such file: {file}"
+        )
         raise typer.BadParameter(what)
     if file.suffix == ".sir":
         loaded: IRModule = archive.load(file)
@@ -51,7 +65,12 @@ def _read(file: Path, strict: bool) -> IRModule:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read as text: {error}") from None
-    return parse(text, str(file), strict=strict)
+    return _parsed(text, str(file), strict)
+
+
+def _parsed(text: str, name: str, strict: bool) -> IRModule:
+    module: IRModule = reader.parse(text, name, strict=strict)
+    return module
 
 
 def entry(module: IRModule, name: str | None) -> tuple[str, Function]:
@@ -59,7 +78,7 @@ def entry(module: IRModule, name: str | None) -> tuple[str, Function]:
     if name is None:
         name = "main" if len(module.functions) != 1 else next(iter(module.functions))
     function = module.functions.get(name)
-    if not isinstance(function, Function):
+    if not isinstance(function, expr.Function):
         known = ", ".join(module.functions)
-        raise typer.BadParameter(f"there is no function {name} in the program; it has: {known}")
+        raise typer.BadParameter(f"no function {name} in the program; available: {known}")
     return name, function

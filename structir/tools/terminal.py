@@ -1,104 +1,61 @@
-"""What the commands show: consoles, the colours of diagnostics, and errors as exit codes."""
+"""Terminal output of the commands: consoles, diagnostics in colours, and errors as exit codes."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.highlighter import RegexHighlighter
-from rich.syntax import Syntax
-from rich.theme import Theme
 
 from structir.errors import DiagnosticError, DiagnosticWarning, PassError, StructIRError
+from structir.lazy import lazy_module
 from structir.tools.as_json import write_errors
+from structir.tools.exit_codes import ExitCode
 
+if TYPE_CHECKING:
+    from rich.console import Console
 
-class ExitCode(IntEnum):
-    """What a command tells the shell."""
-
-    WELL = 0
-    WRONG_PROGRAM = 1
-    WRONG_USAGE = 2
-    WRONG_RUN = 3
-    WRONG_PASS = 4
-    FOUND = 5
-    BUG = 70
-    INTERRUPTED = 130
-
-
-EXIT_CODES = {
-    ExitCode.WELL: "all is well",
-    ExitCode.WRONG_PROGRAM: "a program is wrong, each error shown with its place",
-    ExitCode.WRONG_USAGE: "the command line is wrong",
-    ExitCode.WRONG_RUN: "the program went wrong when it ran",
-    ExitCode.WRONG_PASS: "a pass broke the program",
-    ExitCode.FOUND: "the fuzzer found a failure",
-    ExitCode.BUG: "StructIR itself went wrong, which is a bug",
-    ExitCode.INTERRUPTED: "it was interrupted",
-}
-
-
-class DiagnosticHighlighter(RegexHighlighter):
-    """The colours of a diagnostic's text; what it says is the renderer's."""
-
-    base_style = "diagnostic."
-    highlights = (
-        r"(?m)^(?P<error>error)(?=:)",
-        r"(?m)^(?P<warning>warning)(?=:)",
-        r"(?m)^(?:error|warning)(?P<message>:.*)$",
-        r"(?m)^ *(?P<place>-->.*)$",
-        r"(?m)^ *(?P<gutter>\d* \|)",
-        r"(?m)^ *\|\s*(?P<caret>\^+)\s*$",
-        r"(?m)^ *(?P<note>=) ",
-        r"(?m)^ *= (?P<hint>hint:)",
-    )
-
-
-THEME = Theme(
-    {
-        "diagnostic.error": "bold red",
-        "diagnostic.warning": "bold yellow",
-        "diagnostic.message": "bold",
-        "diagnostic.place": "blue",
-        "diagnostic.gutter": "blue",
-        "diagnostic.caret": "bold red",
-        "diagnostic.note": "blue",
-        "diagnostic.hint": "bold green",
-    }
-)
+highlighting = lazy_module("structir.tools.highlighting")
+rich_console = lazy_module("rich.console")
+rich_syntax = lazy_module("rich.syntax")
 
 
 def console(stderr: bool = False) -> Console:
-    """Where to write. Colours follow the terminal and NO_COLOR; lines of a file are not broken."""
-    return Console(stderr=stderr, theme=THEME, highlight=False, soft_wrap=not stderr)
+    """Returns a console. Colours follow the terminal and NO_COLOR; file lines are not wrapped."""
+    built: Console = rich_console.Console(
+        stderr=stderr, theme=highlighting.THEME, highlight=False, soft_wrap=not stderr
+    )
+    return built
 
 
 def show(text: str) -> None:
-    """Write the text of a diagnostic to the standard error, in colours on a terminal."""
-    highlighted = DiagnosticHighlighter()(text)
+    """Writes a rendered diagnostic to the standard error, in colours on a terminal."""
+    highlighted = highlighting.DiagnosticHighlighter()(text)
     console(stderr=True).print(highlighted, soft_wrap=True)
 
 
 def show_difference(text: str) -> None:
-    """Write a unified diff to the standard error, in colours on a terminal."""
+    """Writes a unified diff to the standard error, in colours on a terminal."""
     err = console(stderr=True)
     if err.is_terminal:
-        err.print(Syntax(text, "diff", background_color="default", word_wrap=False))
+        err.print(_syntax(text, "diff"))
     else:
         err.file.write(text + "\n")
 
 
 def show_program(text: str) -> None:
-    """Write the text of a program to the standard output, in colours on a terminal."""
+    """Writes the text of a program to the standard output, in colours on a terminal."""
     out = console()
     if out.is_terminal:
-        out.print(Syntax(text, "python", background_color="default", word_wrap=False))
+        out.print(_syntax(text, "python"))
     else:
         out.file.write(text if text.endswith("\n") else text + "\n")
+
+
+def _syntax(text: str, language: str) -> object:
+    return rich_syntax.Syntax(text, language, background_color="default", word_wrap=False)
 
 
 @contextmanager

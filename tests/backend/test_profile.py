@@ -60,7 +60,7 @@ def test_kernels_of_called_functions_are_counted(twice, runs):
 def test_bench_shows_the_table(tmp_path):
     file = tmp_path / "model.py"
     file.write_text(TEXT)
-    done = CliRunner().invoke(build(), ["bench", str(file), "--random", "n=8", "--repeat", "2"])
+    done = CliRunner().invoke(build(), ["bench", str(file), "--sizes", "n=8", "--repeat", "2"])
     assert done.exit_code == 0 and "R.matmul at" in done.output and "whole call" in done.output
-    wrong = CliRunner().invoke(build(), ["bench", str(file), "--random", "k=8"])
+    wrong = CliRunner().invoke(build(), ["bench", str(file), "--sizes", "k=8"])
     assert wrong.exit_code == 2 and "no symbolic dim k" in wrong.output

@@ -1,5 +1,7 @@
 """The digits example learns; its compiled step is the interpreted one, and that of NumPy."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -55,9 +57,33 @@ def test_the_rules_are_those_of_the_textbook(data: Digits) -> None:
 
 
 @every_program
-def test_it_learns(network: str, rule: str, data: Digits) -> None:
+def test_it_learns(
+    network: str, rule: str, data: Digits, capsys: pytest.CaptureFixture[str]
+) -> None:
     trainer = Compiled(network, rule)
     before = accuracy(trainer, data)
     ((loss, after, _),) = train([trainer], data, epochs=2).values()
     assert before < 0.35 and after > 0.75 and loss < 1.6
     assert trainer.steps == 2 * -(-len(data.digits) // BATCH)
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_shown_on_a_terminal_alone(
+    data: Digits, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    train([Compiled("mlp", "sgd")], data, epochs=1)
+    out, err = capsys.readouterr()
+    assert out == "" and "epochs" in err
+
+
+def test_a_step_is_timed_by_the_processor(data: Digits) -> None:
+    """A trainer that sleeps takes no time."""
+
+    class Sleeping(Compiled):
+        def step(self, pictures: np.ndarray, wanted: np.ndarray) -> float:
+            time.sleep(0.02)
+            return 0.0
+
+    ((_, _, seconds),) = train([Sleeping("mlp", "sgd")], data, epochs=1).values()
+    assert seconds < 0.01

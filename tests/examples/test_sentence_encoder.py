@@ -1,5 +1,6 @@
 """The encoder's program interpreted and compiled, against PyTorch; and what the demo prints."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,18 @@ def test_wrong_mask_is_refused(program: Any, cases: list[Case], weights: Weights
         executable["main"](cases[0].input_ids, longer, *weights.values())
 
 
-def test_demo_prints_its_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_prints_its_table(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     sentence_encoder.main()
-    printed = capsys.readouterr().out
+    printed, progress = capsys.readouterr()
+    assert progress == ""
     assert "How alike the sentences are" in printed
     assert "compiled 1 time" in printed
     assert printed.count("NumPy op by op") == len(sentence_encoder.BATCHES)
+
+
+def test_times_are_those_of_the_processor() -> None:
+    waiting: Any = lambda *_: time.sleep(0.05)  # noqa: E731
+    assert sentence_encoder.seconds(waiting, (np.ones(1), np.ones(1))) < 0.02

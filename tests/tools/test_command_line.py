@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
 import structir
 from structir.passes.base import Pass
 from structir.tools import cli
+from structir.tools.checks import CHECKS
 from structir.tools.command_page import page
 from structir.tools.commands import check, print
-from structir.tools.terminal import EXIT_CODES, ExitCode
+from structir.tools.exit_codes import EXIT_CODES, ExitCode
 from tests.frontend.models import made, node, value
 
 DOCS = Path(__file__).parents[2] / "docs"
-GROUP: Any = typer.main.get_command(cli.build())
+COMMANDS: dict[str, Any] = {name: cli.load_command(name) for name in cli.command_names()}
 PROGRAM = """
 @R.function
 def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 6), "float32")):
@@ -31,7 +31,7 @@ def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 6), "float32")):
     return R.matmul(R.add(a, b), w)
 """
 WRONG = PROGRAM.replace("(8, 6)", "(9, 6)")
-every_command = pytest.mark.parametrize("name", list(GROUP.commands))
+every_command = pytest.mark.parametrize("name", list(COMMANDS))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def structir_(*words: object, **environment: str) -> Result:
 def test_help_teaches_by_examples_that_can_be_typed(name: str) -> None:
     result = structir_(name, "--help")
     assert result.exit_code == 0
-    command = GROUP.commands[name]
+    command = COMMANDS[name]
     told, _, examples = command.help.partition("Examples[/bold]")
     assert told.strip() and "\n    " not in told
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
@@ -70,7 +70,7 @@ def test_help_teaches_by_examples_that_can_be_typed(name: str) -> None:
 
 @every_command
 def test_every_option_says_what_it_does(name: str) -> None:
-    assert [p.name for p in GROUP.commands[name].params if not p.help] == []
+    assert [p.name for p in COMMANDS[name].params if not p.help] == []
 
 
 def test_the_page_is_what_the_commands_say() -> None:
@@ -85,9 +85,9 @@ JSON_CALLS = {
     "infer": "model.py",
     "print": "model.py",
     "view": "model.py -o page.html",
-    "run": "model.py --random n=3 --backend interpret",
+    "run": "model.py --sizes n=3 --backend interpret",
     "compile": "model.py",
-    "bench": "model.py --random n=3 --repeat 1",
+    "bench": "model.py --sizes n=3 --repeat 1",
     "cache": "show",
     "shard": "model.py -s n=4 -w 2",
     "opt": "model.py -p cse",
@@ -105,7 +105,7 @@ def test_json_holds_what_the_help_says(name: str, folder: Path) -> None:
     result = structir_(name, *shlex.split(JSON_CALLS[name]), "--json")
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
-    told = GROUP.commands[name].help.partition("With --json:")[2].partition("[bold]")[0]
+    told = COMMANDS[name].help.partition("With --json:")[2].partition("[bold]")[0]
     assert [key for key in data if f"`{key}`" not in told] == []
 
 
@@ -129,7 +129,7 @@ def test_json_of_a_wrong_program_tells_the_place(folder: Path) -> None:
 
 
 def test_json_of_results(folder: Path) -> None:
-    values = json.loads(structir_("run", "model.py", "--random", "n=3", "--json").stdout)["values"]
+    values = json.loads(structir_("run", "model.py", "--sizes", "n=3", "--json").stdout)["values"]
     assert [value["shape"] for value in values] == [[3, 8], [8, 6], [3, 6]]
     assert all(isinstance(value["mean"], float) for value in values)
     shapes = json.loads(structir_("infer", "model.py", "--json").stdout)["functions"]["main"]
@@ -154,7 +154,7 @@ def test_json_of_what_goes_wrong_without_a_place(folder: Path) -> None:
 
 def test_json_knows_no_numbers_that_are_none(folder: Path) -> None:
     (folder / "model.py").write_text(PROGRAM.replace("R.add(a, b)", "R.log(R.negative(a))"))
-    result = structir_("run", "model.py", "--random", "n=3", "--backend", "interpret", "--json")
+    result = structir_("run", "model.py", "--sizes", "n=3", "--backend", "interpret", "--json")
     assert json.loads(result.stdout)["values"][-1]["mean"] is None
 
 
@@ -176,8 +176,8 @@ def test_a_plan_as_tables(folder: Path) -> None:
         ("check missing.py", ExitCode.WRONG_USAGE),
         ("opt model.py -p nonsense", ExitCode.WRONG_USAGE),
         ("run model.py --inputs bad.npz --backend interpret", ExitCode.WRONG_RUN),
-        ("run model.py --random n=999999999999999", ExitCode.WRONG_RUN),
-        ("run model.py --random n=999999999999999999999999", ExitCode.WRONG_RUN),
+        ("run model.py --sizes n=999999999999999", ExitCode.WRONG_RUN),
+        ("run model.py --sizes n=999999999999999999999999", ExitCode.WRONG_RUN),
         ("opt model.py -p breaking --verify", ExitCode.WRONG_PASS),
         ("fuzz --programs 1 --check failing -o found", ExitCode.FOUND),
     ],
@@ -188,7 +188,7 @@ def test_exit_codes(
     np.savez(folder / "bad.npz", x=np.zeros((2, 7), "float32"))
     breaking = Pass("breaking", lambda module: structir.parse(PROGRAM.replace("add", "multiply")))
     monkeypatch.setattr("structir.passes._OTHERS", {"breaking": breaking})
-    monkeypatch.setitem(structir.tools.checks.CHECKS, "failing", _failing)  # type: ignore[attr-defined]
+    monkeypatch.setitem(CHECKS, "failing", _failing)
     assert structir_(*words.split()).exit_code == code
 
 

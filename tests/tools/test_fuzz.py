@@ -161,7 +161,7 @@ def test_a_program_that_cannot_be_drawn_is_a_finding(
     def undrawn(seed: int, size: int) -> IRModule:
         raise ZeroDivisionError(seed)
 
-    monkeypatch.setattr("structir.tools.commands.fuzz.random_program", undrawn)
+    monkeypatch.setattr("structir.tools.commands.fuzz.fuzzing.random_program", undrawn)
     code, said = run("--programs", 3, "--seed", 7, "-o", tmp_path)
     assert code == 5, said
     (file,) = tmp_path.iterdir()

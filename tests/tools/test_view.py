@@ -224,7 +224,7 @@ def test_kernels_are_told_without_compiling(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_profile_tells_the_time_of_every_kernel(file: Path, tmp_path: Path) -> None:
-    result = view(file, "--profile", "n=4", "-o", tmp_path / "p.html")
+    result = view(file, "--profile", "--sizes", "n=4", "-o", tmp_path / "p.html")
     assert result.exit_code == 0, result.output
     (program,) = data_in((tmp_path / "p.html").read_text())["programs"]
     compiled = program["compiled"]
@@ -275,7 +275,8 @@ def test_of_a_long_run_the_first_and_the_last_program_are_drawn(
     ("words", "part"),
     [
         (["-p", "nonsense"], "nonsense"),
-        (["--profile", "q=4"], "no symbolic dim q"),
+        (["--profile", "--sizes", "q=4"], "no symbolic dim q"),
+        (["--sizes", "n=4"], "--sizes needs --profile"),
         (["-f", "third"], "main, chosen"),
         (["-o", "missing/page.html"], "cannot be written"),
     ],

@@ -2,60 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from structir.interpret.arguments import random_arguments
-from structir.ir.binding_dims import standing_alone
-from structir.ir.expr import Function
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
-from structir.tools.sizes import refuse_unknown, sizes_of
+from structir.tools.sizes import Sizes, sizes_for
 from structir.tools.terminal import console, diagnostics
 
+if TYPE_CHECKING:
+    from structir.ir.expr import Function
+
 backend = lazy_module("structir.backend.compile")
+inputs = lazy_module("structir.interpret.arguments")
 PANEL = "Run"
 
 
 def bench(
     file: ProgramFile,
-    random: Annotated[
-        str,
-        typer.Option(
-            metavar="SIZES",
-            help="Sizes for symbolic dims, such as batch=4,seq=16; others get small random ones.",
-        ),
-    ] = "",
+    sizes: Sizes = "",
     function: FunctionName = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="How many threads share a kernel.")
+        int | None, typer.Option(min=1, help="Number of threads per kernel.")
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="How many calls the medians are of.")] = 20,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Number of timed calls; times are medians.")
+    ] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     json: Json = False,
 ) -> None:
-    """Compile a program, call it on random inputs, and show where the time goes.
+    """Compile a program, call it on random inputs, and print the time spent in each kernel.
+
+    Symbolic dims that --sizes does not name get small random sizes.
 
     With --json: `function`, `shapes`, `seconds`, the `kernels` with `ops`, `runs` and rates, and
     what is `left_to_host`.
 
     [bold]Examples[/bold]
 
-        structir bench model.py --random batch=8,seq=128
+        structir bench model.py --sizes batch=8,seq=128
 
         structir bench model.py --function main --threads 2 --repeat 100
 
         structir bench model.py --json | jq '.kernels[0].seconds'
     """
     with diagnostics(json):
-        sizes = sizes_of(random)
         module = read_program(file)
         name, entered = entry(module, function)
-        known = {sym.name for sym in standing_alone([p.struct_info for p in entered.params])}
-        refuse_unknown("symbolic dim", sizes, known)
-        arguments = random_arguments(entered, seed, sizes, among=(2, 3, 4, 5))
+        known = sizes_for(entered, sizes)
+        arguments = inputs.random_arguments(entered, seed, known, among=(2, 3, 4, 5))
         executable = backend.compile(module, num_threads=threads)
         profile = executable.profile(*arguments, name=name, repeat=repeat)
     if json:

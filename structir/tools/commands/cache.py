@@ -1,4 +1,4 @@
-"""`structir cache`: what compiled kernels take on disk, and a way to be rid of them."""
+"""`structir cache`: the disk cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.terminal import console
 
+rich_table = lazy_module("rich.table")
 disk = lazy_module("structir.backend.cache")
 PANEL = "Run"
 
 
 class Action(StrEnum):
-    """What to do with the cache."""
+    """An action on the cache."""
 
     show = "show"
     clear = "clear"
 
 
 def cache(
-    action: Annotated[Action, typer.Argument(help="What to do.")],
+    action: Annotated[Action, typer.Argument(help="Action.")],
     json: Json = False,
 ) -> None:
-    """Show or clear the cache of compiled kernels.
+    """Print or clear the cache of compiled kernels.
 
-    The environment variable STRUCTIR_CACHE says where it lies, or [bold]off[/bold]; \
-STRUCTIR_CACHE_BYTES how much it may take before what was unused for longest goes.
+    The environment variable STRUCTIR_CACHE is its folder, or [bold]off[/bold]. \
+STRUCTIR_CACHE_BYTES is its maximum size; beyond it, least recently used entries are evicted.
 
     With --json: `place`, `entries`, `bytes`, `most_bytes`, `last_used`; of clear, how many were
     `removed`.
@@ -66,10 +66,10 @@ def _data(store: Any) -> dict[str, Any]:
     return {"place": str(store.root), "entries": len(files), **sizes, "last_used": used}
 
 
-def _table(store: Any) -> Table:
+def _table(store: Any) -> Any:
     files = list(store.files())
     size = sum(f.size for f in files)
-    table = Table(show_header=False, box=None)
+    table = rich_table.Table(show_header=False, box=None)
     table.add_row("place", str(store.root))
     table.add_row("entries", f"{len(files):,}")
     table.add_row("bytes", f"{size:,} of {store.most_bytes:,} allowed")

@@ -1,41 +1,45 @@
-"""`structir check`: read programs, and tell all that is wrong with them."""
+"""`structir check`: all errors of programs."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from structir.analysis import check_well_formed
 from structir.errors import DiagnosticWarning, StructIRError
-from structir.ir.binding_dims import standing_alone
-from structir.ir.expr import Function
-from structir.ir.module import IRModule
+from structir.lazy import lazy_module
 from structir.tools.as_json import Json, errors_data, write
+from structir.tools.exit_codes import ExitCode
 from structir.tools.programs import read_program
-from structir.tools.terminal import ExitCode, console, diagnostics
+from structir.tools.terminal import console, diagnostics
 
+if TYPE_CHECKING:
+    from structir.ir.module import IRModule
+
+rich_table = lazy_module("rich.table")
+analysis = lazy_module("structir.analysis.well_formed")
+binding_dims = lazy_module("structir.ir.binding_dims")
+expr = lazy_module("structir.ir.expr")
 PANEL = "Read and look"
 
 
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="The programs; a dash is the standard input."),
+        typer.Argument(metavar="FILE", help="Programs to read; a dash is the standard input."),
     ],
     strict: Annotated[
         bool,
-        typer.Option(help="Check annotations that cannot be decided when the program runs."),
+        typer.Option(help="Check undecidable annotations at run time."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     json: Json = False,
 ) -> None:
-    """Read programs, deduce every StructInfo, and report [bold]all[/bold] that is wrong.
+    """Read programs, infer every StructInfo, and report [bold]all[/bold] errors.
 
-    Each error shows its line, what was deduced, and a hint. The exit code is 1 if there is any.
+    Each error has its source line, the inferred facts and a hint. The exit code is 1 on errors.
 
     With --json: `files`, each with its `errors`, `functions`, `bindings` and `symbolic_dims`.
 
@@ -50,15 +54,17 @@ def check(
         echo '@R.function ...' | structir check -
     """
     if json:
-        _tell_scripts(files, strict)
+        _write_records(files, strict)
         return
-    table = Table("file", "functions", "bindings", "symbolic dims", box=None, header_style="bold")
+    table = rich_table.Table(
+        "file", "functions", "bindings", "symbolic dims", box=None, header_style="bold"
+    )
     wrong = False
     for file in files:
         try:
             with diagnostics():
                 module = read_program(file, strict)
-                check_well_formed(module)
+                analysis.check_well_formed(module)
                 functions, bindings, names = _figures(module)
                 table.add_row(str(file), str(functions), str(bindings), ", ".join(names) or "none")
         except typer.Exit:
@@ -69,8 +75,8 @@ def check(
         raise typer.Exit(ExitCode.WRONG_PROGRAM)
 
 
-def _tell_scripts(files: list[Path], strict: bool) -> None:
-    """The same for scripts: a record for each file, with what is wrong of it."""
+def _write_records(files: list[Path], strict: bool) -> None:
+    """Prints one JSON record per file, with its errors."""
     records: list[dict[str, Any]] = []
     for file in files:
         record: dict[str, Any] = {"file": str(file), "errors": []}
@@ -78,7 +84,7 @@ def _tell_scripts(files: list[Path], strict: bool) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DiagnosticWarning)
                 module = read_program(file, strict)
-            check_well_formed(module)
+            analysis.check_well_formed(module)
             names = ("functions", "bindings", "symbolic_dims")
             record |= dict(zip(names, _figures(module), strict=True))
         except StructIRError as error:
@@ -90,8 +96,8 @@ def _tell_scripts(files: list[Path], strict: bool) -> None:
 
 
 def _figures(module: IRModule) -> tuple[int, int, list[str]]:
-    """How many functions and bindings there are, and the symbolic dims that a caller gives."""
-    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    """Returns the number of functions and bindings, and the symbolic dims of the parameters."""
+    functions = [f for f in module.functions.values() if isinstance(f, expr.Function)]
     params = [param.struct_info for function in functions for param in function.params]
-    names = list({sym.name: None for sym in standing_alone(params)})
+    names = list({sym.name: None for sym in binding_dims.standing_alone(params)})
     return len(functions), sum(len(function.bindings()) for function in functions), names

@@ -1,4 +1,4 @@
-"""`structir compile`: the kernels that a program becomes, as readable Python."""
+"""`structir compile`: the kernels of a program, as readable Python."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from typing import Annotated
 
 import typer
-from rich.syntax import Syntax
 
-from structir.ir.expr import Function
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import console, diagnostics
 
+rich_syntax = lazy_module("rich.syntax")
+expr = lazy_module("structir.ir.expr")
 backend = lazy_module("structir.backend.compile")
 PANEL = "Run"
 
@@ -21,15 +21,13 @@ PANEL = "Run"
 def compile(  # the command's name
     file: ProgramFile,
     function: FunctionName = None,
-    target: Annotated[str, typer.Option(help="What to compile for.")] = "cpu",
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only tell whether it works.")
-    ] = False,
+    target: Annotated[str, typer.Option(help="Compilation target.")] = "cpu",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the source.")] = False,
     json: Json = False,
 ) -> None:
-    """Compile a program, once for all sizes, and show the source of its kernels.
+    """Compile a program once for all sizes and print the source of its kernels.
 
-    Above each kernel stand the ops that it came from, and what its names stand for.
+    A comment above each kernel lists the ops that it computes and the meaning of its names.
 
     With --json: `target`, `seconds`, and the `sources` by function.
 
@@ -40,10 +38,13 @@ def compile(  # the command's name
         structir compile model.py --function main > kernels.py
     """
     if target not in backend.targets():
-        raise typer.BadParameter(f"no target {target!r}; there are: {', '.join(backend.targets())}")
+        available = ", ".join(backend.targets())
+        raise typer.BadParameter(f"--target: no target {target!r}; available: {available}")
     with diagnostics(json):
         module = read_program(file)
-        names = [name for name, value in module.functions.items() if isinstance(value, Function)]
+        names = [
+            name for name, value in module.functions.items() if isinstance(value, expr.Function)
+        ]
         names = names if function is None else [entry(module, function)[0]]
         start = time.perf_counter()
         executable = backend.compile(module, target=target)
@@ -58,7 +59,7 @@ def compile(  # the command's name
         if quiet:
             continue
         if out.is_terminal:
-            out.print(Syntax(text, "python", background_color="default"))
+            out.print(rich_syntax.Syntax(text, "python", background_color="default"))
         else:
             out.file.write(text.rstrip() + "\n\n")
     console(stderr=True).print(f"compiled for {target} in {seconds:.2f} s")

@@ -1,4 +1,4 @@
-"""`structir fuzz`: random programs under every check, and what they bring to light."""
+"""`structir fuzz`: random programs under every check."""
 
 from __future__ import annotations
 
@@ -7,35 +7,42 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
-from structir.tools.checks import CHECKS
-from structir.tools.fuzzing import (
-    Failure,
-    failure,
-    kept,
-    random_program,
-    replayed,
-    signature_of,
-    smallest,
-)
-from structir.tools.reduction import ops_of, size_of
-from structir.tools.terminal import ExitCode, console, diagnostics, show
+from structir.tools.completion import check_names
+from structir.tools.exit_codes import ExitCode
+from structir.tools.sizes import refuse_unknown
+from structir.tools.terminal import console, diagnostics, show
 
+if TYPE_CHECKING:
+    from structir.tools.fuzzing import Failure
+
+rich_progress = lazy_module("rich.progress")
+rich_table = lazy_module("rich.table")
+checks = lazy_module("structir.tools.checks")
+fuzzing = lazy_module("structir.tools.fuzzing")
+reduction = lazy_module("structir.tools.reduction")
 MOST_ALIKE = 4  # of failures that look the same at first are made small; the rest is counted
 
 PANEL = "Find faults"
 Checks = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"Only this check: {', '.join(CHECKS)}.", autocompletion=lambda: list(CHECKS)
+        help=f"Check to run, of {', '.join(check_names())}; repeatable.",
+        autocompletion=lambda incomplete: [n for n in check_names() if n.startswith(incomplete)],
     ),
+]
+Folder = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write failures to.")
+]
+Saved = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Saved failure to check again."),
 ]
 
 
@@ -57,14 +64,14 @@ class Campaign:
     def program(self, seed: int) -> None:
         """One program under every check."""
         try:
-            module = random_program(seed, self.size)
+            module = fuzzing.random_program(seed, self.size)
         except Exception as error:  # an op that cannot be asked about these arguments
             self.undrawn(seed, error)
             return
-        self.bindings += size_of(module)
+        self.bindings += reduction.size_of(module)
         for name in self.checks:
             start = time.perf_counter()
-            found = failure(name, module, seed)
+            found = fuzzing.failure(name, module, seed)
             self.seconds[name] += time.perf_counter() - start  # type: ignore[assignment]
             (self.passed if found is None else self.failed)[name] += 1
             if found is not None:
@@ -73,7 +80,7 @@ class Campaign:
 
     def undrawn(self, seed: int, error: Exception) -> None:
         """Write down what went wrong before there was a program."""
-        signature = f"draw: {signature_of(error)}"
+        signature = f"draw: {fuzzing.signature_of(error)}"
         self.failed["draw"] += 1
         if signature not in self.files:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -84,10 +91,10 @@ class Campaign:
         """Reduce a failure and write it down, if none like it and of its ops was found before."""
         self.alike[found.signature] += 1
         if self.alike[found.signature] <= MOST_ALIKE:
-            small = smallest(found)
-            name = f"{found.signature} ({', '.join(ops_of(small.module)) or 'no op'})"
+            small = fuzzing.smallest(found)
+            name = f"{found.signature} ({', '.join(reduction.ops_of(small.module)) or 'no op'})"
             if name not in self.files:
-                self.files[name] = kept(small, self.folder)
+                self.files[name] = fuzzing.kept(small, self.folder)
 
     def __str__(self) -> str:
         return f"{self.programs} programs, {self.failed.total()} failures"
@@ -100,10 +107,10 @@ class Campaign:
         sizes = {"programs": self.programs, "bindings": self.bindings}
         return {**sizes, "checks": checks, "failures": failures}
 
-    def table(self) -> Table:
+    def table(self) -> Any:
         """What each check has seen."""
         title = f"{self.programs} programs, {self.bindings} bindings"
-        table = Table("check", box=None, header_style="bold", title=title)
+        table = rich_table.Table("check", box=None, header_style="bold", title=title)
         for name in ("passed", "failed", "seconds"):
             table.add_column(name, justify="right")
         for name in self.checks:
@@ -113,30 +120,28 @@ class Campaign:
 
 
 def fuzz(
-    minutes: Annotated[float, typer.Option(min=0, help="How long to go on.")] = 1.0,
+    minutes: Annotated[float, typer.Option(min=0, help="Time limit in minutes.")] = 1.0,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the first program; else the clock gives it.")
+        int | None,
+        typer.Option(min=0, help="Seed of the first program; from the clock by default."),
     ] = None,
     programs: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many programs, however long it takes.")
+        int | None, typer.Option(min=1, help="Number of programs to run instead of a time limit.")
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Bindings of a function, more or less.")] = 6,
+    size: Annotated[
+        int, typer.Option(min=1, help="Approximate number of bindings per function.")
+    ] = 6,
     check: Checks = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where failures are kept.")
-    ] = Path("fuzz-failures"),
-    replay: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Check a kept failure."),
-    ] = None,
+    output: Folder = Path("fuzz-failures"),
+    replay: Saved = None,
     json: Json = False,
 ) -> None:
-    """Draw random programs and hold each against every check: its text reads back, every pass
-    keeps what it computes, compiled, sharded and interpreted it gives the same, and what deduction
-    and the solver say of its values is true of real runs.
+    """Generate random programs and run every check on each: printing and parsing, passes, the
+    compiled and sharded results against the interpreter, and inferred StructInfo against run-time
+    values.
 
-    A failure is reduced and written to a file; failures that look alike are written once. The exit
-    code is 5 if there was any. The same seed draws the same programs.
+    A failure is reduced and written to a file; similar failures are written once. The exit code is
+    5 if a check fails. The same seed generates the same programs.
 
     With --json: `programs`, `bindings`, `checks`, `failures`, `seed`, and whether it was
     `interrupted`.
@@ -152,13 +157,9 @@ def fuzz(
     if replay is not None:
         _replay(replay, json)
         return
-    unknown = set(check or ()) - CHECKS.keys()
-    if unknown:
-        raise typer.BadParameter(
-            f"there is no check {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}"
-        )
+    refuse_unknown("--check", "check", check or (), set(checks.CHECKS))
     first = time.time_ns() % (1 << 31) if seed is None else seed
-    campaign = Campaign(tuple(check or CHECKS), size, output)
+    campaign = Campaign(tuple(check or checks.CHECKS), size, output)
     interrupted = _run(campaign, _seeds(first, programs, minutes))
     if json:
         write(campaign.data() | {"seed": first, "interrupted": interrupted})
@@ -183,8 +184,12 @@ def _seeds(first: int, programs: int | None, minutes: float) -> Iterator[int]:
 
 def _run(campaign: Campaign, seeds: Iterator[int]) -> bool:
     """Go through the seeds; whether it was interrupted."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+    columns = (
+        rich_progress.SpinnerColumn(),
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.TimeElapsedColumn(),
+    )
+    with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task("fuzzing", total=None)
         try:
             for seed in seeds:
@@ -198,7 +203,7 @@ def _run(campaign: Campaign, seeds: Iterator[int]) -> bool:
 def _replay(file: Path, json: bool) -> None:
     """Check a kept failure again."""
     with diagnostics(json):
-        found = replayed(file)
+        found = fuzzing.replayed(file)
     if json:
         write({"failures": [{"signature": f.signature, "error": str(f.error)} for f in found]})
     for each in [] if json else found:

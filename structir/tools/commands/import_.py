@@ -1,4 +1,4 @@
-"""`structir import`: a model of another system as a program, its weights beside it."""
+"""`structir import`: a model of another framework as a program with its weights."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from structir.ir.binding_dims import standing_alone
-from structir.ir.expr import Function
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.models import SUFFIXES, imported, is_model
 from structir.tools.terminal import console, diagnostics, show_program
 
+binding_dims = lazy_module("structir.ir.binding_dims")
+expr = lazy_module("structir.ir.expr")
 archive = lazy_module("structir.printer.archive")
 PANEL = "Change"
 Output = Annotated[
@@ -22,7 +22,7 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE.sir",
-        help="Write the program and its weights there instead of showing its text.",
+        help="Write the program and its weights to this file instead of printing the program.",
     ),
 ]
 
@@ -31,7 +31,10 @@ def import_(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL", exists=True, dir_okay=False, help="An .onnx or a .pt2 file."
+            metavar="MODEL",
+            exists=True,
+            dir_okay=False,
+            help="Model to import: an .onnx or a .pt2 file.",
         ),
     ],
     output: Output = None,
@@ -40,14 +43,14 @@ def import_(
         typer.Option(
             "--rename",
             metavar="SIZE=NAME",
-            help="Another name for a size of a .pt2 program, such as s77=batch; may be repeated.",
+            help="Rename a symbolic dim of a .pt2 program, such as s77=batch; repeatable.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Bring a model in. Its named sizes are symbolic dims, its values keep their names.
+    """Import a model. Named sizes become symbolic dims; values keep their names.
 
-    What cannot be imported is told all at once, by name and count.
+    Unsupported ops are reported together, by name and count.
 
     With --json: `model`, `bindings`, `symbolic_dims`, and the `text`, or the `output`.
 
@@ -73,11 +76,11 @@ def import_(
             archive.save(module, output)
     except OSError as error:
         raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
-    functions = [f for f in module.functions.values() if isinstance(f, Function)]
+    functions = [f for f in module.functions.values() if isinstance(f, expr.Function)]
     count = sum(len(f.bindings()) for f in functions)
     if json:
         params = [param.struct_info for f in functions for param in f.params]
-        dims = list({sym.name: None for sym in standing_alone(params)})
+        dims = list({sym.name: None for sym in binding_dims.standing_alone(params)})
         told = {"text": text} if output is None else {"output": str(output)}
         write({"model": str(model), "bindings": count, "symbolic_dims": dims, **told})
         return
@@ -87,5 +90,5 @@ def import_(
 def _pair(text: str) -> tuple[str, str]:
     size, equals, name = text.partition("=")
     if not equals or not size or not name.isidentifier():
-        raise typer.BadParameter(f"{text} is no SIZE=NAME")
+        raise typer.BadParameter(f"--rename: expected SIZE=NAME, found {text!r}")
     return size, name

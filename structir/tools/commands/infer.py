@@ -1,4 +1,4 @@
-"""`structir infer`: a program with its shapes completed from operands, results and annotations."""
+"""`structir infer`: a program with its missing shapes inferred."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import typer
 from structir.errors import DiagnosticWarning
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
+from structir.tools.exit_codes import ExitCode
 from structir.tools.programs import ProgramFile, read_program
-from structir.tools.terminal import ExitCode, console, diagnostics, show, show_program
+from structir.tools.terminal import console, diagnostics, show, show_program
 
 inference = lazy_module("structir.solver.inference")
 report_room = lazy_module("structir.solver.report")
@@ -21,22 +22,23 @@ PANEL = "Read and look"
 def infer(
     file: ProgramFile,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show every shape found, and what stays open.")
+        bool,
+        typer.Option("--explain", help="Print every inferred shape and every open constraint."),
     ] = False,
     close: Annotated[
         bool,
         typer.Option(
             "--close",
-            help="Choose the least shape for parameters of which too little is known.",
+            help="Default underdetermined parameters to the least shape.",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Complete the shapes of a program, from operands to results and back, and show it.
+    """Infer missing shapes (forward and backward) and print the program.
 
-    What cannot hold is an error that shows the lines which together are to blame.
+    Unsatisfiable constraints are an error with a minimal set of conflicting source lines.
 
-    With --json: the `text`, and of the `functions` the `shapes` and what stays `open`.
+    With --json: the `text`, and of the `functions` the `shapes` and the `open` constraints.
 
     [bold]Examples[/bold]
 
@@ -50,12 +52,12 @@ def infer(
     """
     with diagnostics(json):
         with warnings.catch_warnings():
-            # what reading alone cannot decide is what is solved here
+            # the solver decides what reading alone cannot
             warnings.simplefilter("ignore", DiagnosticWarning)
             module = read_program(file)
         if json:
             report = report_room.explain(module, close=close)
-            text = inference.infer(module, close=close).script()  # raises what cannot hold
+            text = inference.infer(module, close=close).script()  # raises on a conflict
             write({"text": text, "functions": report.data()})
             return
         if not explain:

@@ -1,23 +1,17 @@
-"""`structir opt`: passes run over a program, watched on the way."""
+"""`structir opt`: a pipeline of passes on a program."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from typer.core import TyperCommand
 
-from structir.passes import all_passes
-from structir.passes.base import Instrument, Pass, PassContext
-from structir.passes.manager.printing import Printing
-from structir.passes.manager.statistics import Statistics
-from structir.passes.manager.timing import Timing
-from structir.passes.manager.trace import Trace
-from structir.passes.manager.verifying import SameResults, WellFormed
+from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
-from structir.tools.pipelines import Own, passes_beginning, read_pipeline
+from structir.tools.completion import passes_beginning
+from structir.tools.pipelines import Own, read_pipeline
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.terminal import (
     console,
@@ -26,11 +20,16 @@ from structir.tools.terminal import (
     show_program,
 )
 
+if TYPE_CHECKING:
+    from structir.passes.base import Pass
+
+rich_table = lazy_module("rich.table")
+passes_room = lazy_module("structir.passes")
 PANEL = "Change"
 
 
 class PassHelp(TyperCommand):
-    """Help that goes on with the passes."""
+    """Help that ends in a table of the passes."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
@@ -40,10 +39,10 @@ class PassHelp(TyperCommand):
 HELP = PassHelp
 
 
-def pass_table() -> Table:
-    """Every pass with its short names, its options and its first line."""
-    table = Table("pass", "what it does", box=None, header_style="bold", title="Passes")
-    for each in all_passes():
+def pass_table() -> Any:
+    """Returns a table of all passes: names, options and first lines."""
+    table = rich_table.Table("pass", "what it does", box=None, header_style="bold", title="Passes")
+    for each in passes_room.all_passes():
         name = ", ".join((each.name, *each.aliases))
         table.add_row(name + _options_of(each), each.__doc__.partition("\n\n")[0])
     return table
@@ -64,28 +63,31 @@ Pipeline = Annotated[
         "--passes",
         "-p",
         metavar="PIPELINE",
-        help="Passes, such as cse,dce or dce{a=1}.",
+        help="Passes to run, such as cse,dce or simplify{rounds=2}.",
         autocompletion=passes_beginning,
     ),
 ]
 Verify = Annotated[
-    bool, typer.Option("--verify", help="After each pass: is it well formed, does it do the same?")
+    bool, typer.Option("--verify", help="Check well-formedness and results after each pass.")
 ]
 Before = Annotated[
-    list[str] | None, typer.Option(metavar="PASS|all", help="Show the program before it.")
+    list[str] | None, typer.Option(metavar="PASS|all", help="Print the program before this pass.")
 ]
 After = Annotated[
-    list[str] | None, typer.Option(metavar="PASS|all", help="Show the program after it.")
+    list[str] | None, typer.Option(metavar="PASS|all", help="Print the program after this pass.")
 ]
 Changed = Annotated[
-    bool, typer.Option("--print-changed", help="Show what each pass changed, as a diff.")
+    bool, typer.Option("--print-changed", help="Print the changes of each pass as a diff.")
 ]
-Time = Annotated[bool, typer.Option("--time", help="Show how long each pass took.")]
-Stats = Annotated[bool, typer.Option("--stats", help="Show what came and went.")]
+Time = Annotated[bool, typer.Option("--time", help="Print the time of each pass.")]
+Stats = Annotated[
+    bool,
+    typer.Option("--stats", help="Print statistics of the program before and after each pass."),
+]
 TraceFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write what happened, as .html or as .json.")
+    Path | None, typer.Option(metavar="FILE", help="Trace file to write: .html or .json.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the program.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the program.")]
 
 
 def opt(
@@ -102,10 +104,10 @@ def opt(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run passes over a program and show it; below stand all passes there are.
+    """Run passes on a program and print the result. The help ends in a table of all passes.
 
-    With --verify the program is run before and after each pass on drawn inputs; the first pass that
-    changes an answer ends the command with exit code 4, its name, and the input.
+    With --verify the program runs on random inputs before and after each pass. The command stops
+    at the first pass that changes the results, with exit code 4, the pass and the input.
 
     With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
@@ -118,9 +120,10 @@ def opt(
         structir opt model.py --load my_pass.py -p my_pass --time --trace run.html
     """
     applied = read_pipeline(passes, load)
-    timing, counting, tracing = Timing(), Statistics(), Trace()
-    printing = Printing(_show, print_before or (), print_after or (), print_changed)
-    checks: list[Instrument] = [WellFormed(), SameResults()]
+    timing, counting = passes_room.Timing(), passes_room.Statistics()
+    tracing = passes_room.Trace()
+    printing = passes_room.Printing(_show, print_before or (), print_after or (), print_changed)
+    checks = [passes_room.WellFormed(), passes_room.SameResults()]
     chosen = [
         (True, printing),
         (time, timing),
@@ -131,7 +134,7 @@ def opt(
     with diagnostics(json):
         module = read_program(file)
         try:
-            with PassContext(watching):
+            with passes_room.PassContext(watching):
                 module = applied(module)
         finally:
             _report(timing if time else None, counting if stats else None)
@@ -147,7 +150,7 @@ def _show(title: str, text: str) -> None:
     show_difference(f"# {title}\n{text}")
 
 
-def _report(timing: Timing | None, counting: Statistics | None) -> None:
+def _report(timing: Any, counting: Any) -> None:
     if timing is not None:
         console(stderr=True).print(timing.tree())
     if counting is not None:

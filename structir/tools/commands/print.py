@@ -1,17 +1,21 @@
-"""`structir print`: a program as its canonical text, every StructInfo written out."""
+"""`structir print`: a program in canonical form."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from structir.ir.expr import Function
+from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
 from structir.tools.terminal import diagnostics, show_program
 
+if TYPE_CHECKING:
+    from structir.ir.expr import Function
+
+expr = lazy_module("structir.ir.expr")
 PANEL = "Read and look"
 
 
@@ -20,15 +24,17 @@ def print(  # the command's name
     function: FunctionName = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write there instead of showing it."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file instead of the terminal."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show a program with the StructInfo of every binding, in the text that reads back as it is.
+    """Print a program with the StructInfo of every binding, in a form that parses back.
 
-    Large constants stand there as references; a file of structir.save holds their values too.
+    Large constants are printed as references; structir.save stores their values too.
 
-    With --json: the `text`, and of the `functions` what is known of `params`, `bindings` and
+    With --json: the `text`, and of the `functions` the StructInfo of `params`, `bindings` and
     `result`.
 
     [bold]Examples[/bold]
@@ -45,8 +51,8 @@ def print(  # the command's name
             module = module.with_functions(dict([entry(module, function)]))
         text = module.script()
     if json:
-        functions = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
-        write({"text": text, "functions": {n: _told(f) for n, f in functions.items()}})
+        functions = {n: f for n, f in module.functions.items() if isinstance(f, expr.Function)}
+        write({"text": text, "functions": {n: _struct_infos(f) for n, f in functions.items()}})
         return
     if output is not None:
         try:
@@ -57,8 +63,8 @@ def print(  # the command's name
     show_program(text)
 
 
-def _told(function: Function) -> dict[str, Any]:
-    """What is known of a function's parameters, its bindings and its result."""
+def _struct_infos(function: Function) -> dict[str, Any]:
+    """Returns the StructInfo of a function's parameters, bindings and result."""
     bindings = [
         {"name": b.var.name, "struct_info": str(b.var.struct_info)} for b in function.bindings()
     ]

@@ -1,4 +1,4 @@
-"""`structir reduce`: the smallest part of a program on which a command still fails."""
+"""`structir reduce`: the smallest part of a program that still fails a command."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import shlex
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from structir.ir.module import IRModule
+from structir.lazy import lazy_module
 from structir.tools import cli
 from structir.tools.as_json import Json, write
+from structir.tools.exit_codes import ExitCode
 from structir.tools.programs import ProgramFile, read_program
-from structir.tools.reduction import reduced, size_of
-from structir.tools.terminal import ExitCode, console, diagnostics, show, show_program
+from structir.tools.terminal import console, diagnostics, show, show_program
 
+if TYPE_CHECKING:
+    from structir.ir.module import IRModule
+
+rich_progress = lazy_module("rich.progress")
+reduction = lazy_module("structir.tools.reduction")
 PLACE = "{}"
 
 PANEL = "Find faults"
@@ -30,22 +34,27 @@ def reduce(
     command: Annotated[
         str,
         typer.Option(
-            "--command", "-c", help="What fails; {} stands for the program, else it comes last."
+            "--command", "-c", help="Failing command; {} is the program file, appended by default."
         ),
     ],
     match: Annotated[
-        str, typer.Option(help="Text that the failure shows; without it the exit code tells.")
+        str,
+        typer.Option(
+            help="Text in the output of the failing command; only its exit code by default."
+        ),
     ] = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to the terminal."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file instead of the terminal."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Drop functions, bindings, results and parameters for as long as a command fails as before.
+    """Remove functions, bindings, results and parameters while a command still fails.
 
-    A failure is the same exit code, and the same text where --match states one. Every program
-    tried is well formed. A command that starts with structir runs without a new process.
+    A failure is the exit code of the original program and, with --match, the same text. Every
+    candidate is well formed. A command that starts with structir runs without a new process.
 
     With --json: the bindings `before` and `after`, and the `text`.
 
@@ -57,7 +66,7 @@ def reduce(
     """
     with diagnostics(json):
         module = read_program(file)
-        whole = size_of(module)
+        whole = reduction.size_of(module)
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "program.py"
             code, said = _outcome(command, module, place)
@@ -72,7 +81,7 @@ def reduce(
 
             module = _with_progress(module, fails)
     if json:
-        write({"before": whole, "after": size_of(module), "text": module.script()})
+        write({"before": whole, "after": reduction.size_of(module), "text": module.script()})
     if output is not None:
         output.write_text(module.script(), encoding="utf-8")
     elif not json:
@@ -81,18 +90,22 @@ def reduce(
 
 def _with_progress(module: IRModule, fails: object) -> IRModule:
     """The reduction, with a bar of what has gone."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    whole = size_of(module)
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.TimeElapsedColumn(),
+    )
+    whole = reduction.size_of(module)
+    with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task("reducing", total=max(whole, 1))
 
         def tell(smallest: IRModule, tries: int) -> None:
-            left = size_of(smallest)
+            left = reduction.size_of(smallest)
             text = f"{whole} → {left} bindings, {tries} tried"
             progress.update(task, completed=whole - left, description=text)
 
-        small = reduced(module, fails, tell)  # type: ignore[arg-type]
-    console(stderr=True).print(f"{whole} → {size_of(small)} bindings")
+        small: IRModule = reduction.reduced(module, fails, tell)
+    console(stderr=True).print(f"{whole} → {reduction.size_of(small)} bindings")
     return small
 
 

@@ -1,4 +1,4 @@
-"""`structir run`: a program on random inputs or on inputs from a file, and what came out."""
+"""`structir run`: a program on random inputs or on inputs from a file."""
 
 from __future__ import annotations
 
@@ -6,34 +6,33 @@ import time
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from zipfile import BadZipFile
 
-import numpy as np
 import typer
-from rich.table import Table
 
-from structir.interpret import interpret
-from structir.interpret.arguments import random_arguments
-from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Sym
-from structir.ir.expr import Function
-from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
-from structir.tools.sizes import refuse_unknown, sizes_of
+from structir.tools.sizes import Sizes, refuse_unknown, sizes_for
 from structir.tools.terminal import console, diagnostics
 
-backend_room = lazy_module("structir.backend.compile")
-PANEL = "Run"
+if TYPE_CHECKING:
+    from structir.ir.expr import Function
+    from structir.ir.module import IRModule
 
+np = lazy_module("numpy")
+rich_table = lazy_module("rich.table")
+arrays = lazy_module("structir.interpret.arguments")
+backend_room = lazy_module("structir.backend.compile")
+interpreter = lazy_module("structir.interpret")
+PANEL = "Run"
 
 COLUMNS = ("value", "dtype", "shape", "mean", "std", "min", "max")
 
 
 class Backend(StrEnum):
-    """What runs a program."""
+    """A way to execute a program."""
 
     interpret = "interpret"
     cpu = "cpu"
@@ -41,72 +40,83 @@ class Backend(StrEnum):
 
 def run(
     file: ProgramFile,
-    random: Annotated[
-        str,
-        typer.Option(
-            metavar="SIZES",
-            help="Sizes for symbolic dims, such as batch=4,seq=16; others get small random ones.",
-        ),
-    ] = "",
+    sizes: Sizes = "",
     inputs: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.npz", exists=True, help="Arrays for parameters, under their names."
-        ),
+        typer.Option(metavar="FILE.npz", exists=True, help="Arrays for parameters, by name."),
     ] = None,
-    backend: Annotated[Backend, typer.Option(help="What runs it.")] = Backend.cpu,
+    backend: Annotated[Backend, typer.Option(help="Backend to execute with.")] = Backend.cpu,
     function: FunctionName = None,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
-    repeat: Annotated[
-        int, typer.Option(min=1, help="How often to run it; the best time is told.")
-    ] = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of calls.")] = 1,
     json: Json = False,
 ) -> None:
-    """Run a program on random inputs, and show shapes and statistics of what goes in and comes out.
+    """Run a program on random inputs and print shapes and statistics of inputs and results.
 
-    Every parameter that --inputs does not hold gets random values of the structure it asks for.
+    Parameters that --inputs does not name get random values that match their StructInfo. Symbolic
+    dims that --sizes does not name get small random sizes. The times of compilation, of the first
+    call and of later calls (median) are reported separately.
 
-    With --json: `function`, `backend`, `seconds`, and the `values` with `dtype`, `shape` and
-    statistics.
+    With --json: `function`, `backend`, the `seconds` to `compile`, of the `first_call` and of
+    `later_calls`, and the `values` with `dtype`, `shape` and statistics.
 
     [bold]Examples[/bold]
 
-        structir run model.py --random batch=4,seq=16
+        structir run model.py --sizes batch=4,seq=16
 
         structir run model.py --backend interpret --seed 7
 
         structir run model.py --inputs batch.npz --repeat 20
     """
     with diagnostics(json):
-        sizes = sizes_of(random)
         module = read_program(file)
         name, entered = entry(module, function)
         arguments = _arguments(entered, sizes, seed, inputs)
-        runner = _runner(module, name, backend)
-        result, seconds = _timed(runner, arguments, repeat)
+        runner, compile_seconds = _runner(module, name, backend)
+        result, calls = _timed(runner, arguments, repeat)
+    times = Times(compile_seconds, calls[0], float(np.median(calls[1:])) if calls[1:] else None)
     values = [(p.name, v) for p, v in zip(entered.params, arguments, strict=True)]
     rows = [row for label, value in [*values, ("result", result)] for row in _rows(label, value)]
     if json:
-        told = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-        write({"function": name, "backend": backend.value, "seconds": seconds, "values": told})
+        values_data = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        write(
+            {
+                "function": name,
+                "backend": backend.value,
+                "seconds": times._asdict(),
+                "values": values_data,
+            }
+        )
         return
     table = _table()
     for row in rows:
         table.add_row(*map(_shown, row))
     console().print(table)
-    console(stderr=True).print(f"{name} on {backend.value}: {seconds * 1e3:.3f} ms")
+    console(stderr=True).print(f"{name} on {backend.value}: {times.shown(repeat)}", soft_wrap=True)
 
 
-def _arguments(
-    function: Function, sizes: dict[str, int], seed: int, inputs: Path | None
-) -> list[Any]:
-    given = _arrays(inputs) if inputs is not None else {}
-    params = [param.struct_info for param in function.params]
-    refuse_unknown("parameter", given, {param.name for param in function.params})
-    refuse_unknown(
-        "symbolic dim", sizes, {s.name for s in standing_alone(params) if type(s) is Sym}
+class Times(NamedTuple):
+    """Seconds to compile, of the first call, and the median of the later calls."""
+
+    compile: float | None
+    first_call: float
+    later_calls: float | None
+
+    def shown(self, repeat: int) -> str:
+        """Returns the times as one line."""
+        labels = ("compile", "first call", f"later calls (median of {repeat - 1})")
+        known = [(label, s) for label, s in zip(labels, self, strict=True) if s is not None]
+        return ", ".join([f"{label} {seconds * 1e3:.3f} ms" for label, seconds in known])
+
+
+def _arguments(function: Function, sizes: str, seed: int, inputs: Path | None) -> list[Any]:
+    values = _arrays(inputs) if inputs is not None else {}
+    refuse_unknown("--inputs", "parameter", values, {param.name for param in function.params})
+    known = sizes_for(function, sizes)
+    arguments: list[Any] = arrays.random_arguments(
+        function, seed, known, values, among=(2, 3, 4, 5)
     )
-    return random_arguments(function, seed, sizes, given, among=(2, 3, 4, 5))
+    return arguments
 
 
 def _arrays(file: Path) -> dict[str, Any]:
@@ -116,26 +126,33 @@ def _arrays(file: Path) -> dict[str, Any]:
         raise typer.BadParameter(f"{file} is no file that numpy.savez wrote") from None
 
 
-def _runner(module: IRModule, name: str, backend: Backend) -> Callable[..., Any]:
+def _runner(
+    module: IRModule, name: str, backend: Backend
+) -> tuple[Callable[..., Any], float | None]:
+    """Returns the callable function, and the seconds that its compilation took."""
     if backend is Backend.interpret:
-        return lambda *arguments: interpret(module, name, *arguments)
-    compiled: Callable[..., Any] = backend_room.compile(module, target=backend.value)[name]
-    return compiled
+        return lambda *arguments: interpreter.interpret(module, name, *arguments), None
+    compile_ = backend_room.compile  # imports the backend, which is no part of the time
+    start = time.perf_counter()
+    compiled: Callable[..., Any] = compile_(module, target=backend.value)[name]
+    return compiled, time.perf_counter() - start
 
 
-def _timed(runner: Callable[..., Any], arguments: list[Any], repeat: int) -> tuple[Any, float]:
-    """The result, and the shortest of the times."""
-    best = float("inf")
+def _timed(
+    runner: Callable[..., Any], arguments: list[Any], repeat: int
+) -> tuple[Any, list[float]]:
+    """Returns the result and the seconds of each call."""
+    seconds = []
     for _ in range(repeat):
         start = time.perf_counter()
         with np.errstate(all="ignore"):
             result = runner(*arguments)
-        best = min(best, time.perf_counter() - start)
-    return result, best
+        seconds.append(time.perf_counter() - start)
+    return result, seconds
 
 
-def _table() -> Table:
-    table = Table(box=None, header_style="bold")
+def _table() -> Any:
+    table = rich_table.Table(box=None, header_style="bold")
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in COLUMNS[3:] else "left")
     return table
@@ -148,7 +165,7 @@ def _shown(entry: Any) -> str:
 
 
 def _rows(label: str, value: Any) -> Iterator[tuple[Any, ...]]:
-    """A row for each array in a value; shapes and numbers are given as they are."""
+    """Yields a row for each array, shape and number in a value."""
     if isinstance(value, tuple) and not all(isinstance(item, int) for item in value):
         for position, item in enumerate(value):
             yield from _rows(f"{label}[{position}]", item)

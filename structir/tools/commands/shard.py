@@ -1,4 +1,4 @@
-"""`structir shard`: the plan by which a function is cut into shards, as tables and a picture."""
+"""`structir shard`: the sharding plan of a function, as tables and a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from structir.lazy import lazy_module
 from structir.tools.as_json import Json, write
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
-from structir.tools.sizes import sizes_of
+from structir.tools.sizes import Sizes, sizes_of
 from structir.tools.terminal import console, diagnostics
 
 planning = lazy_module("structir.distributed.planning")
@@ -20,30 +20,29 @@ PANEL = "Run"
 
 def shard(
     file: ProgramFile,
-    sizes: Annotated[
-        str,
-        typer.Option("--sizes", "-s", metavar="SIZES", help="Symbolic sizes: batch=4,seq=16."),
-    ] = "",
+    sizes: Sizes = "",
     function: FunctionName = None,
     workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, help="As many shards, cut the cheapest way.")
+        int, typer.Option("--workers", "-w", min=1, help="Number of shards, cut the cheapest way.")
     ] = 4,
     grid: Annotated[
         str | None,
-        typer.Option("--grid", "-g", help="Pieces along each axis of the result, such as 2,2."),
+        typer.Option("--grid", "-g", help="Blocks along each axis of the result, such as 2,2."),
     ] = None,
     reduce: Annotated[
-        int, typer.Option("--reduce", min=1, help="Cut the last reduction into as many parts.")
+        int,
+        typer.Option("--reduce", min=1, help="Number of parts to split the last reduction into."),
     ] = 1,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", help="What one shard may receive and make.")
+        int | None,
+        typer.Option("--max-bytes", help="Maximum bytes of inputs and results of one shard."),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option("--picture", help="Draw the blocks into this SVG file.")
+        Path | None, typer.Option("--picture", help="SVG file to draw the blocks to.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show how a function would be cut into shards: the block of every input that each receives.
+    """Print the sharding plan of a function: the block of every input that each shard receives.
 
     With --json: the `plan` in words, the `shards` with bounds of all blocks, the `traffic` by
     input.
@@ -79,5 +78,5 @@ def shard(
 
 def _number(text: str) -> int:
     if not text.strip().isdecimal():
-        raise typer.BadParameter(f"a grid is made of whole numbers, such as 2,2; {text!r} is none")
+        raise typer.BadParameter(f"--grid: expected whole numbers such as 2,2, found {text!r}")
     return int(text)

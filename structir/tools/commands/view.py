@@ -1,23 +1,25 @@
-"""`structir view`: a program as one HTML page to look around in."""
+"""`structir view`: a program as one interactive HTML page."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from structir.ir.binding_dims import standing_alone
-from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.passes.base import PassContext
-from structir.passes.manager.trace import Trace
 from structir.tools.as_json import Json, write
-from structir.tools.pipelines import Own, passes_beginning, read_pipeline
+from structir.tools.completion import passes_beginning
+from structir.tools.pipelines import Own, read_pipeline
 from structir.tools.programs import FunctionName, ProgramFile, entry, read_program
-from structir.tools.sizes import refuse_unknown, sizes_of
+from structir.tools.sizes import Sizes, sizes_for
 from structir.tools.terminal import console, diagnostics
 
+if TYPE_CHECKING:
+    from structir.ir.module import IRModule
+
+pass_base = lazy_module("structir.passes.base")
+tracing = lazy_module("structir.passes.manager.trace")
 explorer = lazy_module("structir.tools.explorer.page")
 kernels = lazy_module("structir.tools.explorer.kernels")
 PANEL = "Read and look"
@@ -27,23 +29,18 @@ Passes = Annotated[
         "--passes",
         "-p",
         metavar="PIPELINE",
-        help="Run these passes, and show each step.",
+        help="Passes to run; the page shows the program after each.",
         autocompletion=passes_beginning,
     ),
 ]
 Page = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="PAGE.html", help="Where to write the page; else FILE.html."
+        "--output", "-o", metavar="PAGE.html", help="Page to write; FILE.html by default."
     ),
 ]
 Profile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="SIZES",
-        help="Compile it, time its kernels on random inputs of sizes such as batch=4,seq=16.",
-    ),
+    bool, typer.Option("--profile", help="Compile the program and time its kernels.")
 ]
 
 
@@ -53,13 +50,17 @@ def view(
     output: Page = None,
     load: Own = None,
     function: FunctionName = None,
-    profile: Profile = None,
+    profile: Profile = False,
+    sizes: Sizes = "",
     json: Json = False,
 ) -> None:
-    """Write one page that shows a program: its graph, its text, its kernels, its passes.
+    """Write one HTML page with a program's graph, text, kernels and passes.
 
-    The page needs no network and no server. Choose a value to see where it comes from, the kernel
-    that computes it, and why each of its sizes is what it is. Press / to search.
+    The page needs no network and no server. Select a value to see its operands, the kernel that
+    computes it, and the derivation of its sizes. Press / to search.
+
+    With --profile, kernels run on random inputs; symbolic dims that --sizes does not name get small
+    random sizes.
 
     With --json: the `page` and its `bytes`.
 
@@ -69,17 +70,19 @@ def view(
 
         structir view model.onnx -p simplify,fold_constant -o page.html
 
-        structir view model.py --profile batch=8,seq=128
+        structir view model.py --profile --sizes batch=8,seq=128
     """
+    if sizes and not profile:
+        raise typer.BadParameter("--sizes needs --profile")
     pipeline = read_pipeline(passes, load) if passes else None
     with diagnostics(json):
         module = read_program(file)
         if function is not None:
             module = module.with_functions(dict([entry(module, function)]))
-        timed = None if profile is None else _timed(module, function, profile)
-        trace = Trace()
+        timed = _timed(module, function, sizes) if profile else None
+        trace = tracing.Trace()
         if pipeline is not None:
-            with PassContext([trace]):
+            with pass_base.PassContext([trace]):
                 pipeline(module)
         text = explorer.page(module, file.name, trace.steps, timed)
     place = output or Path(f"{'program' if str(file) == '-' else file.stem}.html")
@@ -94,9 +97,6 @@ def view(
 
 
 def _timed(module: IRModule, function: str | None, text: str) -> Any:
-    """What is to be timed, at sizes as they are written."""
+    """Returns the function to time and its sizes."""
     name, entered = entry(module, function)
-    sizes = sizes_of(text)
-    known = {sym.name for sym in standing_alone([p.struct_info for p in entered.params])}
-    refuse_unknown("symbolic dim", sizes, known)
-    return kernels.Timed(sizes, name)
+    return kernels.Timed(sizes_for(entered, text), name)
