@@ -21,8 +21,8 @@ trust.
 Tracebacks in scripts and notebooks contain user frames only: frames of StructIR are omitted from
 errors that it raises on purpose. `STRUCTIR_DEBUG=1` in the environment shows all frames.
 
-On the command line, an invalid program ends with exit code 1, one that fails at run time with 3, one
-that a pass changed with 4.
+On the command line, an invalid program ends with exit code 1, one that fails at run time with 3,
+one that a pass changed with 4.
 
 ## Exception classes
 
