@@ -16,6 +16,7 @@ from structir.analysis.deduction import (
     result_info,
 )
 from structir.analysis.purity import is_pure_value
+from structir.analysis.well_formed import check_well_formed
 from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
@@ -184,8 +185,15 @@ class BlockBuilder:
         return self.emit(function, name)
 
     def get(self) -> IRModule:
-        """The module of all functions built so far."""
-        return IRModule(dict(self.functions), self.attrs)
+        """Returns the module of all functions built so far; raises WellFormedError where one uses
+        a variable, a dim or a function that is not in scope."""
+        module = IRModule(dict(self.functions), self.attrs)
+        check_well_formed(module, deduced=True)
+        return module
+
+    def finished(self, name: str) -> Function:
+        """Returns one function built so far, unchecked: its callees may not be there yet."""
+        return self.functions[name]  # type: ignore[return-value]
 
     def global_var(self, name: str) -> GlobalVar:
         """A reference to a function of the module, with its type if it is built already."""
