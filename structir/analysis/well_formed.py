@@ -424,11 +424,12 @@ class _Checker:
             self.known_infos.add([info])
 
     def undefined_symbols(self, mentioned: Iterable[Any], what: str, span: Span | None) -> None:
-        """Reports the dims and row variables that are not in scope."""
+        """Reports the dims and row variables that are not in scope, each once."""
         unknown = set(mentioned) - self.symbols.members
         if not unknown:
             return
         in_scope = {str(bound) for bound in self.symbols.members}
+        self.symbols.add(unknown)
         for name in sorted({str(dim) for dim in unknown} & in_scope):
             self.report(
                 f"two different dims are named {name}: expected the one in scope, found another "
