@@ -212,10 +212,14 @@ class Rewriter:
         self.names: dict[Sym, Dim] = {}  # the solver's own variables, as the program's
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
+        self.cast_dims: frozenset[Any] = frozenset()  # that match_casts of the body bind
         self.branches = 0  # around what is being written
 
     def function(self, function: Function) -> Function:
         """The function with every StructInfo completed."""
+        self.cast_dims = bound_dims(
+            [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
+        )
         for param in function.params:
             self.defined.update(s for info in tensors(param.struct_info) for s in _bare(info))
         for param in function.params:
@@ -251,6 +255,8 @@ class Rewriter:
                 symbol = symbol_of(dim)
                 if symbol is not None and symbol not in self.defined:
                     self.defined.add(symbol)
+                    if symbol in self.cast_dims:  # a match_cast of the body binds it as it is
+                        continue
                     name = symbol.name or f"d{len(self.names)}"
                     self.names.setdefault(symbol, as_dim(Sym(name)))
 
