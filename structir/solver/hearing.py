@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from structir.analysis.axes import tensor
+from structir.analysis.axes import axes_of, tensor
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
-from structir.ir.axes import Labelled
+from structir.ir.axes import Labelled, size_in
 from structir.ir.expr import (
     Call,
     Constant,
@@ -30,6 +30,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
+from structir.ir.polynomial import Poly
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     OBJECT,
@@ -110,9 +111,9 @@ class Hearing:
 
     def _prefer(self, info: StructInfo, level: int = NAMED) -> None:
         for part in tensors(info):
-            if type(part.dims) is tuple:
-                for dim in part.dims:
-                    self.solver.prefer(variables(dim), level)
+            for size in map(size_in, axes_of(part) or ()):
+                if type(size) is Poly:
+                    self.solver.prefer(variables(size), level)
 
     def _sequence(self, body: SeqExpr) -> None:
         for binding in body.bindings():
