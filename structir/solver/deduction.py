@@ -25,9 +25,7 @@ def refined_result(call: Call) -> StructInfo:
     """
     hearing = Hearing({}, least=0)
     tree = hearing.hear_call(call)
-    hearing.solver.solve()
-    while hearing.hear_more():
-        hearing.solver.solve()
+    hearing.solve()
     known = {v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)}
     result: StructInfo = _refined(hearing.solver, call.struct_info, tree, known)
     return result

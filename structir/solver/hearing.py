@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from structir.analysis.axes import axes_of, tensor
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
-from structir.ir.axes import Labelled, size_in
+from structir.ir.axes import AnySize, Labelled, size_in
 from structir.ir.expr import (
     Call,
     Constant,
@@ -44,6 +45,7 @@ from structir.ir.struct_info import (
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
 from structir.solver.axes_of import as_axes, as_row, labelled_row
+from structir.solver.constraints import DimEq
 from structir.solver.facts import constraints_of, not_negative
 from structir.solver.generalise import generalised, looped
 from structir.solver.kernels import kernel_scheme
@@ -53,7 +55,7 @@ from structir.solver.scheme import Scheme
 from structir.solver.signature import read_signature
 from structir.solver.solver import OneOf, Solver, Value
 from structir.solver.store import ANONYMOUS, NAMED, PARAMETER
-from structir.solver.terms import Element, Row, RowVar, row_vars, variables
+from structir.solver.terms import Element, Row, RowVar, row_vars, symbol_of, variables
 
 schemes = lazy_module("structir.ops.schemes")
 
@@ -94,6 +96,37 @@ class Hearing:
         origin = self._origin("annot:return", "annotation", "the annotation of the result", None)
         self._annotate(self.results, function.ret_struct_info, origin)
         self.hear_again()
+
+    def solve(self) -> None:
+        """Solves all constraints, those included that ops add once more is known."""
+        self.solver.solve()
+        while self.hear_more():
+            self.solver.solve()
+
+    def name_open_sizes(self, params: Sequence[Var]) -> None:
+        """Gives each axis that a parameter leaves open a variable, by which all else is solved: the
+        parameter binds it, and a size such as `d + 2` could not be expressed."""
+        origin = self._origin("parameters", "parameter", "the parameters", None)
+        for param in params:
+            for value, info in pairs(self.trees[param], param.struct_info):
+                for size in _open_sizes(self.solver.shape(value), info):
+                    own = fresh()
+                    self.solver.prefer(variables(own), PARAMETER)
+                    self.solver.add(DimEq(own, size), origin)
+        self.solve()
+
+    @contextmanager
+    def undone_if_impossible(self) -> Iterator[None]:
+        """Takes back what is added inside where it contradicts the rest: it was only a choice."""
+        mark, waiting = self.solver.push(), list(self.waiting)
+        lines = [(use, use.line) for use in waiting]
+        try:
+            yield
+        except Conflict:
+            self.solver.pop(mark)
+            self.waiting = waiting
+            for use, line in lines:
+                use.line = line
 
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
@@ -397,6 +430,16 @@ class Hearing:
             self.solver.pop(mark)
             self.waiting, store.least = waiting, least
             store.preference |= levels
+
+
+def _open_sizes(shape: Row, info: TensorStructInfo) -> list[Any]:
+    """The sizes of a parameter that are neither stated nor one variable."""
+    stated = axes_of(info) or ()
+    open_ = [type(size_in(axis)) is AnySize for axis in stated]
+    if len(open_) != len(shape):
+        open_ = [not stated] * len(shape)
+    both = zip(shape, open_, strict=True)
+    return [s for s, free in both if free and type(s) is Poly and symbol_of(s) is None]
 
 
 ROUNDS = 8  # of asking ops again

@@ -78,24 +78,26 @@ def _may_hold_dead_code(module: IRModule) -> bool:
 
 
 def _completed_twice(module: IRModule, learn: str | None, close: bool) -> IRModule:
-    completed, checked = _completed(module, learn, close)
-    # what is checked on entry is stated from there on, and may tell more
-    return _completed(completed, learn, close)[0] if checked else completed
+    completed, more = _completed(module, learn, close)
+    # what is checked on entry, or chosen, is stated from there on, and more may follow from it
+    return _completed(completed, learn, close)[0] if more else completed
 
 
 def _completed(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
-    """What one hearing gives, and whether functions check more on entry than they did."""
+    """What one hearing gives, and whether functions check more on entry than they did, or have
+    shapes that were chosen."""
     heard = heard_functions(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
-    checked = False
+    more = False
     for name, hearing in heard.items():
         rewriter = Rewriter(hearing, globals_, learn or policy_of(module[name]))
         made = rewriter.function(module[name])
         functions[name] = made
         globals_[name] = made.struct_info
-        checked |= _checks(made) > _checks(module[name])
-    return module.with_functions(functions), checked
+        more |= _checks(made) > _checks(module[name])
+        more |= close and made.params != module[name].params  # variables are new where infos are
+    return module.with_functions(functions), more
 
 
 def heard_functions(module: IRModule, *, close: bool = False) -> dict[str, Hearing]:
@@ -120,7 +122,9 @@ def _close_params(function: Function, hearing: Hearing) -> None:
     """Choose shapes for the parameters whose annotation leaves something open."""
     incomplete = [param for param in function.params if not complete(param.struct_info)]
     values = [value for param in incomplete for value in leaves(hearing.trees[param])]
-    closing.close(hearing.solver, values)
+    with hearing.undone_if_impossible():
+        closing.close(hearing.solver, values)
+        hearing.solve()
 
 
 def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
@@ -161,9 +165,8 @@ def _heard(function: Function, schemes: Mapping[str, Scheme], least: int) -> Hea
     hearing = Hearing(schemes, least)
     try:
         hearing.hear(function)
-        hearing.solver.solve()
-        while hearing.hear_more():
-            hearing.solver.solve()
+        hearing.solve()
+        hearing.name_open_sizes(function.params)
     except Conflict as conflict:
         raise _Impossible(hearing, conflict) from None
     return hearing
