@@ -106,13 +106,16 @@ class Hearing:
     def name_open_sizes(self, params: Sequence[Var]) -> None:
         """Gives each axis that a parameter leaves open a variable, by which all else is solved: the
         parameter binds it, and a size such as `d + 2` could not be expressed."""
+        values = [pair for p in params for pair in pairs(self.trees[p], p.struct_info)]
+        open_ = [size for v, info in values for size in _open_sizes(self.solver.shape(v), info)]
+        if not open_:
+            return
+        self.solver.prefer_open(self.params)  # or one of these would be solved for
         origin = self._origin("parameters", "parameter", "the parameters", None)
-        for param in params:
-            for value, info in pairs(self.trees[param], param.struct_info):
-                for size in _open_sizes(self.solver.shape(value), info):
-                    own = fresh()
-                    self.solver.prefer(variables(own), PARAMETER)
-                    self.solver.add(DimEq(own, size), origin)
+        for size in dict.fromkeys(open_):
+            own = fresh()
+            self.solver.prefer(variables(own), PARAMETER)
+            self.solver.add(DimEq(own, size), origin)
         self.solve()
 
     @contextmanager
