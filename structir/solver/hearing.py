@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from structir.analysis.axes import axes_of, tensor
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
-from structir.ir.axes import AnySize, Labelled, size_in
+from structir.ir.axes import AnySize, Labelled, rows_in, size_in
 from structir.ir.expr import (
     Call,
     Constant,
@@ -110,7 +110,8 @@ class Hearing:
         open_ = [size for v, info in values for size in _open_sizes(self.solver.shape(v), info)]
         if not open_:
             return
-        self.solver.prefer_open(self.params)  # or one of these would be solved for
+        # those that the signature binds already, or one of these would be solved for
+        self.solver.prefer_open([value for value, info in values if not rows_in(info.axes or ())])
         origin = self._origin("parameters", "parameter", "the parameters", None)
         for size in dict.fromkeys(open_):
             own = fresh()

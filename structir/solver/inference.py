@@ -84,8 +84,8 @@ def _completed_twice(module: IRModule, learn: str | None, close: bool) -> IRModu
 
 
 def _completed(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
-    """What one hearing gives, and whether functions check more on entry than they did, or have
-    shapes that were chosen."""
+    """What one hearing gives, and whether a second one may give more: functions check more on entry
+    than they did, or parameters have shapes that were chosen or ranks that were unknown."""
     heard = heard_functions(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
@@ -96,8 +96,18 @@ def _completed(module: IRModule, learn: str | None, close: bool) -> tuple[IRModu
         functions[name] = made
         globals_[name] = made.struct_info
         more |= _checks(made) > _checks(module[name])
-        more |= close and made.params != module[name].params  # variables are new where infos are
+        both = zip(made.params, module[name].params, strict=True)
+        changed = [(new, old) for new, old in both if new is not old]
+        more |= any(
+            close or _has_more_ranks(new.struct_info, old.struct_info) for new, old in changed
+        )
     return module.with_functions(functions), more
+
+
+def _has_more_ranks(new: StructInfo, old: StructInfo) -> bool:
+    """Whether the rank of some tensor is known in one StructInfo and not in another."""
+    both = zip(tensors(new), tensors(old), strict=True)
+    return any(a.ndim is not None and b.ndim is None for a, b in both)
 
 
 def heard_functions(module: IRModule, *, close: bool = False) -> dict[str, Hearing]:
