@@ -312,6 +312,7 @@ def test_atoms_stay_where_they_are() -> None:
         builder.emit_func_output(shape)
     assert builder.get()["main"].body.body is shape
 
+
 OTHER_DIM = {
     "attribute": lambda x, b: R.reshape(x, (b, 2, 2)),
     "shape": lambda x, b: ShapeExpr((b, 4)),

@@ -15,7 +15,7 @@ from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import bound_dims, own_dims
-from structir.ir.dims import Poly, Sym, syms
+from structir.ir.dims import Poly, syms
 from structir.ir.expr import (
     ATOMS,
     Binding,
@@ -46,7 +46,6 @@ from structir.ir.struct_info import (
     StructInfo,
     TensorStructInfo,
 )
-
 
 LEAVES = frozenset({*ATOMS, Op})  # what may be nested in an expression
 

@@ -143,7 +143,7 @@ class _Check:
         name = self.definition.reduce
         if name is not None and name not in MONOIDS and name not in self.attributes:
             hint = _nearest(name, MONOIDS, {"avg": "mean", "average": "mean", "product": "prod"})
-            expected = f"expected reduce= one of {', '.join(MONOIDS)}"
+            expected = f"expected `reduce` to be one of {', '.join(MONOIDS)}"
             raise self.error(f"{expected}, found {name!r}", "", hint and f"write `reduce={hint}`")
 
     # ---- indices

@@ -31,7 +31,6 @@ from structir.ops.formula import (
     Row,
 )
 
-
 Parsed = TypeVar("Parsed")
 
 

@@ -93,7 +93,7 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
     ("x[size()] -> out[i]", one, {}, "size()", "expected an index expression"),
     ("x -> out[i]", one, {}, "x", "expected an operand or a result"),
     ("x[i] or q + 1 -> out[i]", one, {}, "q + 1", "expected a number"),
-    ("x[i, j] -> out[i]", one, {"reduce": "avg"}, None, "reduce= one of sum.*found 'avg'"),
+    ("x[i, j] -> out[i]", one, {"reduce": "avg"}, None, "one of sum.*found 'avg'"),
     ("x[i] -> out[i, l]", one, {}, "out[i, l]", "found l"),
     ("x[i] -> out[i, *q]", one, {}, "out[i, *q]", "found q"),
     ("x[i] -> out[l : i]", one, {}, "out[l : i]", "found l"),
