@@ -10,9 +10,10 @@ from structir.ir.dims import Poly, sym, syms
 from structir.ir.expr import Call, Expr, Tuple, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.solver.axes_of import as_axes
-from structir.solver.hearing import Hearing, Tree, tensors
+from structir.solver.hearing import Hearing
 from structir.solver.reasons import Conflict
 from structir.solver.solver import Solver, Value
+from structir.solver.trees import Tree, tensors
 
 __all__ = ["COUNTS", "Conflict", "at_rank", "refined_result"]
 COUNTS = range(4)  # of the axes of a row, where a message is looked for

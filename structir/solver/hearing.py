@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
-from structir.analysis.axes import axes_of, tensor
+from structir.analysis.axes import axes_of
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
 from structir.ir.axes import AnySize, Labelled, rows_in, size_in
@@ -44,7 +44,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
-from structir.solver.axes_of import as_axes, as_row, labelled_row
+from structir.solver.axes_of import as_row, labelled_row
 from structir.solver.constraints import DimEq
 from structir.solver.facts import constraints_of, not_negative
 from structir.solver.generalise import generalised, looped
@@ -55,11 +55,19 @@ from structir.solver.scheme import Scheme
 from structir.solver.signature import read_signature
 from structir.solver.solver import OneOf, Solver, Value
 from structir.solver.store import ANONYMOUS, NAMED, PARAMETER
-from structir.solver.terms import Element, Row, RowVar, row_vars, symbol_of, variables
+from structir.solver.terms import Row, RowVar, row_vars, symbol_of, variables
+from structir.solver.trees import (
+    Tree,
+    common,
+    complete,
+    leaves,
+    pairs,
+    refined,
+    tensors,
+    values_of,
+)
 
 schemes = lazy_module("structir.ops.schemes")
-
-Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: nothing that has a shape
 
 
 class Hearing:
@@ -472,76 +480,3 @@ def _member(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
     if path[1] is None or not isinstance(tree, tuple):
         return tree
     return tree[path[1]]
-
-
-def leaves(tree: Tree) -> Iterator[Value]:
-    """The values of a tree that have shapes, in order."""
-    if isinstance(tree, Value):
-        yield tree
-    elif tree is not None:
-        for part in tree:
-            yield from leaves(part)
-
-
-def tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
-    """The tensors in a struct info, in order."""
-    if isinstance(info, TensorStructInfo):
-        yield info
-    elif isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            yield from tensors(field)
-
-
-def pairs(tree: Tree, info: StructInfo) -> Iterator[tuple[Value, TensorStructInfo]]:
-    """The values of a tree, each with what a struct info says of it."""
-    if isinstance(tree, Value):
-        if isinstance(info, TensorStructInfo):
-            yield tree, info
-    elif tree is not None and isinstance(info, TupleStructInfo):
-        for part, field in zip(tree, info.fields, strict=False):
-            yield from pairs(part, field)
-
-
-def values_of(name: str, info: StructInfo | None) -> Tree:
-    """New values for a result of this struct info."""
-    match info:
-        case TensorStructInfo() | PrimStructInfo():
-            return Value(name)
-        case TupleStructInfo(fields):
-            return tuple([values_of(name, field) for field in fields])
-    return None
-
-
-def complete(info: StructInfo) -> bool:
-    """Whether no size in it is unknown."""
-    return all(type(part.dims) is tuple for part in tensors(info))
-
-
-def refined(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
-    """A struct info with the solver's sizes and rows."""
-    if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
-        return tensor(as_axes(solver, tree), info.dtype)
-    if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
-        parts = zip(info.fields, tree, strict=False)
-        return TupleStructInfo(tuple([refined(solver, field, part) for field, part in parts]))
-    return info
-
-
-def common(solver: Solver, one: Row, other: Row) -> Row:
-    """The least general row that both are: equal parts stay, others become new."""
-    if not row_vars(one) and not row_vars(other) and len(one) == len(other):
-        return tuple([_common(a, b) for a, b in zip(one, other, strict=True)])
-    if one == other:
-        return one
-    end = 0
-    while end < min(len(one), len(other)):
-        left, right = one[-1 - end], other[-1 - end]
-        if type(left) is RowVar or type(right) is RowVar:
-            break
-        end += 1
-    tail = [_common(one[len(one) - end + k], other[len(other) - end + k]) for k in range(end)]
-    return (RowVar(), *tail)
-
-
-def _common(one: Element, other: Element) -> Element:
-    return one if one == other else fresh()

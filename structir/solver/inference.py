@@ -44,12 +44,13 @@ from structir.solver import closing
 from structir.solver.axes_of import settled
 from structir.solver.explanation import Explanation, explain
 from structir.solver.facts import may_be_empty
-from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
+from structir.solver.hearing import Hearing
 from structir.solver.kept import kept, narrows
 from structir.solver.policies import POLICIES, policy_of
 from structir.solver.reasons import Conflict
 from structir.solver.scheme import Scheme
 from structir.solver.terms import RowVar, row_vars, sizes, symbol_of, variables
+from structir.solver.trees import complete, leaves, pairs, refined, tensors
 
 
 def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
