@@ -16,7 +16,6 @@ from structir.analysis.deduction import (
     result_info,
 )
 from structir.analysis.purity import is_pure_value
-from structir.analysis.well_formed import check_well_formed
 from structir.errors import Diagnostic, Span, StructInfoError, StructIRError
 from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Sym
@@ -45,6 +44,9 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node, rebuild, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
+from structir.lazy import lazy_module
+
+rules = lazy_module("structir.analysis.well_formed")
 
 
 class Scope:
@@ -188,7 +190,7 @@ class BlockBuilder:
         """Returns the module of all functions built so far; raises WellFormedError where one uses
         a variable, a dim or a function that is not in scope."""
         module = IRModule(dict(self.functions), self.attrs)
-        check_well_formed(module, deduced=True)
+        rules.check_well_formed(module, deduced=True)
         return module
 
     def finished(self, name: str) -> Function:
