@@ -44,6 +44,9 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node, rebuild, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
+from structir.lazy import lazy_module
+
+rules = lazy_module("structir.analysis.well_formed")
 
 
 class Scope:
@@ -184,8 +187,15 @@ class BlockBuilder:
         return self.emit(function, name)
 
     def get(self) -> IRModule:
-        """The module of all functions built so far."""
-        return IRModule(dict(self.functions), self.attrs)
+        """Returns the module of all functions built so far; raises WellFormedError where one uses
+        a variable, a dim or a function that is not in scope."""
+        module = IRModule(dict(self.functions), self.attrs)
+        rules.check_well_formed(module, deduced=True)
+        return module
+
+    def finished(self, name: str) -> Function:
+        """Returns one function built so far, unchecked: its callees may not be there yet."""
+        return self.functions[name]  # type: ignore[return-value]
 
     def global_var(self, name: str) -> GlobalVar:
         """A reference to a function of the module, with its type if it is built already."""

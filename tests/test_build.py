@@ -1,10 +1,15 @@
 """BlockBuilder: what it binds, names and deduces, where scopes end, and what it refuses."""
 
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 import structir
 from structir.analysis import check_well_formed
-from structir.errors import DiagnosticWarning, StructInfoError, StructIRError
+from structir.errors import DiagnosticWarning, StructInfoError, StructIRError, WellFormedError
 from structir.ir import (
     BlockBuilder,
     Call,
@@ -306,3 +311,62 @@ def test_atoms_stay_where_they_are() -> None:
     with builder.function("main", [matrix()]):
         builder.emit_func_output(shape)
     assert builder.get()["main"].body.body is shape
+
+
+OTHER_DIM = {
+    "attribute": lambda x, b: R.reshape(x, (b, 2, 2)),
+    "shape": lambda x, b: ShapeExpr((b, 4)),
+    "stated result": lambda x, b: Call(
+        ExternFunc("f"), (x,), sinfo_args=(TensorStructInfo((b,), "float32"),)
+    ),
+}
+
+
+def module_with(value: Callable[[Var, Any], Any], b: Any) -> BlockBuilder:
+    own = structir.SymVar("b")
+    x = Var("x", TensorStructInfo((own, 4), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x], pure=False):
+        builder.emit_func_output(builder.emit(value(x, own if b is None else b)))
+    return builder
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("value", OTHER_DIM.values(), ids=list(OTHER_DIM))
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("b", "two different dims are named b"), ("c", "mentions c, which nothing binds")],
+)
+def test_a_dim_that_nothing_binds_is_refused_before_it_runs(value, name: str, told: str) -> None:
+    builder = module_with(value, structir.SymVar(name))
+    module = IRModule(dict(builder.functions))
+    x = np.zeros((2, 4), np.float32)
+    for use in (
+        builder.get,
+        lambda: structir.compile(module),
+        lambda: structir.compile(module["main"]),
+        lambda: structir.interpret(module, "main", x),
+        lambda: structir.interpret(module["main"], "main", x),
+    ):
+        with pytest.raises(WellFormedError, match=told):
+            use()
+    assert module_with(value, None).get()
+
+
+def test_a_variable_of_nowhere_is_refused_before_it_runs() -> None:
+    builder = BlockBuilder()
+    with builder.function("main", [matrix()]):
+        builder.emit_func_output(builder.emit(R.add(matrix(), matrix("y"))))
+    with pytest.raises(WellFormedError, match="y is used where it is not defined"):
+        builder.get()
+
+
+def test_a_module_is_checked_once(monkeypatch) -> None:
+    checks = []
+    rules = sys.modules[check_well_formed.__module__]
+    monkeypatch.setattr(rules, "breaches", lambda *given: checks.append(given) or [])
+    module = structir.parse("@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n    return x\n")
+    for _ in range(3):
+        structir.interpret(module, "main", np.zeros(2, np.float32))
+        structir.compile(module)
+    assert len(checks) == 1

@@ -191,7 +191,8 @@ def test_calls(main, words: str) -> None:  # type: ignore[no-untyped-def]
 def test_arguments_by_name_are_one_message_however_a_function_runs() -> None:
     text = PROGRAM.script()
     rows = HEAD.replace('("n", 4)', '("*n", 4)') + "    return R.matmul(x, w)\n"
-    host = HEAD + '    return R.call_packed("none", x, w, sinfo_args=R.Object)\n'
+    impure = HEAD.replace("@R.function", "@R.function(pure=False)")
+    host = impure + '    return R.call_packed("none", x, w, sinfo_args=R.Object)\n'
     functions = [structir.compile(structir.parse(form))["main"] for form in (text, rows, host)]
     functions += [partial(structir.interpret, PROGRAM, "main"), shard(PROGRAM, grid=(2, 1))]
     for function in functions:

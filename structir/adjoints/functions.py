@@ -74,7 +74,7 @@ class Adjoints:
                 Tuple((result, gradients)) if with_value else gradients,
                 TupleStructInfo((given, infos)) if with_value else infos,
             )
-        self.made[name] = builder.get()[name]
+        self.made[name] = builder.finished(name)
         while self.waiting:
             self._make(self.waiting.pop())
 
@@ -110,7 +110,7 @@ class Adjoints:
         builder, own = BlockBuilder(), self._fresh(name)
         with builder.function(own, params, attrs={PRIVATE: True}):
             builder.emit_func_output(body(params, builder.emit))
-        made = self.made[own] = builder.get()[own]
+        made = self.made[own] = builder.finished(own)
         return GlobalVar(own, made.struct_info)
 
     def _planned(
@@ -140,7 +140,7 @@ class Adjoints:
                 scope.sums.add(result, at_path(path, back))
             scope.back()
             builder.emit_func_output(Tuple(tuple(scope.leaves(wanted))), plan.gives)
-        self.made[name] = builder.get()[name]
+        self.made[name] = builder.finished(name)
 
     def _fresh(self, name: str) -> str:
         own, count = name, 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 from structir.analysis.calls import contradicts
 from structir.analysis.deduction import callee_name, deduce, disjoint
@@ -14,7 +15,7 @@ from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
 from structir.ir.axes import Labelled, RowVar
 from structir.ir.binding_dims import bound_dims, own_dims
-from structir.ir.dims import Poly, Sym, syms
+from structir.ir.dims import Poly, syms
 from structir.ir.expr import (
     ATOMS,
     Binding,
@@ -32,6 +33,7 @@ from structir.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -45,30 +47,42 @@ from structir.ir.struct_info import (
     TensorStructInfo,
 )
 
+LEAVES = frozenset({*ATOMS, Op})  # what may be nested in an expression
+
 
 def well_formed(program: IRModule | Function) -> bool:
     """Whether the program keeps every rule."""
     return not breaches(program)
 
 
-def check_well_formed(program: IRModule | Function) -> None:
-    """Raise one WellFormedError that lists every breach of the rules; return quietly if there is
-    none."""
-    found = breaches(program)
-    if found:
-        raise WellFormedError(found)
+def check_well_formed(program: IRModule | Function, *, deduced: bool = False) -> None:
+    """Raises one WellFormedError that lists every violation of the rules; returns if there is none.
+
+    A program never changes, so one that passed is not checked again. `deduced` skips what deduction
+    has just checked: calls whose StructInfo is still that of their variable.
+    """
+    if program in _PASSED:
+        return
+    violations = breaches(program, deduced)
+    if violations:
+        raise WellFormedError(violations)
+    if not deduced:
+        _PASSED.add(program)
 
 
-def breaches(program: IRModule | Function) -> list[Diagnostic]:
-    """Every breach of the rules of scope and form."""
+def breaches(program: IRModule | Function, deduced: bool = False) -> list[Diagnostic]:
+    """Every violation of the rules of scope and form."""
     functions = dict(program.functions) if isinstance(program, IRModule) else {"main": program}
-    checker = _Checker(functions if isinstance(program, IRModule) else None)
+    checker = _Checker(functions if isinstance(program, IRModule) else None, deduced)
     for name, function in functions.items():
         if isinstance(function, Function):
             checker.function(function, name)
         elif isinstance(function, Kernel):
             checker.found += kernel_breaches(function)
     return checker.found
+
+
+_PASSED: WeakSet[IRModule | Function] = WeakSet()
 
 
 class _Scope:
@@ -94,8 +108,9 @@ class _Scope:
 class _Checker:
     """Walks functions in order of evaluation, keeping what is in scope."""
 
-    def __init__(self, module: Mapping[str, Node] | None) -> None:
+    def __init__(self, module: Mapping[str, Node] | None, deduced: bool) -> None:
         self.module = module
+        self.deduced = deduced
         self.found: list[Diagnostic] = []
         self.defined: set[Var] = set()  # ever, to find double definitions
         self.variables = _Scope()
@@ -192,9 +207,13 @@ class _Checker:
     # ---- bindings
 
     def binding(self, binding: Binding, in_dataflow: bool, pure: bool) -> None:
-        value = binding.value
+        value, info = binding.value, binding.var.struct_info
         self.place = binding.span
-        self.value(value, in_dataflow, pure, binding.span)
+        if not self.is_plain_call(binding, value):
+            self.value(value, in_dataflow, pure, binding.span)
+        elif self.deduced and info is value.struct_info and info in self.known_infos.members:
+            self.define(binding.var)
+            return
         if isinstance(binding, MatchCast):
             self.atom(value)
             self.symbols.add(bound_dims([binding.struct_info]))
@@ -204,8 +223,17 @@ class _Checker:
         elif type(value) is If:
             self.branches(value, pure)
         self.define(binding.var)
-        self.info(binding.var.struct_info, binding.span, f"variable {binding.var.name}")
-        self.agreement(binding)
+        self.info(info, binding.span, f"variable {binding.var.name}")
+        if not (self.deduced and info is value.struct_info):
+            self.agreement(binding)
+
+    def is_plain_call(self, binding: Binding, value: Any) -> bool:
+        """Whether a value is a pure op's call on variables in scope: most are, and break no rule
+        of scope."""
+        if type(value) is not Call or type(value.op) is not Op or type(binding) is not VarBinding:
+            return False
+        plain = value.op.definition.pure and not value.sinfo_args
+        return plain and self.variables.members.issuperset(value.args)
 
     def value(self, value: Expr, in_dataflow: bool, pure: bool, span: Span | None) -> None:
         if type(value) is Call:
@@ -334,8 +362,11 @@ class _Checker:
     def define(self, var: Var) -> None:
         if var in self.defined:
             self.report(f"{var.name} is defined twice", var.span)
+            self.variables.add([var])
+            return
         self.defined.add(var)
-        self.variables.add([var])
+        self.variables.members.add(var)
+        self.variables.trail.append(var)
 
     def atom(self, value: Expr) -> None:
         """Where an atom, or a tuple of atoms, has to stand."""
@@ -362,7 +393,7 @@ class _Checker:
                 self.global_use(part)
             elif type(part) in (Tuple, ShapeExpr, PrimValue):
                 self.expr(part)
-            elif isinstance(part, Expr) and type(part) not in ATOMS and type(part) is not Op:
+            elif type(part) not in LEAVES and isinstance(part, Expr):
                 self.nested(part)
 
     def use(self, var: Var) -> None:
@@ -399,18 +430,30 @@ class _Checker:
         if not variables:
             self.known_infos.add([info])
 
-    def undefined_symbols(self, mentioned: Iterable[Sym], what: str, span: Span | None) -> None:
+    def undefined_symbols(self, mentioned: Iterable[Any], what: str, span: Span | None) -> None:
+        """Reports the dims and row variables that are not in scope, each once."""
         unknown = set(mentioned) - self.symbols.members
         if not unknown:
             return
-        names = ", ".join(sorted(map(repr, unknown)))
-        self.report(
-            f"{what} mentions {names}, which nothing binds",
-            span,
-            hint="a symbolic dim is bound where it stands alone as a size of a parameter or of a "
-            "match_cast",
-            code="E0502",
-        )
+        in_scope = {str(bound) for bound in self.symbols.members}
+        self.symbols.add(unknown)
+        for name in sorted({str(dim) for dim in unknown} & in_scope):
+            self.report(
+                f"two different dims are named {name}: expected the one in scope, found another "
+                f"one in {what}",
+                span,
+                hint=f"create {name} once, and use that object in both places",
+                code="E0503",
+            )
+        names = ", ".join(sorted(str(dim) for dim in unknown if str(dim) not in in_scope))
+        if names:
+            self.report(
+                f"{what} mentions {names}, which nothing binds",
+                span,
+                hint="a symbolic dim is bound where it stands alone as a size of a parameter or "
+                "of a match_cast",
+                code="E0502",
+            )
 
 
 def _free_symbols(info: StructInfo) -> set[Any]:

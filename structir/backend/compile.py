@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import structir.backend as room
+from structir.analysis.well_formed import check_well_formed
 from structir.errors import StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule, as_module
@@ -98,4 +99,5 @@ def compile(
         raise StructIRError(
             f"the {target} backend has no option {name!r}; it has {', '.join(known) or 'none'}"
         )
+    check_well_formed(module)
     return make(module, **options)

@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from structir.analysis.well_formed import check_well_formed
 from structir.interpret import draws, failures, lists, loops, pictures, texts
 from structir.interpret.extern import find_extern, register_extern
 from structir.interpret.machine import Machine
@@ -29,8 +30,9 @@ __all__ = [
 def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
     """The result of a function of a module: arrays in, arrays out; tuples, shapes and numbers as
     they are. The caller owns the result."""
-    function = Machine(as_module(mod, "structir.interpret")).global_function(name)
-    return owning(function)(*args, **names)
+    module = as_module(mod, "structir.interpret")
+    check_well_formed(module)
+    return owning(Machine(module).global_function(name))(*args, **names)
 
 
 class _Callable(ModuleType):

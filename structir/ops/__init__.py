@@ -8,7 +8,9 @@ import pkgutil
 from functools import cache
 
 # Machinery that deduction does without; it loads when a call is run or lowered.
-LATER = frozenset({"clauses", "entries", "gradient", "pieces", "reference", "schemes"})
+LATER = frozenset(
+    {"clauses", "declaration", "entries", "gradient", "pieces", "reference", "schemes"}
+)
 
 
 @cache

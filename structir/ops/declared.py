@@ -17,7 +17,13 @@ from structir.ops.given import Given, Written
 from structir.ops.signature import REQUIRED, Signature, signature_of
 
 LineFunction = Callable[[Given], "Written | str"]
+PACKAGE = __name__.partition(".")[0]
 PLAIN = frozenset({Var, DataflowVar, Call, Constant})
+
+
+def is_built_in(body: Any) -> bool:
+    """Whether an op's body is part of this package; an op without one is."""
+    return str(getattr(body, "__module__", PACKAGE)).partition(".")[0] == PACKAGE
 
 
 @attrs.define(eq=False, slots=False)

@@ -7,14 +7,14 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
-from structir.errors import Span, StructIRError
+from structir.errors import Diagnostic, Span
 from structir.ir.expr import NO_ATTRS, Call, Expr
 from structir.ir.op import register_op
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.ops import infer
-from structir.ops.declared import Declared, LineFunction
-from structir.ops.notation import Line
+from structir.ops.declared import Declared, LineFunction, is_built_in
+from structir.ops.notation import Line, NotationError
 from structir.ops.signature import (
     bound_values,
     call_parts,
@@ -23,6 +23,7 @@ from structir.ops.sizes import Assumption, Resolved
 from structir.rewriting.holes import RECORDER
 
 clauses = lazy_module("structir.ops.clauses")
+declaration = lazy_module("structir.ops.declaration")
 gradient = lazy_module("structir.ops.gradient")
 reference = lazy_module("structir.ops.reference")
 
@@ -173,8 +174,14 @@ def op(
     def declare(body: Callable[..., Any]) -> Declaration:
         own = name or body.__name__.rstrip("_")
         if "return" not in body.__annotations__:
-            told = "-> Point for a formula of one point, -> Expr for a tree of calls, or -> Array"
-            raise StructIRError(f"the op {own} does not say what its body gives: {told}")
+            hint = "write `-> Point` for a scalar expression, `-> Expr` for a tree of calls"
+            message = "missing return annotation: expected Point, Expr or Array, found none"
+            raise NotationError(Diagnostic(message, op=own, hint=f"{hint}, or `-> Array`"))
+        if is_built_in(body):  # tests check these: an import has no time for it
+            return Declaration(OpDefinition(own, line, body, **stated))
+        declaration.check_name(own)
+        made = Declared(own, line, body, **stated)
+        declaration.check_declaration(made)
         return Declaration(OpDefinition(own, line, body, **stated))
 
     return declare

@@ -11,13 +11,14 @@ entries.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from enum import Enum
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import attrs
 
-from structir.errors import StructIRError
+from structir.errors import Diagnostic, DiagnosticError
 from structir.ops.formula import (
     Apply,
     Attribute,
@@ -30,6 +31,8 @@ from structir.ops.formula import (
     Row,
 )
 
+Parsed = TypeVar("Parsed")
+
 
 class Missing(Enum):
     """Stands for a value that is not there."""
@@ -40,8 +43,33 @@ class Missing(Enum):
 REQUIRED = Missing.REQUIRED  # the default of an operand that must be given
 
 
-class NotationError(StructIRError):
-    """An op line is not written in the notation: a mistake of the op's author."""
+class NotationError(DiagnosticError):
+    """An op is declared wrongly: a mistake of its author. `column` and `end` are positions in
+    `text`, the part of the declaration that holds it."""
+
+    code = "E0300"
+
+    def __init__(self, wrong: str | Diagnostic, tree: ast.AST | None = None) -> None:
+        super().__init__(wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong))
+        self.text: str | None = None
+        self.column: int = getattr(tree, "col_offset", -1)
+        self.end: int = getattr(tree, "end_col_offset", None) or 0
+
+    def within(self, text: str, part: str, start: int) -> NotationError:
+        """Places the error: `part` was parsed in brackets and is at `start` of `text`."""
+        column = max(self.column, 0)
+        self.text, self.column = text, start + _unwrapped(part, column)
+        self.end = start + _unwrapped(part, max(self.end, column + 1))
+        return self
+
+
+def _unwrapped(part: str, column: int) -> int:
+    """The column in a part of one in its parsed form, in which `[(part)]` has `[()]` for `[]`."""
+    column -= 1
+    for at in range(len(part)):
+        if part.startswith("[]", at) and at + 1 < column:
+            column -= 2
+    return max(column, 0)
 
 
 @attrs.frozen(cache_hash=True)
@@ -133,19 +161,68 @@ def read_line(
     letter."""
     left, arrow, right = text.partition("->")
     if not arrow:
-        raise NotationError(f"an op line needs an arrow: {text}")
+        hint = "write the operands, an arrow and the results: `x[i, j] -> out[j, i]`"
+        raise NotationError(Diagnostic("expected `->`, found none", hint=hint)).within(text, "", 0)
+    left_side, right_side = (
+        _side(text, 0, left, attributes),
+        _side(text, len(left) + len(arrow), right, attributes),
+    )
+    operands = frozenset(a.name for a in left_side.accesses())
+    reader = _Reader(attributes, operands)
+    return Line(
+        tuple([left_side.placed(reader.access, a) for a in left_side.accesses()]),
+        tuple([right_side.placed(reader.access, a) for a in right_side.accesses()]),
+        _relations(where, _items, partial(reader.relation, size=True)),
+        _relations(on, _conjuncts, partial(reader.relation, size=False)),
+    )
+
+
+def _side(text: str, start: int, side: str, attributes: frozenset[str]) -> _Side:
+    """The accesses of one side of the arrow."""
+    start += len(side) - len(side.lstrip())
+    return _Side(text, start, side.strip(), attributes)
+
+
+def _relations(
+    text: str, split: Callable[[str], list[ast.expr]], read: Callable[[ast.expr], Relation]
+) -> tuple[Relation, ...]:
+    return _placed(lambda: tuple([read(tree) for tree in split(text)]), text, text, 0)
+
+
+def _placed(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
+    """What `parse` gives; an error in it with its position in the text."""
     try:
-        sides = [_Side(side.strip().replace("[]", "[()]"), attributes) for side in (left, right)]
-        operands = frozenset(a.name for a in sides[0].accesses())
-        reader = _Reader(attributes, operands)
-        return Line(
-            tuple([reader.access(a) for a in sides[0].accesses()]),
-            tuple([reader.access(a) for a in sides[1].accesses()]),
-            tuple([reader.relation(c, size=True) for c in _items(where)]),
-            tuple([reader.relation(c, size=False) for c in _conjuncts(on)]),
-        )
+        return parse()
     except SyntaxError as error:
-        raise NotationError(f"not an op line: {text}: {error.msg}") from error
+        wrong = NotationError(f"syntax error: {error.msg}")
+        wrong.column = (error.offset or 1) - 1
+        raise wrong.within(text, part, start) from error
+    except NotationError as error:
+        if error.text is None:
+            error.within(text, part, start)
+        raise
+
+
+BRACKETS = {"[": "]", "(": ")"}
+
+
+def _check_brackets(part: str) -> None:
+    """Refuses a bracket without its partner, which Python's parser reports at another place."""
+    opened: list[tuple[int, str]] = []
+    for at, char in enumerate(part):
+        if char in BRACKETS:
+            opened.append((at, char))
+        elif char in BRACKETS.values() and (not opened or BRACKETS[opened.pop()[1]] != char):
+            raise _at(f"expected an opening bracket before `{char}`, found none", part, at)
+    if opened:
+        at, char = opened[-1]
+        raise _at(f"expected `{BRACKETS[char]}` for `{char}`, found the end", part, at)
+
+
+def _at(message: str, part: str, column: int) -> NotationError:
+    wrong = NotationError(message)
+    wrong.column = 1 + column + 2 * part[: max(column - 1, 0)].count("[]")
+    return wrong
 
 
 def _items(text: str) -> list[ast.expr]:
@@ -155,7 +232,7 @@ def _items(text: str) -> list[ast.expr]:
 def _conjuncts(text: str) -> list[ast.expr]:
     if not text:
         return []
-    tree = ast.parse(text, mode="eval").body
+    tree = ast.parse(f"({text})", mode="eval").body
     return tree.values if isinstance(tree, ast.BoolOp) else [tree]
 
 
@@ -180,10 +257,19 @@ class _Written:
 class _Side:
     """The accesses on one side of the arrow."""
 
-    def __init__(self, text: str, attributes: frozenset[str]) -> None:
-        self.text = text
+    def __init__(self, whole: str, start: int, part: str, attributes: frozenset[str]) -> None:
+        self.where = whole, part, start
+        self.text = part.replace("[]", "[()]")
         self.attributes = attributes
-        self.items = [self._written(tree) for tree in _items(text)]
+        self.items = _placed(self._parsed, *self.where)
+
+    def _parsed(self) -> list[_Written]:
+        _check_brackets(self.where[1])
+        return [self._written(tree) for tree in _items(self.text)]
+
+    def placed(self, read: Callable[[_Written], Access], written: _Written) -> Access:
+        """What `read` gives of an access; an error in it with its position."""
+        return _placed(lambda: read(written), *self.where)
 
     def accesses(self) -> list[_Written]:
         return self.items
@@ -202,14 +288,22 @@ class _Side:
             if isinstance(other, ast.Name):
                 dtypes = (*dtypes, other.id)
             else:
-                default = ast.literal_eval(other)
+                default = _literal(other)
         if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
-            raise NotationError(f"not an access in an op line: {ast.unparse(tree)}")
+            expected = "expected an operand or a result such as `x[i, j]`"
+            raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
         inner = tree.slice
         entries = inner.elts if isinstance(inner, ast.Tuple) else [inner]
         shown = self.text[tree.col_offset - 1 : (tree.end_col_offset or 0) - 1]
         text = ("*" if many else "") + shown.replace("[()]", "[]")
         return _Written(tree.value.id, many, entries, dtypes or ("T",), default, text)
+
+
+def _literal(tree: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(tree)
+    except ValueError:
+        raise NotationError(f"expected a number, found {ast.unparse(tree)}", tree) from None
 
 
 _BINARY = {
@@ -274,8 +368,10 @@ class _Reader:
         return Entry(self.formula(index, size=False), self.formula(upper, size=True), loose=loose)
 
     def relation(self, tree: ast.expr, *, size: bool) -> Relation:
-        if not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
-            raise NotationError(f"not a comparison: {ast.unparse(tree)}")
+        single = isinstance(tree, ast.Compare) and len(tree.ops) == 1
+        if not isinstance(tree, ast.Compare) or not single or type(tree.ops[0]) not in _COMPARE:
+            expected = "expected a comparison such as `i == n`"
+            raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
         left, right = self.formula(tree.left, size), self.formula(tree.comparators[0], size)
         return Relation(_COMPARE[type(tree.ops[0])], left, right, ast.unparse(tree))
 
@@ -301,9 +397,10 @@ class _Reader:
                 return Element(name, tuple([self.formula(part, size) for part in at]))
             case ast.Subscript():
                 return self.item(tree)
-            case ast.Call(func=ast.Name(id=function), args=parts):
-                return self.call(function, parts, size)
-        raise NotationError(f"not in the notation: {ast.unparse(tree)}")
+            case ast.Call(func=ast.Name(), args=[_, *_]):
+                return self.call(tree, size)
+        expected = "expected an index expression such as `2 * i + 1`"
+        raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
 
     def name(self, name: str, size: bool) -> Formula:
         if name in self.attributes:
@@ -316,20 +413,22 @@ class _Reader:
         path: list[int] = []
         node: ast.expr = tree
         while isinstance(node, ast.Subscript):
-            path.insert(0, ast.literal_eval(node.slice))
+            path.insert(0, _literal(node.slice))
             node = node.value
         if not isinstance(node, ast.Name) or node.id not in self.attributes:
-            raise NotationError(f"neither an attribute nor an operand: {ast.unparse(tree)}")
+            expected = "expected an attribute or an operand"
+            raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
         return Attribute(node.id, tuple(path))
 
-    def call(self, function: str, parts: list[ast.expr], size: bool) -> Formula:
+    def call(self, tree: ast.Call, size: bool) -> Formula:
+        function, parts = ast.unparse(tree.func), tree.args
         if function == "size":
             return self.formula(parts[0], size=True)
         if function == "flat":
             return Flat(tuple([self.part(part, size) for part in parts]))
         if function in ("min", "max"):
             return Apply(function, tuple([self.formula(part, size) for part in parts]))
-        raise NotationError(f"not a function of the notation: {function}")
+        raise NotationError(f"expected size, flat, min or max, found {function}", tree)
 
     def part(self, tree: ast.expr, size: bool) -> Formula:
         """One part of a group: a letter, a row, or a further group."""

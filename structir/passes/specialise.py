@@ -77,7 +77,7 @@ class _Dispatch:
             "dispatch", self.params, ret=info, pure=whole.is_pure, attrs=whole.attrs
         ):
             builder.emit_func_output(self.choice(0)())
-        return builder.get()["dispatch"]
+        return builder.finished("dispatch")
 
     def choice(self, number: int) -> Callable[[], Expr]:
         """What emits the choice among the copies from a number on."""

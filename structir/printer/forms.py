@@ -7,7 +7,9 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from structir.errors import DiagnosticError
+import attrs
+
+from structir.errors import DiagnosticError, ParseError
 from structir.ir.axes import Written
 from structir.ir.dims import Poly
 from structir.ir.dtype import DTYPES, dtype_hint
@@ -52,8 +54,29 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
         with context.nested(node):
             info: StructInfo = read_form(context, node, form)
             return info
-    made: StructInfo = form.node(**form.complete({}))
+    fields = form.complete({})
+    if _required(form) - fields.keys():
+        raise _missing_fields(context, node, form)
+    made: StructInfo = form.node(**fields)
     return made
+
+
+def _required(form: Form) -> set[str]:
+    """The fields that a node cannot do without."""
+    fields: Any = attrs.fields(form.node)
+    return {f.name for f in fields if f.init and f.default is attrs.NOTHING}
+
+
+def _missing_fields(context: Context, node: ast.expr, form: Form) -> ParseError:
+    """The error of a StructInfo that is named without fields, though it has no meaning then."""
+    if form.rest:  # the number of fields is part of the StructInfo
+        example, empty = f"R.{form.name}(R.Tensor, R.Shape)", f"`R.{form.name}()` for no fields, "
+    else:
+        names = [f.keyword for f in form.fields if f.name in _required(form)]
+        example, empty = f"R.{form.name}({', '.join(f'{name}=...' for name in names)})", ""
+    message = f"R.{form.name}: missing fields: expected {example}, found {ast.unparse(node)}"
+    hint = f"give every field: `{example}`; write {empty}`R.Object` for any value"
+    return context.error(node, message, hint, "E0108")
 
 
 def _quoted(context: Context, node: ast.Constant) -> ast.expr:
@@ -95,6 +118,8 @@ def read_form(context: Context, node: ast.Call, form: Form) -> Any:
             made["span"] = context.place.span(node)
         return form.node(**made)
     except TypeError as error:
+        if issubclass(form.node, StructInfo) and _required(form) - form.complete(fields).keys():
+            raise _missing_fields(context, node, form) from None
         raise context.error(node, f"R.{form.name} is not complete: {error}") from None
     except DiagnosticError as error:
         told = error.diagnostics[0]

@@ -10,9 +10,10 @@ from structir.ir.dims import Poly, sym, syms
 from structir.ir.expr import Call, Expr, Tuple, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.solver.axes_of import as_axes
-from structir.solver.hearing import Hearing, Tree, tensors
+from structir.solver.hearing import Hearing
 from structir.solver.reasons import Conflict
 from structir.solver.solver import Solver, Value
+from structir.solver.trees import Tree, tensors
 
 __all__ = ["COUNTS", "Conflict", "at_rank", "refined_result"]
 COUNTS = range(4)  # of the axes of a row, where a message is looked for
@@ -25,9 +26,7 @@ def refined_result(call: Call) -> StructInfo:
     """
     hearing = Hearing({}, least=0)
     tree = hearing.hear_call(call)
-    hearing.solver.solve()
-    while hearing.hear_more():
-        hearing.solver.solve()
+    hearing.solve()
     known = {v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)}
     result: StructInfo = _refined(hearing.solver, call.struct_info, tree, known)
     return result

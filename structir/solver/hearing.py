@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
-from structir.analysis.axes import tensor
+from structir.analysis.axes import axes_of
 from structir.errors import Diagnostic, Span, warn
 from structir.ir import dims
-from structir.ir.axes import Labelled
+from structir.ir.axes import AnySize, Labelled, rows_in, size_in
 from structir.ir.expr import (
     Call,
     Constant,
@@ -30,6 +31,7 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
+from structir.ir.polynomial import Poly
 from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     OBJECT,
@@ -42,7 +44,8 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.solver.arithmetic import fresh
-from structir.solver.axes_of import as_axes, as_row, labelled_row
+from structir.solver.axes_of import as_row, labelled_row
+from structir.solver.constraints import DimEq
 from structir.solver.facts import constraints_of, not_negative
 from structir.solver.generalise import generalised, looped
 from structir.solver.kernels import kernel_scheme
@@ -52,11 +55,19 @@ from structir.solver.scheme import Scheme
 from structir.solver.signature import read_signature
 from structir.solver.solver import OneOf, Solver, Value
 from structir.solver.store import ANONYMOUS, NAMED, PARAMETER
-from structir.solver.terms import Element, Row, RowVar, row_vars, variables
+from structir.solver.terms import Row, RowVar, row_vars, symbol_of, variables
+from structir.solver.trees import (
+    Tree,
+    common,
+    complete,
+    leaves,
+    pairs,
+    refined,
+    tensors,
+    values_of,
+)
 
 schemes = lazy_module("structir.ops.schemes")
-
-Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: nothing that has a shape
 
 
 class Hearing:
@@ -94,6 +105,41 @@ class Hearing:
         self._annotate(self.results, function.ret_struct_info, origin)
         self.hear_again()
 
+    def solve(self) -> None:
+        """Solves all constraints, those included that ops add once more is known."""
+        self.solver.solve()
+        while self.hear_more():
+            self.solver.solve()
+
+    def name_open_sizes(self, params: Sequence[Var]) -> None:
+        """Gives each axis that a parameter leaves open a variable, by which all else is solved: the
+        parameter binds it, and a size such as `d + 2` could not be expressed."""
+        values = [pair for p in params for pair in pairs(self.trees[p], p.struct_info)]
+        open_ = [size for v, info in values for size in _open_sizes(self.solver.shape(v), info)]
+        if not open_:
+            return
+        # those that the signature binds already, or one of these would be solved for
+        self.solver.prefer_open([value for value, info in values if not rows_in(info.axes or ())])
+        origin = self._origin("parameters", "parameter", "the parameters", None)
+        for size in dict.fromkeys(open_):
+            own = fresh()
+            self.solver.prefer(variables(own), PARAMETER)
+            self.solver.add(DimEq(own, size), origin)
+        self.solve()
+
+    @contextmanager
+    def undone_if_impossible(self) -> Iterator[None]:
+        """Takes back what is added inside where it contradicts the rest: it was only a choice."""
+        mark, waiting = self.solver.push(), list(self.waiting)
+        lines = [(use, use.line) for use in waiting]
+        try:
+            yield
+        except Conflict:
+            self.solver.pop(mark)
+            self.waiting = waiting
+            for use, line in lines:
+                use.line = line
+
     @cached_property
     def occurrences(self) -> Counter[RowVar]:
         """In how many values each row variable stands, once all is solved."""
@@ -110,9 +156,9 @@ class Hearing:
 
     def _prefer(self, info: StructInfo, level: int = NAMED) -> None:
         for part in tensors(info):
-            if type(part.dims) is tuple:
-                for dim in part.dims:
-                    self.solver.prefer(variables(dim), level)
+            for size in map(size_in, axes_of(part) or ()):
+                if type(size) is Poly:
+                    self.solver.prefer(variables(size), level)
 
     def _sequence(self, body: SeqExpr) -> None:
         for binding in body.bindings():
@@ -398,6 +444,16 @@ class Hearing:
             store.preference |= levels
 
 
+def _open_sizes(shape: Row, info: TensorStructInfo) -> list[Any]:
+    """The sizes of a parameter that are neither stated nor one variable."""
+    stated = axes_of(info) or ()
+    open_ = [type(size_in(axis)) is AnySize for axis in stated]
+    if len(open_) != len(shape):
+        open_ = [not stated] * len(shape)
+    both = zip(shape, open_, strict=True)
+    return [s for s, free in both if free and type(s) is Poly and symbol_of(s) is None]
+
+
 ROUNDS = 8  # of asking ops again
 
 
@@ -424,76 +480,3 @@ def _member(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
     if path[1] is None or not isinstance(tree, tuple):
         return tree
     return tree[path[1]]
-
-
-def leaves(tree: Tree) -> Iterator[Value]:
-    """The values of a tree that have shapes, in order."""
-    if isinstance(tree, Value):
-        yield tree
-    elif tree is not None:
-        for part in tree:
-            yield from leaves(part)
-
-
-def tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
-    """The tensors in a struct info, in order."""
-    if isinstance(info, TensorStructInfo):
-        yield info
-    elif isinstance(info, TupleStructInfo):
-        for field in info.fields:
-            yield from tensors(field)
-
-
-def pairs(tree: Tree, info: StructInfo) -> Iterator[tuple[Value, TensorStructInfo]]:
-    """The values of a tree, each with what a struct info says of it."""
-    if isinstance(tree, Value):
-        if isinstance(info, TensorStructInfo):
-            yield tree, info
-    elif tree is not None and isinstance(info, TupleStructInfo):
-        for part, field in zip(tree, info.fields, strict=False):
-            yield from pairs(part, field)
-
-
-def values_of(name: str, info: StructInfo | None) -> Tree:
-    """New values for a result of this struct info."""
-    match info:
-        case TensorStructInfo() | PrimStructInfo():
-            return Value(name)
-        case TupleStructInfo(fields):
-            return tuple([values_of(name, field) for field in fields])
-    return None
-
-
-def complete(info: StructInfo) -> bool:
-    """Whether no size in it is unknown."""
-    return all(type(part.dims) is tuple for part in tensors(info))
-
-
-def refined(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
-    """A struct info with the solver's sizes and rows."""
-    if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
-        return tensor(as_axes(solver, tree), info.dtype)
-    if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
-        parts = zip(info.fields, tree, strict=False)
-        return TupleStructInfo(tuple([refined(solver, field, part) for field, part in parts]))
-    return info
-
-
-def common(solver: Solver, one: Row, other: Row) -> Row:
-    """The least general row that both are: equal parts stay, others become new."""
-    if not row_vars(one) and not row_vars(other) and len(one) == len(other):
-        return tuple([_common(a, b) for a, b in zip(one, other, strict=True)])
-    if one == other:
-        return one
-    end = 0
-    while end < min(len(one), len(other)):
-        left, right = one[-1 - end], other[-1 - end]
-        if type(left) is RowVar or type(right) is RowVar:
-            break
-        end += 1
-    tail = [_common(one[len(one) - end + k], other[len(other) - end + k]) for k in range(end)]
-    return (RowVar(), *tail)
-
-
-def _common(one: Element, other: Element) -> Element:
-    return one if one == other else fresh()

@@ -44,12 +44,13 @@ from structir.solver import closing
 from structir.solver.axes_of import settled
 from structir.solver.explanation import Explanation, explain
 from structir.solver.facts import may_be_empty
-from structir.solver.hearing import Hearing, complete, leaves, pairs, refined, tensors
+from structir.solver.hearing import Hearing
 from structir.solver.kept import kept, narrows
 from structir.solver.policies import POLICIES, policy_of
 from structir.solver.reasons import Conflict
 from structir.solver.scheme import Scheme
 from structir.solver.terms import RowVar, row_vars, sizes, symbol_of, variables
+from structir.solver.trees import complete, leaves, pairs, refined, tensors
 
 
 def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
@@ -78,24 +79,36 @@ def _may_hold_dead_code(module: IRModule) -> bool:
 
 
 def _completed_twice(module: IRModule, learn: str | None, close: bool) -> IRModule:
-    completed, checked = _completed(module, learn, close)
-    # what is checked on entry is stated from there on, and may tell more
-    return _completed(completed, learn, close)[0] if checked else completed
+    completed, more = _completed(module, learn, close)
+    # what is checked on entry, or chosen, is stated from there on, and more may follow from it
+    return _completed(completed, learn, close)[0] if more else completed
 
 
 def _completed(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
-    """What one hearing gives, and whether functions check more on entry than they did."""
+    """What one hearing gives, and whether a second one may give more: functions check more on entry
+    than they did, or parameters have shapes that were chosen or ranks that were unknown."""
     heard = heard_functions(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
-    checked = False
+    more = False
     for name, hearing in heard.items():
         rewriter = Rewriter(hearing, globals_, learn or policy_of(module[name]))
         made = rewriter.function(module[name])
         functions[name] = made
         globals_[name] = made.struct_info
-        checked |= _checks(made) > _checks(module[name])
-    return module.with_functions(functions), checked
+        more |= _checks(made) > _checks(module[name])
+        both = zip(made.params, module[name].params, strict=True)
+        changed = [(new, old) for new, old in both if new is not old]
+        more |= any(
+            close or _has_more_ranks(new.struct_info, old.struct_info) for new, old in changed
+        )
+    return module.with_functions(functions), more
+
+
+def _has_more_ranks(new: StructInfo, old: StructInfo) -> bool:
+    """Whether the rank of some tensor is known in one StructInfo and not in another."""
+    both = zip(tensors(new), tensors(old), strict=True)
+    return any(a.ndim is not None and b.ndim is None for a, b in both)
 
 
 def heard_functions(module: IRModule, *, close: bool = False) -> dict[str, Hearing]:
@@ -120,7 +133,9 @@ def _close_params(function: Function, hearing: Hearing) -> None:
     """Choose shapes for the parameters whose annotation leaves something open."""
     incomplete = [param for param in function.params if not complete(param.struct_info)]
     values = [value for param in incomplete for value in leaves(hearing.trees[param])]
-    closing.close(hearing.solver, values)
+    with hearing.undone_if_impossible():
+        closing.close(hearing.solver, values)
+        hearing.solve()
 
 
 def solved(function: Function, schemes: Mapping[str, Scheme]) -> Hearing:
@@ -161,9 +176,8 @@ def _heard(function: Function, schemes: Mapping[str, Scheme], least: int) -> Hea
     hearing = Hearing(schemes, least)
     try:
         hearing.hear(function)
-        hearing.solver.solve()
-        while hearing.hear_more():
-            hearing.solver.solve()
+        hearing.solve()
+        hearing.name_open_sizes(function.params)
     except Conflict as conflict:
         raise _Impossible(hearing, conflict) from None
     return hearing
@@ -212,10 +226,14 @@ class Rewriter:
         self.names: dict[Sym, Dim] = {}  # the solver's own variables, as the program's
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
+        self.cast_dims: frozenset[Any] = frozenset()  # that match_casts of the body bind
         self.branches = 0  # around what is being written
 
     def function(self, function: Function) -> Function:
         """The function with every StructInfo completed."""
+        self.cast_dims = bound_dims(
+            [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
+        )
         for param in function.params:
             self.defined.update(s for info in tensors(param.struct_info) for s in _bare(info))
         for param in function.params:
@@ -251,6 +269,8 @@ class Rewriter:
                 symbol = symbol_of(dim)
                 if symbol is not None and symbol not in self.defined:
                     self.defined.add(symbol)
+                    if symbol in self.cast_dims:  # a match_cast of the body binds it as it is
+                        continue
                     name = symbol.name or f"d{len(self.names)}"
                     self.names.setdefault(symbol, as_dim(Sym(name)))
 

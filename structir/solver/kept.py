@@ -9,8 +9,8 @@ from structir.ir.axes import AnySize, Labelled, is_anonymous, size_in
 from structir.ir.expr import Var
 from structir.ir.polynomial import Poly
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.solver.hearing import tensors
 from structir.solver.terms import symbol_of
+from structir.solver.trees import tensors
 
 
 def kept(info: StructInfo, known: StructInfo) -> StructInfo:

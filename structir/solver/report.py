@@ -13,11 +13,12 @@ from structir.ir.expr import Var
 from structir.ir.module import IRModule
 from structir.solver.constraints import Constraint
 from structir.solver.explanation import Explanation
-from structir.solver.hearing import Hearing, leaves
+from structir.solver.hearing import Hearing
 from structir.solver.inference import Impossible, heard_functions
 from structir.solver.reasons import Origin
 from structir.solver.solver import Value
 from structir.solver.terms import Element, RowVar
+from structir.solver.trees import leaves
 
 
 @attrs.frozen(eq=False)

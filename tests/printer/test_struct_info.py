@@ -1,5 +1,8 @@
 """The text of struct infos, both ways, registered kinds included."""
 
+import re
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 
@@ -8,6 +11,7 @@ from structir.errors import ParseError
 from structir.ir import ShapeStructInfo, StructInfo, TensorStructInfo, Var, struct_info
 from structir.ir.dims import Dim, as_dim
 from structir.ir.struct_info import KINDS
+from structir.printer.syntax import INFO_FORMS, Form
 from tests.analysis.infos import INFOS, K, M, N
 
 SYMBOLS = {"n": N, "m": M, "k": K}
@@ -51,6 +55,42 @@ def test_text_reads_back(info: StructInfo) -> None:
 )
 def test_forms(text: str, printed: str) -> None:
     assert str(structir.parse_struct_info(text)) == printed
+
+
+@pytest.mark.parametrize("form", INFO_FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("where", ["{0}", "R.Tuple({0})", "R.Callable(({0},), {0})"])
+def test_a_bare_name_is_a_struct_info_or_one_error_with_an_edit(form: Form, where: str) -> None:
+    bare, called = (where.format(f"R.{form.name}{call}") for call in ("", "()"))
+    info = structir.parse_struct_info(called)
+    try:
+        assert structir.parse_struct_info(bare) == info
+    except ParseError as error:
+        assert form.name == "Tuple"
+        (diagnostic,) = error.diagnostics
+        assert "expected R.Tuple(R.Tensor, R.Shape), found R.Tuple" in diagnostic.message
+        edits = re.findall("`(.+?)`", diagnostic.hint or "")
+        assert "R.Object" in edits
+        for edit in edits:
+            structir.parse_struct_info(edit)
+    with pytest.raises(ParseError, match="missing fields") if form.rest else nullcontext():
+        structir.parse(f"@R.function\ndef main(x: {bare}):\n    return x\n")
+
+
+def test_a_registered_kind_without_its_fields_is_one_error() -> None:
+    @struct_info
+    class StripedStructInfo(StructInfo):
+        """A matrix of equal rows."""
+
+        rows: Dim
+        dtype: str | None = None
+
+    assert StripedStructInfo.__doc__
+    try:
+        for text in ("R.Striped", "R.Striped()", "R.Tuple(R.Striped)"):
+            with pytest.raises(ParseError, match=r"expected R\.Striped\(rows=\.\.\.\), found"):
+                structir.parse_struct_info(text)
+    finally:
+        del KINDS["Striped"]
 
 
 def test_symbols_are_shared_and_extended() -> None:

@@ -129,7 +129,7 @@ def test_failures_of_one_cause_have_one_signature() -> None:
 # ---- the checks themselves notice what they are for
 
 UNTRUE = """
-@R.function
+@R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32")):
     y: R.Tensor(("n", 3), "float32") = R.call_packed(
         "tests.fuzz.flat", x, sinfo_args=R.Tensor("float32")

@@ -16,9 +16,9 @@ from structir.ops.complaint import line_text
 from structir.ops.rows import Rejected
 from structir.printer.writer import Writer
 from structir.projections.spec import Clause, Entry, IndexSpec
-from structir.solver.hearing import leaves
 from structir.solver.reasons import Origin
 from structir.solver.report import Report, element_text, explain
+from structir.solver.trees import leaves
 
 NEAREST = 8  # statements that an explanation holds
 Source = tuple[tuple[int, ...], int, bool]  # the operand, its axis, whether it is the very size

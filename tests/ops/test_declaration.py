@@ -1,0 +1,192 @@
+"""What `@op` refuses when an op is declared, and that every built-in op passes the same checks."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import structir
+from structir.errors import DiagnosticError
+from structir.ir import op as registry
+from structir.ir import registered_ops
+from structir.ops.declaration import check_declaration
+from structir.ops.declared import Declared
+from structir.ops.define import op
+from structir.ops.notation import NotationError
+from structir.projections.monoid import MONOIDS
+from structir.projections.point import Index, Point
+
+
+@pytest.fixture(autouse=True)
+def _same_ops_afterwards() -> Iterator[None]:
+    registered_ops()
+    before = dict(registry._ops)
+    yield
+    registry._ops.clear()
+    registry._ops.update(before)
+
+
+def one(x: Point) -> Point:
+    return x
+
+
+def two(x: Point, y: Point) -> Point:
+    return x * y
+
+
+def of_numpy(x: Point) -> Point:
+    return np.exp(x)
+
+
+def of_math(x: Point) -> Point:
+    return math.exp(x)  # type: ignore[arg-type, return-value]
+
+
+def branching(x: Point) -> Point:
+    return x if x > 0 else 0 * x
+
+
+def an_array(x: Point) -> Point:
+    return np.zeros(3)  # type: ignore[return-value]
+
+
+def of_an_index(x: Point, k: Index) -> Point:
+    return x
+
+
+def pair(x: Point) -> tuple[Point, Point]:
+    return x, x
+
+
+pair.__annotations__["return"] = Point
+
+
+def exp(x: Point) -> Point:
+    return x
+
+
+def bare(x: Point):
+    return x
+
+
+WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str, str]] = [
+    # signature, body, options, what is under the caret, message
+    ("x[i, j] -> out[i]", one, {}, "x[i, j]", "index j .* missing from the output out"),
+    ("x[*s] -> out[]", one, {}, "x[*s]", "index s .* missing from the output"),
+    ("x[flat(i, *s)] -> out[i]", one, {}, "x[flat(i, *s)]", "index s .* missing"),
+    ("x[i, 2 * j : n] -> out[i]", one, {}, "x[i, 2 * j : n]", "found j"),
+    ("x[i], y[i, j] -> out[i]", two, {}, "y[i, j]", "index j .* missing"),
+    ("x[i, j -> out[i]", one, {}, "[", "expected `]`"),
+    ("x[], y[i]] -> out[]", two, {}, "]", "expected an opening bracket"),
+    ("x[i) -> out[i]", one, {}, ")", "expected an opening bracket"),
+    ("x[i] out[i]", one, {}, None, "expected `->`, found none"),
+    ("", one, {}, None, "expected `->`, found none"),
+    ("x[i] -> ", one, {}, "->", "expected a result"),
+    ("x[i i] -> out[i]", one, {}, "i", "syntax error"),
+    ("x[i], y[] -> out[i k]", two, {}, "i", "syntax error"),
+    ("x[i / 2] -> out[i]", one, {}, "i / 2", "expected an index expression"),
+    ("x[], y[f(i)] -> out[i]", two, {}, "f(i)", "expected size, flat, min or max, found f"),
+    ("x[size()] -> out[i]", one, {}, "size()", "expected an index expression"),
+    ("x -> out[i]", one, {}, "x", "expected an operand or a result"),
+    ("x[i] or q + 1 -> out[i]", one, {}, "q + 1", "expected a number"),
+    ("x[i, j] -> out[i]", one, {"reduce": "avg"}, None, "one of sum.*found 'avg'"),
+    ("x[i] -> out[i, l]", one, {}, "out[i, l]", "found l"),
+    ("x[i] -> out[i, *q]", one, {}, "out[i, *q]", "found q"),
+    ("x[i] -> out[l : i]", one, {}, "out[l : i]", "found l"),
+    ("y[i] -> out[i]", one, {}, "y[i]", r"expected a body parameter y .*, found \(x\)"),
+    ("x[i] -> out[i]", two, {}, None, "expected an operand of the signature, found .* y"),
+    ("x[i] -> out[i]", of_an_index, {}, None, "found the index k"),
+    ("x[i] -> x[i]", one, {}, "x[i]", "found x twice"),
+    ("x[i] @ Q -> out[i]", one, {}, "Q", "expected a dtype.*found Q"),
+    ("x[i] -> out[i] @ flaot32", one, {}, "flaot32", "expected a dtype.*found flaot32"),
+    ("x[i] -> out[i]", one, {"where": "i in 3"}, "i in 3", "expected a comparison"),
+    ("x[i] -> out[i]", one, {"on": "i < 3 and g(i) == 2"}, "g(i)", "found g"),
+    ("x[i] -> out[i]", one, {"at": {"i": "axis"}}, None, "expected an attribute in `at`"),
+    ("x[i] -> out[i]", one, {"base": "z"}, None, "operand in `base`, found 'z'"),
+    ("x[i] -> out[i]", one, {"fill": "z"}, None, "attribute in `fill`, found 'z'"),
+    ("x[i] -> out[i]", of_numpy, {}, None, "scalar expression.*raises TypeError"),
+    ("x[i] -> out[i]", of_math, {}, None, "scalar expression.*raises TypeError"),
+    ("x[i] -> out[i]", branching, {}, None, "no truth value"),
+    ("x[i] -> out[i]", an_array, {}, None, "not on ndarray"),
+    ("x[i] -> out[i]", pair, {}, "out[i]", "one value for each of 1 results, found 2"),
+    ("x[i] -> out[i]", exp, {}, None, "name of the built-in op R.exp"),
+    ("x[i] -> out[i]", one, {"name": "nn.relu"}, None, "name of the built-in op R.nn.relu"),
+    ("x[i] -> out[i]", one, {"name": "a b"}, None, "expected identifiers"),
+    ("x[i] -> out[i]", bare, {}, None, "missing return annotation"),
+]
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "options", "under", "told"),
+    WRONG,
+    ids=[f"{k}" for k in range(len(WRONG))],
+)
+def test_a_wrong_declaration_is_one_error_with_its_position(
+    signature: str, body: Any, options: Any, under: str | None, told: str
+) -> None:
+    before = dict(registry._ops)
+    with pytest.raises(NotationError, match=told) as error:
+        op(signature, **options)(body)
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.op
+    assert "expected" in diagnostic.message or "syntax error" in diagnostic.message
+    if under is not None:
+        span = diagnostic.span
+        assert span is not None
+        assert span.source.text[span.column : span.end_column] == under
+    assert dict(registry._ops) == before, "a refused op is not registered"
+
+
+RIGHT = [
+    ("x[i, j] -> out[i]", one, {"reduce": "sum"}),
+    ("x[i, j] -> out[i]", one, {"on": "i == j"}),
+    ("x[~i], y[i] -> out[i]", two, {}),
+    ("x[*s, i], y[*s, i] -> out[*s]", two, {"reduce": "max"}),
+    ("x[flat(i, j)], y[j] -> out[i, j]", two, {}),
+    ("x[i]\n -> out[i, j]", one, {"where": "j == 3"}),
+]
+
+
+@pytest.mark.parametrize(("signature", "body", "options"), RIGHT)
+def test_a_right_declaration_is_accepted(signature: str, body: Any, options: Any) -> None:
+    assert op(signature, name="accepted", **options)(body).definition.name == "accepted"
+    op(signature, name="accepted", **options)(body)  # its author may declare it again
+
+
+def test_every_edit_that_a_hint_gives_is_accepted() -> None:
+    for reduce in MONOIDS:
+        op("x[i, j] -> out[i]", name="reduced", reduce=reduce)(one)
+    with pytest.raises(NotationError) as error:
+        op("x[i, j] -> out[i]")(one)
+    assert 'reduce="sum"' in str(error.value)
+
+
+@pytest.mark.parametrize("each", list(registered_ops()), ids=lambda each: each.name)
+def test_built_in_ops_pass_the_checks(each: Any) -> None:
+    definition = each.definition
+    if isinstance(definition, Declared):
+        check_declaration(definition)
+
+
+ROW = "x[], y1 -> *ij@F~:+"
+
+
+@given(st.text(alphabet=ROW, max_size=14), st.text(alphabet=ROW, max_size=8))
+def test_any_text_is_a_signature_or_a_notation_error(left: str, right: str) -> None:
+    for text in (left, f"x[{left}] -> y[{right}]"):
+        try:
+            check_declaration(Declared("fuzzed", text, one))
+        except DiagnosticError as error:
+            assert len(error.diagnostics) == 1
+            assert str(error)
+
+
+def test_a_declared_op_runs() -> None:
+    op("x[i, j] -> out[i]", name="row_sums", reduce="sum")(one)
+    text = "@R.function\ndef main(x: R.Tensor((2, 3), 'float32')):\n    return R.row_sums(x)\n"
+    result = structir.interpret(structir.parse(text), "main", np.ones((2, 3), np.float32))
+    assert result.tolist() == [3.0, 3.0]

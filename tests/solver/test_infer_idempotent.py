@@ -1,0 +1,145 @@
+"""`structir.infer` is idempotent: what it gives is complete, whatever the ranks were before."""
+
+import re
+import warnings
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import structir
+from structir.analysis import check_well_formed, well_formed
+from structir.errors import DiagnosticError, DiagnosticWarning
+from structir.ir import IRModule, structural_equal
+from structir.tools.generate import random_module
+from tests.printer.corpus import modules
+
+OPTIONS = [
+    {"learn": learn, "close": close}
+    for learn in (None, "guard", "refine", "strict")
+    for close in (False, True)
+]
+X = 'x: R.Tensor(("*s",), "float32")'
+Y = 'y: R.Tensor(("*t",), "float32")'
+W = 'w: R.Tensor((3, 4), "float32")'
+FIXES_A_RANK = [
+    (X, "R.permute_dims(x, (1, 0))"),
+    (X, "R.permute_dims(x, (2, 0, 1))"),
+    (X, "R.permute_dims(R.permute_dims(x, (1, 0)), (1, 0))"),
+    (X, "R.squeeze(x, axis=[0, 2])"),
+    (X, "R.split(x, 3, axis=-1)"),
+    (X, "R.reshape(x, (-1, 4))"),
+    (X, "R.expand_dims(x, 1)"),
+    (X, "R.sum(x, axis=[2])"),
+    (X, "R.nn.softmax(x, axis=2)"),
+    (X, "R.broadcast_to(x, (2, 3, 4))"),
+    (X, "R.nn.batch_flatten(x)"),
+    (X, "R.nn.max_pool2d(x)"),
+    (X, "R.nn.pixel_shuffle(x, 2)"),
+    (X, "R.nn.pad(x, pad_width=[0, 0, 1, 1])"),
+    (X, "R.eye_like(x)"),
+    (X, "R.outer(x, x)"),
+    (X, "R.matmul(x, R.permute_dims(x, (1, 0)))"),
+    (f"{X}, {Y}", "R.matmul(x, y)"),
+    (f"{X}, {Y}", "R.concat((x, y), axis=1)"),
+    (f"{X}, {Y}", "R.stack((x, y), axis=1)"),
+    (f"{X}, {Y}", "R.nn.conv1d(x, y)"),
+    (f"{X}, {W}", "R.matmul(x, w)"),
+    (f"{X}, {W}", "R.concat((x, w), axis=0)"),
+    (f"{X}, {W}", "R.stack((x, w), axis=0)"),
+    (f"{X}, {W}", "R.add(x, w)"),
+    (f'{X}, i: R.Tensor((2,), "int64")', "R.take(x, i, axis=1)"),
+    (f'{X}, w: R.Tensor((8, 3, 3, 3), "float32")', "R.nn.conv2d(x, w)"),
+    ('x: R.Tensor(("n", "*s"), "float32")', "R.permute_dims(x, (1, 0, 2))"),
+    ('x: R.Tensor(("*s", "n"), "float32")', "R.permute_dims(x, (1, 0))"),
+    (
+        'x: R.Tensor(("*s",), "float32"), y: R.Tensor(("*s",), "float32")',
+        "(R.permute_dims(x, (1, 0)), y)",
+    ),
+    ('x: R.Tuple(R.Tensor(("*s",), "float32"), R.Tensor)', "R.permute_dims(x[0], (1, 0))"),
+    ('x: R.Tensor(("n:a", "*s"), "float32")', "R.permute_dims(x, (1, 0))"),
+    ('x: R.Tensor(("_", "_"), "float32")', "R.permute_dims(x, (1, 0))"),
+    ('x: R.Tensor(dtype="float32")', "R.nn.pad(x, pad_width=[0, 0, 1, 1])"),
+    ('x: R.Tensor(dtype="float32"), y: R.Tensor(dtype="float32")', "R.nn.conv1d(x, y)"),
+    ('x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", 4), "float32")', "R.add(x, y)"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DiagnosticWarning)
+        yield
+
+
+def require_complete(module: IRModule, **options: object) -> None:
+    try:
+        once = structir.infer(module, **options)  # type: ignore[arg-type]
+    except DiagnosticError:
+        return  # what is impossible, or refused by `strict`, has no answer to complete
+    check_well_formed(once)
+    twice = structir.infer(once, **options)  # type: ignore[arg-type]
+    assert structural_equal(twice, once), f"{options}\n{once.script()}\n{twice.script()}"
+
+
+@pytest.mark.parametrize(("params", "result"), FIXES_A_RANK)
+def test_ops_that_fix_the_rank_of_a_row_variable(params: str, result: str) -> None:
+    text = f"@R.function\ndef main({params}):\n    return {result}\n"
+    for options in OPTIONS:
+        require_complete(structir.parse(text), **options)
+
+
+def test_a_guard_is_added_once() -> None:
+    text = f"@R.function\ndef main({X}):\n    return R.permute_dims(x, (1, 0))\n"
+    module = structir.infer(structir.parse(text))
+    assert module.script().count("match_cast") == 1
+
+
+STATED = re.compile(r'R\.Tensor\(\(([^()]*)\), dtype="(\w+)"\)')
+
+
+def with_less_known(module: IRModule, rng: Random) -> IRModule | None:
+    """The program with row variables, unknown ranks and unknown sizes in place of some shapes of
+    the parameters of `main`, and without its result."""
+
+    def less(match: re.Match[str]) -> str:
+        sizes = [size for size in match[1].split(",") if size.strip()]
+        row = rng.choice(['"*s"', '"*t"'])
+        shapes = [
+            f"({row},)",
+            f"({row}, {sizes[-1] if sizes else 1})",
+            "(" + '"_", ' * len(sizes) + ")",
+        ]
+        shape = rng.choice([f"({match[1]})", *shapes, "None"])
+        stated = "" if shape == "None" else f"{shape}, "
+        return f'R.Tensor({stated}dtype="{match[2]}")'
+
+    lines = module.script().split("\n")
+    for k, line in enumerate(lines):
+        if line.strip().startswith("def main"):
+            lines[k] = STATED.sub(less, line.partition(" -> ")[0]) + ":"
+    try:
+        made = structir.parse("\n".join(lines))
+    except DiagnosticError:
+        return None
+    return made if well_formed(made) else None
+
+
+def test_known_programs_of_which_less_is_known() -> None:
+    rng = Random(0)
+    programs = list(modules().values())
+    checked = 0
+    for program in rng.sample(programs, 120):
+        module = with_less_known(program, rng)
+        if module is not None:
+            require_complete(module, **rng.choice(OPTIONS))
+            checked += 1
+    assert checked > 60
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_random_programs(seed: int) -> None:
+    rng = Random(seed)
+    require_complete(random_module(seed, 4), **rng.choice(OPTIONS))
