@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -71,7 +72,7 @@ class Provenance:
         made = Application(rule, var.name, value, self._size(value), span, parent)
         self._latest[var] = made
         same = [each for each in made.chain() if each.rule == rule]
-        growing = sum(_grows(old, new) for new, old in zip(same, same[1:], strict=False))
+        growing = sum(_grows(old, new) for new, old in pairwise(same))
         if growing >= GROWTH or any(_alike(value, old.value) for old in same[1:]):
             raise self.endless(var)
 
