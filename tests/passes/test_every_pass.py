@@ -10,7 +10,8 @@ from structir.errors import StructIRError
 from structir.interpret import interpret
 from structir.ir import Function, IRModule, structural_equal
 from structir.passes import Pass, PassContext, WellFormed, all_passes
-from structir.passes.manager.verifying import answers, same
+from structir.passes.manager.comparison import same
+from structir.passes.manager.verifying import answers
 from structir.tools.fuzzing import with_private_helpers
 from structir.tools.generate import random_module
 
