@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from structir.errors import StructIRError
@@ -123,4 +124,13 @@ def _near(a: Any, b: Any, slack: Any, tolerance: float) -> bool:
             tolerance = min(tolerance, DOUBLE)
         allowed = SLACK * slack + (0.0 if exact else tolerance * (np.abs(x) + size))
         close = np.abs(x - y) <= allowed
-    return bool(np.all(close | (x == y) | (np.isnan(x) & np.isnan(y))))
+    overflow = _overflows(np.asarray(a), x) & _overflows(np.asarray(a), y)
+    return bool(np.all(close | (x == y) | overflow))
+
+
+def _overflows(array: Any, values: Any) -> Any:
+    """Where a value is not finite, or so large that another order of operations overflows."""
+    if array.dtype.kind in "biu":
+        return False
+    finfo: Any = ml_dtypes.finfo
+    return ~(np.abs(values) <= float(finfo(array.dtype).max) ** 0.5)

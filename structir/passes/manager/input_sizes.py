@@ -119,10 +119,17 @@ def _knows_more(cast: StructInfo, own: StructInfo) -> bool:
 def _assumed(function: Function) -> Iterator[tuple[Dim, Dim]]:
     """The sizes that calls take to be equal."""
     for node in walk_values(function):
-        if type(node) is Call and type(node.op) is Op:
-            assumptions = getattr(node.op.definition, "assumptions", None)
-            for assumed in () if assumptions is None else assumptions(node):
-                yield assumed.left, assumed.right
+        if type(node) is Call:
+            yield from ((assumed.left, assumed.right) for assumed in assumptions_of(node))
+
+
+def assumptions_of(call: Call) -> tuple[Any, ...]:
+    """What is assumed of the sizes of a call; nothing where the call is wrong anyhow."""
+    assumptions = getattr(call.op.definition, "assumptions", None) if type(call.op) is Op else None
+    try:
+        return () if assumptions is None else tuple(assumptions(call))
+    except StructIRError:
+        return ()
 
 
 def _cast_sizes(casts: Sequence[MatchCast]) -> Iterator[tuple[Dim, Dim]]:

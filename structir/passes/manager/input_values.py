@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from structir.ir.expr import Var
 Array = Any  # a NumPy array of any dtype, bfloat16 among them
 Range = tuple[int, int] | None  # the least integer and the greatest; None: all of the dtype
 
+LARGE = 1 << 16  # elements of a weight: the domains of values are for smaller arrays
 SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
 DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
@@ -29,22 +31,24 @@ class Values:
     ranges: Mapping[str, Range] = attrs.Factory(dict)
     seed: int = 0
 
-    def drawer(self) -> _Drawer:
-        """A source of arrays for one set of arguments."""
-        return _Drawer(self)
 
+class Drawer:
+    """Draws the arrays of one set of arguments; large ones are drawn once for several sets."""
 
-class _Drawer:
-    """Draws arrays one after the other."""
-
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, large: dict[Any, Array]) -> None:
         self.values = values
+        self.large = large
         self.count = 0
 
     def __call__(self, shape: tuple[int, ...], dtype: str, param: Var) -> Array:
         """An array for a parameter."""
         self.count += 1
         rng = np.random.default_rng((self.values.seed, self.count))
+        if is_float(dtype) and math.prod(shape) > LARGE:
+            key = self.count, shape, dtype
+            if key not in self.large:
+                self.large[key] = _signed(rng, shape, dtype, SCALES[self.count % len(SCALES)])
+            return self.large[key]
         if is_float(dtype):
             scale = SCALES[self.count % len(SCALES)]
             return FLOATS[self.values.domain](rng, shape, dtype, scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -16,10 +17,15 @@ from structir.interpret.machine import Machine
 from structir.ir.dtype import is_int
 from structir.ir.expr import Call, Function, MatchCast, Var
 from structir.ir.module import IRModule
-from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
-from structir.passes.manager.input_sizes import Sizes, SizeSpace, has_kernels, size_space
-from structir.passes.manager.input_values import DOMAINS, NARROW, Range, Values
+from structir.passes.manager.input_sizes import (
+    Sizes,
+    SizeSpace,
+    assumptions_of,
+    has_kernels,
+    size_space,
+)
+from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, Range, Values
 from structir.passes.manager.perturbation import leaves
 
 TRIES = 48  # inputs in search of some that the program accepts
@@ -73,11 +79,14 @@ class Sampler:
     seed: int
     few: bool
     space: SizeSpace = attrs.field(init=False)
+    heavy: bool = attrs.field(init=False)  # whether a run takes long
+    large: dict[Any, Any] = attrs.field(factory=dict, init=False)  # arrays for several samples
     rejected: list[Sample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.space = size_space(self.module, self.function, self.few)
+        self.heavy = _stated_elements(self.function) > HEAVY
+        self.space = size_space(self.module, self.function, self.few or self.heavy)
 
     # ---- one set of inputs
 
@@ -86,7 +95,9 @@ class Sampler:
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
         try:
-            arguments = random_values(chosen, values.seed, sizes, among=among, draw=values.drawer())
+            arguments = random_values(
+                chosen, values.seed, sizes, among=among, draw=Drawer(values, self.large)
+            )
         except StructIRError as error:
             self.reason = error
             return None
@@ -158,16 +169,15 @@ class Sampler:
             return
         sample, values = start
         yield sample
-        heavy = sum(np.size(leaf) for leaf in leaves(tuple(sample.arguments))) > HEAVY
         number = 1
-        for sizes in islice(self._others(sample.sizes), 0 if heavy else 4 * count):
+        for sizes in islice(self._others(sample.sizes), 0 if self.heavy else 4 * count):
             if number < count:
                 other = self.attempt(sizes, attrs.evolve(values, seed=values.seed + number))
                 if other is not None and other.accepted:
                     number += 1
                     yield other
         if edges:
-            yield from self._edges(sample, values, heavy)
+            yield from self._edges(sample, values)
 
     def _others(self, sizes: Sizes) -> Iterator[Sizes]:
         """Other sizes, the same ones where there are no others."""
@@ -178,11 +188,11 @@ class Sampler:
         while True:
             yield sizes
 
-    def _edges(self, sample: Sample, values: Values, heavy: bool) -> Iterator[Sample]:
-        for domain in ("large",) if heavy else ("large", "non_finite", "signed"):
+    def _edges(self, sample: Sample, values: Values) -> Iterator[Sample]:
+        for domain in ("large",) if self.heavy else ("large", "non_finite", "signed"):
             if domain != values.domain:
                 yield from self._tried(sample.sizes, attrs.evolve(values, domain=domain))
-        if not heavy:
+        if not self.heavy:
             for sizes in self._edge_sizes(sample.sizes):
                 yield from self._tried(sizes, values)
             yield from self._misfits(values)
@@ -256,6 +266,13 @@ def _all_have_elements(arguments: list[Any]) -> bool:
     return all(np.size(leaf) for leaf in leaves(tuple(arguments)) if isinstance(leaf, np.ndarray))
 
 
+def _stated_elements(function: Function) -> int:
+    """The elements of all parameters, those of symbolic dims not counted."""
+    known = [getattr(param.struct_info, "dims", None) for param in function.params]
+    sizes = [[dim for dim in dims if type(dim) is int] for dims in known if type(dims) is tuple]
+    return sum(map(math.prod, sizes))
+
+
 def _integer_params(params: tuple[Var, ...]) -> list[str]:
     """The parameters that hold integers of unknown range."""
     names = []
@@ -275,13 +292,6 @@ def _limits(arguments: list[Any]) -> list[int]:
 def _may_reject(module: IRModule) -> bool:
     """Whether anything in a module depends on sizes that a run must check."""
     return any(
-        type(node) is MatchCast or (type(node) is Call and _assumes(node))
+        type(node) is MatchCast or (type(node) is Call and bool(assumptions_of(node)))
         for node in walk_values(module)
     )
-
-
-def _assumes(call: Call) -> bool:
-    if type(call.op) is not Op:
-        return False
-    assumptions = getattr(call.op.definition, "assumptions", None)
-    return assumptions is not None and bool(assumptions(call))

@@ -19,6 +19,7 @@ from structir.passes.manager.verifying import SameResults, WellFormed
 from structir.tools.as_json import Json, write
 from structir.tools.pipelines import Own, passes_beginning, read_pipeline
 from structir.tools.programs import ProgramFile, read_program
+from structir.tools.sizes import sizes_of
 from structir.tools.terminal import (
     console,
     diagnostics,
@@ -71,6 +72,9 @@ Pipeline = Annotated[
 Verify = Annotated[
     bool, typer.Option("--verify", help="After each pass: is it well formed, does it do the same?")
 ]
+Sizes = Annotated[
+    str, typer.Option(metavar="n=4,m=8", help="With --verify: the sizes of symbolic dims.")
+]
 Before = Annotated[
     list[str] | None, typer.Option(metavar="PASS|all", help="Show the program before it.")
 ]
@@ -93,6 +97,7 @@ def opt(
     passes: Pipeline = "",
     load: Own = None,
     verify: Verify = False,
+    sizes: Sizes = "",
     print_before: Before = None,
     print_after: After = None,
     print_changed: Changed = False,
@@ -104,8 +109,9 @@ def opt(
 ) -> None:
     """Run passes over a program and show it; below stand all passes there are.
 
-    With --verify the program is run before and after each pass on drawn inputs; the first pass that
-    changes an answer ends the command with exit code 4, its name, and the input.
+    With --verify the program is run before and after each pass on random inputs; the first pass
+    that changes a result ends the command with exit code 4, its name, and the input. What was
+    compared is shown; comparing nothing is an error, and --sizes helps where no size is accepted.
 
     With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
@@ -120,7 +126,8 @@ def opt(
     applied = read_pipeline(passes, load)
     timing, counting, tracing = Timing(), Statistics(), Trace()
     printing = Printing(_show, print_before or (), print_after or (), print_changed)
-    checks: list[Instrument] = [WellFormed(), SameResults()]
+    comparing = SameResults(sizes=sizes_of(sizes))
+    checks: list[Instrument] = [WellFormed(), comparing]
     chosen = [
         (True, printing),
         (time, timing),
@@ -134,7 +141,7 @@ def opt(
             with PassContext(watching):
                 module = applied(module)
         finally:
-            _report(timing if time else None, counting if stats else None)
+            _report(timing if time else None, counting if stats else None, comparing)
             if trace is not None:
                 tracing.write(trace)
     if json:
@@ -147,7 +154,9 @@ def _show(title: str, text: str) -> None:
     show_difference(f"# {title}\n{text}")
 
 
-def _report(timing: Timing | None, counting: Statistics | None) -> None:
+def _report(timing: Timing | None, counting: Statistics | None, comparing: SameResults) -> None:
+    for line in comparing.report():
+        console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
     if timing is not None:
         console(stderr=True).print(timing.tree())
     if counting is not None:
