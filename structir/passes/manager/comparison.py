@@ -90,11 +90,11 @@ def _movement(
     for run in range(RUNS):
         numbers = np.random.default_rng(run)
         machine = PerturbedInterpreter(
-            module, numbers=numbers, wide=NUDGES, among=FLOATS, casts=False
+            module, numbers=numbers, wide=NUDGES, among=FLOATS, exact=True
         )
         try:
             with np.errstate(all="ignore"):
-                given = [nudged(each, numbers, NUDGES) for each in arguments]
+                given = [nudged(each, numbers, NUDGES, exact=True) for each in arguments]
                 moved = leaves(machine.global_function(name)(*given))
         except StructIRError:
             return None

@@ -14,6 +14,7 @@ from structir.interpret.scope import Scope, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
 
+INTEGERS = 1024  # below which a float may be meant as an integer
 NARROW = FLOATS - {"float32", "float64"}
 
 
@@ -25,15 +26,18 @@ class PerturbedInterpreter(Machine):
     numbers: np.random.Generator = attrs.field(kw_only=True)
     wide: Mapping[str, float] = attrs.field(kw_only=True)  # relative distance; others by rounding
     among: Set[str] = attrs.field(kw_only=True, default=NARROW)  # dtypes of bindings
-    casts: bool = attrs.field(kw_only=True, default=True)  # whether a cast may be left out
+    exact: bool = attrs.field(kw_only=True, default=False)  # whether casts and integers are kept
 
     def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
-        among = self.among if self.casts else self.among & _dtypes_read(binding.value)
-        Machine._bind(self, binding, nudged(value, self.numbers, self.wide, among), scope)
+        among = self.among & _dtypes_read(binding.value) if self.exact else self.among
+        moved = nudged(value, self.numbers, self.wide, among, self.exact)
+        Machine._bind(self, binding, moved, scope)
 
     def value(self, expr: Expr, scope: Scope) -> Value:
         value = Machine.value(self, expr, scope)
-        return nudged(value, self.numbers, self.wide) if type(expr) is Constant else value
+        if type(expr) is not Constant:
+            return value
+        return nudged(value, self.numbers, self.wide, exact=self.exact)
 
 
 def _dtypes_read(value: Expr) -> set[str]:
@@ -56,17 +60,21 @@ def nudged(
     numbers: np.random.Generator,
     wide: Mapping[str, float],
     among: Collection[str] = FLOATS,
+    exact: bool = False,
 ) -> Any:
-    """A value, each float in it moved by as much as it may have been rounded, or less."""
+    """A value, each float in it moved by as much as it may have been rounded, or less; `exact`
+    keeps small integers, at which programs jump."""
     if isinstance(value, list | tuple):
-        return type(value)([nudged(item, numbers, wide, among) for item in value])
+        return type(value)([nudged(item, numbers, wide, among, exact) for item in value])
     distance = rounding(value, wide, among) if isinstance(value, np.ndarray | np.generic) else 0.0
     if not distance:
         return value
     noise = numbers.uniform(-1, 1, value.shape) * distance
     with np.errstate(all="ignore"):
-        exact = value.astype(np.float64)
-        return np.asarray(exact * (1 + noise) + noise * 1e-3).astype(value.dtype)
+        true = value.astype(np.float64)
+        moved = true * (1 + noise) + (0 if exact else noise * 1e-3)
+        kept = exact & (np.abs(true) < INTEGERS) & (true == np.rint(true))
+        return np.asarray(np.where(kept, true, moved)).astype(value.dtype)
 
 
 def leaves(value: Any) -> list[Any]:

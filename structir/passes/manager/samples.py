@@ -26,6 +26,7 @@ from structir.passes.manager.input_sizes import (
     size_space,
 )
 from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, Range, Values
+from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
 from structir.passes.manager.perturbation import leaves
 
 TRIES = 48  # inputs in search of some that the program accepts
@@ -61,9 +62,14 @@ class Sample:
 
 def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
     """The result of a function, or the error that it raises."""
+    return outcome_of(Machine(module), name, arguments)
+
+
+def outcome_of(machine: Machine, name: str, arguments: list[Any]) -> Any:
+    """The result of a function in an interpreter, or the error that it raises."""
     try:
         with np.errstate(all="ignore"):
-            return Machine(module).global_function(name)(*arguments)
+            return machine.global_function(name)(*arguments)
     except StructIRError as error:
         return error
 
@@ -81,6 +87,7 @@ class Sampler:
     space: SizeSpace = attrs.field(init=False)
     heavy: bool = attrs.field(init=False)  # whether a run takes long
     large: dict[Any, Any] = attrs.field(factory=dict, init=False)  # arrays for several samples
+    bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
     rejected: list[Sample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
 
@@ -101,12 +108,21 @@ class Sampler:
         except StructIRError as error:
             self.reason = error
             return None
-        sample = Sample(sizes, arguments, outcome(self.module, self.name, arguments))
+        sample = Sample(sizes, arguments, self.outcome(arguments))
+        if isinstance(sample.expected, IllegalIndexError):
+            return None
         if not sample.accepted:
             self.reason = self.reason or sample.expected
             if len(self.rejected) < MOST_REJECTED:
                 self.rejected.append(sample)
         return sample
+
+    def outcome(self, arguments: list[Any]) -> Any:
+        """The result of the function, or the error that it raises."""
+        machine = Machine(self.module)
+        if _integer_params(self.function.params):
+            machine = IndexChecker(self.module, bounds=self.bounds)
+        return outcome_of(machine, self.name, arguments)
 
     # ---- the search
 
@@ -225,6 +241,9 @@ class Sampler:
 
     def _tried(self, sizes: Sizes, values: Values, params: Any = None) -> Iterator[Sample]:
         sample = self.attempt(sizes, values, params)
+        if sample is None and values.ranges:
+            least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
+            sample = self.attempt(sizes, least, params)
         if sample is not None and sample.accepted:
             yield sample
 
