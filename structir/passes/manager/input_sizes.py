@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from random import Random
 from typing import Any
 
@@ -12,7 +11,7 @@ import attrs
 from structir.analysis.variables import walk, walk_values
 from structir.errors import StructIRError
 from structir.ir.binding_dims import standing_alone
-from structir.ir.dims import Dim, Sym, as_sym, evaluate, syms
+from structir.ir.dims import Dim, Opaque, Sym, as_atom, as_sym, evaluate, syms
 from structir.ir.expr import Call, Expr, Function, MatchCast, Var
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
@@ -23,6 +22,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo
 SIZES = (3, 17, 2, 5, 4, 67, 7, 6, 8, 1)  # a prime beyond a vector, and one beyond a tile
 FEW = (3, 2, 4, 5, 1, 6, 7, 8)  # where kernels are interpreted, element by element
 MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
+MOST_CONSTANTS = 12
 LARGEST = 512  # of sizes that occur in the program
 TRIES = 300  # of random sizes, each checked against the conditions that are known before a run
 
@@ -85,8 +85,9 @@ def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
     equal = [*_assumed(function), *_cast_sizes(casts)]
     conditions = tuple(fact for fact in stated if syms(fact) <= set(known))
     inside = [(a, b) for a, b in equal if syms(a) | syms(b) <= set(known)]
-    constants = [size for size in _constants(module, function) if size not in SIZES]
-    pool = dict.fromkeys([*(FEW if few else SIZES), *(() if few else islice(constants, 12))])
+    bounds = [size for fact in conditions for size in _numbers_in(fact)]
+    constants = [] if few else [size for size in _constants(function) if size not in SIZES]
+    pool = dict.fromkeys([*(FEW if few else SIZES), *bounds, *constants[:MOST_CONSTANTS]])
     return SizeSpace(
         params,
         tuple(sym.name for sym in known),
@@ -156,7 +157,7 @@ def _classes(known: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym
     return firsts
 
 
-def _constants(module: IRModule, function: Function) -> dict[int, None]:
+def _constants(function: Function) -> dict[int, None]:
     """The sizes that a function states as numbers."""
     sizes: dict[Any, None] = {}
     for node in walk(function):
@@ -165,3 +166,11 @@ def _constants(module: IRModule, function: Function) -> dict[int, None]:
             if type(dim) is int and 0 < dim <= LARGEST:
                 sizes[dim] = None
     return sizes
+
+
+def _numbers_in(condition: Dim) -> Iterator[int]:
+    """The numbers on the sides of a comparison, as sizes that are near its bound."""
+    atom = as_atom(condition)
+    for side in atom.args if type(atom) is Opaque else ():
+        number = abs(side if type(side) is int else getattr(side, "constant", 0))
+        yield from (size for size in (number, number + 1, number - 1) if 0 < size <= LARGEST)

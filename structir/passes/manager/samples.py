@@ -32,7 +32,6 @@ from structir.passes.manager.perturbation import leaves
 TRIES = 48  # inputs in search of some that the program accepts
 MOST_REJECTED = 8  # inputs that are kept to be rejected by the rewritten program
 MOST_DIMS = 4  # dims that are given size 1, size 0 and a wrong size in turn
-ENOUGH = 0.75  # the share of finite results that a domain must reach
 HEAVY = 1 << 20  # elements of all inputs beyond which there are fewer samples
 EVERYTHING: Range = None
 
@@ -146,7 +145,7 @@ class Sampler:
         """The same sizes, with other domains of values."""
         for param in _integer_params(self.space.params):
             sample, values = self._widest(param, sample, values)
-        for domain in DOMAINS[1:] if _finite_share(sample) < ENOUGH else ():
+        for domain in DOMAINS[1:] if _finite_share(sample) < 1 else ():
             other = attrs.evolve(values, domain=domain)
             found = self.attempt(sample.sizes, other)
             if found is not None and _finite_share(found) > _finite_share(sample):
@@ -167,11 +166,12 @@ class Sampler:
             return whole
         best = sample, values
         limits = _limits(sample.arguments)
+        middle = len(limits) - 1  # the longest axis first: that of a table
         while limits:
-            middle = len(limits) // 2
             found = tried((0, limits[middle] - 1))
             best = best if found is None else found
             limits = limits[:middle] if found is None else limits[middle + 1 :]
+            middle = len(limits) // 2
         widest = best[1].ranges.get(param, NARROW)
         negative = None if widest is None else tried((-1 - widest[1], widest[1]))
         return best if negative is None else negative
