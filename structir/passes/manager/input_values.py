@@ -72,7 +72,7 @@ def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array
 
 def _fan(shape: tuple[int, ...]) -> float:
     """What keeps sums over a long axis of a weight near 1."""
-    return float(max(shape[-2] / 16, 1)) ** 0.5 if len(shape) > 1 else 1.0
+    return float(max(shape[-2] / 4, 1)) ** 0.5 if len(shape) > 1 else 1.0
 
 
 def _positive(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
