@@ -21,6 +21,7 @@ SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
 DOMAINS = ("signed", "positive", "fractions", "above_one")
 EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
 NARROW: Range = (0, 1)
+SCALAR: Range = (-9, 9)  # a lone integer may count the steps of a loop
 
 
 @attrs.frozen
@@ -58,13 +59,13 @@ class Drawer:
 
 
 def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
-    """Mostly a normal distribution, with integers, values near 0 and larger ones."""
+    """Mostly a normal distribution, with integers and halves, values near 0 and larger ones."""
     wide = np.float64 if dtype == "float64" else np.float32
     array = rng.standard_normal(shape, wide)
     array *= wide(scale / _fan(shape))
     flat = array.reshape(-1)
     start = int(rng.integers(7))
-    flat[start + 1 :: 7] = np.rint(flat[start + 1 :: 7] * 3)
+    flat[start + 1 :: 7] = np.rint(flat[start + 1 :: 7] * 5) / 2
     flat[start + 3 :: 13] *= 1e-3
     flat[start + 5 :: 11] *= 6
     return array.astype(numpy_dtype(dtype), copy=False)
@@ -125,6 +126,8 @@ FLOATS = {
 def _integers(rng: Any, shape: tuple[int, ...], dtype: str, wanted: Range) -> Array:
     """Integers of a range with both ends; of a whole dtype, with values near 0 as well."""
     low, high = int_limits(dtype)
+    if wanted is None and not shape:
+        wanted = SCALAR
     if wanted is not None:
         low, high = max(low, wanted[0]), min(high, wanted[1])
     kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64

@@ -14,7 +14,7 @@ from structir.interpret.scope import Scope, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
 
-INTEGERS = 1024  # below which a float may be meant as an integer
+INTEGERS = 1024  # below which an integral float may be one on purpose
 NARROW = FLOATS - {"float32", "float64"}
 
 
@@ -63,7 +63,7 @@ def nudged(
     exact: bool = False,
 ) -> Any:
     """A value, each float in it moved by as much as it may have been rounded, or less; `exact`
-    keeps small integers, at which programs jump."""
+    keeps small integers and halves, at which programs jump."""
     if isinstance(value, list | tuple):
         return type(value)([nudged(item, numbers, wide, among, exact) for item in value])
     distance = rounding(value, wide, among) if isinstance(value, np.ndarray | np.generic) else 0.0
@@ -73,7 +73,7 @@ def nudged(
     with np.errstate(all="ignore"):
         true = value.astype(np.float64)
         moved = true * (1 + noise) + (0 if exact else noise * 1e-3)
-        kept = exact & (np.abs(true) < INTEGERS) & (true == np.rint(true))
+        kept = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
         return np.asarray(np.where(kept, true, moved)).astype(value.dtype)
 
 

@@ -115,6 +115,16 @@ WRONG = {
         'return R.multiply(i, R.const(1, "int32"))',
     ),
     "rounding for truncation": (TWO, "return R.trunc(x)", "return R.floor(x)"),
+    "halves rounded up": (
+        TWO,
+        "return R.round(x)",
+        "return R.floor(R.add(x, R.const(0.5)))",
+    ),
+    "a sign of 0": (
+        TWO,
+        "return R.sign(x)",
+        "return R.where(R.greater_equal(x, R.const(0.0)), R.const(1.0), R.const(-1.0))",
+    ),
     "integers that overflow through a float": (
         INTS,
         'return R.add(i, R.const(1, "int32"))',
