@@ -47,10 +47,11 @@ class Compared:
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         at = f" at {sizes}" if sizes else ""
-        more = f" and {self.inputs - 1} other inputs" if self.inputs > 1 else ""
+        more = f" and {_counted(self.inputs - 1, 'other input')}" if self.inputs > 1 else ""
         rejected = f", {self.rejected} rejected by both" if self.rejected else ""
         return (
-            f"compared{at}{more}: {self.results} results, {self.elements:,} elements, "
+            f"compared{at}{more}: {_counted(self.results, 'result')}, "
+            f"{_counted(self.elements, 'element')}, "
             f"largest error {self.largest:.2g}{rejected}"
         )
 
@@ -145,6 +146,10 @@ class SameResults(Instrument):
         return diagnostic.hinted(
             "give sizes that it accepts: `--sizes n=4,m=8`, or `SameResults(sizes={'n': 4})`"
         )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _public(module: IRModule) -> list[str]:

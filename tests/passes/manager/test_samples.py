@@ -114,4 +114,4 @@ def test_what_was_compared_is_reported() -> None:
     with PassContext([comparing]):
         pipeline("cse,dce")(program('x: R.Tensor(("b", "s"), "float32")', body))
     (line,) = comparing.report()
-    assert line == "main: compared at b=3, s=17: 1 results, 51 elements, largest error 0"
+    assert line == "main: compared at b=3, s=17: 1 result, 51 elements, largest error 0"
