@@ -25,6 +25,8 @@ from structir.ir.struct_info import (
 
 SMALL = (0, 1, 2, 3, 3, 4)
 
+Draw = Callable[[tuple[int, ...], str, Var], Any]  # an array of a shape and dtype for a parameter
+
 
 def random_arguments(
     function: Function,
@@ -47,10 +49,11 @@ def random_values(
     sizes: Mapping[str, int] | None = None,
     given: Mapping[str, Any] | None = None,
     among: Sequence[int] = SMALL,
+    draw: Draw | None = None,
 ) -> list[Any]:
-    """Values for parameters, which need not be those of a function."""
+    """Values for parameters, which need not be those of a function; `draw` makes their arrays."""
     given = given or {}
-    drawer = _Arguments(seed, among, {**_sizes_of(params, given), **(sizes or {})})
+    drawer = _Arguments(seed, among, {**_sizes_of(params, given), **(sizes or {})}, draw)
     with within_memory("random arguments"):
         drawer.bind([param.struct_info for param in params])
         return [
@@ -73,7 +76,10 @@ def _sizes_of(params: Sequence[Var], given: Mapping[str, Any]) -> dict[str, int]
 class _Arguments:
     """Sizes of dims by name, and values drawn under them."""
 
-    def __init__(self, seed: int, among: Sequence[int], given: Mapping[str, int]) -> None:
+    def __init__(
+        self, seed: int, among: Sequence[int], given: Mapping[str, int], draw: Draw | None
+    ) -> None:
+        self.draw = draw
         self.among = among
         self.rng = Random(seed)
         self.numbers = np.random.default_rng(seed)
@@ -138,6 +144,8 @@ class _Arguments:
     def tensor(self, info: TensorStructInfo, param: Var) -> Any:
         """An array."""
         shape, dtype = self.shape(info, param), info.dtype or "float32"
+        if self.draw is not None:
+            return self.draw(shape, dtype, param)
         if is_float(dtype):
             return self.numbers.standard_normal(shape).astype(numpy_dtype(dtype))
         top = 2 if dtype == "bool" else 3

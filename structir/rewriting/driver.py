@@ -32,10 +32,11 @@ from structir.ir.op import Op
 from structir.rewriting.conditions import LOOKING
 from structir.rewriting.holes import RECORDER, ItemPattern, OpHole, Piece
 from structir.rewriting.matching import Graph, Match
+from structir.rewriting.provenance import Application, Provenance
 from structir.rewriting.rule import Rule
 
 RULED = frozenset({Call, TupleGetItem})  # what rules may be about
-MOST = 64  # rewrites of one value, one after the other
+MOST = 1024  # rewrites of one value, one after the other
 DEEPEST = 16  # rewrites of parts of what rewrites have made; the next walk goes on from there
 
 
@@ -52,9 +53,15 @@ class Firing:
         return f"{self.rule} at {self.variable}{place}"
 
 
-def rewritten(function: Function, rules: Sequence[Rule]) -> tuple[Function, list[Firing]]:
-    """The function after one walk, and which rules were used where."""
-    driver = _Driver(function, rules)
+def rewritten(
+    function: Function, rules: Sequence[Rule], provenance: Provenance | None = None
+) -> tuple[Function, list[Firing]]:
+    """The function after one walk, and which rules were used where.
+
+    Raises PassError for a rule that matches again and again in its own replacement. Several walks
+    over a function share one provenance.
+    """
+    driver = _Driver(function, rules, Provenance() if provenance is None else provenance)
     body = driver.sequence(function.body)
     if not driver.firings:
         return function, []
@@ -64,7 +71,9 @@ def rewritten(function: Function, rules: Sequence[Rule]) -> tuple[Function, list
 class _Driver:
     """A walk: the bindings that are finished, and what may be looked at from here."""
 
-    def __init__(self, function: Function, rules: Sequence[Rule]) -> None:
+    def __init__(self, function: Function, rules: Sequence[Rule], provenance: Provenance) -> None:
+        self.provenance = provenance
+        self.origin: Application | None = None  # of the replacement whose parts are being bound
         self.by_op: dict[Any, list[Rule]] = defaultdict(list)
         for rule in rules:
             self.by_op[_root(rule)].append(rule)
@@ -134,13 +143,19 @@ class _Driver:
         var = binding.var
         if var in self.waiting:
             value = self.flat(self.waiting.pop(var))
+        outer = self.origin
         for _ in range(MOST):
             if type(value) not in RULED:
                 break
             better = self.fired(var, value)
             if better is None:
                 break
+            self.origin = self.provenance.of(var)
             value = self.flat(better)
+            self.origin = outer
+        else:
+            raise self.provenance.endless(var)
+        self.provenance.measure(var, value)
         self.block.append(
             binding if value is binding.value else VarBinding(var, value, binding.span)
         )
@@ -159,7 +174,9 @@ class _Driver:
             for rule in self.by_op.get(key, ()):
                 better = self.tried(rule, var, value)
                 if better is not None:
-                    self.firings.append(Firing(rule.name, var.name, value.span or var.span))
+                    span = value.span or var.span
+                    self.firings.append(Firing(rule.name, var.name, span))
+                    self.provenance.applied(rule.name, var, value, span)
                     return better
         return None
 
@@ -240,6 +257,7 @@ class _Driver:
         if id(part) not in self.emitted:
             self.depth += 1
             var = self.kind("lv", part.struct_info, part.span)
+            self.provenance.made_by(self.origin, var)
             self.place(VarBinding(var, part, part.span), self.flat(part))
             self.emitted[id(part)] = part, var
             self.depth -= 1

@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
-import ml_dtypes
 import numpy as np
 
 from structir.errors import StructIRError
-from structir.interpret.machine import Machine
-from structir.interpret.scope import Scope, Value
-from structir.ir.dtype import FLOATS, dtype_of
-from structir.ir.expr import Binding, Constant, Expr
 from structir.ir.module import IRModule
 from structir.passes.decompose import decompose
+from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged, rounding
 
 DRAWS = 8  # nudges of all values that tell how far rounding may move a result
 WIDE = {
     "float32": 1e-6,
     "float64": 1e-6,
 }  # how far a nudge moves; narrow ones, as far as they round
-NARROW = FLOATS - WIDE.keys()
 
 Runner = Callable[..., Any]
 
 
 class Disagreement(Exception):
     """Two ways to run a program give different results."""
-
-
-@attrs.frozen(eq=False)
-class ShakenMachine(Machine):
-    """An interpreter that moves every value of a narrow float by about as much as it has been
-    rounded, as kernels keep what is between ops in float32, and constants as if they were given."""
-
-    numbers: np.random.Generator = attrs.field(kw_only=True)
-
-    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
-        Machine._bind(self, binding, nudged(value, self.numbers, NARROW), scope)
-
-    def value(self, expr: Expr, scope: Scope) -> Value:
-        found = Machine.value(self, expr, scope)
-        return nudged(found, self.numbers) if type(expr) is Constant else found
 
 
 def result(runner: Runner, arguments: Sequence[Any]) -> Any:
@@ -66,8 +45,8 @@ def require_agreement(
     parts = decompose(module)  # kernels round composite ops at other places, too
     for draw in range(DRAWS):
         numbers = np.random.default_rng(draw)
-        shaken = ShakenMachine(parts, numbers=numbers).global_function(name)
-        moved = result(shaken, [nudged(each, numbers) for each in arguments])
+        shaken = PerturbedInterpreter(parts, numbers=numbers, wide=WIDE).global_function(name)
+        moved = result(shaken, [nudged(each, numbers, WIDE) for each in arguments])
         if isinstance(moved, StructIRError) or _shapes(moved) != _shapes(expected):
             return  # the outcome hangs on a rounding
         slack = [
@@ -79,13 +58,6 @@ def require_agreement(
     for (a, b), allowed in zip(pairs, slack, strict=True):
         if not same_kind(a, b) or not np.all(near(a, b, allowed)):
             raise Disagreement(f"expected {b!r}\nfound {a!r}")
-
-
-def leaves(value: Any) -> list[Any]:
-    """The arrays and numbers of a result, each tuple's length among them."""
-    if isinstance(value, tuple):
-        return [len(value), *(leaf for item in value for leaf in leaves(item))]
-    return [value]
 
 
 def _shapes(value: Any) -> list[tuple[int, ...]]:
@@ -115,31 +87,9 @@ def same_kind(a: Any, b: Any) -> bool:
 
 def near(a: Any, b: Any, slack: Any) -> Any:
     """Element by element: equal as far as their dtype and the slack tell; NaN equals itself."""
-    rounding = _rounding(np.asarray(b))
+    moved = rounding(np.asarray(b), WIDE)
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     with np.errstate(all="ignore"):
-        allowed = 1e-4 + 1e-3 * np.abs(y) + 20 * slack + 2 * rounding * np.abs(y)
+        allowed = 1e-4 + 1e-3 * np.abs(y) + 20 * slack + 2 * moved * np.abs(y)
         close_by = np.abs(x - y) <= allowed
     return close_by | (x == y) | (np.isnan(x) & np.isnan(y)) | np.isnan(np.asarray(slack))
-
-
-def _rounding(array: Any, among: Collection[str] = FLOATS) -> float:
-    """How far, for its size, a nudge moves a value; other dtypes stay."""
-    dtype = dtype_of(array)
-    if dtype not in among:
-        return 0.0
-    finfo: Any = ml_dtypes.finfo
-    return WIDE[dtype] if dtype in WIDE else float(finfo(array.dtype).eps)
-
-
-def nudged(value: Any, numbers: np.random.Generator, among: Collection[str] = FLOATS) -> Any:
-    """A value, each float in it moved by as much as it may have been rounded, or less."""
-    if isinstance(value, list | tuple):
-        return type(value)([nudged(item, numbers, among) for item in value])
-    rounding = _rounding(value, among) if isinstance(value, np.ndarray | np.generic) else 0.0
-    if not rounding:
-        return value
-    noise = numbers.uniform(-1, 1, value.shape) * rounding
-    with np.errstate(all="ignore"):
-        wide = value.astype(np.float64)
-        return np.asarray(wide * (1 + noise) + noise * 1e-3).astype(value.dtype)

@@ -34,7 +34,8 @@ from structir.ir.structural import structural_equal, structural_hash
 from structir.passes import all_passes
 from structir.passes.base import PassContext
 from structir.passes.dead_code_elimination import dead_code_elimination
-from structir.passes.manager.verifying import WellFormed, answers, same
+from structir.passes.manager.comparison import same
+from structir.passes.manager.verifying import WellFormed, answers
 from structir.printer.reader import parse
 from structir.solver.inference import infer
 from structir.tools.agreement import Disagreement, require_agreement, result

@@ -9,8 +9,8 @@ import structir
 from minilm_program import WEIGHTS, minilm_text
 from structir.ir import IRModule, Kernel
 from structir.passes import Pass, PassContext, WellFormed, all_passes, pipeline
+from structir.passes.manager.comparison import same
 from structir.passes.manager.statistics import figures
-from structir.passes.manager.verifying import same
 
 PASSES = [each for each in all_passes() if each.comparable]
 

@@ -12,7 +12,7 @@ from structir.backend.loops import library_text
 from structir.errors import StructIRError
 from structir.ir import Call, IRModule, Kernel, Op, structural_equal
 from structir.passes import BindParams, Schedule, pipeline
-from structir.passes.manager.verifying import same
+from structir.passes.manager.comparison import same
 from structir.script import I, R, T
 from structir.tools.generate import random_arguments, random_module
 

@@ -15,7 +15,7 @@ from structir.ops.broadcast import add, multiply
 from structir.ops.contract import matmul
 from structir.ops.elementwise import exp, negative, square, tanh
 from structir.ops.joined import concat, split
-from structir.ops.layout import permute_dims
+from structir.ops.layout import flip, permute_dims
 from structir.ops.reshape import reshape
 from structir.passes import PassContext, SameResults, Statistics, Trace, WellFormed, find_pass
 from structir.rewriting.conditions import (
@@ -26,6 +26,7 @@ from structir.rewriting.conditions import (
     used_once,
     value_of,
 )
+from structir.rewriting.driver import rewritten
 from structir.rewriting.extract import extracted
 from structir.rewriting.rule import Parallel, rewrite
 from structir.tools.op_page import example_call
@@ -215,17 +216,94 @@ def test_a_wrong_rule_is_found_out() -> None:
         ran(try_wrong, program("a = R.exp(x)", "return a"))
 
 
-def test_a_rule_without_end_is_stopped_and_said() -> None:
-    def try_forever(x: Expr) -> Iterator[Expr]:
-        """Grows."""
-        yield negative(x)
-        yield negative(exp(x))
+def grows(x: Expr) -> Iterator[Expr]:
+    """Matches in a part of its replacement, whose operand is larger."""
+    yield negative(x)
+    yield exp(negative(multiply(x, x)))
 
-    trace = Trace()
-    rule = rewrite(try_forever)
-    with PassContext([trace]):
-        find_pass(rule.name).with_options(rounds=2)(program("a = R.negative(x)", "return a"))
-    assert "stopped after 2 rounds" in trace.steps[0].notes[-1]
+
+def doubles(x: Expr) -> Iterator[Expr]:
+    """Matches twice in its replacement."""
+    yield flip(x, 1)
+    yield flip(flip(flip(x, 0), 1), 1)
+
+
+def swaps(x: Expr, y: Expr) -> Iterator[Expr]:
+    """Matches its replacement as a whole."""
+    yield add(x, y)
+    yield add(y, x)
+
+
+def wraps(x: Expr) -> Iterator[Expr]:
+    """Keeps the matched value."""
+    yield tanh(x)
+    yield square(tanh(x))
+
+
+@pytest.mark.parametrize("generator", [grows, doubles, swaps, wraps], ids=lambda g: g.__name__)
+def test_a_rule_without_an_end_is_an_error(generator: Callable[..., Iterator[Any]]) -> None:
+    module = program("a = R.negative(x)", "b = R.flip(a, 1)", "c = R.add(b, y)", "return R.tanh(c)")
+    counting = Trace()
+    with PassContext([counting]), pytest.raises(PassError) as error:
+        find_pass(rewrite(generator).name)(module)
+    (diagnostic,) = error.value.diagnostics
+    assert f"the rule {generator.__name__} matches in its own replacement" in diagnostic.message
+    assert diagnostic.span is not None
+    assert all(note.text.startswith(generator.__name__) for note in diagnostic.notes[:2])
+
+
+def test_two_rules_that_undo_each_other_are_an_error() -> None:
+    def try_there(x: Expr) -> Iterator[Expr]:
+        """exp becomes tanh."""
+        yield exp(x)
+        yield tanh(x)
+
+    def try_back(x: Expr) -> Iterator[Expr]:
+        """tanh becomes exp."""
+        yield tanh(x)
+        yield exp(x)
+
+    function = program("a = R.exp(x)", "return a")["main"]
+    with pytest.raises(PassError, match="try_there matches in its own replacement"):
+        rewritten(function, [rewrite(try_there), rewrite(try_back)])
+
+
+def test_a_rule_moves_an_op_past_any_number_of_others() -> None:
+    def try_sink(x: Expr) -> Iterator[Expr]:
+        """Matches in its own replacement, with a smaller operand."""
+        yield permute_dims(exp(x), (1, 0))
+        yield exp(permute_dims(x, (1, 0)))
+
+    chain = [f"a{k + 1} = R.exp(a{k})" for k in range(60)]
+    module = program("a0 = R.exp(x)", *chain, "b = R.permute_dims(a60, [1, 0])", "return b")
+    bindings = find_pass(rewrite(try_sink).name)(module)["main"].bindings()
+    assert "permute_dims" in str(bindings[0].value)
+    assert len(bindings) == 62
+
+
+def test_a_rule_reassociates_a_long_sum() -> None:
+    def try_right(x: Expr, y: Expr, z: Expr) -> Iterator[Expr]:
+        """Matches in its own replacement, which is as large."""
+        yield add(add(x, y), z)
+        yield add(x, add(y, z))
+
+    sums = [f"a{k + 1} = R.add(a{k}, y)" for k in range(40)]
+    module = program("a0 = R.add(x, y)", *sums, "return a40")
+    bindings = find_pass(rewrite(try_right).name)(module)["main"].bindings()
+    last = bindings[-1].value
+    assert len(bindings) == 41
+    assert str(last.args[0]) == "x"
+
+
+def test_a_rule_is_applied_once_per_binding() -> None:
+    def try_halve(x: Expr) -> Iterator[Expr]:
+        """A new call at each of many bindings."""
+        yield square(x)
+        yield multiply(x, x)
+
+    lines = ["a0 = R.square(x)", *[f"a{k + 1} = R.square(a{k})" for k in range(200)]]
+    module = program(*lines, "return a200")
+    assert "square" not in find_pass(rewrite(try_halve).name)(module).script()
 
 
 def test_which_rule_was_used_where_is_told() -> None:
@@ -252,7 +330,7 @@ def test_a_match_becomes_a_function() -> None:
     with PassContext([WellFormed(), SameResults()]) as context:
         (checking,) = [i for i in context.instruments if isinstance(i, SameResults)]
         structir.passes.Pass("extract", lambda given: made)(module)
-    assert checking.compared == 2
+    assert checking.functions["main"].elements
     assert structural_equal(structir.parse(made.script()), made)
 
 

@@ -56,3 +56,17 @@ def test_two_passes_and_a_dash(files: Path) -> None:
     result = CliRunner().invoke(build(), ["opt", "-", "-p", "simplify,dce"], input=PROGRAM)
     assert result.exit_code == 0, result.output
     assert "axes=[2, 0, 1]" in result.output
+
+
+def test_what_was_compared_is_shown_and_sizes_can_be_stated(files: Path) -> None:
+    program = files / "required.py"
+    program.write_text(PROGRAM.replace("    a =", '    R.require("n == 1009")\n    a =', 1))
+    words = ["opt", str(program), "--load", str(files / "two_permutes.py"), "-q"]
+    words += ["-p", "two_permutes", "--verify"]
+    result = CliRunner().invoke(build(), words)
+    assert result.exit_code == 4
+    assert "compared nothing" in result.output
+    assert "--sizes" in result.output
+    result = CliRunner().invoke(build(), [*words, "--sizes", "n=1009"])
+    assert result.exit_code == 0, result.output
+    assert "main: compared at n=1009, m=17" in result.output

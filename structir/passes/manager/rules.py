@@ -12,6 +12,7 @@ from structir.passes.base import Pass, note
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.rewriting.driver import rewritten
+from structir.rewriting.provenance import Provenance
 from structir.rewriting.roles import PLAYERS
 from structir.rewriting.rule import RULES, Rule, rules_of
 
@@ -60,11 +61,12 @@ def run_rules(module: IRModule, rules: Sequence[Rule], rounds: int = ROUNDS) -> 
     """
     if not rules:
         return module
+    provenance = Provenance()
     for _ in range(rounds):
         functions = dict(module.functions)
         for name, function in functions.items():
             if isinstance(function, Function):
-                functions[name], firings = rewritten(function, rules)
+                functions[name], firings = rewritten(function, rules, provenance)
                 for firing in firings:
                     note(f"{name}: {firing}")
         if all(functions[name] is value for name, value in module.functions.items()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -11,13 +11,14 @@ import numpy as np
 from structir.analysis.private import PRIVATE
 from structir.analysis.well_formed import breaches
 from structir.errors import Diagnostic, PassError, StructIRError
-from structir.interpret import interpret
-from structir.interpret.arguments import random_arguments
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.passes.base import Instrument, Pass, Step
+from structir.passes.dead_code_elimination import dead_code_elimination
+from structir.passes.manager.comparison import difference, within_rounding
+from structir.passes.manager.input_sizes import Sizes, has_kernels
+from structir.passes.manager.samples import Sample, Sampler, outcome, samples_of
 
-TRIES = 4  # draws of inputs for each that is wanted; some programs refuse many sizes
 SHOWN = 300  # characters of a value in a message
 
 
@@ -33,81 +34,171 @@ class WellFormed(Instrument):
 
 
 @attrs.define(eq=False)
-class SameResults(Instrument):
-    """Runs the program before and after each pass on drawn inputs, in the reference interpreter.
+class Compared:
+    """What was compared of one function."""
 
-    The first pass that changes an answer is an error, which names it and shows the input.
+    sizes: Sizes = attrs.Factory(dict)
+    inputs: int = 0
+    results: int = 0
+    elements: int = 0
+    largest: float = 0.0  # of differences, relative to the size of a result
+    rejected: int = 0  # inputs that both programs reject
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        at = f" at {sizes}" if sizes else ""
+        more = f" and {_counted(self.inputs - 1, 'other input')}" if self.inputs > 1 else ""
+        rejected = f", {self.rejected} rejected by both" if self.rejected else ""
+        return (
+            f"compared{at}{more}: {_counted(self.results, 'result')}, "
+            f"{_counted(self.elements, 'element')}, "
+            f"largest error {self.largest:.2g}{rejected}"
+        )
+
+
+@attrs.define(eq=False)
+class SameResults(Instrument):
+    """Runs the program before and after each pass on random inputs, in the reference interpreter.
+
+    The first pass that changes a result is an error, which names it and shows the input; so is a
+    pass that accepts inputs which the program rejected, and one whose results cannot be compared.
+
+    Symbolic dims get pairwise different sizes, those of `sizes` by name. There are `inputs` samples
+    of ordinary values. With `edges`, there are also samples with large and non-finite values, with
+    each dim as 1 and as 0, and with sizes that the program may reject.
     """
 
     inputs: int = 2
     seed: int = 0
-    compared: int = attrs.field(default=0, init=False)  # answers that were the same
+    sizes: Mapping[str, int] = attrs.Factory(dict)
+    edges: bool = True
+    compared: int = attrs.field(default=0, init=False)  # results that were the same
+    functions: dict[str, Compared] = attrs.field(factory=dict, init=False)
+    _latest: IRModule | None = attrs.field(default=None, init=False)
+    _samples: dict[str, list[Sample]] = attrs.field(factory=dict, init=False)
+    _few: bool = attrs.field(default=False, init=False)
+    _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
 
     def end(self, step: Step) -> None:
-        if not step.changed or not step.applied.comparable or step.after is None:
+        if not step.changed or step.after is None:
             return
-        for name, function in step.before.functions.items():
-            there = isinstance(step.after.functions.get(name), Function)
-            if there and isinstance(function, Function) and not function.attrs.get(PRIVATE):
-                self._function(step, name, function)
+        if step.applied.comparable:
+            self._prepare(step.before, has_kernels(step.before) or has_kernels(step.after))
+            names = [name for name in _public(step.before) if name in _public(step.after)]
+            elements = sum([self._function(step, name) for name in names])
+            if names and not elements:
+                raise PassError(self._compared_nothing(step, names))
+            self._latest = step.after
 
-    def _function(self, step: Step, name: str, function: Function) -> None:
-        assert step.after is not None
-        for arguments, expected in answers(step.before, name, function, self.inputs, self.seed):
-            try:
-                with np.errstate(all="ignore"):
-                    found = interpret(step.after, name, *arguments)
-            except StructIRError as error:
-                found = error
-            if not same(expected, found, step.applied.tolerance):
-                raise PassError(_changed(step.applied, name, function, arguments, expected, found))
-            self.compared += 1
+    def report(self) -> list[str]:
+        """A line for each function."""
+        return [f"{name}: {compared}" for name, compared in self.functions.items()]
+
+    def _prepare(self, module: IRModule, few: bool) -> None:
+        """Keep the samples of the program that the last pass left, or forget them."""
+        if module is not self._latest or few != self._few:
+            self._samples, self._few = {}, few
+
+    def _known(self, module: IRModule, name: str) -> list[Sample]:
+        if name not in self._samples:
+            function: Any = module.functions[name]
+            sampler = Sampler(module, name, function, self.sizes, self.seed, self._few)
+            self._samples[name] = list(sampler.samples(self.inputs, self.edges))
+            self._reasons[name] = sampler.reason
+        return self._samples[name]
+
+    def _function(self, step: Step, name: str) -> int:
+        """Compare one function; how many elements were compared."""
+        total, samples = 0, self._known(step.before, name)
+        for place, sample in enumerate(samples):
+            assert step.after is not None
+            found = outcome(step.after, name, sample.arguments)
+            error = _error(step, name, sample, found)
+            if error is None:
+                raise PassError(_changed(step.applied, name, step.before, sample, found))
+            samples[place] = sample.after(found if sample.accepted else sample.expected)
+            total += self._count(name, sample, error)
+        return total
+
+    def _count(self, name: str, sample: Sample, error: float) -> int:
+        compared = self.functions.setdefault(name, Compared(sample.sizes))
+        if not sample.accepted:
+            compared.rejected += 1
+            return 0
+        self.compared += 1
+        compared.inputs = max(compared.inputs, len(self._samples[name]))
+        compared.results += 1
+        compared.elements += sample.elements
+        compared.largest = max(compared.largest, error)
+        return sample.elements
+
+    def _compared_nothing(self, step: Step, names: list[str]) -> Diagnostic:
+        """The error where no function gives a result that could be compared."""
+        function: Any = step.before.functions[names[0]]
+        diagnostic = Diagnostic(
+            f"compared nothing after the pass {step.applied}: "
+            f"{names[0]} has no result with elements for any input",
+            function.span,
+        )
+        for name in names:
+            if not self._known(step.before, name):
+                diagnostic = diagnostic.note(f"{name}: {self._reasons[name]}"[:SHOWN])
+        return diagnostic.hinted(
+            "give sizes that it accepts: `--sizes n=4,m=8`, or `SameResults(sizes={'n': 4})`"
+        )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _public(module: IRModule) -> list[str]:
+    """The functions whose results passes must keep."""
+    return [
+        name
+        for name, function in module.functions.items()
+        if isinstance(function, Function) and not function.attrs.get(PRIVATE)
+    ]
 
 
 def answers(
     module: IRModule, name: str, function: Function, count: int, seed: int
 ) -> Iterator[tuple[list[Any], Any]]:
-    """Drawn inputs that a function takes, with its results; fewer if it refuses too many."""
-    for number in range(count * TRIES):
-        try:
-            arguments = random_arguments(function, seed + number)
-            with np.errstate(all="ignore"):
-                result = interpret(module, name, *arguments)
-        except StructIRError:
-            continue
-        yield arguments, result
-        count -= 1
-        if not count:
-            return
+    """Inputs that a function accepts, with its results; fewer if it rejects too many."""
+    for sample in samples_of(module, name, function, count, seed):
+        yield sample.arguments, sample.expected
 
 
-def same(expected: Any, found: Any, tolerance: float) -> bool:
-    """Whether two results agree: structure, dtypes and sizes exactly, numbers within tolerance."""
-    if isinstance(expected, tuple):
-        alike = isinstance(found, tuple) and len(found) == len(expected)
-        return alike and all(same(a, b, tolerance) for a, b in zip(expected, found, strict=True))
-    if not isinstance(expected, np.ndarray | np.generic | int | float | bool):
-        return type(expected) is type(found)
-    if isinstance(found, Exception | tuple):
-        return False
-    a, b = np.asarray(expected), np.asarray(found)
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    if a.dtype.kind in "biu":
-        return bool(np.array_equal(a, b))
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    finite = wide_a[np.isfinite(wide_a)]
-    size = float(np.abs(finite).max(initial=1.0))
-    return np.allclose(wide_a, wide_b, rtol=tolerance, atol=tolerance * size, equal_nan=True)
+def _error(step: Step, name: str, sample: Sample, found: Any) -> float | None:
+    """The difference between the results for a sample; None if it is more than rounding."""
+    if not sample.accepted:
+        return 0.0 if _rejects(step, name, sample, found) else None
+    if isinstance(found, StructIRError):
+        return None
+    error = difference(sample.expected, found, step.applied.tolerance)
+    if error is None and within_rounding(
+        step.before, name, sample.arguments, sample.expected, found, step.applied.tolerance
+    ):
+        return step.applied.tolerance
+    return error
 
 
-def _changed(
-    applied: Pass, name: str, function: Function, arguments: list[Any], expected: Any, found: Any
-) -> Diagnostic:
-    diagnostic = Diagnostic(f"the pass {applied} changes what {name} computes", function.span)
-    for param, argument in zip(function.params, arguments, strict=True):
+def _rejects(step: Step, name: str, sample: Sample, found: Any) -> bool:
+    """Whether a program still rejects an input, but for errors of what nothing reads."""
+    if isinstance(found, StructIRError):
+        return True
+    without = dead_code_elimination.transform(step.before)
+    return not isinstance(outcome(without, name, sample.arguments), StructIRError)
+
+
+def _changed(applied: Pass, name: str, module: IRModule, sample: Sample, found: Any) -> Diagnostic:
+    function: Any = module.functions[name]
+    what = f"changes what {name} computes" if sample.accepted else f"drops a check of {name}"
+    diagnostic = Diagnostic(f"the pass {applied} {what}", function.span)
+    for param, argument in zip(function.params, sample.arguments, strict=True):
         diagnostic = diagnostic.note(f"{param.name} = {_shown(argument)}", param.span)
-    return diagnostic.note(f"before: {_shown(expected)}").note(f"after:  {_shown(found)}")
+    before, after = _shown(sample.expected), _shown(found)
+    return diagnostic.note(f"before: {before}").note(f"after:  {after}")
 
 
 def _shown(value: Any) -> str:

@@ -13,6 +13,7 @@ from structir.tools.as_json import Json, write
 from structir.tools.completion import passes_beginning
 from structir.tools.pipelines import Own, read_pipeline
 from structir.tools.programs import ProgramFile, read_program
+from structir.tools.sizes import sizes_of
 from structir.tools.terminal import (
     console,
     diagnostics,
@@ -70,6 +71,9 @@ Pipeline = Annotated[
 Verify = Annotated[
     bool, typer.Option("--verify", help="Check well-formedness and results after each pass.")
 ]
+Sizes = Annotated[
+    str, typer.Option(metavar="n=4,m=8", help="With --verify: the sizes of symbolic dims.")
+]
 Before = Annotated[
     list[str] | None, typer.Option(metavar="PASS|all", help="Print the program before this pass.")
 ]
@@ -95,6 +99,7 @@ def opt(
     passes: Pipeline = "",
     load: Own = None,
     verify: Verify = False,
+    sizes: Sizes = "",
     print_before: Before = None,
     print_after: After = None,
     print_changed: Changed = False,
@@ -107,7 +112,9 @@ def opt(
     """Run passes on a program and print the result. The help ends in a table of all passes.
 
     With --verify the program runs on random inputs before and after each pass. The command stops
-    at the first pass that changes the results, with exit code 4, the pass and the input.
+    at the first pass that changes the results, with exit code 4, the pass and the input, and
+    reports what was compared. Comparing nothing is an error; --sizes helps where no size is
+    accepted.
 
     With --json: the `text`, and the `passes` with `seconds` and `difference`.
 
@@ -123,7 +130,8 @@ def opt(
     timing, counting = passes_room.Timing(), passes_room.Statistics()
     tracing = passes_room.Trace()
     printing = passes_room.Printing(_show, print_before or (), print_after or (), print_changed)
-    checks = [passes_room.WellFormed(), passes_room.SameResults()]
+    comparing = passes_room.SameResults(sizes=sizes_of(sizes))
+    checks = [passes_room.WellFormed(), comparing]
     chosen = [
         (True, printing),
         (time, timing),
@@ -137,7 +145,7 @@ def opt(
             with passes_room.PassContext(watching):
                 module = applied(module)
         finally:
-            _report(timing if time else None, counting if stats else None)
+            _report(timing if time else None, counting if stats else None, comparing)
             if trace is not None:
                 tracing.write(trace)
     if json:
@@ -150,7 +158,9 @@ def _show(title: str, text: str) -> None:
     show_difference(f"# {title}\n{text}")
 
 
-def _report(timing: Any, counting: Any) -> None:
+def _report(timing: Any, counting: Any, comparing: Any) -> None:
+    for line in comparing.report():
+        console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
     if timing is not None:
         console(stderr=True).print(timing.tree())
     if counting is not None:

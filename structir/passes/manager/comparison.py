@@ -1,0 +1,136 @@
+"""Whether two results agree, as far as rounding may move them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from structir.errors import StructIRError
+from structir.ir.dtype import FLOATS
+from structir.ir.module import IRModule
+from structir.passes.manager.perturbation import PerturbedInterpreter, leaves, nudged
+
+RUNS = 4  # perturbed runs of a program whose results differ
+SLACK = 16  # times the largest movement of a perturbed run
+DOUBLE = 1e-9  # relative difference of float64 that needs no explanation
+NUDGES = {"float32": 2.0**-22, "float64": 2.0**-51}
+
+
+def same(expected: Any, found: Any, tolerance: float) -> bool:
+    """Whether two results agree: structure, dtypes and sizes exactly, numbers within tolerance."""
+    return difference(expected, found, tolerance) is not None
+
+
+def difference(expected: Any, found: Any, tolerance: float) -> float | None:
+    """The largest difference between two results, relative to their size; None if they differ by
+    more than the tolerance, or in structure, dtype or size."""
+    ours, theirs = leaves(expected), leaves(found)
+    if len(ours) != len(theirs):
+        return None
+    largest = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        if not _alike(a, b):
+            return None
+        error = _difference(a, b, tolerance) if _is_number(a) else 0.0
+        if error is None:
+            return None
+        largest = max(largest, error)
+    return largest
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic | int | float)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two values have the same dtype and shape, or the same type."""
+    if not _is_number(a) or not _is_number(b):
+        return type(a) is type(b)
+    x, y = np.asarray(a), np.asarray(b)
+    return bool(x.dtype == y.dtype and x.shape == y.shape)
+
+
+def _difference(a: Any, b: Any, tolerance: float) -> float | None:
+    x, y = np.asarray(a), np.asarray(b)
+    if x.dtype.kind in "biuOSU":
+        return 0.0 if np.array_equal(x, y) else None
+    if x.dtype == np.float64:
+        tolerance = min(tolerance, DOUBLE)
+    wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
+    finite = np.isfinite(wide_x)
+    size = float(np.abs(wide_x[finite]).max(initial=0.0))
+    close = np.isclose(wide_y, wide_x, rtol=tolerance, atol=tolerance * size, equal_nan=True)
+    if not close.all():
+        return None
+    return float(np.abs(wide_x[finite] - wide_y[finite]).max(initial=0.0)) / (size or 1.0)
+
+
+def within_rounding(
+    module: IRModule, name: str, arguments: list[Any], expected: Any, found: Any, tolerance: float
+) -> bool:
+    """Whether results differ by no more than perturbed runs of the first program: it may amplify
+    rounding, or jump."""
+    ours, theirs = leaves(expected), leaves(found)
+    if len(ours) != len(theirs) or not all(map(_alike, ours, theirs)):
+        return False
+    slack = _movement(module, name, arguments, ours)
+    return slack is None or all(
+        not _is_number(a) or _near(a, b, moved, tolerance)
+        for a, b, moved in zip(ours, theirs, slack, strict=True)
+    )
+
+
+def _movement(
+    module: IRModule, name: str, arguments: list[Any], expected: list[Any]
+) -> list[Any] | None:
+    """How far perturbed runs move each number of a result; None where they have other sizes."""
+    slack = [np.zeros(np.shape(leaf)) for leaf in expected]
+    for run in range(RUNS):
+        numbers = np.random.default_rng(run)
+        machine = PerturbedInterpreter(
+            module, numbers=numbers, wide=NUDGES, among=FLOATS, exact=True
+        )
+        try:
+            with np.errstate(all="ignore"):
+                given = [nudged(each, numbers, NUDGES, exact=True) for each in arguments]
+                moved = leaves(machine.global_function(name)(*given))
+        except StructIRError:
+            return None
+        if [np.shape(leaf) for leaf in moved] != [np.shape(leaf) for leaf in expected]:
+            return None
+        slack = [_larger(s, a, b) for s, a, b in zip(slack, moved, expected, strict=True)]
+    return slack
+
+
+def _larger(slack: Any, moved: Any, expected: Any) -> Any:
+    if not _is_number(expected) or np.asarray(expected).dtype.kind in "OSU":
+        return slack
+    with np.errstate(all="ignore"):
+        step = np.abs(np.asarray(moved, np.float64) - np.asarray(expected, np.float64))
+    same_place = np.asarray(moved) == np.asarray(expected)
+    return np.fmax(slack, np.where(same_place, 0.0, step))
+
+
+def _near(a: Any, b: Any, slack: Any, tolerance: float) -> bool:
+    if np.asarray(a).dtype.kind in "OSU":
+        return bool(np.array_equal(a, b))
+    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    with np.errstate(all="ignore"):
+        size = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+        exact = np.asarray(a).dtype.kind in "biu"
+        if np.asarray(a).dtype == np.float64:
+            tolerance = min(tolerance, DOUBLE)
+        allowed = SLACK * slack + (0.0 if exact else tolerance * (np.abs(x) + size))
+        close = np.abs(x - y) <= allowed
+    overflow = _overflows(np.asarray(a), x) & _overflows(np.asarray(a), y)
+    return bool(np.all(close | (x == y) | overflow))
+
+
+def _overflows(array: Any, values: Any) -> Any:
+    """Where a value is not finite, or so large that another order of operations overflows."""
+    if array.dtype.kind in "biu":
+        return False
+    finfo: Any = ml_dtypes.finfo
+    return ~(np.abs(values) <= float(finfo(array.dtype).max) ** 0.5)

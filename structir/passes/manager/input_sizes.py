@@ -1,0 +1,176 @@
+"""Sizes for the inputs of a function: pairwise different, and as the program requires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+
+from structir.analysis.variables import walk, walk_values
+from structir.errors import StructIRError
+from structir.ir.binding_dims import standing_alone
+from structir.ir.dims import Dim, Opaque, Sym, as_atom, as_sym, evaluate, syms
+from structir.ir.expr import Call, Expr, Function, MatchCast, Var
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
+from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
+from structir.ir.struct_info import StructInfo, TensorStructInfo
+
+SIZES = (3, 17, 2, 5, 4, 67, 7, 6, 8, 1)  # a prime beyond a vector, and one beyond a tile
+FEW = (3, 2, 4, 5, 1, 6, 7, 8)  # where kernels are interpreted, element by element
+MULTIPLES = (12, 16, 24, 32, 64, 9, 10, 48, 20, 15, 100, 128)
+MOST_CONSTANTS = 12
+LARGEST = 512  # of sizes that occur in the program
+TRIES = 300  # of random sizes, each checked against the conditions that are known before a run
+
+Sizes = dict[str, int]
+
+
+@attrs.frozen
+class SizeSpace:
+    """The symbolic dims of the parameters, and what the program states of them."""
+
+    params: tuple[Var, ...]  # as known after the casts of the program
+    names: tuple[str, ...]
+    classes: Mapping[Sym, Sym]  # the first dim among those that must be equal
+    equal: tuple[tuple[Dim, Dim], ...]
+    conditions: tuple[Dim, ...]
+    pool: tuple[int, ...]
+
+    def proposals(self, fixed: Mapping[str, int], seed: int) -> Iterator[Sizes]:
+        """Sizes to try, each once: first those that meet all conditions that are known."""
+        seen: list[Sizes] = []
+        for strict in (True, False):
+            for sizes in self._candidates(fixed, Random(seed)):
+                if sizes not in seen and (not strict or self.allows(sizes)):
+                    seen.append(sizes)
+                    yield sizes
+
+    def _candidates(self, fixed: Mapping[str, int], rng: Random) -> Iterator[Sizes]:
+        firsts = list(dict.fromkeys(self.classes.values()))
+        for number in range(TRIES):
+            chosen = list(self.pool[: len(firsts)]) if not number else self._drawn(rng, len(firsts))
+            given = dict(zip(firsts, chosen, strict=False))
+            yield {
+                sym.name: fixed.get(sym.name, given[first]) for sym, first in self.classes.items()
+            }
+
+    def _drawn(self, rng: Random, count: int) -> list[int]:
+        """Different sizes; sizes beyond the pool are drawn with repetition."""
+        pool = self.pool if rng.random() < 0.8 else (*self.pool, *MULTIPLES)
+        if count <= len(pool) and rng.random() < 0.8:
+            return rng.sample(pool, count)
+        return rng.choices(pool, k=count)
+
+    def allows(self, sizes: Sizes) -> bool:
+        """Whether sizes meet the conditions that are over parameters alone."""
+        values = {sym: sizes[sym.name] for sym in self.classes}
+        try:
+            return all(evaluate(each, values) != 0 for each in self.conditions) and all(
+                evaluate(left, values) == evaluate(right, values) for left, right in self.equal
+            )
+        except StructIRError:
+            return False
+
+
+def size_space(module: IRModule, function: Function, few: bool) -> SizeSpace:
+    """The sizes that a function of a module may be given."""
+    casts = [node for node in walk_values(function) if type(node) is MatchCast]
+    params = tuple(_refined(param, casts) for param in function.params)
+    known = [sym for sym in standing_alone([p.struct_info for p in params]) if type(sym) is Sym]
+    stated = [fact for cast in casts for fact in conditions_of(cast)]
+    equal = [*_assumed(function), *_cast_sizes(casts)]
+    conditions = tuple(fact for fact in stated if syms(fact) <= set(known))
+    inside = [(a, b) for a, b in equal if syms(a) | syms(b) <= set(known)]
+    bounds = [size for fact in conditions for size in _numbers_in(fact)]
+    constants = [] if few else [size for size in _constants(function) if size not in SIZES]
+    pool = dict.fromkeys([*(FEW if few else SIZES), *bounds, *constants[:MOST_CONSTANTS]])
+    return SizeSpace(
+        params,
+        tuple(sym.name for sym in known),
+        _classes(known, inside),
+        tuple(inside),
+        conditions,
+        tuple(pool),
+    )
+
+
+def has_kernels(module: IRModule) -> bool:
+    """Whether functions may run kernels, which the interpreter runs element by element."""
+    return any(isinstance(function, Kernel) for function in module.functions.values())
+
+
+def _refined(param: Var, casts: Sequence[MatchCast]) -> Var:
+    """A parameter with the struct info of its cast, if that is known of it alone."""
+    for cast in casts:
+        if cast.value is param and _knows_more(cast.struct_info, param.struct_info):
+            return Var(param.name, cast.struct_info, param.span)
+    return param
+
+
+def _knows_more(cast: StructInfo, own: StructInfo) -> bool:
+    if not isinstance(cast, TensorStructInfo) or not isinstance(own, TensorStructInfo):
+        return False
+    return isinstance(cast.dims, tuple) and not isinstance(own.dims, tuple | Var)
+
+
+def _assumed(function: Function) -> Iterator[tuple[Dim, Dim]]:
+    """The sizes that calls take to be equal."""
+    for node in walk_values(function):
+        if type(node) is Call:
+            yield from ((assumed.left, assumed.right) for assumed in assumptions_of(node))
+
+
+def assumptions_of(call: Call) -> tuple[Any, ...]:
+    """What is assumed of the sizes of a call; nothing where the call is wrong anyhow."""
+    assumptions = getattr(call.op.definition, "assumptions", None) if type(call.op) is Op else None
+    try:
+        return () if assumptions is None else tuple(assumptions(call))
+    except StructIRError:
+        return ()
+
+
+def _cast_sizes(casts: Sequence[MatchCast]) -> Iterator[tuple[Dim, Dim]]:
+    """The sizes that casts equate."""
+    for cast in casts:
+        before, after = _dims(cast.value), _dims(cast.struct_info)
+        if not conditions_of(cast) and len(before) == len(after):
+            yield from zip(before, after, strict=True)
+
+
+def _dims(value: Expr | StructInfo | None) -> tuple[Dim, ...]:
+    dims = getattr(value.struct_info if isinstance(value, Expr) else value, "dims", None)
+    return dims if isinstance(dims, tuple) else ()
+
+
+def _classes(known: Sequence[Sym], equal: Sequence[tuple[Dim, Dim]]) -> dict[Sym, Sym]:
+    """For each dim the first one that must be equal to it."""
+    firsts = {sym: sym for sym in known}
+    for left, right in equal:
+        a, b = as_sym(left), as_sym(right)
+        if a in firsts and b in firsts:
+            kept, gone = firsts[a], firsts[b]
+            firsts = {sym: kept if first is gone else first for sym, first in firsts.items()}
+    return firsts
+
+
+def _constants(function: Function) -> dict[int, None]:
+    """The sizes that a function states as numbers."""
+    sizes: dict[Any, None] = {}
+    for node in walk(function):
+        dims = getattr(node, "dims", ())
+        for dim in dims if isinstance(dims, tuple) else ():
+            if type(dim) is int and 0 < dim <= LARGEST:
+                sizes[dim] = None
+    return sizes
+
+
+def _numbers_in(condition: Dim) -> Iterator[int]:
+    """The numbers on the sides of a comparison, as sizes that are near its bound."""
+    atom = as_atom(condition)
+    for side in atom.args if type(atom) is Opaque else ():
+        number = abs(side if type(side) is int else getattr(side, "constant", 0))
+        yield from (size for size in (number, number + 1, number - 1) if 0 < size <= LARGEST)

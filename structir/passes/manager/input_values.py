@@ -1,0 +1,141 @@
+"""Arrays in general position: distinct values of both signs, each array on a scale of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+from structir.ir.dtype import int_limits, is_float, numpy_dtype
+from structir.ir.expr import Var
+
+Array = Any  # a NumPy array of any dtype, bfloat16 among them
+Range = tuple[int, int] | None  # the least integer and the greatest; None: all of the dtype
+
+LARGE = 1 << 16  # elements of a weight: the domains of values are for smaller arrays
+SCALES = (1.0, 0.6, 1.7, 0.8, 1.3)
+DOMAINS = ("signed", "positive", "fractions", "above_one")
+EXTREMES = (np.inf, -np.inf, np.nan, 0.0, -0.0)
+NARROW: Range = (0, 1)
+SCALAR: Range = (-9, 9)  # a lone integer may count the steps of a loop
+
+
+@attrs.frozen
+class Values:
+    """How arrays are filled: a domain for floats, ranges for integers by parameter."""
+
+    domain: str = "signed"
+    ranges: Mapping[str, Range] = attrs.Factory(dict)
+    seed: int = 0
+
+
+class Drawer:
+    """Draws the arrays of one set of arguments; large ones are drawn once for several sets."""
+
+    def __init__(self, values: Values, large: dict[Any, Array]) -> None:
+        self.values = values
+        self.large = large
+        self.count = 0
+
+    def __call__(self, shape: tuple[int, ...], dtype: str, param: Var) -> Array:
+        """An array for a parameter."""
+        self.count += 1
+        rng = np.random.default_rng((self.values.seed, self.count))
+        if is_float(dtype) and math.prod(shape) > LARGE:
+            key = self.count, shape, dtype
+            if key not in self.large:
+                self.large[key] = _signed(rng, shape, dtype, SCALES[self.count % len(SCALES)])
+            return self.large[key]
+        if is_float(dtype):
+            scale = SCALES[self.count % len(SCALES)]
+            return FLOATS[self.values.domain](rng, shape, dtype, scale)
+        if dtype == "bool":
+            return rng.integers(0, 2, shape).astype(bool)
+        return _integers(rng, shape, dtype, self.values.ranges.get(param.name, NARROW))
+
+
+def _signed(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Mostly a normal distribution, with integers and halves, values near 0 and larger ones."""
+    wide = np.float64 if dtype == "float64" else np.float32
+    array = rng.standard_normal(shape, wide)
+    array *= wide(scale / _fan(shape))
+    flat = array.reshape(-1)
+    start = int(rng.integers(7))
+    flat[start + 1 :: 7] = np.rint(flat[start + 1 :: 7] * 5) / 2
+    flat[start + 3 :: 13] *= 1e-3
+    flat[start + 5 :: 11] *= 6
+    return array.astype(numpy_dtype(dtype), copy=False)
+
+
+def _fan(shape: tuple[int, ...]) -> float:
+    """What keeps sums over a long axis of a weight near 1."""
+    return float(max(shape[-2] / 4, 1)) ** 0.5 if len(shape) > 1 else 1.0
+
+
+def _positive(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    array = np.abs(_signed(rng, shape, "float32", scale)) + np.float32(0.01)
+    return array.astype(numpy_dtype(dtype))
+
+
+def _fractions(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return rng.uniform(0.02, 0.98, shape).astype(numpy_dtype(dtype))
+
+
+def _above_one(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    return (1 + _positive(rng, shape, "float32", scale)).astype(numpy_dtype(dtype))
+
+
+def _large(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Both signs, from tens to thousands: beyond what an exponential may be given."""
+    size = 10 ** rng.uniform(1, 3.3, shape) * scale
+    limit = float(_finfo(dtype).max) / 4
+    return np.clip(size * rng.choice((-1, 1), shape), -limit, limit).astype(numpy_dtype(dtype))
+
+
+def _non_finite(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Mostly ordinary values; few infinities, NaNs, zeros and values near the greatest one."""
+    array = np.array(_signed(rng, shape, dtype, scale))
+    flat = array.reshape(-1)
+    limit = float(_finfo(dtype).max) * 0.6
+    extremes = np.array([*EXTREMES, limit, -limit])
+    places = rng.permutation(flat.size)[: min(len(extremes), max(flat.size // 3, 1))]
+    with np.errstate(all="ignore"):
+        flat[places] = rng.permutation(extremes)[: len(places)].astype(numpy_dtype(dtype))
+    return array
+
+
+def _finfo(dtype: str) -> Any:
+    finfo: Any = ml_dtypes.finfo
+    return finfo(numpy_dtype(dtype))
+
+
+FLOATS = {
+    "signed": _signed,
+    "positive": _positive,
+    "fractions": _fractions,
+    "above_one": _above_one,
+    "large": _large,
+    "non_finite": _non_finite,
+}
+
+
+def _integers(rng: Any, shape: tuple[int, ...], dtype: str, wanted: Range) -> Array:
+    """Integers of a range with both ends; of a whole dtype, with values near 0 as well."""
+    low, high = int_limits(dtype)
+    if wanted is None and not shape:
+        wanted = SCALAR
+    if wanted is not None:
+        low, high = max(low, wanted[0]), min(high, wanted[1])
+    kind = np.uint64 if high > np.iinfo(np.int64).max else np.int64
+    array = rng.integers(low, high, shape, kind, endpoint=True)
+    flat = array.reshape(-1)
+    if wanted is None:
+        near = rng.integers(max(low, -9), min(high, 9), flat[1::3].shape, kind, endpoint=True)
+        flat[1::3] = near
+    ends = rng.permutation(flat.size)[:2]
+    flat[ends] = np.array([low, high], kind)[: len(ends)]
+    return array.astype(numpy_dtype(dtype))

@@ -1,0 +1,68 @@
+"""Runs in which every index from data is inside its axis: ops leave open what others read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.errors import StructIRError
+from structir.interpret.machine import Machine
+from structir.interpret.scope import Scope, Value
+from structir.ir.expr import Call, Expr
+from structir.ir.op import Op
+from structir.projections.point import Operand
+from structir.projections.spec import IndexSpec
+
+Path = tuple[int, ...]
+Bound = tuple[Path, Path, int]  # an operand of indices; a tensor and its axis, which they index
+
+
+class IllegalIndexError(StructIRError):
+    """An index outside its axis, which the op expects not to be given."""
+
+
+@attrs.frozen(eq=False)
+class IndexChecker(Machine):
+    """An interpreter that raises IllegalIndexError for an index outside its axis."""
+
+    bounds: dict[int, tuple[Bound, ...]] = attrs.field(factory=dict, kw_only=True)  # by call
+
+    def evaluate(self, expr: Expr, scope: Scope) -> Any:
+        if type(expr) is Call and type(expr.op) is Op and len(expr.args) > 1:
+            if id(expr) not in self.bounds:
+                self.bounds[id(expr)] = tuple(_bounds(expr))
+            if self.bounds[id(expr)]:
+                self._check(self.bounds[id(expr)], [self.value(a, scope) for a in expr.args])
+        return Machine.evaluate(self, expr, scope)
+
+    def _check(self, bounds: tuple[Bound, ...], args: list[Value]) -> None:
+        for indices, tensor, axis in bounds:
+            given, size = np.asarray(_at(args, indices)), np.shape(_at(args, tensor))[axis]
+            if given.size and not (given.min() >= 0 and given.max() < size):
+                raise IllegalIndexError(f"an index is outside an axis of size {size}")
+
+
+def _at(args: Any, path: Path) -> Any:
+    for position in path:
+        args = args[position]
+    return args
+
+
+def _bounds(call: Call) -> Iterator[Bound]:
+    """The operands of a call that are indices, as they are, into an axis of another operand."""
+    index_spec = getattr(call.op.definition, "index_spec", None)  # type: ignore[attr-defined]
+    try:
+        spec: IndexSpec | None = None if index_spec is None else index_spec(call)
+    except StructIRError:
+        return
+    for clause in () if spec is None else spec.clauses:
+        operands = {read.name: read.operand for read in clause.reads}
+        for read in clause.reads:
+            for axis, entry in enumerate(read.entries):
+                if not entry.inside and isinstance(entry.data, Operand):
+                    assert spec is not None
+                    indices = spec.operands[operands[entry.data.name]].path
+                    yield indices, spec.operands[read.operand].path, axis

@@ -1,0 +1,84 @@
+"""Perturbed runs: how far rounding may move the results of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+from structir.interpret.machine import Machine
+from structir.interpret.scope import Scope, Value
+from structir.ir.dtype import FLOATS, dtype_of
+from structir.ir.expr import Binding, Call, Constant, Expr
+
+INTEGERS = 1024  # below which an integral float may be one on purpose
+NARROW = FLOATS - {"float32", "float64"}
+
+
+@attrs.frozen(eq=False)
+class PerturbedInterpreter(Machine):
+    """An interpreter that moves values by about as much as they may have been rounded: constants,
+    and what bindings of some dtypes hold."""
+
+    numbers: np.random.Generator = attrs.field(kw_only=True)
+    wide: Mapping[str, float] = attrs.field(kw_only=True)  # relative distance; others by rounding
+    among: Set[str] = attrs.field(kw_only=True, default=NARROW)  # dtypes of bindings
+    exact: bool = attrs.field(kw_only=True, default=False)  # whether casts and integers are kept
+
+    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
+        among = self.among & _dtypes_read(binding.value) if self.exact else self.among
+        moved = nudged(value, self.numbers, self.wide, among, self.exact)
+        Machine._bind(self, binding, moved, scope)
+
+    def value(self, expr: Expr, scope: Scope) -> Value:
+        value = Machine.value(self, expr, scope)
+        if type(expr) is not Constant:
+            return value
+        return nudged(value, self.numbers, self.wide, exact=self.exact)
+
+
+def _dtypes_read(value: Expr) -> set[str]:
+    """The dtypes of a call's operands: what they round to is no loss of a cast."""
+    args = value.args if isinstance(value, Call) else ()
+    return {getattr(argument.struct_info, "dtype", None) or "" for argument in args}
+
+
+def rounding(array: Any, wide: Mapping[str, float], among: Collection[str] = FLOATS) -> float:
+    """How far, for its size, a nudge moves a value; other dtypes stay."""
+    dtype = dtype_of(array)
+    if dtype not in among:
+        return 0.0
+    finfo: Any = ml_dtypes.finfo
+    return wide[dtype] if dtype in wide else float(finfo(array.dtype).eps)
+
+
+def nudged(
+    value: Any,
+    numbers: np.random.Generator,
+    wide: Mapping[str, float],
+    among: Collection[str] = FLOATS,
+    exact: bool = False,
+) -> Any:
+    """A value, each float in it moved by as much as it may have been rounded, or less; `exact`
+    keeps small integers and halves, at which programs jump."""
+    if isinstance(value, list | tuple):
+        return type(value)([nudged(item, numbers, wide, among, exact) for item in value])
+    distance = rounding(value, wide, among) if isinstance(value, np.ndarray | np.generic) else 0.0
+    if not distance:
+        return value
+    noise = numbers.uniform(-1, 1, value.shape) * distance
+    with np.errstate(all="ignore"):
+        true = value.astype(np.float64)
+        moved = true * (1 + noise) + (0 if exact else noise * 1e-3)
+        kept = exact & (np.abs(true) < INTEGERS) & (2 * true == np.rint(2 * true))
+        return np.asarray(np.where(kept, true, moved)).astype(value.dtype)
+
+
+def leaves(value: Any) -> list[Any]:
+    """The arrays and numbers of a result, each tuple's length among them."""
+    if isinstance(value, tuple):
+        return [len(value), *(leaf for item in value for leaf in leaves(item))]
+    return [value]

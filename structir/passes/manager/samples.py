@@ -1,0 +1,316 @@
+"""Inputs that show what a function computes, with its results: samples for comparisons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.analysis.variables import walk_values
+from structir.errors import StructIRError
+from structir.interpret.arguments import random_values
+from structir.interpret.machine import Machine
+from structir.ir.dtype import is_int
+from structir.ir.expr import Call, Function, MatchCast, Var
+from structir.ir.module import IRModule
+from structir.ir.struct_info import TensorStructInfo
+from structir.passes.manager.input_sizes import (
+    Sizes,
+    SizeSpace,
+    assumptions_of,
+    has_kernels,
+    size_space,
+)
+from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, Range, Values
+from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
+from structir.passes.manager.perturbation import leaves
+
+TRIES = 48  # inputs in search of some that the program accepts
+MOST_REJECTED = 8  # inputs that are kept to be rejected by the rewritten program
+MOST_DIMS = 4  # dims that are given size 1, size 0 and a wrong size in turn
+HEAVY = 1 << 20  # elements of all inputs beyond which there are fewer samples
+EVERYTHING: Range = None
+
+
+@attrs.frozen(eq=False)
+class Sample:
+    """Arguments of a function, and what it gives for them: a result or an error."""
+
+    sizes: Sizes
+    arguments: list[Any]
+    expected: Any
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the function has a result."""
+        return not isinstance(self.expected, StructIRError)
+
+    @property
+    def elements(self) -> int:
+        """How many elements of the result can be compared: NaN cannot."""
+        return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
+
+    def after(self, result: Any) -> Sample:
+        """The same arguments with the result of a rewritten function."""
+        return attrs.evolve(self, expected=result)
+
+
+def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
+    """The result of a function, or the error that it raises."""
+    return outcome_of(Machine(module), name, arguments)
+
+
+def outcome_of(machine: Machine, name: str, arguments: list[Any]) -> Any:
+    """The result of a function in an interpreter, or the error that it raises."""
+    try:
+        with np.errstate(all="ignore"):
+            return machine.global_function(name)(*arguments)
+    except StructIRError as error:
+        return error
+
+
+@attrs.define(eq=False)
+class Sampler:
+    """Looks for samples of one function."""
+
+    module: IRModule
+    name: str
+    function: Function
+    fixed: Mapping[str, int]
+    seed: int
+    few: bool
+    space: SizeSpace = attrs.field(init=False)
+    heavy: bool = attrs.field(init=False)  # whether a run takes long
+    large: dict[Any, Any] = attrs.field(factory=dict, init=False)  # arrays for several samples
+    bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
+    rejected: list[Sample] = attrs.field(factory=list, init=False)
+    reason: StructIRError | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.heavy = _stated_elements(self.function) > HEAVY
+        self.space = size_space(self.module, self.function, self.few or self.heavy)
+
+    # ---- one set of inputs
+
+    def attempt(self, sizes: Sizes, values: Values, params: Any = None) -> Sample | None:
+        """The function on inputs of these sizes and values; None if there are no such inputs."""
+        chosen = self.space.params if params is None else params
+        among = tuple(size for size in self.space.pool if size)
+        try:
+            arguments = random_values(
+                chosen, values.seed, sizes, among=among, draw=Drawer(values, self.large)
+            )
+        except StructIRError as error:
+            self.reason = error
+            return None
+        sample = Sample(sizes, arguments, self.outcome(arguments))
+        if isinstance(sample.expected, IllegalIndexError):
+            return None
+        if not sample.accepted:
+            self.reason = self.reason or sample.expected
+            if len(self.rejected) < MOST_REJECTED:
+                self.rejected.append(sample)
+        return sample
+
+    def outcome(self, arguments: list[Any]) -> Any:
+        """The result of the function, or the error that it raises."""
+        machine = Machine(self.module)
+        if _integer_params(self.function.params):
+            machine = IndexChecker(self.module, bounds=self.bounds)
+        return outcome_of(machine, self.name, arguments)
+
+    # ---- the search
+
+    def first(self) -> tuple[Sample, Values] | None:
+        """A sample whose tensors all have elements, with integers and floats as wide as they may
+        be; one of less, if there is none."""
+        fallback = None
+        known = {name: size for name, size in self.fixed.items() if name in self.space.names}
+        for number, sizes in enumerate(islice(self.space.proposals(known, self.seed), TRIES)):
+            values = Values(seed=self.seed + number)
+            sample = self.attempt(sizes, values)
+            if sample is not None and sample.accepted:
+                if sample.elements and _all_have_elements(sample.arguments):
+                    return self.widened(sample, values)
+                fallback = fallback or (sample, values)
+            if not self.space.names and number > TRIES // 4:
+                break
+        return fallback
+
+    def widened(self, sample: Sample, values: Values) -> tuple[Sample, Values]:
+        """The same sizes, with other domains of values."""
+        for param in _integer_params(self.space.params):
+            sample, values = self._widest(param, sample, values)
+        for domain in DOMAINS[1:] if _finite_share(sample) < 1 else ():
+            other = attrs.evolve(values, domain=domain)
+            found = self.attempt(sample.sizes, other)
+            if found is not None and _finite_share(found) > _finite_share(sample):
+                sample, values = found, other
+        return sample, values
+
+    def _widest(self, param: str, sample: Sample, values: Values) -> tuple[Sample, Values]:
+        """The widest range of integers for a parameter: all, or the indices of some axis."""
+
+        def tried(chosen: Range) -> tuple[Sample, Values] | None:
+            other = attrs.evolve(values, ranges={**values.ranges, param: chosen})
+            found = self.attempt(sample.sizes, other)
+            good = found is not None and found.accepted and found.elements >= sample.elements
+            return (found, other) if good and found is not None else None
+
+        whole = tried(EVERYTHING)
+        if whole is not None:
+            return whole
+        best = sample, values
+        limits = _limits(sample.arguments)
+        middle = len(limits) - 1  # the longest axis first: that of a table
+        while limits:
+            found = tried((0, limits[middle] - 1))
+            best = best if found is None else found
+            limits = limits[:middle] if found is None else limits[middle + 1 :]
+            middle = len(limits) // 2
+        widest = best[1].ranges.get(param, NARROW)
+        negative = None if widest is None else tried((-1 - widest[1], widest[1]))
+        return best if negative is None else negative
+
+    # ---- other samples
+
+    def samples(self, count: int, edges: bool) -> Iterator[Sample]:
+        """Samples of ordinary values, and those at the edges of what is allowed."""
+        start = self.first()
+        if start is None:
+            return
+        sample, values = start
+        yield sample
+        number = 1
+        for sizes in islice(self._others(sample.sizes), 0 if self.heavy else 4 * count):
+            if number < count:
+                other = self.attempt(sizes, attrs.evolve(values, seed=values.seed + number))
+                if other is not None and other.accepted:
+                    number += 1
+                    yield other
+        if edges:
+            yield from self._edges(sample, values)
+
+    def _others(self, sizes: Sizes) -> Iterator[Sizes]:
+        """Other sizes, the same ones where there are no others."""
+        fixed = {name: size for name, size in self.fixed.items() if name in self.space.names}
+        for other in self.space.proposals(fixed, self.seed + 1):
+            if other != sizes:
+                yield other
+        while True:
+            yield sizes
+
+    def _edges(self, sample: Sample, values: Values) -> Iterator[Sample]:
+        for domain in ("large",) if self.heavy else ("large", "non_finite", "signed"):
+            if domain != values.domain:
+                yield from self._tried(sample.sizes, attrs.evolve(values, domain=domain))
+        if not self.heavy:
+            for sizes in self._edge_sizes(sample.sizes):
+                yield from self._tried(sizes, values)
+            yield from self._misfits(values)
+        yield from self.rejected
+
+    def _edge_sizes(self, sizes: Sizes) -> Iterator[Sizes]:
+        """Each dim as 1, as 0, as one more; and all as 1."""
+        free = [name for name in sizes if name not in self.fixed][:MOST_DIMS]
+        if len(free) > 1:
+            yield {**sizes, **dict.fromkeys(free, 1)}
+        checks = _may_reject(self.module)
+        for name in free:
+            alike = self._alike(name)
+            yield {**sizes, **dict.fromkeys(alike, 1)}
+            yield {**sizes, **dict.fromkeys(alike, 0)}
+            if checks:
+                yield {**sizes, name: sizes[name] + 1}
+
+    def _alike(self, name: str) -> list[str]:
+        """The dims that must be equal to one."""
+        firsts = {sym.name: first for sym, first in self.space.classes.items()}
+        return [other for other in firsts if firsts[other] is firsts[name]]
+
+    def _misfits(self, values: Values) -> Iterator[Sample]:
+        """Inputs that the casts of the program should reject."""
+        if self.space.params != self.function.params:
+            for seed in range(3):
+                odd = attrs.evolve(values, seed=values.seed + seed + 1)
+                yield from self._tried({}, odd, self.function.params)
+
+    def _tried(self, sizes: Sizes, values: Values, params: Any = None) -> Iterator[Sample]:
+        sample = self.attempt(sizes, values, params)
+        if sample is None and values.ranges:
+            least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
+            sample = self.attempt(sizes, least, params)
+        if sample is not None and sample.accepted:
+            yield sample
+
+
+def samples_of(
+    module: IRModule,
+    name: str,
+    function: Function,
+    count: int = 1,
+    seed: int = 0,
+    *,
+    edges: bool = False,
+    sizes: Mapping[str, int] | None = None,
+    few: bool | None = None,
+) -> Iterator[Sample]:
+    """Samples of a function of a module."""
+    small = has_kernels(module) if few is None else few
+    return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
+
+
+def _comparable(leaf: Any) -> int:
+    if not isinstance(leaf, np.ndarray | np.generic):
+        return 0 if leaf is None or callable(leaf) else 1
+    array = np.asarray(leaf)
+    if array.dtype.kind in "biuOSU":
+        return array.size
+    return int(np.count_nonzero(np.isfinite(array.astype(np.float64, copy=False))))
+
+
+def _finite_share(sample: Sample) -> float:
+    """The share of numbers in a result that are finite."""
+    if not sample.accepted:
+        return -1.0
+    total = sum(np.size(leaf) for leaf in leaves(sample.expected))
+    return sample.elements / total if total else 1.0
+
+
+def _all_have_elements(arguments: list[Any]) -> bool:
+    return all(np.size(leaf) for leaf in leaves(tuple(arguments)) if isinstance(leaf, np.ndarray))
+
+
+def _stated_elements(function: Function) -> int:
+    """The elements of all parameters, those of symbolic dims not counted."""
+    known = [getattr(param.struct_info, "dims", None) for param in function.params]
+    sizes = [[dim for dim in dims if type(dim) is int] for dims in known if type(dims) is tuple]
+    return sum(map(math.prod, sizes))
+
+
+def _integer_params(params: tuple[Var, ...]) -> list[str]:
+    """The parameters that hold integers of unknown range."""
+    names = []
+    for param in params:
+        info = param.struct_info
+        if isinstance(info, TensorStructInfo) and is_int(info.dtype or "float32"):
+            names.append(param.name)
+    return names
+
+
+def _limits(arguments: list[Any]) -> list[int]:
+    """The sizes of all axes, which may bound indices."""
+    sizes = {size for leaf in leaves(tuple(arguments)) for size in np.shape(leaf)}
+    return sorted(size for size in sizes if size > 2)
+
+
+def _may_reject(module: IRModule) -> bool:
+    """Whether anything in a module depends on sizes that a run must check."""
+    return any(
+        type(node) is MatchCast or (type(node) is Call and bool(assumptions_of(node)))
+        for node in walk_values(module)
+    )

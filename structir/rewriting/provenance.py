@@ -1,0 +1,130 @@
+"""Provenance of values: the rule applications that produced them, and rules without an end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import attrs
+
+from structir.errors import Diagnostic, PassError, Span
+from structir.ir.expr import Call, Expr, PrimValue, ShapeExpr, Tuple, Var
+from structir.ir.op import Op
+
+GROWTH = 6  # applications of a rule in its own replacement, each to a larger value
+SHOWN = 6  # applications of a chain in a message
+LARGEST = 2**62  # of sizes: a graph of shared values is a tree of exponential size
+
+Size = tuple[int, int]  # calls in the tree below a value; the sum of the integers in its attributes
+
+
+@attrs.frozen(eq=False)
+class Application:
+    """One application of a rule to the value of a variable."""
+
+    rule: str
+    variable: str
+    value: Expr
+    size: Size
+    span: Span | None
+    parent: Application | None  # the one whose replacement the value is a part of
+
+    def chain(self) -> Iterator[Application]:
+        """This application and those that led to it, the last one first."""
+        application: Application | None = self
+        while application is not None:
+            yield application
+            application = application.parent
+
+    def __str__(self) -> str:
+        place = "" if self.span is None else f"  {self.span}"
+        return f"{self.rule} at {self.variable} = {self.value}{place}"
+
+
+class Provenance:
+    """The latest application that produced each variable, over all walks of one pass.
+
+    A rule may match in its own replacement, as long as the matched values do not keep growing: a
+    rule that moves an op past others meets smaller values, one that reassociates equal ones.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[Var, Application] = {}
+        self._sizes: dict[Var, int] = {}
+
+    def of(self, var: Var) -> Application | None:
+        """The latest application whose replacement includes the value of a variable."""
+        return self._latest.get(var)
+
+    def made_by(self, application: Application | None, var: Var) -> None:
+        """Record that a variable holds a part of a replacement."""
+        if application is not None:
+            self._latest[var] = application
+
+    def measure(self, var: Var, value: Expr) -> None:
+        """Record how large the value of a variable is."""
+        self._sizes[var] = self._size(value)[0]
+
+    def applied(self, rule: str, var: Var, value: Expr, span: Span | None) -> None:
+        """Record an application; raises PassError if the rule has no end here."""
+        parent = self._latest.get(var)
+        made = Application(rule, var.name, value, self._size(value), span, parent)
+        self._latest[var] = made
+        same = [each for each in made.chain() if each.rule == rule]
+        growing = sum(_grows(old, new) for new, old in pairwise(same))
+        if growing >= GROWTH or any(_alike(value, old.value) for old in same[1:]):
+            raise self.endless(var)
+
+    def endless(self, var: Var) -> PassError:
+        """The error for a rule that is applied to a variable again and again."""
+        last = self._latest[var]
+        chain = list(last.chain())[::-1]
+        message = f"the rule {last.rule} matches in its own replacement without an end"
+        diagnostic = Diagnostic(message, chain[0].span)
+        for each in chain[:SHOWN]:
+            diagnostic = diagnostic.note(str(each))
+        if len(chain) > SHOWN:
+            diagnostic = diagnostic.note(f"and {len(chain) - SHOWN} more applications")
+        return PassError(
+            diagnostic.hinted("yield a replacement that the pattern does not match, or add a guard")
+        )
+
+    def _size(self, value: Any) -> Size:
+        if not isinstance(value, Call):
+            return 1, 0
+        calls = 1 + sum([self._operand(argument) for argument in value.args])
+        numbers = sum(map(_numbers, (*value.args, *value.attrs.values())))
+        return min(calls, LARGEST), numbers
+
+    def _operand(self, argument: Any) -> int:
+        if isinstance(argument, Tuple):
+            return 1 + sum(map(self._operand, argument.fields))
+        return self._sizes.get(argument, 0) if isinstance(argument, Var) else 0
+
+
+def _grows(old: Application, new: Application) -> bool:
+    return new.size[0] > old.size[0] and new.size[1] >= old.size[1]
+
+
+def _alike(first: Expr, second: Expr) -> bool:
+    """Whether two calls are the same one: op, attributes, and the very same operands."""
+    if not isinstance(first, Call) or not isinstance(second, Call):
+        return False
+    if not isinstance(first.op, Op) or not isinstance(second.op, Op):
+        return False
+    if first.op.definition is not second.op.definition or first.attrs != second.attrs:
+        return False
+    pairs = zip(first.args, second.args, strict=False)
+    return len(first.args) == len(second.args) and all(a is b for a, b in pairs)
+
+
+def _numbers(value: Any) -> int:
+    """The sum of the integers in an attribute."""
+    if isinstance(value, PrimValue):
+        value = value.value
+    if isinstance(value, ShapeExpr):
+        value = value.dims
+    if isinstance(value, tuple | list):
+        return sum(map(_numbers, value))
+    return abs(value) if isinstance(value, int) else 0

@@ -1,0 +1,117 @@
+"""Inputs for comparisons: sizes that differ and that the program accepts, values in general
+position, and what is reported of them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import structir
+from structir.errors import PassError
+from structir.ir import IRModule
+from structir.passes import PassContext, SameResults, pipeline
+from structir.passes.manager.samples import Sample, samples_of
+
+
+def program(params: str, body: str) -> IRModule:
+    return structir.parse(f"@R.function\ndef main({params}):\n    {body}\n")
+
+
+def first(params: str, body: str, **options: Any) -> Sample:
+    module = program(params, body)
+    return next(iter(samples_of(module, "main", module["main"], **options)))
+
+
+def test_sizes_differ_and_every_tensor_has_elements() -> None:
+    dims = '("a", "b", "c", "d", 8)'
+    sample = first(f'x: R.Tensor({dims}, "float32")', "return R.exp(x)")
+    assert len(set(sample.sizes.values())) == 4
+    assert max(sample.sizes.values()) > 16
+    assert sample.arguments[0].size == sample.elements > 0
+
+
+@pytest.mark.parametrize(
+    ("stated", "holds"),
+    [
+        ('R.require("n % 4 == 0")', lambda n, m: n % 4 == 0),
+        ('R.require("n % 8 == 0", "m >= 2 * n")', lambda n, m: n % 8 == 0 and m >= 2 * n),
+        ('R.require("n == 12")', lambda n, m: n == 12),
+        ('x = R.match_cast(x, R.Tensor((n, n), "float32"))', lambda n, m: n == m),
+        ("y = R.reshape(x, (n // 2, 2, m))", lambda n, m: n % 2 == 0),
+        ("y = R.add(x, R.permute_dims(x))", lambda n, m: n == m or 1 in (n, m)),
+    ],
+)
+def test_sizes_meet_what_the_program_requires(stated: str, holds: Any) -> None:
+    head = "n = T.int64()\n    m = T.int64()\n    "
+    sample = first('x: R.Tensor(("n", "m"), "float32")', f"{head}{stated}\n    return R.exp(x)")
+    assert sample.elements
+    assert holds(sample.sizes["n"], sample.sizes["m"])
+
+
+def test_unknown_axes_get_the_sizes_that_a_cast_states() -> None:
+    body = 'n = T.int64()\n    y = R.match_cast(x, R.Tensor((n, 7, n + 1), "float64"))\n    '
+    sample = first("x: R.Tensor(ndim=3)", f"{body}return R.exp(y)")
+    n, seven, more = sample.arguments[0].shape
+    assert (seven, more) == (7, n + 1)
+
+
+def test_floats_are_in_general_position() -> None:
+    params = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")'
+    x, y = first(params, "return R.add(x, y)").arguments
+    for each in (x, y):
+        assert each.min() < 0 < each.max()
+        assert 0 < np.abs(each[each != 0]).min() < 0.1
+        assert np.any((each == np.rint(each)) & (each != 0))
+        assert len(np.unique(each)) > each.size / 2
+    assert np.std(y) / np.std(x) > 1.1 or np.std(x) / np.std(y) > 1.1
+
+
+def test_integers_are_of_the_whole_range() -> None:
+    sample = first('i: R.Tensor(("n", "m"), "int16")', "return R.add(i, i)")
+    assert (sample.arguments[0].min(), sample.arguments[0].max()) == (-(2**15), 2**15 - 1)
+
+
+@pytest.mark.parametrize("index", ["i", 'R.astype(i, "int64")'])
+def test_indices_are_legal_up_to_both_ends(index: str) -> None:
+    params = 'x: R.Tensor((11, "d"), "float32"), i: R.Tensor(("b", "s"), "int32")'
+    sample = first(params, f"return R.take(x, {index}, axis=0)")
+    assert (sample.arguments[1].min(), sample.arguments[1].max()) == (0, 10)
+
+
+@pytest.mark.parametrize("op", ["log", "sqrt", "rsqrt", "asin", "acosh", "atanh"])
+def test_results_are_finite(op: str) -> None:
+    sample = first('x: R.Tensor(("n", "m"), "float32")', f"return R.{op}(x)")
+    assert sample.elements == sample.arguments[0].size
+
+
+def test_a_program_that_rejects_all_sizes_is_an_error_with_what_to_do() -> None:
+    body = 'n = T.int64()\n    R.require("n == 1009")\n    a = R.exp(x)\n    b = R.exp(x)'
+    module = program('x: R.Tensor(("n",), "float32")', f"{body}\n    return R.add(a, b)")
+    with PassContext([SameResults()]), pytest.raises(PassError) as error:
+        pipeline("cse")(module)
+    (diagnostic,) = error.value.diagnostics
+    assert "compared nothing after the pass common_subexpression_elimination" in diagnostic.message
+    assert "n == 1009 is required" in diagnostic.notes[0].text
+    assert "--sizes" in (diagnostic.hint or "")
+    comparing = SameResults(sizes={"n": 1009})
+    with PassContext([comparing]):
+        pipeline("cse")(module)
+    assert comparing.functions["main"].sizes == {"n": 1009}
+
+
+@pytest.mark.parametrize(
+    "result", ["R.log(R.multiply(R.exp(x), R.const(-1.0)))", "R.full((0, 3), R.const(1.0))"]
+)
+def test_results_that_are_all_nan_or_empty_are_an_error(result: str) -> None:
+    module = program('x: R.Tensor(("n",), "float32")', f"a = R.exp(x)\n    return {result}")
+    with PassContext([SameResults()]), pytest.raises(PassError, match="compared nothing"):
+        pipeline("cse,dce")(module)
+
+
+def test_what_was_compared_is_reported() -> None:
+    body = "a = R.exp(x)\n    b = R.exp(x)\n    return R.add(a, b)"
+    comparing = SameResults(inputs=1, edges=False)
+    with PassContext([comparing]):
+        pipeline("cse,dce")(program('x: R.Tensor(("b", "s"), "float32")', body))
+    (line,) = comparing.report()
+    assert line == "main: compared at b=3, s=17: 1 result, 51 elements, largest error 0"
