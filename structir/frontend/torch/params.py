@@ -19,7 +19,8 @@ from structir.ir.expr import Constant, Var
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 
 STATE = ("parameter", "buffer", "constant")
-FAR = 1 << 40  # a bound beyond which a range says nothing
+FAR = 1 << 40  # an upper bound from here on is no limit
+UNCHECKED = 2  # torch states this lower bound of every dynamic size, and does not enforce it
 
 
 class Parameters:
@@ -134,6 +135,6 @@ def check_ranges(importer: Importer, program: Program, params: Parameters) -> No
 
 def _within(size: Dim, least: int | None, most: int | None) -> Dim:
     """A size that is another one where it is out of its range."""
-    if least is not None and least > 0:
+    if least is not None and least > UNCHECKED:
         size = dims.dim_max(size, least)
     return dims.dim_min(size, most) if most is not None and most < FAR else size
