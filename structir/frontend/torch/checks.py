@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from structir.errors import Diagnostic, warn
-from structir.frontend.torch.graph import Program
+from structir.frontend.torch.graph import Program, Ref
 from structir.frontend.torch.guards import fixed_size, guard_condition, range_key
 from structir.frontend.torch.importer import Importer
 from structir.frontend.torch.params import Parameters
@@ -27,12 +27,20 @@ def check_sizes(importer: Importer, program: Program, params: Parameters) -> Non
         limits = [(d, *ranges.pop(d, (None, None))) for d in params.measured[var.name]]
         enforced |= {c for limit in limits for c in _conditions(*limit)}
         _check(importer, var, [_within(*limit) for limit in limits])
-    inputs = {var.name: var.struct_info for var in params.variables}
+    inputs = _inputs(program, params)
     for text in program.guards:
         condition = _condition(text, inputs)
         if condition not in enforced:
             enforced.add(condition)
             _check_condition(importer, params, condition)
+
+
+def _inputs(program: Program, params: Parameters) -> dict[str, StructInfo]:
+    """Returns what is known of the inputs, by name and, as strict exports have it, by position."""
+    known = {var.name: var.struct_info for var in params.variables}
+    user = [given.value for given in program.inputs if given.kind == "user"]
+    names = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
+    return {new: known[name] for new, name in names.items()} | known
 
 
 def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:

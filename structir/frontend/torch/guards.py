@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 
+from structir.errors import DiagnosticError
 from structir.frontend.torch.sizes import (
     FUNCTIONS,
     LONGEST,
@@ -20,6 +21,9 @@ from structir.frontend.torch.sizes import (
 from structir.ir.dims import Dim
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
+# What parsing raises, and functions of sizes that have too many operands, or too few.
+MALFORMED = (SyntaxError, RecursionError, MemoryError, ValueError, ArithmeticError)
+MALFORMED += (TypeError, LookupError)
 Leaf = Callable[[ast.expr], Dim | None]
 
 OPERATORS: dict[type, str] = {
@@ -66,7 +70,7 @@ def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
     match _parsed(text):
         case ast.Compare(
             left=ast.Subscript(
-                value=ast.Call(func=ast.Attribute(value=path)), slice=ast.Constant(value=axis)
+                value=ast.Call(func=ast.Attribute(value=path)), slice=ast.Constant(value=int(axis))
             ) as left,
             ops=[ast.Eq()],
             comparators=[ast.Constant(value=int(size))],
@@ -119,7 +123,9 @@ def _number(text: str, leaf: Leaf) -> Dim:
     """Returns the value of a Python expression over sizes."""
     try:
         value = _value(_parsed(text), leaf).whole()
-    except (SyntaxError, RecursionError, MemoryError, ValueError, ArithmeticError) as error:
+    except DiagnosticError as error:  # a size with too many terms
+        raise UnreadableSizeError(error.diagnostics[0].message) from error
+    except MALFORMED as error:
         raise UnreadableSizeError("it is no expression") from error
     if value is None:
         raise UnreadableSizeError("it need not be a whole number")
