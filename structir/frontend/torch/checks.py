@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.torch.graph import Program, Ref
-from structir.frontend.torch.guards import fixed_size, guard_condition, range_key
+from structir.frontend.torch.guards import fixed_size, guard_condition, is_internal, range_key
 from structir.frontend.torch.importer import Importer
 from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.sizes import UnreadableSizeError
@@ -58,7 +58,7 @@ def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
             "export with Dim.DYNAMIC in place of Dim.AUTO: torch then shows the line that needs it"
         )
         warn(Diagnostic(message, hint=hint, severity="warning"))
-    return condition
+    return 1 if is_internal(text) else condition
 
 
 def _check_condition(importer: Importer, params: Parameters, condition: Dim) -> None:

@@ -22,8 +22,15 @@ from structir.ir.dims import Dim
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
 # What parsing raises, and functions of sizes that have too many operands, or too few.
-MALFORMED = (SyntaxError, RecursionError, MemoryError, ValueError, ArithmeticError)
-MALFORMED += (TypeError, LookupError)
+MALFORMED = (
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+    ValueError,
+    ArithmeticError,
+    TypeError,
+    LookupError,
+)
 Leaf = Callable[[ast.expr], Dim | None]
 
 OPERATORS: dict[type, str] = {
@@ -77,6 +84,34 @@ def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
         ) if _input_size(left, inputs) == size:
             return f"axis {axis} of {_placeholder(path)} to {size}"
     return None
+
+
+def is_internal(text: str) -> bool:
+    """Whether a guard has a form that torch's analysis of reshapes and broadcasts gives.
+
+    Such guards hold floor divisions or products of sizes, or compare by `!=` with 0, 1 or another
+    size. They would refuse sizes that the ops accept. A branch of the model may have such a form
+    too: torch does not record where a guard comes from.
+    """
+    tree = _parsed(text)
+    match tree:
+        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
+            other = right.value if isinstance(right, ast.Constant) else 1
+            modulo = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod)
+            if other in (0, 1) and not modulo:
+                return True
+    return any([_is_internal_part(part) for part in ast.walk(tree)])
+
+
+def _is_internal_part(part: ast.AST) -> bool:
+    match part:
+        case ast.BinOp(op=ast.FloorDiv()):
+            return True
+        case ast.BinOp(op=ast.Mod(), right=right):
+            return not isinstance(right, ast.Constant)
+        case ast.BinOp(op=ast.Mult(), left=left, right=right):
+            return all([any(isinstance(p, ast.Call) for p in ast.walk(s)) for s in (left, right)])
+    return False
 
 
 def _input_size(tree: ast.expr, inputs: Mapping[str, StructInfo]) -> Dim | None:

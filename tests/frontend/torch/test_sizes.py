@@ -95,6 +95,15 @@ def test_guards_are_enforced():
     assert accepted_rows(doubled(N, guards, s0=(2, None)), range(9)) == [0, 2, 4, 8]
 
 
+@pytest.mark.parametrize(
+    "guard",
+    ["((-1) + L['x'].size()[0]) != 1", "L['x'].size()[0] != 0", "(L['x'].size()[0] // 2) != 1",
+     "L['x'].size()[0]*(L['x'].size()[0] // 2) >= 2", "(3 % L['x'].size()[0]) != 0"],
+)  # fmt: skip
+def test_guards_of_torchs_analysis_of_reshapes_are_not_enforced(guard):
+    assert accepted_rows(doubled(N, [guard]), [1, 2, 3]) == [1, 2, 3]
+
+
 def test_guards_relate_sizes_of_several_inputs():
     nodes = [node("aten.mm.default", "y", self="x", mat2="z")]
     values = {"x": meta(N, 2), "z": meta(2, M), "y": meta(N, M)}
