@@ -94,6 +94,7 @@ class Program:
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     ranges: Mapping[str, tuple[int | None, int | None]]
+    guards: tuple[str, ...]  # conditions on sizes, as Python expressions
     version: str
 
 
@@ -107,8 +108,15 @@ def program_of(stated: Any) -> Program:
         tuple([_input(i) for i in field(signature, "input_specs", list)]),
         tuple([_output(o) for o in field(signature, "output_specs", list)]),
         {name: (_bound(r, "min_val"), _bound(r, "max_val")) for name, r in ranges.items()},
+        _guards(stated.get("guards_code") or []),
         str(stated.get("torch_version", "")),
     )
+
+
+def _guards(stated: Any) -> tuple[str, ...]:
+    if not isinstance(stated, list) or not all([isinstance(text, str) for text in stated]):
+        raise malformed("guards")
+    return tuple(stated)
 
 
 def _bound(stated: Any, name: str) -> int | None:

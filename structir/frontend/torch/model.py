@@ -12,11 +12,12 @@ from typing import IO, Any
 from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
 from structir.frontend.torch import families
 from structir.frontend.torch.archive import Archive, wrong
+from structir.frontend.torch.checks import check_sizes
 from structir.frontend.torch.graph import Graph, Program, Ref, program_of
 from structir.frontend.torch.importer import UNREADABLE, Importer
 from structir.frontend.torch.inlining import AUTOCAST, laid_open
 from structir.frontend.torch.node import Scope
-from structir.frontend.torch.params import Parameters, check_ranges
+from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.scalars import as_tensor
 from structir.frontend.torch.sizes import Ratio, Symbols
 from structir.frontend.torch.survey import UnmappedOpsError, check_supported
@@ -156,7 +157,7 @@ def _built(importer: Importer, program: Program, params: Parameters, where: str)
     }
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
-            check_ranges(importer, program, params)
+            check_sizes(importer, program, params)
             found = importer.run(scope)
             user = [v for v, o in zip(found, program.outputs, strict=True) if o.kind == "user"]
             values = [*user, *[importer.read(scope, name) for name in kept.values()]]

@@ -1,5 +1,4 @@
-"""The inputs of an exported program: parameters of the function, constants, and what their sizes
-must fulfil."""
+"""The inputs of an exported program: parameters of the function, and constants."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from structir.frontend.torch.graph import Input, Meta, Program, Ref
 from structir.frontend.torch.importer import Importer
 from structir.frontend.torch.memory import written_names
 from structir.frontend.torch.registry import in_place
-from structir.frontend.torch.scalars import tensor_info
 from structir.frontend.torch.sizes import Symbols
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -19,7 +17,6 @@ from structir.ir.expr import Constant, Var
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 
 STATE = ("parameter", "buffer", "constant")
-FAR = 1 << 40  # a bound beyond which a range says nothing
 
 
 class Parameters:
@@ -55,7 +52,7 @@ class Parameters:
         scalar = self.program.graph.scalars.get(name)
         if scalar is not None:
             size = self.symbols.dim(scalar)
-            self.values[name] = size
+            self.values[name], self.measured[name] = size, (size,)
             self.variables.append(Var(name, PrimStructInfo("int64", value=size)))
             return
         meta = self._meta(given)
@@ -116,24 +113,3 @@ def solved(
             bound.add(variable)
             break
     return stated
-
-
-def check_ranges(importer: Importer, program: Program, params: Parameters) -> None:
-    """Check what torch knows of the sizes of the inputs when the program runs."""
-    ranges = {importer.symbols.variable(n): r for n, r in program.ranges.items()}
-    for var in params.variables:
-        measured = params.measured.get(var.name)
-        if measured is None:
-            continue
-        wanted = tuple([_within(d, *ranges.pop(d, (None, None))) for d in measured])
-        known = tensor_info(var)
-        if wanted != known.dims:
-            info = TensorStructInfo(wanted, known.dtype)
-            importer.builder.match_cast(var, info, f"{var.name}_checked")
-
-
-def _within(size: Dim, least: int | None, most: int | None) -> Dim:
-    """A size that is another one where it is out of its range."""
-    if least is not None and least > 0:
-        size = dims.dim_max(size, least)
-    return dims.dim_min(size, most) if most is not None and most < FAR else size

@@ -925,3 +925,21 @@ add("more", "map", mapped, normal(4, 3), normal(2))
 add("more", "written", lambda x: x.clone().add_(1).mul_(2).relu_().clamp_(0, 1), normal(3, 4))
 add("more", "index_by_tensor", lambda x, i: x[i], normal(3, 4), torch.tensor(-1))
 add("more", "where_places", lambda x: torch.where(x > 0), normal(3, 4))
+
+
+# ---- differences of neighbours
+
+for count in (0, 1, 2, 3, 7):
+    for name, operand, joined in [
+        ("floats", normal(3, 4), normal(3, 2)),
+        ("integers", whole(3, 4), whole(3, 2)),
+        ("bools", flags(3, 4), flags(3, 2)),
+        ("bytes", whole(3, 4, low=0, dtype=torch.uint8), whole(3, 2, low=0, dtype=torch.uint8)),
+        ("promoted", whole(3, 4), normal(3, 2)),
+    ]:
+
+        def between(x: Tensor, y: Tensor, n: int = count) -> list[Tensor]:
+            joined = [torch.diff(x, n), torch.diff(x, n, prepend=y), torch.diff(x, n, append=y)]
+            return [*joined, torch.diff(x, n, prepend=y, append=y), torch.diff(x, n, dim=0)]
+
+        add("differences", f"{name}_{count}", between, operand, joined)

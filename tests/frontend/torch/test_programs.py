@@ -36,10 +36,10 @@ def test_sizes_keep_torchs_names_or_get_others():
 
 
 def test_ranges_are_checked_when_the_program_runs():
-    run = structir.compile(from_pt2(archive(doubled(N, s0=(2, 8)))))["main"]
-    assert run(np.ones((2, 3), "float32")).shape == (2, 3)
+    run = structir.compile(from_pt2(archive(doubled(N, s0=(3, 8)))))["main"]
+    assert run(np.ones((3, 3), "float32")).shape == (3, 3)
     assert run(np.ones((8, 3), "float32")).shape == (8, 3)
-    for rows in (1, 9):
+    for rows in (1, 2, 9):
         with pytest.raises(StructIRError, match="s0"):
             run(np.ones((rows, 3), "float32"))
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import reduce as folded
 from typing import Any
 
+from structir.frontend.torch.families.shapes import between
 from structir.frontend.torch.node import Node
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, cast, counted, number, product, shaped
-from structir.ir.expr import Expr
+from structir.ir import dims
+from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
 
@@ -204,16 +206,22 @@ def trace(node: Node) -> Expr:
 
 @torch_op("diff")
 def differences(node: Node) -> Expr:
-    node.refuse("prepend", None)
-    node.refuse("append", None)
-    axis = node.axis("dim", -1)
+    """Differences of neighbours, taken `n` times; torch joins no tensors where `n` is 0."""
+    count, axis, dtype = node.plain("n", 1), node.axis("dim", -1), node.out_dtype()
+    given = [node.get(name) for name in ("prepend", "self", "append")]
+    parts = [cast(x, dtype) for x in given if x is not None] if count else [node["self"]]
+    whole = R.concat(Tuple(tuple(parts)), axis=axis) if len(parts) > 1 else parts[0]
+    minus = R.logical_xor if dtype == "bool" else R.subtract
+    return folded(lambda x, _: _step(node, x, axis, minus), range(count), whole)
 
-    def step(x: Expr, _: int) -> Expr:
-        size = node.dims_of(node.emit(x))[axis]
-        late = R.strided_slice(x, [axis], (1,), (size,))
-        return R.subtract(late, R.strided_slice(x, [axis], (0,), (size - 1,)))
 
-    return folded(step, range(node.plain("n", 1)), node["self"])
+def _step(node: Node, x: Expr, axis: int, minus: Any) -> Expr:
+    """The difference of each element and the one before; none where there are none."""
+    size = node.dims_of(x := node.emit(x))[axis]
+    if dims.equal(size, 0) is True:
+        return x
+    fewer = dims.dim_max(size - 1, 0)
+    return minus(between(node, x, axis, 1, size), between(node, x, axis, 0, fewer))
 
 
 # ---- order

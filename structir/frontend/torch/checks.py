@@ -1,0 +1,101 @@
+"""Checks of input sizes at each call: the ranges and the guards that torch itself enforces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from structir.errors import Diagnostic, warn
+from structir.frontend.torch.graph import Program, Ref
+from structir.frontend.torch.guards import fixed_size, guard_condition, is_internal, range_key
+from structir.frontend.torch.importer import Importer
+from structir.frontend.torch.params import Parameters
+from structir.frontend.torch.sizes import UnreadableSizeError
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Var
+from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
+
+FAR = 1 << 40  # an upper bound from here on is no limit
+UNCHECKED = 2  # torch states this lower bound of every dynamic size, and enforces only higher ones
+
+
+def check_sizes(importer: Importer, program: Program, params: Parameters) -> None:
+    """Emits the checks of sizes that torch makes at each call: ranges, then guards."""
+    ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
+    enforced: set[Dim] = {1}
+    for var in params.variables:
+        limits = [(d, *ranges.pop(d, (None, None))) for d in params.measured[var.name]]
+        enforced |= {c for limit in limits for c in _conditions(*limit)}
+        _check(importer, var, [_within(*limit) for limit in limits])
+    inputs = _inputs(program, params)
+    for text in program.guards:
+        condition = _condition(text, inputs)
+        if condition not in enforced:
+            enforced.add(condition)
+            _check_condition(importer, params, condition)
+
+
+def _inputs(program: Program, params: Parameters) -> dict[str, StructInfo]:
+    """Returns what is known of the inputs, by name and, as strict exports have it, by position."""
+    known = {var.name: var.struct_info for var in params.variables}
+    user = [given.value for given in program.inputs if given.kind == "user"]
+    names = {f"flat_args_{k}": v.name for k, v in enumerate(user) if isinstance(v, Ref)}
+    return {new: known[name] for new, name in names.items()} | known
+
+
+def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
+    """Returns a guard as 1 or 0; warns of one that fixes a size, or that is not understood."""
+    try:
+        condition = guard_condition(text, inputs)
+    except UnreadableSizeError as error:
+        message = f"cannot check the guard {text[:100]} of the export: {error}; assuming it holds"
+        warn(Diagnostic(message, severity="warning"))
+        return 1
+    fixed = fixed_size(text, inputs)
+    if fixed is not None:
+        message = f"torch.export has specialised {fixed}, which was to be dynamic"
+        hint = (
+            "export with Dim.DYNAMIC in place of Dim.AUTO: torch then shows the line that needs it"
+        )
+        warn(Diagnostic(message, hint=hint, severity="warning"))
+    return 1 if is_internal(text) else condition
+
+
+def _check_condition(importer: Importer, params: Parameters, condition: Dim) -> None:
+    """Emits a check of one input, whose size is another one where the condition is 0."""
+    used = dims.syms(condition)
+    for var in params.variables:
+        sizes = _sizes(var.struct_info)
+        axis = next((k for k, d in enumerate(sizes) if dims.as_sym(d) in used), None)
+        if axis is not None:
+            sizes[axis] = dims.select(condition, sizes[axis], sizes[axis] + 1)
+            _check(importer, var, sizes)
+            return
+
+
+def _check(importer: Importer, var: Var, sizes: Sequence[Dim]) -> None:
+    if list(sizes) != _sizes(var.struct_info):
+        info: StructInfo = PrimStructInfo("int64", value=sizes[0]) if sizes else var.struct_info
+        if isinstance(var.struct_info, TensorStructInfo):
+            info = TensorStructInfo(tuple(sizes), var.struct_info.dtype)
+        importer.builder.match_cast(var, info, f"{var.name}_checked")
+
+
+def _sizes(info: StructInfo) -> list[Dim]:
+    """Returns the sizes of a tensor, or the value of a number."""
+    if isinstance(info, PrimStructInfo) and info.value is not None:
+        return [info.value]
+    sizes = info.dims if isinstance(info, TensorStructInfo) else None
+    return list(sizes) if isinstance(sizes, tuple) else []
+
+
+def _conditions(size: Dim, least: int | None, most: int | None) -> list[Dim]:
+    lower = [dims.compare("le", least, size)] if least is not None and least > UNCHECKED else []
+    return lower + ([dims.compare("le", size, most)] if most is not None and most < FAR else [])
+
+
+def _within(size: Dim, least: int | None, most: int | None) -> Dim:
+    """Returns the size, or another one where it is out of the range that torch enforces."""
+    if least is not None and least > UNCHECKED:
+        size = dims.dim_max(size, least)
+    return dims.dim_min(size, most) if most is not None and most < FAR else size

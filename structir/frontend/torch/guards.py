@@ -1,0 +1,207 @@
+"""Conditions on the sizes of inputs: the ranges and the guards that torch checks at each call.
+
+Torch writes them as Python expressions. They are parsed here, and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+
+from structir.errors import DiagnosticError
+from structir.frontend.torch.sizes import (
+    FUNCTIONS,
+    LONGEST,
+    Ratio,
+    Symbols,
+    UnreadableSizeError,
+    unreadable,
+)
+from structir.ir.dims import Dim
+from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
+
+# What parsing raises, and functions of sizes that have too many operands, or too few.
+MALFORMED = (
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+    ValueError,
+    ArithmeticError,
+    TypeError,
+    LookupError,
+)
+Leaf = Callable[[ast.expr], Dim | None]
+
+OPERATORS: dict[type, str] = {
+    ast.Add: "Add",
+    ast.Mult: "Mul",
+    ast.FloorDiv: "FloorDiv",
+    ast.Div: "IntTrueDiv",
+    ast.Mod: "Mod",
+    ast.Pow: "Pow",
+    ast.Lt: "StrictLessThan",
+    ast.LtE: "LessThan",
+    ast.Gt: "StrictGreaterThan",
+    ast.GtE: "GreaterThan",
+    ast.Eq: "Equality",
+    ast.NotEq: "Unequality",
+    ast.And: "And",
+    ast.Or: "Or",
+    ast.Not: "Not",
+}
+CALLS = {"max": "Max", "min": "Min", "math.floor": "floor", "math.ceil": "ceiling"}
+CALLS |= {"torch.sym_max": "Max", "torch.sym_min": "Min"}
+CALLS |= {"math.trunc": "TruncToInt", "torch.sym_float": "ToFloat", "float": "ToFloat"}
+
+
+def range_key(symbols: Symbols, text: str) -> Dim:
+    """Returns the size that a range is of: a variable, or an expression such as `2*s0 + 1`."""
+
+    def leaf(tree: ast.expr) -> Dim | None:
+        return symbols.variable(tree.id) if isinstance(tree, ast.Name) else None
+
+    try:
+        return _number(text, leaf)
+    except UnreadableSizeError as error:
+        raise unreadable(text[:100], str(error)) from error
+
+
+def guard_condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
+    """Returns a guard such as `L['x'].size()[0] % 2 == 0` as 1 or 0, from inputs by name."""
+    return _number(text, lambda tree: _input_size(tree, inputs))
+
+
+def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
+    """Returns `axis 1 of x to 8` for a guard that gives an axis its only size; None for others."""
+    match _parsed(text):
+        case ast.Compare(
+            left=ast.Subscript(
+                value=ast.Call(func=ast.Attribute(value=path)), slice=ast.Constant(value=int(axis))
+            ) as left,
+            ops=[ast.Eq()],
+            comparators=[ast.Constant(value=int(size))],
+        ) if _input_size(left, inputs) == size:
+            return f"axis {axis} of {_placeholder(path)} to {size}"
+    return None
+
+
+def is_internal(text: str) -> bool:
+    """Whether a guard has a form that torch's analysis of reshapes and broadcasts gives.
+
+    Such guards hold floor divisions or products of sizes, or compare by `!=` with 0, 1 or another
+    size. They would refuse sizes that the ops accept. A branch of the model may have such a form
+    too: torch does not record where a guard comes from.
+    """
+    tree = _parsed(text)
+    match tree:
+        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
+            other = right.value if isinstance(right, ast.Constant) else 1
+            modulo = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod)
+            if other in (0, 1) and not modulo:
+                return True
+    return any([_is_internal_part(part) for part in ast.walk(tree)])
+
+
+def _is_internal_part(part: ast.AST) -> bool:
+    match part:
+        case ast.BinOp(op=ast.FloorDiv()):
+            return True
+        case ast.BinOp(op=ast.Mod(), right=right):
+            return not isinstance(right, ast.Constant)
+        case ast.BinOp(op=ast.Mult(), left=left, right=right):
+            return all([any(isinstance(p, ast.Call) for p in ast.walk(s)) for s in (left, right)])
+    return False
+
+
+def _input_size(tree: ast.expr, inputs: Mapping[str, StructInfo]) -> Dim | None:
+    """Returns a size of an input, or an input that is a number; None for other expressions."""
+    match tree:
+        case ast.Subscript(
+            value=ast.Call(func=ast.Attribute(value=path, attr="size")),
+            slice=ast.Constant(value=int(axis)),
+        ):
+            return _size(inputs.get(_placeholder(path)), axis)
+        case ast.Subscript():
+            info = inputs.get(_placeholder(tree))
+            return info.value if isinstance(info, PrimStructInfo) else None
+    return None
+
+
+def _size(info: StructInfo | None, axis: int) -> Dim | None:
+    sizes = info.dims if isinstance(info, TensorStructInfo) else None
+    return sizes[axis] if isinstance(sizes, tuple) and 0 <= axis < len(sizes) else None
+
+
+def _placeholder(path: ast.expr) -> str:
+    """Returns the name that torch derives for an input: `L['x'][0]['Key']` is `x_0_key`."""
+    keys: list[str] = []
+    while not isinstance(path, ast.Name):
+        match path:
+            case ast.Subscript(slice=ast.Constant(value=key)):
+                keys.append(re.sub("[^a-zA-Z0-9]", "_", str(key)).lower())
+            case ast.Attribute(attr=key):
+                keys.append(key.lower())
+            case _:
+                return ""
+        path = path.value
+    return "_".join(reversed(keys)) if path.id == "L" else ""
+
+
+def _parsed(text: str) -> ast.expr:
+    if len(text) > LONGEST:
+        raise UnreadableSizeError("it is too long")
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def _number(text: str, leaf: Leaf) -> Dim:
+    """Returns the value of a Python expression over sizes."""
+    try:
+        value = _value(_parsed(text), leaf).whole()
+    except DiagnosticError as error:  # a size with too many terms
+        raise UnreadableSizeError(error.diagnostics[0].message) from error
+    except MALFORMED as error:
+        raise UnreadableSizeError("it is no expression") from error
+    if value is None:
+        raise UnreadableSizeError("it need not be a whole number")
+    return value
+
+
+def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
+    size = leaf(tree)
+    if size is not None:
+        return Ratio(size)
+    match tree:
+        case ast.Constant(value=bool() | int() | float() as value):
+            return Ratio(int(value)) if value == int(value) else _unknown(tree)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _value(ast.BinOp(left, ast.Add(), ast.UnaryOp(ast.USub(), right)), leaf)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _applied("Mul", [Ratio(-1), _value(operand, leaf)])
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+            return _applied(OPERATORS[type(op)], [_value(left, leaf), _value(right, leaf)])
+        case ast.UnaryOp(op=ast.Not() as op, operand=operand):
+            return _applied(OPERATORS[type(op)], [_value(operand, leaf)])
+        case ast.BoolOp(op=op, values=values):
+            return _applied(OPERATORS[type(op)], [_value(v, leaf) for v in values])
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATORS:
+            return _applied(OPERATORS[type(op)], [_value(left, leaf), _value(right, leaf)])
+        case ast.Call(func=func, args=args):
+            name = ast.unparse(func)
+            name = CALLS.get(name, name)
+            if name in FUNCTIONS:
+                return _applied(name, [_value(a, leaf) for a in args])
+    return _unknown(tree)
+
+
+def _applied(name: str, values: list[Ratio]) -> Ratio:
+    """Applies a function; of whole numbers, `a < b` is written as `a + 1 <= b`."""
+    if name in ("StrictLessThan", "StrictGreaterThan"):
+        low, high = values if name == "StrictLessThan" else reversed(values)
+        if (first := low.whole()) is not None and high.whole() is not None:
+            return FUNCTIONS["LessThan"]([Ratio(first + 1), high])
+    return FUNCTIONS[name](values)
+
+
+def _unknown(tree: ast.expr) -> Ratio:
+    raise UnreadableSizeError(f"{ast.unparse(tree)[:60]} has no meaning here")

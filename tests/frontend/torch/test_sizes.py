@@ -1,0 +1,196 @@
+"""Which sizes an imported program accepts: those that torch accepts of the exported one."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import structir
+from structir.errors import DiagnosticError, DiagnosticWarning, ShapeMismatchError
+from structir.frontend.torch import from_pt2
+from structir.frontend.torch.guards import guard_condition
+from structir.ir import dims
+from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
+from tests.frontend.torch.written import archive, meta, node, program, size, symbol
+
+N, M = symbol("s0"), symbol("s1")
+
+
+def doubled(rows, guards=(), **ranges):
+    """x + x for x of these rows."""
+    nodes = [node("aten.add.Tensor", "y", self="x", other="x")]
+    stated = program(nodes, {"x": meta(rows, 3), "y": meta(rows, 3)}, ["x"], ["y"], **ranges)
+    return stated | {"guards_code": list(guards)}
+
+
+def accepted(module, *operands):
+    """Whether a module runs, interpreted and compiled alike."""
+    outcomes = []
+    for run in (
+        structir.compile(module)["main"],
+        lambda *v: structir.interpret(module, "main", *v),
+    ):
+        try:
+            run(*operands)
+            outcomes.append(True)
+        except ShapeMismatchError:
+            outcomes.append(False)
+    assert outcomes[0] == outcomes[1]
+    return outcomes[0]
+
+
+def accepted_rows(stated, rows):
+    module = from_pt2(archive(stated))
+    return [n for n in rows if accepted(module, np.ones((n, 3), "float32"))]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "wanted"),
+    [
+        (None, None, [0, 1, 2, 3, 4, 5, 6]),
+        (0, None, [0, 1, 2, 3, 4, 5, 6]),
+        (1, None, [0, 1, 2, 3, 4, 5, 6]),
+        (2, None, [0, 1, 2, 3, 4, 5, 6]),
+        (2, 4, [0, 1, 2, 3, 4]),
+        (3, None, [3, 4, 5, 6]),
+        (4, 5, [4, 5]),
+    ],
+)
+def test_lower_bounds_of_at_most_2_are_not_enforced(least, most, wanted):
+    """Torch states 2 of each Dim.AUTO, and enforces lower bounds from 3 on."""
+    assert accepted_rows(doubled(N, s0=(least, most)), range(7)) == wanted
+
+
+def test_ranges_of_derived_sizes_are_enforced():
+    stated = doubled(f"Add(Mul(Integer(2), {N}), Integer(1))")
+    stated["range_constraints"] = {
+        "2*s0 + 1": {"min_val": 5, "max_val": 9},
+        "s0": {"min_val": 2, "max_val": 4},
+    }
+    assert accepted_rows(stated, range(1, 15, 2)) == [5, 7, 9]
+
+
+def test_ranges_of_numbers_are_enforced():
+    nodes = [node("aten.mul.Scalar", "y", self="x", other={"as_sym_int": {"as_name": "n"}})]
+    nodes[0]["inputs"][1]["arg"] = {"as_sym_int": {"as_name": "n"}}
+    stated = program(nodes, {"x": meta(3), "y": meta(3)}, ["x"], ["y"], s0=(3, 5))
+    graph = stated["graph_module"]["graph"]
+    graph["sym_int_values"] = {"n": size(N)}
+    number = {"as_sym_int": {"as_name": "n"}}
+    graph["inputs"].append(number)
+    stated["graph_module"]["signature"]["input_specs"].append({"user_input": {"arg": number}})
+    module = from_pt2(archive(stated))
+    x = np.ones(3, "float32")
+    assert [n for n in range(8) if accepted(module, x, n)] == [3, 4, 5]
+
+
+def test_guards_are_enforced():
+    """A program that was exported under a condition gives no results where it is false; a strict
+    export names inputs by position."""
+    guards = ["(L['flat_args'][0].size()[0] % 2) == 0", "not (L['x'].size()[0] == 6)"]
+    assert accepted_rows(doubled(N, guards, s0=(2, None)), range(9)) == [0, 2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    "guard",
+    ["((-1) + L['x'].size()[0]) != 1", "L['x'].size()[0] != 0", "(L['x'].size()[0] // 2) != 1",
+     "L['x'].size()[0]*(L['x'].size()[0] // 2) >= 2", "(3 % L['x'].size()[0]) != 0"],
+)  # fmt: skip
+def test_guards_of_torchs_analysis_of_reshapes_are_not_enforced(guard):
+    assert accepted_rows(doubled(N, [guard]), [1, 2, 3]) == [1, 2, 3]
+
+
+def test_guards_relate_sizes_of_several_inputs():
+    nodes = [node("aten.mm.default", "y", self="x", mat2="z")]
+    values = {"x": meta(N, 2), "z": meta(2, M), "y": meta(N, M)}
+    stated = program(nodes, values, ["x", "z"], ["y"])
+    stated["guards_code"] = ["L['x'].size()[0] < L['z'].size()[1]"]
+    module = from_pt2(archive(stated))
+    for n in range(1, 4):
+        for m in range(1, 4):
+            operands = np.ones((n, 2), "float32"), np.ones((2, m), "float32")
+            assert accepted(module, *operands) == (n < m)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    ["L['q'].size()[0] == 1", "L['x'].size()[4] == 1", "L['x'].stride()[0] == 3", "1 +",
+     "__import__('os')", "L['x'].size()[0] / 2", "1 / 0", "L['x'].size()[0] == 1.5", "(" * 5000,
+     "max() == 1", "Mod(3) == 1", "1e999 == 1", "x.size()[0] == 1", "",
+     "L['x'].size()[0] == 1 == 1"],
+)  # fmt: skip
+def test_a_guard_that_cannot_be_checked_is_a_warning(guard):
+    with pytest.warns(DiagnosticWarning, match="cannot check the guard .* assuming it holds"):
+        module = from_pt2(archive(doubled(N, [guard])))
+    assert accepted(module, np.ones((2, 3), "float32"))
+
+
+def test_guards_that_are_no_texts_are_refused():
+    for guards in ([3], "x", {"a": 1}):
+        with pytest.raises(DiagnosticError):
+            from_pt2(archive(doubled(N) | {"guards_code": guards}))
+
+
+def test_a_size_that_the_export_has_specialised_is_a_warning():
+    with pytest.warns(DiagnosticWarning, match="specialised axis 0 of x to 4"):
+        module = from_pt2(archive(doubled(4, ["L['x'].size()[0] == 4"])))
+    assert not accepted(module, np.ones((5, 3), "float32"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_pt2(archive(doubled(4)))
+
+
+ROWS, COLUMNS, COUNT = dims.sym("rows"), dims.sym("columns"), dims.sym("count")
+INPUTS = {
+    "x_key_a_0": TensorStructInfo((ROWS, COLUMNS), "float32"),
+    "n": PrimStructInfo("int64", value=COUNT),
+}
+
+
+class Sized:
+    """An array as guards read it."""
+
+    def __init__(self, *sizes):
+        self.sizes = sizes
+
+    def size(self):
+        return self.sizes
+
+
+LEAVES = st.sampled_from(
+    ["L['x']['Key a'][0].size()[0]", "L['x']['Key a'][0].size()[1]", "L['n']", "2", "3", "(-1)"]
+)
+SIZES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from("+-*"), inner).map(lambda t: f"({' '.join(t)})"),
+        st.tuples(inner, st.sampled_from(["//", "%"]), st.sampled_from("234")).map(
+            lambda t: f"({' '.join(t)})"
+        ),
+        st.tuples(st.sampled_from(["max", "min"]), inner, inner).map(
+            lambda t: f"{t[0]}({t[1]}, {t[2]})"
+        ),
+    ),
+    max_leaves=4,
+)
+COMPARISONS = st.tuples(SIZES, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), SIZES).map(
+    " ".join
+)
+GUARDS = COMPARISONS | st.tuples(COMPARISONS, st.sampled_from(["and", "or"]), COMPARISONS).map(
+    lambda t: f"({t[0]}) {t[1]} not ({t[2]})"
+)
+
+
+@given(GUARDS, st.tuples(*[st.integers(0, 9)] * 3))
+@settings(max_examples=80, deadline=None)
+def test_guards_mean_what_python_means(text, sizes):
+    rows, columns, count = sizes
+    names = {"L": {"x": {"Key a": [Sized(rows, columns)]}, "n": count}}
+    found = guard_condition(text, INPUTS)
+    symbols = [dims.as_sym(ROWS), dims.as_sym(COLUMNS), dims.as_sym(COUNT)]
+    wanted = bool(eval(text, names))
+    assert bool(dims.evaluate(found, dict(zip(symbols, sizes, strict=True)))) == wanted
