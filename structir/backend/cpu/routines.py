@@ -29,6 +29,16 @@ def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def trip_count(low: Number, high: Number, step: Number) -> Number:
+    """How many iterations a loop from `low` up to `high` has, or one from `high` down to `low`; the
+    step is an uint64 of 2 or more. Their distance may need all 64 bits, and has no sign."""
+    if low >= high:
+        return 0
+    count = (np.uint64(np.int64(high)) - np.uint64(np.int64(low)) - np.uint64(1)) // step
+    return np.int64(count) + (1 if count < np.uint64(2**63 - 1) else 0)
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
 def smaller(x: Number, y: Number) -> Number:
     """Python's `min`: the first one, unless the second is less."""
     return y if y < x else x
@@ -79,6 +89,6 @@ def _truncation(dtype: str) -> Callable[[Number], Number]:
 @cache
 def routine_helpers() -> dict[str, Any]:
     """The functions by the names under which texts call them."""
-    plain = (inside, smaller, larger, shifted_left, shifted_right)
+    plain = (inside, trip_count, smaller, larger, shifted_left, shifted_right)
     named = {function.__name__: function for function in plain}
     return named | {f"to_{dtype}": _truncation(dtype) for dtype in sorted(INTS & KERNEL_DTYPES)}

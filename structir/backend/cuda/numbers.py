@@ -40,17 +40,17 @@ def multiply_to(total: Number, value: Number) -> Number:
 
 def wrapping_add(x: Number, y: Number) -> Number:
     """The sum of two int64, wrapping around."""
-    return np.int64(np.uint64(x) + np.uint64(y))
+    return np.int64(np.uint64(np.int64(x)) + np.uint64(np.int64(y)))
 
 
 def wrapping_sub(x: Number, y: Number) -> Number:
     """The difference of two int64, wrapping around."""
-    return np.int64(np.uint64(x) - np.uint64(y))
+    return np.int64(np.uint64(np.int64(x)) - np.uint64(np.int64(y)))
 
 
 def wrapping_mul(x: Number, y: Number) -> Number:
     """The product of two int64, wrapping around."""
-    return np.int64(np.uint64(x) * np.uint64(y))
+    return np.int64(np.uint64(np.int64(x)) * np.uint64(np.int64(y)))
 
 
 def maximum(x: Number, y: Number) -> Number:

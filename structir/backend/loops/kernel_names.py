@@ -54,6 +54,7 @@ class KernelNames:
         self.arrays: list[Var] = []
         self.shapes: dict[Var, tuple[Dim, ...]] = {}
         self.symbols: dict[Sym, None] = {}
+        self.computed: dict[Dim, Sym] = {}  # sizes that the host computes, by their names here
         for param, info in zip(kernel.params, self.infos, strict=True):
             self._parameter(param, info)
         for node in nodes_of(kernel):
@@ -94,11 +95,14 @@ class KernelNames:
         return known
 
     def dim(self, dim: Dim) -> str:
-        """A size as text."""
+        """A size as text. What is no symbol is the host's to compute: there nothing wraps around."""
         if isinstance(dim, int):
             return str(dim)
-        text = dims.python_text(dim, self.name)
-        return text if text.isidentifier() else f"({text})"
+        symbol = dims.as_sym(dim)
+        if symbol is None:
+            named = dims.as_sym(dims.sym(f"size{len(self.computed)}"))
+            symbol = self.computed.setdefault(dim, named)  # type: ignore[arg-type]
+        return self.name(symbol)
 
     def site(self, site: Site) -> int:
         """The number of a place that may fail."""
