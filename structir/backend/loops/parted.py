@@ -84,7 +84,9 @@ class PartedWriter(KernelNames):
         size = self.dim(self.elements(element.array))
         site = self.site(Site(self.kernel, element, 0, element.array))
         moves = [(n, step) for n, step in steps if step != 1]
-        last = " + ".join([start, *[f"({n} - 1) * {step}" for n, step in steps]])
+        last = start
+        for count, step in steps:
+            last = f"further({last}, {count}, {step})"
         checks = [f"inside({step}, {size} + 1, {site}, report)" for _, step in moves]
         checks += [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
         return [f"if {' and '.join([f'{n} > 0' for n, _ in steps])}:", *indented(checks)]
@@ -122,15 +124,18 @@ class PartedWriter(KernelNames):
         if not found:
             return []
         start, stop = ends
-        last = Apply("sub", (loop.stop, Literal(1, "int64")), "int64")
-        lines: dict[tuple[str, str], str] = {}
+        one = Literal(1, "int64")
+        last = Apply("sub", (loop.stop, one), "int64")
+        steps = bare(self.scalar(Apply("sub", (last, loop.start), "int64")))
+        lines: dict[tuple[str, ...], str] = {}
         for element in found:
-            for end in (loop.start, last):
-                index = with_local(element.indices[0], loop.variable, end)
-                key = bare(self.scalar(index)), self.dim(self.elements(element.array))
-                if key not in lines:
-                    site = self.site(Site(self.kernel, element, 0, element.array))
-                    lines[key] = f"inside({key[0]}, {key[1]}, {site}, report)"
+            ends = loop.start, Apply("add", (loop.start, one), "int64"), last
+            first, second, at = [with_local(element.indices[0], loop.variable, e) for e in ends]
+            indices = first, Apply("sub", (second, first), "int64"), at
+            key = *[bare(self.scalar(i)) for i in indices], self.dim(self.elements(element.array))
+            if key not in lines:
+                site = self.site(Site(self.kernel, element, 0, element.array))
+                lines[key] = f"all_inside({', '.join(key[:3])}, {steps}, {key[3]}, {site}, report)"
         self.sure |= set(found)
         return [f"if {start} < {stop}:", *indented(lines.values())]
 
@@ -142,6 +147,9 @@ class PartedWriter(KernelNames):
         again = [t for t in targets if isinstance(t, Local) and t not in self.ranges.once]
         if len(assigns) < len(loop.body) or len(lines) != len(assigns) or again:
             return None
+        length = Apply("sub", (loop.stop, loop.start), "int64")
+        if loop.start != Literal(0, "int64") and self.ranges.exact(length) is None:
+            return None  # the two loops compare the length, which may not be one of 64 bits
         for line, target in zip(lines, targets, strict=True):
             if isinstance(target, Element) and target.array in self.only_filled:
                 stores.append(Store(self.only_filled[target.array], line, *line.split(" = ", 1)))
