@@ -107,7 +107,10 @@ def whole_power(base: Number, exponent: Number) -> Number:
     kind = type(base)
     if exponent < 0:
         return kind(1 if base == 1 else ((1 - 2 * (exponent & 1)) if base == -1 else 0))
-    power, factor = np.uint64(1), np.uint64(np.int64(base))  # of no sign: products of others do not wrap
+    power, factor = (
+        np.uint64(1),
+        np.uint64(np.int64(base)),
+    )  # of no sign: products of others do not wrap
     while exponent > 0:
         if exponent & 1:
             power = power * factor

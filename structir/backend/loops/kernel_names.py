@@ -38,6 +38,8 @@ class Site:
     def error(self, index: int, size: int) -> StructIRError:
         """What is said when it happens."""
         if self.element is not None:
+            if self.element.indices[self.axis].dtype == "uint64":
+                index %= 2**64  # it was checked as an int64
             return out_of_range(self.kernel, self.element, self.axis, index, size)
         return no_such_size(self.kernel, self.array, self.axis, index)
 

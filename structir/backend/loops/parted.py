@@ -67,17 +67,21 @@ class PartedWriter(KernelNames):
         function = LIBRARY[call.fn]
         count = len(function.places)
         values = dict(zip(function.integers, map(self.scalar, call.args[count:]), strict=True))
-        lines, places = list[str](), list[str]()
+        lines, places, tests = list[str](), list[str](), list[str]()
         for name, element in zip(function.places, call.args, strict=False):
             assert isinstance(element, Element)
             start = self.scalar(element.indices[0])
-            lines += self._walked(element, start, function.steps(name, values))
+            steps = function.steps(name, values)
+            tests.append(" and ".join([f"{count} > 0" for count, _ in steps]))
+            lines += [f"if {tests[-1]}:", *indented(self._walked(element, start, steps))]
             places.append(f"offset_by({self.name(element.array)}, {bare(start)})")
-        dtype = dtype_of(call.written.array)
+        dtype, integers = dtype_of(call.written.array), list(values.values())
         if call in self.packable:
             places[1] = self._panels(call, dtype)
-            return lines + packed_product_lines(places, list(values.values()))
-        return lines + LIBRARY_TEXTS[call.fn](places, list(values.values()), dtype, self.room)
+            made = packed_product_lines(places, integers)
+        else:
+            made = LIBRARY_TEXTS[call.fn](places, integers, dtype, self.room)
+        return [*lines, f"if {tests[function.written]}:", *indented(made)]
 
     def _walked(self, element: Element, start: str, steps: list[tuple[str, Any]]) -> list[str]:
         """Checks of the first and of the last element that a function goes to."""
@@ -88,8 +92,7 @@ class PartedWriter(KernelNames):
         for count, step in steps:
             last = f"further({last}, {count}, {step})"
         checks = [f"inside({step}, {size} + 1, {site}, report)" for _, step in moves]
-        checks += [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
-        return [f"if {' and '.join([f'{n} > 0' for n, _ in steps])}:", *indented(checks)]
+        return checks + [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
 
     def _panels(self, call: LibraryCall, dtype: str) -> str:
         """The name of the right operand of a product in panels."""
