@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import structir
@@ -112,6 +112,8 @@ def runs_of(dtype):
 
 @FEW
 @given(st.sampled_from(["{}", "({}) % n", "abs({}) % 3"]), INDEX)
+@example("{}", "u[i] * 2")
+@example("{}", "(i * 4 + k * 4) // 4 - k")
 def reads(form, index):
     """Elements at computed indices."""
     body = f"for i in range(m):\n        out[i] = x[{form.format(index)}]"
@@ -120,6 +122,8 @@ def reads(form, index):
 
 @FEW
 @given(st.sampled_from(["{}", "({}) % m"]), INDEX, INDEX)
+@example("{}", "u[i] * 2", "i")
+@example("({}) % m", "i", "u[i] * 2 // 2")
 def writes(form, index, value):
     """Elements written at computed indices, which a name holds."""
     body = f"for i in range(m):\n        at = {form.format(index)}\n        out[at] = {value}"
@@ -136,6 +140,7 @@ def narrow_dtypes(dtype, index):
 
 @FEW
 @given(INDEX, INDEX, st.sampled_from([1, 2, -1, -2, 2**62, -(2**62), GREATEST]))
+@example("k", str(GREATEST), 2**62)
 def counted_loops(start, stop, step):
     """Loops between computed numbers, which are left after some iterations."""
     body = f"""for i in range(m):
@@ -153,6 +158,8 @@ ENDS = st.sampled_from([*EXTREME, 7, GREATEST - 1, GREATEST - 4, 3 - GREATEST])
 
 @FEW
 @given(ENDS, ENDS, st.sampled_from([1, 2, 3, -1, -2, -3, 2**62, -(2**62), GREATEST, -GREATEST]))
+@example(GREATEST - 3, GREATEST, 2)
+@example(3 - GREATEST, -GREATEST - 1, -3)
 def whole_loops(start, stop, step):
     """Loops up to the last numbers."""
     if len(range(start, stop, step)) > 100:
@@ -173,6 +180,8 @@ USES += ["R.scatter_elements(w, {0}, x, axis=0)"]
 
 @FEW
 @given(st.sampled_from(USES), TENSOR, TENSOR)
+@example("{0} + {1} > {0}", "x", "z")
+@example("R.take(w, {0})", "(x * 4 // 4 + y)", "x")
 def fused_ops(use, first, second):
     """Ops of integers, fused with those that use their results."""
     operands = [
@@ -198,10 +207,11 @@ FILLED = "lo, hi = T.part(4)\n    for i in range(4):\n        out.flat[i] = x.fl
 
 @FEW
 @given(st.lists(st.sampled_from(EXTREME), min_size=4, max_size=4), st.booleans())
+@example([-GREATEST - 1, 3, 0, 3], False)
 def parts(numbers, whole):
     """Loops of kernels in parts, whose indices are checked before them."""
     loop = f"for i in range({'lo, hi' if whole else 'u[2], u[3]'}):"
-    body = f"{FILLED}s = u[0]\n    {loop}\n        out.flat[i] = x.flat[i * s + u[1]]"
+    body = f"{FILLED}s = u[0]\n    t = u[1]\n    {loop}\n        out.flat[i] = x.flat[i * s + t]"
     assert_kernel(body, [(X, np.array(numbers), 1)], messages=False)
 
 
@@ -216,6 +226,10 @@ def parts(numbers, whole):
         ]
     ),
     st.lists(st.sampled_from([*EXTREME, 1, 1, 2, 2, 3]), min_size=4, max_size=4),
+)
+@example(
+    "T.tiled_product(x.flat[k], x.flat[1], out.flat[0], u[0], 2, 2, u[1], 1, 2, 1, u[2])",
+    [2**62 + 1, 4, 4, 1],
 )
 def library_calls(call, numbers):
     """Functions of the library on memory in steps."""

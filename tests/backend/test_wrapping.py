@@ -15,6 +15,6 @@ PROPERTIES += ["parts", "library_calls"]
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_extreme_integers(name):
     done = subprocess.run(
-        [sys.executable, SCRIPT, name], capture_output=True, text=True, timeout=300
+        [sys.executable, SCRIPT, name], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-3000:]}"
