@@ -97,7 +97,7 @@ class KernelNames:
         return known
 
     def dim(self, dim: Dim) -> str:
-        """A size as text. What is no symbol is the host's to compute: there nothing wraps around."""
+        """A size as text. The host computes what is no symbol: there nothing wraps around."""
         if isinstance(dim, int):
             return str(dim)
         symbol = dims.as_sym(dim)
