@@ -31,7 +31,6 @@ from structir.ir.kernel import (
     nodes_of,
 )
 
-
 ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
