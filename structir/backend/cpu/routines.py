@@ -14,6 +14,8 @@ from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
 
+GREATEST = 2**63 - 1
+SMALL = 2**31
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
 
@@ -42,7 +44,7 @@ def all_inside(
     range the others are, too, unless they wrapped around on the way. Small steps do not."""
     inside(first, size, site, report)
     inside(last, size, site, report)
-    small = step > -(2**31) and step < 2**31 and steps >= 0 and steps < 2**31
+    small = step > -SMALL and step < SMALL and steps >= 0 and steps < SMALL
     if not small and step != 0 and steps != 0:
         way = last - first
         if steps < 0 or way // steps != step or way % steps != 0:
@@ -54,10 +56,9 @@ def all_inside(
 def further(at: Number, count: Number, step: Number) -> Number:
     """The last of some positions in steps, the greatest number where that is beyond 64 bits; none
     of the numbers is negative, and there is a position."""
-    greatest = 2**63 - 1
-    if step <= 0 or (count - 1) <= (greatest - at) // step:
+    if step <= 0 or (count - 1) <= (GREATEST - at) // step:
         return at + (count - 1) * step
-    return greatest
+    return GREATEST
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
@@ -67,7 +68,7 @@ def trip_count(low: Number, high: Number, step: Number) -> Number:
     if low >= high:
         return 0
     count = (np.uint64(np.int64(high)) - np.uint64(np.int64(low)) - np.uint64(1)) // step
-    return np.int64(count) + (1 if count < np.uint64(2**63 - 1) else 0)
+    return np.int64(count) + (1 if count < np.uint64(GREATEST) else 0)
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
