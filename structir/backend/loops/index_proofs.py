@@ -88,8 +88,9 @@ class IndexRanges:
                 return None if None in sides else ARITHMETIC[fn](*sides)  # type: ignore[arg-type]
             case Apply("floordiv", (left, right), "int64"):
                 over, under = self.exact(left), self.exact(right)
-                positive = isinstance(under, int) and under > 0  # others depend on their signs
-                return dims.floordiv(over, under) if positive and over is not None else None
+                if over is None or not isinstance(under, int) or under <= 0:
+                    return None  # quotients by other numbers depend on their signs
+                return dims.floordiv(over, under)
         return None
 
     def exact(self, scalar: Scalar) -> Dim | None:

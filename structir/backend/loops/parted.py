@@ -132,8 +132,9 @@ class PartedWriter(KernelNames):
         steps = bare(self.scalar(Apply("sub", (last, loop.start), "int64")))
         lines: dict[tuple[str, ...], str] = {}
         for element in found:
-            ends = loop.start, Apply("add", (loop.start, one), "int64"), last
-            first, second, at = [with_local(element.indices[0], loop.variable, e) for e in ends]
+            index, next_start = element.indices[0], Apply("add", (loop.start, one), "int64")
+            at_each = (loop.start, next_start, last)
+            first, second, at = [with_local(index, loop.variable, each) for each in at_each]
             indices = first, Apply("sub", (second, first), "int64"), at
             key = *[bare(self.scalar(i)) for i in indices], self.dim(self.elements(element.array))
             if key not in lines:
