@@ -4,7 +4,7 @@ Kernels compute in 64 bits that wrap around; polynomials of sizes do not. Sums, 
 products agree modulo 2**64 whatever happens on the way, so an index whose polynomial is in range is
 the very one of the kernel. A quotient, a least number or the end of a loop is known only where its
 operands provably are 64-bit integers. Of sizes it is known that they are: the kernel is given each
-axis, and the number of elements of each array, as one. A number of the user may be any.
+axis, the number of elements of each array, and each number of the user, as one.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class IndexRanges:
         if kernel.blocks is not None:
             self._enter_threads(kernel.blocks.dim, kernel.threads)
         self.sizes = dict.fromkeys([n.extent for n in nodes if isinstance(n, Part)])
+        self.sizes |= dict.fromkeys([n.dim for n in nodes if isinstance(n, Size)])
         for array, shape in self.shapes.items():
             whole = [prod(shape)] if array in kernel.params else []  # others may have no such sizes
             self.sizes |= dict.fromkeys([*shape, *whole])
