@@ -79,7 +79,7 @@ def _routine(code: KernelCode, given: Mapping[Any, Given], sizes: Mapping[Sym, D
             value = Buffer(shape, array.struct_info.dtype, "scratch")  # type: ignore[attr-defined]
             scratch.append(value)
         buffers.append(value.root)
-    own = tuple([sizes[symbol] for symbol in code.symbols])
+    own = tuple([dims.substitute(dim, sizes) for dim in code.sizes])
     parted = code.part is not None
     launch = code.launch and (dims.substitute(code.launch[0], sizes), code.launch[1])
     return Routine(

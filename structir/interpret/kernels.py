@@ -380,7 +380,7 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
         values = [int(integer(frame)) for integer in integers]
         sizes = dict(zip(function.integers, values, strict=True))
         memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in places]
-        views = []
+        bounds = []
         for name, element, memory, start in zip(
             function.places, places, memories, starts, strict=True
         ):
@@ -388,7 +388,10 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
             outside = first_outside(memory, int(start(frame)), steps)
             if outside is not None:
                 raise out_of_range(kernel, element, 0, outside, memory.size)
-            views.append(walked(memory, int(start(frame)), steps))
+            bounds.append((memory, int(start(frame)), steps))
+        if any(count <= 0 for count, _ in bounds[function.written][2]):
+            return
+        views = [walked(*bound) for bound in bounds]
         ON_MEMORY[call.fn](*views)
         frame.values[call.written.array].flat = memories[function.written]
 

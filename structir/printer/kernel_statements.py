@@ -292,6 +292,9 @@ def _range(scope: KernelScope, call: ast.Call) -> tuple[Scalar, Scalar, int]:
     if not isinstance(step, Literal) or step.dtype != "int" or step.value == 0:
         hint = "a loop in other steps is a while"
         raise scope.wrong(call, "the step of a range is a number, and not 0", hint)
+    if abs(step.value) >= 2**63:
+        message = f"expected an int64 as the step of a range, found {step.value}"
+        raise scope.wrong(call, message, "write a step of less than 2**63")
     return bounds[0], bounds[1], int(step.value)
 
 

@@ -113,6 +113,25 @@ add_to = _accumulate("fadd")
 multiply_to = _accumulate("fmul")
 
 
+def _wrapping(instruction: str) -> Any:
+    """Arithmetic of int64 that wraps around. Python's operators become instructions that LLVM may
+    assume never to overflow, which holds for addresses and loops but not for users' integers."""
+
+    @intrinsic
+    def wrapping(typing_context: Any, x: Any, y: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(*args)
+
+        return types.int64(types.int64, types.int64), generate
+
+    return wrapping
+
+
+wrapping_add = _wrapping("add")
+wrapping_sub = _wrapping("sub")
+wrapping_mul = _wrapping("mul")
+
+
 @intrinsic
 def half_value(typing_context: Any, bits: Any) -> Any:
     """A stored float16 as a float32."""

@@ -38,6 +38,9 @@ from structir.backend.cpu.intrinsics import (
     stream_to,
     trunc,
     wide_vectors,
+    wrapping_add,
+    wrapping_mul,
+    wrapping_sub,
 )
 from structir.backend.cpu.objects import Loaded, built, code_of_library
 from structir.backend.cpu.operations import UntranslatedError
@@ -71,6 +74,9 @@ CONTRACTED = {"contract"}  # elsewhere a product and a sum may be rounded once
 NAMES: dict[str, Any] = {
     "add_to": add_to,
     "multiply_to": multiply_to,
+    "wrapping_add": wrapping_add,
+    "wrapping_sub": wrapping_sub,
+    "wrapping_mul": wrapping_mul,
     "maximum": maximum,
     "minimum": minimum,
     "square_root": square_root,

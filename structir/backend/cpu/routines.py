@@ -14,6 +14,8 @@ from structir.backend.math.options import Number
 from structir.ir.dtype import INTS
 from structir.ir.kernel import KERNEL_DTYPES
 
+GREATEST = 2**63 - 1
+SMALL = 2**31
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
 
@@ -26,6 +28,47 @@ def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
         report[2] = size
         raise IndexError
     return index
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def all_inside(
+    first: Number,
+    step: Number,
+    last: Number,
+    steps: Number,
+    size: Number,
+    site: Number,
+    report: Any,
+) -> Number:
+    """Checks indices from the first to the last one, so many steps further on: where both are in
+    range the others are, too, unless they wrapped around on the way. Small steps do not."""
+    inside(first, size, site, report)
+    inside(last, size, site, report)
+    small = step > -SMALL and step < SMALL and steps >= 0 and steps < SMALL
+    if not small and step != 0 and steps != 0:
+        way = last - first
+        if steps < 0 or way // steps != step or way % steps != 0:
+            inside(size if step > 0 else -1, size, site, report)
+    return first
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def further(at: Number, count: Number, step: Number) -> Number:
+    """The last of some positions in steps, the greatest number where that is beyond 64 bits; none
+    of the numbers is negative, and there is a position."""
+    if step <= 0 or (count - 1) <= (GREATEST - at) // step:
+        return at + (count - 1) * step
+    return GREATEST
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
+def trip_count(low: Number, high: Number, step: Number) -> Number:
+    """How many iterations a loop from `low` up to `high` has, or one from `high` down to `low`; the
+    step is an uint64 of 2 or more. Their distance may need all 64 bits, and has no sign."""
+    if low >= high:
+        return 0
+    count = (np.uint64(np.int64(high)) - np.uint64(np.int64(low)) - np.uint64(1)) // step
+    return np.int64(count) + (1 if count < np.uint64(GREATEST) else 0)
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator,unused-ignore]
@@ -79,6 +122,6 @@ def _truncation(dtype: str) -> Callable[[Number], Number]:
 @cache
 def routine_helpers() -> dict[str, Any]:
     """The functions by the names under which texts call them."""
-    plain = (inside, smaller, larger, shifted_left, shifted_right)
+    plain = (inside, all_inside, further, trip_count, smaller, larger, shifted_left, shifted_right)
     named = {function.__name__: function for function in plain}
     return named | {f"to_{dtype}": _truncation(dtype) for dtype in sorted(INTS & KERNEL_DTYPES)}

@@ -104,36 +104,40 @@ def sign_of(x: Number) -> Number:
 def whole_power(base: Number, exponent: Number) -> Number:
     """An integer power by squaring, wrapping around as the dtype does; 0 for most negative
     exponents."""
+    kind = type(base)
     if exponent < 0:
-        return base * 0 + (1 if base == 1 else ((1 - 2 * (exponent & 1)) if base == -1 else 0))
-    power = base * 0 + 1
+        return kind(1 if base == 1 else ((1 - 2 * (exponent & 1)) if base == -1 else 0))
+    power, factor = (
+        np.uint64(1),
+        np.uint64(np.int64(base)),
+    )  # of no sign: products of others do not wrap
     while exponent > 0:
         if exponent & 1:
-            power = power * base
-        base = base * base
+            power = power * factor
+        factor = factor * factor
         exponent = exponent >> 1
-    return power
+    return kind(power)
 
 
 @njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
 def whole_quotient(x: Number, y: Number) -> Number:
     """Floor division of integers; 0 where the divisor is 0, negation where it is -1."""
-    none = x - x  # of the very dtype: a signed 0 would make a float of an unsigned quotient
+    kind = type(x)  # of the very dtype: a signed 0 would make a float of an unsigned quotient
     if y == 0:
-        return none
-    return none - x if y == -1 else x // y
+        return kind(0)
+    return kind(-x) if y == -1 else kind(x // y)
 
 
 @njit(error_model="numpy", _nrt=False)  # type: ignore[call-overload,untyped-decorator,unused-ignore]
 def whole_ratio(x: Number, y: Number) -> Number:
     """Division of integers, rounded toward zero; 0 where the divisor is 0."""
-    none = x - x
+    kind = type(x)
     if y == 0:
-        return none
+        return kind(0)
     if y == -1:
-        return none - x
+        return kind(-x)
     low = x // y
-    return low + type(x)((x < 0) != (y < 0) and low * y != x)
+    return kind(low + kind((x < 0) != (y < 0) and low * y != x))
 
 
 @vectorisable

@@ -38,6 +38,21 @@ def multiply_to(total: Number, value: Number) -> Number:
     return total * value
 
 
+def wrapping_add(x: Number, y: Number) -> Number:
+    """The sum of two int64, wrapping around."""
+    return np.int64(np.uint64(np.int64(x)) + np.uint64(np.int64(y)))
+
+
+def wrapping_sub(x: Number, y: Number) -> Number:
+    """The difference of two int64, wrapping around."""
+    return np.int64(np.uint64(np.int64(x)) - np.uint64(np.int64(y)))
+
+
+def wrapping_mul(x: Number, y: Number) -> Number:
+    """The product of two int64, wrapping around."""
+    return np.int64(np.uint64(np.int64(x)) * np.uint64(np.int64(y)))
+
+
 def maximum(x: Number, y: Number) -> Number:
     """The greater one, or what is no number."""
     return x if x > y or x != x else y
@@ -93,6 +108,7 @@ def inside(index: Number, size: Number, site: Number, report: Any) -> Number:
 
 
 PLAIN: tuple[Callable[..., Any], ...] = (add_to, multiply_to, maximum, minimum, brain_value)
+PLAIN += (wrapping_add, wrapping_sub, wrapping_mul)
 PLAIN += (brain_bits, add_product, times, left_over, inside)
 
 

@@ -160,6 +160,16 @@ def _unsigned(name: str) -> Written:
     return Written(write)
 
 
+def _wrapping(instruction: str) -> Written:
+    """Arithmetic of int64 that wraps around."""
+
+    def write(operations: Operations, args: Sequence[Typed]) -> Typed:
+        sides = [operations.cast(arg, types.int64) for arg in args]
+        return Typed(getattr(operations.builder, instruction)(*sides), types.int64)
+
+    return Written(write)
+
+
 def _power_of_two(operations: Operations, args: Sequence[Typed]) -> Typed:
     """2 to the power of a float32, as near as cards have it: to the last bit or two."""
     (given,), single = args, ir.FloatType()
@@ -175,6 +185,7 @@ WRITTEN = {
     **OF_INDICES,
     "add_product": Written(_add_product),
     "power_of_two": Written(_power_of_two),
+    **{f"wrapping_{name}": _wrapping(name) for name in ("add", "sub", "mul")},
 }
 CUDA = SimpleNamespace(
     threadIdx=THREAD,

@@ -1,9 +1,17 @@
-"""Which indices of a kernel are surely in range: found out once, for all sizes."""
+"""Which indices of a kernel are surely in range: found out once, for all sizes.
+
+Kernels compute in 64 bits that wrap around; polynomials of sizes do not. Sums, differences and
+products agree modulo 2**64 whatever happens on the way, so an index whose polynomial is in range is
+the very one of the kernel. A quotient, a least number or the end of a loop is known only where its
+operands provably are 64-bit integers. Of sizes it is known that they are: the kernel is given each
+axis, the number of elements of each array, and each number of the user, as one.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 from structir.ir import dims
@@ -23,18 +31,12 @@ from structir.ir.kernel import (
     nodes_of,
 )
 
-
-def _quotient(over: Dim, under: Dim) -> Dim | None:
-    """Whole quotients by positive numbers; others depend on their signs."""
-    return dims.floordiv(over, under) if isinstance(under, int) and under > 0 else None
-
-
-ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim | None]] = {
+ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
-    "floordiv": _quotient,
 }
+LEAST, GREATEST = -(2**63), 2**63 - 1
 
 
 Some = tuple[Dim, ...]
@@ -45,7 +47,9 @@ class IndexRanges:
 
     def __init__(self, kernel: Kernel, shapes: Mapping[Var, tuple[Dim, ...]]) -> None:
         self.shapes = dict(shapes)
-        assigned = Counter(n.target for n in nodes_of(kernel) if isinstance(n, Assign))
+        nodes = list(nodes_of(kernel))
+        assigned = Counter(n.target for n in nodes if isinstance(n, Assign))
+        assigned += Counter(n.variable for n in nodes if isinstance(n, For))
         self.once = {target for target, count in assigned.items() if count == 1}
         self.values: dict[Local, Dim] = {}
         # Variables, what each is at least, and what at most: of several, any. Outermost first.
@@ -53,6 +57,11 @@ class IndexRanges:
         self.registers: dict[str, Dim] = {}  # of a thread
         if kernel.blocks is not None:
             self._enter_threads(kernel.blocks.dim, kernel.threads)
+        self.sizes = dict.fromkeys([n.extent for n in nodes if isinstance(n, Part)])
+        self.sizes |= dict.fromkeys([n.dim for n in nodes if isinstance(n, Size)])
+        for array, shape in self.shapes.items():
+            whole = [prod(shape)] if array in kernel.params else []  # others may have no such sizes
+            self.sizes |= dict.fromkeys([*shape, *whole])
 
     def _enter_threads(self, blocks: Dim, threads: int) -> None:
         """Each thread has a number, and so has its block."""
@@ -62,7 +71,8 @@ class IndexRanges:
             self.counted.append((dims.as_sym(number), (0,), (count - 1,)))  # type: ignore[arg-type]
 
     def value(self, scalar: Scalar) -> Dim | None:
-        """An integer in terms of sizes and counted variables; None where it is not known."""
+        """An integer in terms of sizes and counted variables, modulo 2**64; None where it is not
+        known."""
         match scalar:
             case Literal(value, "int64"):
                 return int(value)
@@ -77,7 +87,28 @@ class IndexRanges:
             case Apply(fn, (left, right), "int64") if fn in ARITHMETIC:
                 sides = self.value(left), self.value(right)
                 return None if None in sides else ARITHMETIC[fn](*sides)  # type: ignore[arg-type]
+            case Apply("floordiv", (left, right), "int64"):
+                over, under = self.exact(left), self.exact(right)
+                if over is None or not isinstance(under, int) or under <= 0:
+                    return None  # quotients by other numbers depend on their signs
+                return dims.floordiv(over, under)
         return None
+
+    def exact(self, scalar: Scalar) -> Dim | None:
+        """The same, only where it is this very number: where it provably has 64 bits."""
+        value = self.value(scalar)
+        return value if value is not None and self._fits(value) else None
+
+    def _fits(self, value: Dim) -> bool:
+        if isinstance(value, int):
+            return LEAST <= value <= GREATEST
+        if dims.as_sym(value) is not None or value in self.sizes:
+            return True
+        count = len(self.counted)
+        low = self._least(value, LEAST, count) or any(
+            self._least(value + size, 0, count) for size in self.sizes
+        )
+        return low and any(self._least(size - value, 0, count) for size in (GREATEST, *self.sizes))
 
     def parted(self, part: Part) -> None:
         """The ends of a part are two of the places from 0 to the extent."""
@@ -98,13 +129,13 @@ class IndexRanges:
         if value is not None:
             self.values[target] = value
         elif isinstance(assign.value, Apply) and assign.value.fn == "min":
-            sides = [self.value(arg) for arg in assign.value.args]
+            sides = [self.exact(arg) for arg in assign.value.args]
             self._count(target, (), tuple([side for side in sides if side is not None]))
 
     def enter(self, loop: For) -> int:
         """Count the variable of a loop, if its range is known; how many were counted before."""
         before = len(self.counted)
-        start, stop = self.value(loop.start), self.value(loop.stop)
+        start, stop = self.exact(loop.start), self.exact(loop.stop)
         self.values.pop(loop.variable, None)
         if start is None or stop is None:
             return before

@@ -38,6 +38,8 @@ class Site:
     def error(self, index: int, size: int) -> StructIRError:
         """What is said when it happens."""
         if self.element is not None:
+            if self.element.indices[self.axis].dtype == "uint64":
+                index %= 2**64  # it was checked as an int64
             return out_of_range(self.kernel, self.element, self.axis, index, size)
         return no_such_size(self.kernel, self.array, self.axis, index)
 
@@ -54,6 +56,7 @@ class KernelNames:
         self.arrays: list[Var] = []
         self.shapes: dict[Var, tuple[Dim, ...]] = {}
         self.symbols: dict[Sym, None] = {}
+        self.computed: dict[Dim, Sym] = {}  # sizes that the host computes, by their names here
         for param, info in zip(kernel.params, self.infos, strict=True):
             self._parameter(param, info)
         for node in nodes_of(kernel):
@@ -94,11 +97,14 @@ class KernelNames:
         return known
 
     def dim(self, dim: Dim) -> str:
-        """A size as text."""
+        """A size as text. The host computes what is no symbol: there nothing wraps around."""
         if isinstance(dim, int):
             return str(dim)
-        text = dims.python_text(dim, self.name)
-        return text if text.isidentifier() else f"({text})"
+        symbol = dims.as_sym(dim)
+        if symbol is None:
+            named = dims.as_sym(dims.sym(f"size{len(self.computed)}"))
+            symbol = self.computed.setdefault(dim, named)  # type: ignore[arg-type]
+        return self.name(symbol)
 
     def site(self, site: Site) -> int:
         """The number of a place that may fail."""

@@ -14,6 +14,9 @@ NAMED = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "nearest": "round"}
 NAMED |= {"square_root": "sqrt"}
 NAMED |= {name: name for name in ("maximum", "minimum", "add_to", "multiply_to")}
 OPERATORS: dict[str, type[ast.operator]] = {
+    "wrapping_add": ast.Add,
+    "wrapping_sub": ast.Sub,
+    "wrapping_mul": ast.Mult,
     "whole_quotient": ast.FloorDiv,
     "whole_remainder": ast.Mod,
     "floor_quotient_float32": ast.FloorDiv,

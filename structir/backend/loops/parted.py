@@ -67,27 +67,32 @@ class PartedWriter(KernelNames):
         function = LIBRARY[call.fn]
         count = len(function.places)
         values = dict(zip(function.integers, map(self.scalar, call.args[count:]), strict=True))
-        lines, places = list[str](), list[str]()
+        lines, places, tests = list[str](), list[str](), list[str]()
         for name, element in zip(function.places, call.args, strict=False):
             assert isinstance(element, Element)
             start = self.scalar(element.indices[0])
-            lines += self._walked(element, start, function.steps(name, values))
+            steps = function.steps(name, values)
+            tests.append(" and ".join([f"{count} > 0" for count, _ in steps]))
+            lines += [f"if {tests[-1]}:", *indented(self._walked(element, start, steps))]
             places.append(f"offset_by({self.name(element.array)}, {bare(start)})")
-        dtype = dtype_of(call.written.array)
+        dtype, integers = dtype_of(call.written.array), list(values.values())
         if call in self.packable:
             places[1] = self._panels(call, dtype)
-            return lines + packed_product_lines(places, list(values.values()))
-        return lines + LIBRARY_TEXTS[call.fn](places, list(values.values()), dtype, self.room)
+            made = packed_product_lines(places, integers)
+        else:
+            made = LIBRARY_TEXTS[call.fn](places, integers, dtype, self.room)
+        return [*lines, f"if {tests[function.written]}:", *indented(made)]
 
     def _walked(self, element: Element, start: str, steps: list[tuple[str, Any]]) -> list[str]:
         """Checks of the first and of the last element that a function goes to."""
         size = self.dim(self.elements(element.array))
         site = self.site(Site(self.kernel, element, 0, element.array))
         moves = [(n, step) for n, step in steps if step != 1]
-        last = " + ".join([start, *[f"({n} - 1) * {step}" for n, step in steps]])
+        last = start
+        for count, step in steps:
+            last = f"further({last}, {count}, {step})"
         checks = [f"inside({step}, {size} + 1, {site}, report)" for _, step in moves]
-        checks += [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
-        return [f"if {' and '.join([f'{n} > 0' for n, _ in steps])}:", *indented(checks)]
+        return checks + [f"inside({at}, {size}, {site}, report)" for at in (bare(start), last)]
 
     def _panels(self, call: LibraryCall, dtype: str) -> str:
         """The name of the right operand of a product in panels."""
@@ -122,15 +127,19 @@ class PartedWriter(KernelNames):
         if not found:
             return []
         start, stop = ends
-        last = Apply("sub", (loop.stop, Literal(1, "int64")), "int64")
-        lines: dict[tuple[str, str], str] = {}
+        one = Literal(1, "int64")
+        last = Apply("sub", (loop.stop, one), "int64")
+        steps = bare(self.scalar(Apply("sub", (last, loop.start), "int64")))
+        lines: dict[tuple[str, ...], str] = {}
         for element in found:
-            for end in (loop.start, last):
-                index = with_local(element.indices[0], loop.variable, end)
-                key = bare(self.scalar(index)), self.dim(self.elements(element.array))
-                if key not in lines:
-                    site = self.site(Site(self.kernel, element, 0, element.array))
-                    lines[key] = f"inside({key[0]}, {key[1]}, {site}, report)"
+            index, next_start = element.indices[0], Apply("add", (loop.start, one), "int64")
+            at_each = (loop.start, next_start, last)
+            first, second, at = [with_local(index, loop.variable, each) for each in at_each]
+            indices = first, Apply("sub", (second, first), "int64"), at
+            key = *[bare(self.scalar(i)) for i in indices], self.dim(self.elements(element.array))
+            if key not in lines:
+                site = self.site(Site(self.kernel, element, 0, element.array))
+                lines[key] = f"all_inside({', '.join(key[:3])}, {steps}, {key[3]}, {site}, report)"
         self.sure |= set(found)
         return [f"if {start} < {stop}:", *indented(lines.values())]
 
@@ -142,6 +151,9 @@ class PartedWriter(KernelNames):
         again = [t for t in targets if isinstance(t, Local) and t not in self.ranges.once]
         if len(assigns) < len(loop.body) or len(lines) != len(assigns) or again:
             return None
+        length = Apply("sub", (loop.stop, loop.start), "int64")
+        if loop.start != Literal(0, "int64") and self.ranges.exact(length) is None:
+            return None  # the two loops compare the length, which may not be one of 64 bits
         for line, target in zip(lines, targets, strict=True):
             if isinstance(target, Element) and target.array in self.only_filled:
                 stores.append(Store(self.only_filled[target.array], line, *line.split(" = ", 1)))

@@ -53,7 +53,7 @@ from structir.ir.kernel import (
 )
 from structir.ir.kernel_functions import OF_LANES
 from structir.ir.node import replace
-from structir.ir.struct_info import KernelStructInfo
+from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
 
 REGISTERS = {"thread": "threadIdx", "threads": "blockDim", "block": "blockIdx", "blocks": "gridDim"}
 LAZY = {"and": "{0} and {1}", "or": "{0} or {1}", "select": ALL_KINDS["select"]}
@@ -79,6 +79,7 @@ class KernelCode:
     arrays: tuple[Var, ...]  # parameters, then scratch
     shapes: dict[Var, tuple[Dim, ...]]
     symbols: tuple[Sym, ...]
+    sizes: tuple[Dim, ...]  # the symbols, and what the host computes of them
     lines: tuple[str, ...]
     sites: tuple[Site, ...]
     names: tuple[str, ...]  # of arrays and symbols in the lines
@@ -132,7 +133,8 @@ class _Writer(PartedWriter):
         info = replace(self.kernel.struct_info, params=tuple(self.infos))
         arrays, symbols = self.arrays_needed(), tuple(self.symbols)
         sites = tuple(self.sites)
-        names = tuple([self.name(item) for item in (*arrays, *symbols)])
+        sizes = tuple([dims.as_dim(s) for s in symbols]) + tuple(self.computed)
+        names = (*arrays, *symbols, *self.computed.values())
         lines = tuple(body)
         return KernelCode(
             self.kernel,
@@ -140,9 +142,10 @@ class _Writer(PartedWriter):
             arrays,
             self.shapes,
             symbols,
+            sizes,
             lines,
             sites,
-            names,
+            tuple(map(self.name, names)),
             spread,
             None if part is None else part.extent,
             self.panels,
@@ -194,15 +197,31 @@ class _Writer(PartedWriter):
         self.bounds[loop.variable.name] = (self.name(loop.variable), start, stop)
         bounds = [stop] if start == "0" else [start, stop]
         if loop.step != 1:
-            bounds = [start, stop, str(loop.step)]
+            bounds = [start, stop, "-1"]
         known = self.ranges.enter(loop)
         checks = self.checks_before(loop, (start, stop))
         head = f"for {self.name(loop.variable)} in range({', '.join(bounds)}):"
         body = self.block(loop.body)
         twice = self.streamed(loop, (start, stop), body) if loop.step == 1 else None
-        lines = [*checks, *(twice or [head, *indented(body)])]
+        whole = [head, *indented(body)] if abs(loop.step) == 1 else None
+        lines = [*checks, *(twice or whole or self._in_steps(loop, (start, stop), body))]
         self.ranges.leave(loop, known)
         return lines
+
+    def _in_steps(self, loop: For, ends: tuple[str, str], body: list[str]) -> list[str]:
+        """A loop whose iterations are counted first: the step after the last one may overflow."""
+        first, turn = [self.name(Var(n, TensorStructInfo())) for n in ("first", "turn")]
+        low, high = (first, ends[1]) if loop.step > 0 else (ends[1], first)
+        upwards, step = loop.step > 0, abs(loop.step)
+        position = f"wrapping_{'add' if upwards else 'sub'}({first}, wrapping_mul({turn}, {step}))"
+        if loop.variable in self.ranges.values:  # both ends are in range, and so is their distance
+            position = f"{first} {'+' if upwards else '-'} {turn} * {step}"
+        return [
+            f"{first} = {ends[0]}",
+            f"for {turn} in range(trip_count({low}, {high}, uint64({step}))):",
+            f"{INDENT}{self.name(loop.variable)} = {position}",
+            *indented(body),
+        ]
 
     def repeat(self, loop: While) -> list[str]:
         """`while test`."""

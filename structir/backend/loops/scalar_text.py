@@ -79,6 +79,14 @@ WHOLE = {
     "isinf": "False",
     "isfinite": "True",
 }
+# The only integers whose sums the compiler would otherwise assume never to overflow: those of
+# narrower dtypes are added as int64 and cut off, unsigned ones wrap by themselves.
+INT64 = {
+    **WHOLE,
+    "add": "wrapping_add({0}, {1})",
+    "sub": "wrapping_sub({0}, {1})",
+    "mul": "wrapping_mul({0}, {1})",
+}
 TRUTH = {
     "add": "{0} | {1}",
     "mul": "{0} & {1}",
@@ -113,8 +121,9 @@ def cost_of(fn: str) -> float:
 
 
 def _table(dtype: str) -> dict[str, str]:
-    if dtype == "bool":
-        return TRUTH
+    own = {"bool": TRUTH, "int64": INT64}.get(dtype)
+    if own is not None:
+        return own
     return WHOLE if dtype in INTS else FLOATS
 
 

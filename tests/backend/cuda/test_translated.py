@@ -191,6 +191,28 @@ def test_an_index_out_of_range_is_reported(device):
         run(np.ones(4, np.float32), np.array([1, 4, 2]))
 
 
+OVERFLOWING = structir.parse(
+    """
+@I.kernel
+def f(x: R.Tensor(("n",), "int64"), s: R.Prim("int64", value="k"), y: R.Tensor(("n",), "int64")):
+    for i in range(n):
+        for j in range(k - x[i], k, 3):
+            y[i] = y[i] * 3 + j
+        y[i] += x[(x[i] * x[i] * 2 // 2 + k * k) % n]
+
+@R.function
+def main(x: R.Tensor(("n",), "int64"), s: R.Prim("int64", value="k")):
+    y = R.call_kernel(f, (x, s), out_sinfo=R.Tensor((n,), "int64"))
+    return R.where(x * R.const(2**62, "int64") < x, y, x + y)
+""".replace("2**62", str(2**62))
+)
+
+
+def test_integers_wrap_around(device):
+    x = np.array([3, 7, 10, 4, 0, 5], "int64")
+    assert_interpreted(device, OVERFLOWING, x, 2**63 - 2)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_texts_that_are_equal_for_several_dtypes_are_several_kernels(device, dtype):
     module = structir.parse(

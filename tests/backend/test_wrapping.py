@@ -1,0 +1,64 @@
+"""Integers wrap around in compiled programs as interpreted, and no index that wraps leaves its
+array."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import structir
+from structir.backend.kernel_calls import KernelRunner
+from structir.backend.loops.routine import code_of
+from structir.errors import DiagnosticError
+from structir.interpret.kernels import KernelValue, run_kernel
+
+SCRIPT = Path(__file__).parent / "guarded_runs.py"
+PROPERTIES = ["reads", "writes", "narrow_dtypes", "counted_loops", "whole_loops", "fused_ops"]
+PROPERTIES += ["parts", "library_calls"]
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_extreme_integers(name):
+    done = subprocess.run(
+        [sys.executable, SCRIPT, name], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr[-3000:]}"
+
+
+def kernel(body):
+    return structir.parse(f"""
+@I.kernel
+def f(x: R.Tensor(("n",), "int64"), k_: R.Prim("int64", value="k"), out: R.Tensor(("n",), "int64")):
+    {body}
+""")["f"]
+
+
+@pytest.mark.parametrize("index", ["i", "n - 1 - i", "(i + 5) - 5", "(i + k) - k"])
+def test_proved_indices_are_not_checked(index):
+    lines = code_of(kernel(f"for i in range(n):\n        out[i] = x[{index}]")).lines
+    assert "inside" not in "".join(lines)
+
+
+@pytest.mark.parametrize("index", ["(i * 4 + k * 4) // 4 - k", "(i + k) // 1 - k", "i * 2 // 2"])
+def test_a_proof_accounts_for_overflow(index):
+    lines = code_of(kernel(f"for i in range(n):\n        out[i] = x[{index}]")).lines
+    assert "inside" in "".join(lines)
+
+
+@pytest.mark.parametrize("run", [run_kernel, KernelRunner()])
+def test_a_name_that_a_loop_counts_again_has_no_fixed_value(run):
+    body = """j = 0
+    for i in range(2):
+        out[i] = x[j]
+        for j in range(100):
+            out[i] += 1"""
+    value, x = KernelValue(kernel(body), run), np.arange(8)
+    with pytest.raises(DiagnosticError, match="index 99 is out of range"):
+        value(x, 1, np.zeros(8, "int64"))
+
+
+def test_the_step_of_a_range_is_an_int64():
+    with pytest.raises(DiagnosticError, match="expected an int64 as the step of a range"):
+        kernel(f"for i in range(0, n, {2**63}):\n        out[i] = 0")
