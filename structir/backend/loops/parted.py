@@ -17,7 +17,7 @@ from structir.backend.loops.library_text import (
 )
 from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.steady import steady_elements, with_local
-from structir.backend.loops.streams import MUCH, Store, is_large, may_be_large, two_loops
+from structir.backend.loops.streams import MORE, MUCH, Store, is_large, may_be_large, two_loops
 from structir.backend.loops.texts import bare
 from structir.backend.loops.writer import INDENT, indented
 from structir.ir.expr import Var
@@ -155,7 +155,9 @@ class PartedWriter(KernelNames):
         return two_loops(name, ends, lines, stores, *texts, beside, self._read_in_turn(loop))
 
     def _read_beside(self, loop: For, stores: list[Element]) -> dict[Buffer, list[Buffer]]:
-        """The arrays that are read at the index of each store."""
+        """The arrays that are read at the index of each store, if much is computed between."""
+        if _work(loop) < MORE:
+            return {}
         read = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element) and n.flat]
         return {
             self.only_filled[store.array]: [
@@ -176,13 +178,12 @@ class PartedWriter(KernelNames):
         """The arrays that a loop over all of a part reads one after another, if it computes much
         with each element."""
         part = self.kernel.part
-        found = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Apply | Element)]
-        work = sum(cost_of(n.fn) for n in found if isinstance(n, Apply))
-        if part is None or (loop.start, loop.stop) != (part.low, part.high) or work < MUCH:
+        found = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element)]
+        if part is None or (loop.start, loop.stop) != (part.low, part.high) or _work(loop) < MUCH:
             return {}
         if not gains_from_prefetching():
             return {}
-        read = [n for n in found if isinstance(n, Element) and n.array not in self.only_filled]
+        read = [n for n in found if n.array not in self.only_filled]
         arrays = [n.array for n in read if n.flat and n.indices[0] == loop.variable]
         return {self.name(a): self._buffer(a) for a in arrays}
 
@@ -222,3 +223,9 @@ class PartedWriter(KernelNames):
         made = {p: Buffer(self.shapes[p], dtype_of(p)) for p in self.kernel.results}
         once = {p: b for p, b in made.items() if touched[p] == written[p] == 1}
         return {p: b for p, b in once.items() if may_be_large(b)}
+
+
+def _work(loop: For) -> float:
+    """What one round of a loop computes, an addition being 1."""
+    applied = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Apply)]
+    return sum(cost_of(n.fn) for n in applied)

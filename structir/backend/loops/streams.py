@@ -7,7 +7,8 @@ asks some time ahead for what it will read, where it computes much with it: ther
 under way then to keep memory busy.
 
 Two things make such stores several times slower than others, and are tested for before the loop:
-a line that is not written in one go, and reads just behind the stores, counted within a page.
+a line that is not written in one go, and, where a loop computes much, reads just behind the stores,
+counted within a page.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ INDENT = "    "
 LINE = 64  # bytes of a line of cache
 LARGE = 1 << 24  # bytes of a result from which on it is written so
 MUCH = 6.0  # work on an element, an addition being 1
+MORE = 10.0  # work from which on waits for stores are felt, as much as one function does
 BLOCK = 128  # elements between two times of asking
 AHEAD = 8192  # bytes between what is asked for and what is read
 LONG = 1 << 13  # bytes of a loop from which on it may start and end within a line
