@@ -38,6 +38,7 @@ class Case:
     scale: float = 1.0  # of the inputs
     model: Any = None  # an ONNX model that stands for lines and nodes
     integers: int = 0  # inputs are drawn below this
+    out: tuple[int, ...] = ()  # the shape of an array that our result is written to
 
 
 def floats(*shape: int, seed: int = 0) -> Array:
@@ -139,6 +140,33 @@ def rows() -> Iterator[Case]:
         yield from _rows_of(total, 384)
     for width in (4, 8, 15):
         yield from _rows_of(100_000, width)
+
+
+def into_arrays() -> Iterator[Case]:
+    """Large results in arrays of the caller, which start 16 bytes after a line of cache."""
+    for width in (384, 300):
+        shape, held = (26_000, width), {"g": floats(width), "b": floats(width, seed=1)}
+        yield Case(
+            f"layer_norm 26,000 x {width} into out=",
+            ["R.nn.layer_norm(x0, g, b, axes=[-1])"],
+            [shape],
+            [node("LayerNormalization", "x0", "g", "b", epsilon=1e-5)],
+            held,
+            torch=lambda t, x, g, b: t.nn.functional.layer_norm(x, (x.shape[-1],), g, b),
+            jax=_jax_layer_norm,
+            bytes=8.0 * 26_000 * width,
+            out=shape,
+        )
+    yield Case(
+        "gelu-tanh 10,000,000 into out=",
+        ["R.nn.gelu_tanh(x0)"],
+        [(10_000_000,)],
+        [node("Gelu", "x0", approximate="tanh")],
+        torch=lambda t, x: t.nn.functional.gelu(x, approximate="tanh"),
+        jax=lambda j, x: j.nn.gelu(x, approximate=True),
+        bytes=8e7,
+        out=(10_000_000,),
+    )
 
 
 def _rows_of(total: int, width: int) -> Iterator[Case]:
@@ -409,4 +437,7 @@ def pools_and_moves() -> Iterator[Case]:
     )
 
 
-FAMILIES = (maps, rows, chains, products, convolutions, attentions, encoders, pools_and_moves)
+FAMILIES = (
+    *(maps, rows, into_arrays, chains, products),
+    *(convolutions, attentions, encoders, pools_and_moves),
+)

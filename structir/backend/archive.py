@@ -71,7 +71,7 @@ def load(path: Path) -> Any:
     arrays, facts = read(path)
     if TARGET in facts:
         return _of_backend(facts[TARGET]).loaded(path, arrays, facts)
-    if KERNELS not in facts:
+    if not {KERNELS, MACHINE} & facts.keys():
         return module_of(path, arrays, facts)
     name, module = os.fspath(path), partial(module_of, path, arrays, facts)
     if PLANS_OF + disk.digest(facts[TEXT]) not in arrays:
@@ -82,7 +82,8 @@ def load(path: Path) -> Any:
         warn_of_compiling(f"{name} was compiled for another processor or by other versions")
         return made(module())
     plans = plans_in(arrays, facts, stored_functions.Reading)
-    if not offered(arrays, listed(facts, KERNELS), objects.offer) or plans is None:
+    kernels = listed(facts, KERNELS) if KERNELS in facts else None
+    if kernels is None or plans is None or not offered(arrays, kernels, objects.offer):
         warn_of_compiling(f"machine code in {name} is damaged")
         return made(module())
     return made(module, shelf=plans)

@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 LARGE = 1 << 24  # bytes from which on the system gives fresh memory every time
 MOST_KEPT = 1 << 28  # bytes that are kept, in use or not
-ALIGNMENT = 64  # results start at a line of cache
+# Results start at a page. Other arrays do so too, or start some bytes further on, where malloc puts
+# large ones. A processor compares the address of a load with those of pending stores within a page
+# only. A loop that reads a little behind its stores, counted so, waits for each of them.
+ALIGNMENT = 4096
 ROOMY = 4 / 3  # memory may be so many times as large as what is asked for
 
 Array = NDArray[Any]

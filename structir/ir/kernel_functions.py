@@ -94,7 +94,7 @@ _OF_T = (
     *[ScalarFunction(name, "float", 1) for name in _ELEMENTARY.split()],
     ScalarFunction("atan2", "float", 2),
     *[ScalarFunction(name, "float", 1, test=True) for name in ("isfinite", "isinf", "isnan")],
-    # NaN if either is; sums and products whose terms may be taken in any order; erf(x) + 1
+    # NaN if either is; sums, whose terms may be reordered, and products, in order; erf(x) + 1
     *[ScalarFunction(name, "float", 2) for name in ("maximum", "minimum", "add_to", "multiply_to")],
     ScalarFunction("erf_plus_one", "float", 1),
 )

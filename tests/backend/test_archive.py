@@ -132,6 +132,14 @@ def test_bytes_that_are_wrong_anywhere_give_the_same_or_are_refused(saved):
     assert refused > 5
 
 
+@pytest.mark.parametrize("key", [b"structir.kernels", b"structir.machine"])
+def test_an_executable_that_has_lost_a_key_is_compiled_again(saved, key):
+    flipped(saved, key, key[:-1] + b"z")
+    with pytest.warns(DiagnosticWarning, match="compil"):
+        loaded = structir.load(saved)
+    assert loaded["main"](np.zeros((2, 6), np.float32)).shape == (2, 4)
+
+
 def test_another_text_than_was_saved_is_refused(saved):
     flipped(saved, b"R.nn.softmax", b"R.nn.softmin")
     with pytest.raises(ParseError, match="is not what was saved"):

@@ -102,7 +102,7 @@ def test_tiles_of_each_processor(shapes):
     """All heights and widths, against a sum over the terms."""
     lanes = shapes[0].lanes
     name = f"pixels_under_test_{lanes}"
-    made = assembled(pixel_tiles_text(shapes, name), [name], as_written=True)
+    made = assembled(pixel_tiles_text(shapes, name), [name])
     address, word = ctypes.c_void_p, ctypes.c_int64
     kind = ctypes.CFUNCTYPE(None, *[address] * 5, *[word] * 4)
     run = kind(made.addresses[0])

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import structir
+from structir.backend.loops import rows
 from structir.backend.loops.streams import LARGE
+from structir.backend.results import ResultMemory
 from structir.script import I, R
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -62,9 +64,61 @@ def test_the_kernel_of_a_large_result_streams_and_that_of_a_small_one_does_not()
     assert ["stream_to" in source for source in sources] == [True, False, True]
 
 
-def test_much_work_on_elements_asks_ahead_for_them(compiled: Any) -> None:
+@pytest.mark.parametrize("gains", [True, False])
+def test_much_work_on_elements_asks_ahead_for_them_where_that_is_a_gain(
+    gains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRUCTIR_CACHE", "off")
+    monkeypatch.setattr(rows, "gains_from_prefetching", lambda: gains)
+    compiled = structir.compile(Maps)
     asked = ["fetch_ahead" in compiled.source(name) for name in ("single", "double", "softmax")]
-    assert asked == [True, False, False]
+    assert asked == [gains, False, False]
+    x = numbers(ENOUGH + 37)
+    np.testing.assert_allclose(compiled["single"](x), np.exp(x), rtol=1e-6)
+
+
+def test_rows_stream_only_if_they_are_whole_lines_or_long() -> None:
+    text = '@R.function\ndef main(x: R.Tensor(("n", SIZE), "float32")):\n    return R.nn.softmax(x)'
+    wanted = {"384": "and ahead == 0 else", "388": None, "1000": None, "4096": "ahead <= 4096"}
+    wanted |= {'"k"': "(ahead == 0 and (n0) % 16 == 0 or n0 >= 2048)"}
+    for size, condition in wanted.items():
+        source = structir.compile(structir.parse(text.replace("SIZE", size))).source("main")
+        assert ("stream_to" in source) is (condition is not None), size
+        assert condition is None or condition in source, source
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_results_start_where_no_load_waits_for_a_store(dtype: str) -> None:
+    """A load within 256 bytes behind a store, counted within a page, waits for it."""
+    memory = ResultMemory()
+    for _ in range(3):
+        made = memory.new((LARGE // np.dtype(dtype).itemsize,), dtype)
+        assert made.ctypes.data % 4096 == 0
+
+
+@pytest.mark.parametrize("behind", [0, 16, 48, 64, 128, 256, 2048, -64])
+@pytest.mark.parametrize("name", ["single", "double", "rows"])
+def test_results_at_any_distance_from_operands(compiled: Any, name: str, behind: int) -> None:
+    """Whichever way stores go, by the distance within a page: the same numbers."""
+    x = shifted(numbers(ENOUGH + 64), 64)
+    if name == "double":
+        x = shifted(x.astype("float64"), 64)
+    elif name == "rows":
+        x = x[:ENOUGH].reshape(-1, 32)
+    args = (x, x) if name == "double" else (x,)
+    out = shifted(np.zeros_like(x), 64 + behind)
+    compiled[{"rows": "softmax"}.get(name, name)](*args, out=out)
+    few = [a[:4000] for a in args]
+    np.testing.assert_array_equal(out[:4000], compiled[{"rows": "softmax"}.get(name, name)](*few))
+
+
+def shifted(array: Array, offset: int) -> Array:
+    """A copy that starts so many bytes after a page."""
+    room = np.empty(array.nbytes + 3 * 4096, np.uint8)
+    start = -room.ctypes.data % 4096 + 4096 + offset
+    made = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4, 15])

@@ -41,30 +41,31 @@ def _c_function_of_numba(signature: Any, function: Callable[..., Any]) -> Loaded
     return Loaded(code, (made.address,), made, from_disk=False)
 
 
-def assembled(text: str, symbols: Sequence[str], as_written: bool = False) -> Loaded:
-    """LLVM's text, made into machine code and loaded; `as_written` where loops whose values just
-    fit the registers must not be changed."""
+def assembled(text: str, symbols: Sequence[str]) -> Loaded:
+    """LLVM's text, made into machine code and loaded."""
     start = time.perf_counter()
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    parsed = llvm.parse_assembly(text)
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=processor()[0],
-        features=processor()[1],
-        opt=3,
-        reloc="pic",
-        codemodel="jitdefault",
-        jit=True,
-    )
-    if not as_written:
-        options = llvm.create_pipeline_tuning_options(speed_level=1)
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(parsed, builder)
-    declared = [f.name for f in parsed.functions if f.is_declaration]
+    module, machine = with_machine(text, *processor())
+    declared = [f.name for f in module.functions if f.is_declaration]
     needs = tuple([name for name in declared if not name.startswith("llvm.")])
-    data = machine.emit_object(parsed)
+    data = machine.emit_object(module)
     seconds = time.perf_counter() - start
     found = loaded(MachineCode(data, tuple(symbols), needs, True, seconds))
     if found is None:
         raise StructIRError(f"machine code needs names that are not here: {', '.join(needs)}")
     return found
+
+
+def with_machine(text: str, name: str, features: str) -> tuple[Any, Any]:
+    """LLVM's text as a module that is ready for code generation, and the code generator for a
+    processor.
+
+    No optimization pass runs on the module. A tile keeps its accumulators in as many registers as
+    there are, and has nothing to gain from the passes. For some processors (AMD's Zen) they unroll
+    its loop, which then spills the accumulators in each iteration.
+    """
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=name, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+    )
+    return llvm.parse_assembly(text), machine

@@ -97,19 +97,20 @@ trunc = _floating("trunc", 1)
 nearest = _floating("rint", 1)
 
 
-def _accumulate(instruction: str) -> Any:
+def _accumulate(instruction: str, *flags: str) -> Any:
     @intrinsic
     def accumulate(typing_context: Any, total: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return getattr(builder, instruction)(*args, flags=("reassoc", "contract"))
+            return getattr(builder, instruction)(*args, flags=flags)
 
         return total(total, total), generate
 
     return accumulate
 
 
-# The accumulations of sums and products: the only places where terms may be reordered.
-add_to = _accumulate("fadd")
+# The accumulations of sums and products. The terms of a sum may be reordered, nowhere else may any.
+# A product of some factors may overflow where that of all does not: factors keep their order.
+add_to = _accumulate("fadd", "reassoc", "contract")
 multiply_to = _accumulate("fmul")
 
 

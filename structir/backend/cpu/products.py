@@ -29,7 +29,7 @@ from structir.backend.cpu.packed_products import (
 from structir.backend.cpu.panels import panel_registers
 from structir.backend.cpu.pixel_tiles import pixel_registers, pixel_tiles_text
 from structir.backend.cpu.symbols import call_with_fields, extern
-from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes
+from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
 from structir.backend.cpu.transposes import write_transpose
 from structir.backend.math.options import Number, vectorisable
 
@@ -320,7 +320,7 @@ def has_window_products(dtype: str) -> bool:
     """The same for products whose right operand is read at offsets."""
     if not has_own_products(dtype):
         return False
-    shapes, panel = tile_shapes(dtype), f"structir_windows_panel_{dtype}"
+    shapes, panel = window_shapes(dtype), f"structir_windows_panel_{dtype}"
     text = partial(tiles_text, panel, shapes, partial(TileFunction, windows=True))
     tiles = built(f"windows tiles {shapes}", lambda: assembled(text(), [panel]))
     llvm.add_symbol(panel, tiles.addresses[0])
@@ -336,7 +336,7 @@ def has_pixel_products(dtype: str) -> bool:
         return False
     shapes, name = tile_shapes(dtype), f"structir_pixel_product_{dtype}"
     text = partial(pixel_tiles_text, shapes, name)
-    tiles = built(f"pixels {shapes}", lambda: assembled(text(), [name], as_written=True))
+    tiles = built(f"pixels {shapes}", lambda: assembled(text(), [name]))
     llvm.add_symbol(name, tiles.addresses[0])
     return True
 

@@ -47,6 +47,15 @@ def tile_shapes(dtype: str) -> tuple[TileShape, ...]:
     return ()
 
 
+def window_shapes(dtype: str) -> tuple[TileShape, ...]:
+    """The tiles of products that read windows. Without AVX-512 the masks of their columns take
+    vector registers as well, which leaves room for one row less."""
+    shapes = tile_shapes(dtype)
+    if "avx512f" in cpu_features():
+        return shapes
+    return tuple([attrs.evolve(s, rows=(5, 4, 2, 1)) if s.vectors > 1 else s for s in shapes])
+
+
 def tile_name(shape: TileShape, rows: int) -> str:
     """The symbol of a tile function."""
     return f"structir_tile_{shape.dtype}_{shape.columns}_{rows}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from structir.backend.cpu.features import gains_from_prefetching
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.kernel_names import KernelNames, Site, dtype_of
@@ -16,7 +17,7 @@ from structir.backend.loops.library_text import (
 )
 from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.steady import steady_elements, with_local
-from structir.backend.loops.streams import MUCH, Store, is_large, may_be_large, two_loops
+from structir.backend.loops.streams import MORE, MUCH, Store, is_large, may_be_large, two_loops
 from structir.backend.loops.texts import bare
 from structir.backend.loops.writer import INDENT, indented
 from structir.ir.expr import Var
@@ -48,7 +49,8 @@ class PartedWriter(KernelNames):
             for call in nodes_of(kernel)
             if isinstance(call, LibraryCall) and (form := packable_form(call, constant)) is not None
         }
-        self.starts: dict[Buffer, str] = {}  # where results that may be large begin, in elements
+        self.starts: dict[Buffer, str] = {}  # where arrays begin, in elements
+        self.walked: dict[Var, Buffer] = {}  # arrays that loops read
         self.only_filled = self._only_filled()
         self.rooms: dict[str, Var] = {}  # of functions of the library, by dtypes
         self.sure: set[Element] = set()  # what a check before its loop has found in range
@@ -161,19 +163,41 @@ class PartedWriter(KernelNames):
             return None
         name = self.name(loop.variable)
         texts = (self._count_text, self._start_text)
-        return two_loops(name, ends, lines, stores, *texts, self._read_in_turn(loop))
+        beside = self._read_beside(loop, [t for t in targets if isinstance(t, Element)])
+        return two_loops(name, ends, lines, stores, *texts, beside, self._read_in_turn(loop))
+
+    def _read_beside(self, loop: For, stores: list[Element]) -> dict[Buffer, list[Buffer]]:
+        """The arrays that are read at the index of each store, if much is computed between."""
+        if _work(loop) < MORE:
+            return {}
+        read = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element) and n.flat]
+        return {
+            self.only_filled[store.array]: [
+                self._buffer(n.array)
+                for n in read
+                if n.array not in self.only_filled and n.indices[0] == store.indices[0]
+            ]
+            for store in stores
+        }
+
+    def _buffer(self, array: Var) -> Buffer:
+        """An array that is read, as a buffer."""
+        if array not in self.walked:
+            self.walked[array] = Buffer(self.shapes[array], dtype_of(array))
+        return self.walked[array]
 
     def _read_in_turn(self, loop: For) -> dict[str, Buffer]:
         """The arrays that a loop over all of a part reads one after another, if it computes much
         with each element."""
         part = self.kernel.part
-        found = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Apply | Element)]
-        work = sum(cost_of(n.fn) for n in found if isinstance(n, Apply))
-        if part is None or (loop.start, loop.stop) != (part.low, part.high) or work < MUCH:
+        found = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Element)]
+        if part is None or (loop.start, loop.stop) != (part.low, part.high) or _work(loop) < MUCH:
             return {}
-        read = [n for n in found if isinstance(n, Element) and n.array not in self.only_filled]
+        if not gains_from_prefetching():
+            return {}
+        read = [n for n in found if n.array not in self.only_filled]
         arrays = [n.array for n in read if n.flat and n.indices[0] == loop.variable]
-        return {self.name(a): Buffer(self.shapes[a], dtype_of(a)) for a in arrays}
+        return {self.name(a): self._buffer(a) for a in arrays}
 
     def _count_text(self, buffer: Buffer) -> str:
         return self.dim(buffer.elements)
@@ -189,12 +213,14 @@ class PartedWriter(KernelNames):
     def around_streams(self, lines: list[str]) -> list[str]:
         """Lines with where results begin before them, and the end of stores past the caches."""
         needed = self.arrays_needed()
-        arrays = {b: needed.index(a) for a, b in self.only_filled.items()}
+        buffers = self.only_filled | self.walked
+        arrays = {b: needed.index(a) for a, b in buffers.items() if a in needed}
         head = [
             f"{name} = a[{arrays[buffer]}] // {element_bytes(buffer.dtype)}"
             for buffer, name in self.starts.items()
         ]
-        tests = [is_large(buffer, self._count_text) for buffer in self.starts]
+        filled = [b for b in self.only_filled.values() if b in self.starts]
+        tests = [is_large(buffer, self._count_text) for buffer in filled]
         return [*head, *lines, f"if {' or '.join(tests)}:", f"{INDENT}finish_streams()"]
 
     def _only_filled(self) -> dict[Var, Buffer]:
@@ -209,3 +235,9 @@ class PartedWriter(KernelNames):
         made = {p: Buffer(self.shapes[p], dtype_of(p)) for p in self.kernel.results}
         once = {p: b for p, b in made.items() if touched[p] == written[p] == 1}
         return {p: b for p, b in once.items() if may_be_large(b)}
+
+
+def _work(loop: For) -> float:
+    """What one round of a loop computes, an addition being 1."""
+    applied = [n for s in loop.body for n in nodes_of(s) if isinstance(n, Apply)]
+    return sum(cost_of(n.fn) for n in applied)

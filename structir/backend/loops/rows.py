@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from structir.backend.cpu.features import gains_from_prefetching
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.expression import Entry, Load, computed_in, loads_of
@@ -12,7 +13,7 @@ from structir.backend.loops.phases import RECOMPUTE_BELOW, Phases
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.streams import MUCH, may_be_large, two_loops
+from structir.backend.loops.streams import MORE, MUCH, may_be_large, two_loops
 from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
@@ -121,8 +122,12 @@ class RowSchedule:
         stores, writer.stores = writer.stores, []
         bounds = ("0", sizes[-1]) if sizes else ("lo", "hi")
         if stores and len(names) == 1:
-            reads = {} if sizes or self._work() < MUCH else writer.read_at(names[0])
-            found = two_loops(names[0], bounds, lines, stores, writer.elements, writer.start, reads)
+            work = self._work()
+            asks = work >= MUCH and not sizes and gains_from_prefetching()
+            reads = writer.read_at(names[0]) if asks else {}
+            beside = {s.buffer: writer.read_at(s.index).values() for s in stores if work >= MORE}
+            texts = (writer.elements, writer.start)
+            found = two_loops(names[0], bounds, lines, stores, *texts, beside, reads)
             if found is not None:
                 return found
         return loops(names, sizes, lines) if sizes else [FLAT_HEAD, *indented(lines)]

@@ -173,7 +173,7 @@ def store_text(stored: str, value: str) -> str:
 
 
 def accumulation_text(monoid: str, dtype: str, total: str, value: str) -> str:
-    """The total combined with one value more; float sums and products may be reordered."""
+    """The total combined with one value more; float sums may be reordered."""
     combine = {"sum": "add", "mean": "add", "prod": "mul", "any": "or", "all": "and"}
     fn = combine.get(monoid, monoid)
     if is_float(dtype) and fn in ("add", "mul"):

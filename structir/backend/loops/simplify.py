@@ -52,6 +52,8 @@ def _sum(node: Apply, left: Expression, right: Expression) -> Expression:
 
 
 def _product(node: Apply, left: Expression, right: Expression) -> Expression:
+    """Products with constants, as few as will do; none overflows or underflows on the way where the
+    expression as it was written does not."""
     dtype = node.dtype
     if isinstance(right, Number):
         if right.value == 1:
@@ -59,17 +61,21 @@ def _product(node: Apply, left: Expression, right: Expression) -> Expression:
         if isinstance(left, Number):
             return number(left.value * right.value, dtype)
         inner = _constant_factor(left)
-        if inner is not None:
+        if inner is not None and _is_normal(inner[1] * right.value, dtype):
             return apply("mul", (inner[0], number(inner[1] * right.value, dtype)), dtype)
         return node
     if _calls(right, "div") and isinstance(right.args[0], Number):  # a * (2 / c) is (a * 2) / c
-        over = _rewritten(apply("mul", (left, right.args[0]), dtype))
-        return apply("div", (over, right.args[1]), dtype)
-    outer = _constant_factor(left)
-    if outer is not None:
-        product = apply("mul", (outer[0], right), dtype)
-        return apply("mul", (product, number(outer[1], dtype)), dtype)
+        _, factor = _constant_factor(left) or (left, 1.0)
+        if abs(factor * right.args[0].value) <= 1:
+            over = _rewritten(apply("mul", (left, right.args[0]), dtype))
+            return apply("div", (over, right.args[1]), dtype)
     return node
+
+
+def _is_normal(value: float, dtype: str) -> bool:
+    """Whether a constant keeps all its digits in a dtype."""
+    least, most = (1.2e-38, 3.4e38) if dtype == "float32" else (2.3e-308, 1.7e308)
+    return least <= abs(value) <= most
 
 
 def _calls(node: Expression, fn: str) -> TypeGuard[Apply]:

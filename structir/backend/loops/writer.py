@@ -330,7 +330,7 @@ class Writer:
     def finish(self, lines: list[str], extent: Dim, origins: tuple[str, ...] = ()) -> KernelText:
         """The whole text: addresses and sizes taken from the table, then the lines."""
         named = {name: buffer.dtype for buffer, name in self.pointers.items()}
-        tail = [is_large(buffer, self.elements) for buffer in self.starts]
+        tail = [is_large(b, self.elements) for b in self.starts if b in self.large]
         tail = [f"if {' or '.join(tail)}:", f"{INDENT}finish_streams()"] if tail else []
         head = ["wide_vectors()", *from_table(named, self.size_names.values())]
         slots = {buffer: i for i, buffer in enumerate(self.pointers)}

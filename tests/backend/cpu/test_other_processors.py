@@ -59,3 +59,14 @@ def test_programs_for_plainer_processors(name: str, features: str, lanes: str) -
     command = [sys.executable, "-c", PROGRAM, lanes]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
+def test_a_processor_by_its_name_alone_has_the_features_of_this_one() -> None:
+    environment = os.environ | {"NUMBA_CPU_NAME": "znver4", "PYTHONPATH": str(ROOT)}
+    environment.pop("NUMBA_CPU_FEATURES", None)
+    program = "from structir.backend.cpu.features import cpu_features; print(*cpu_features())"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    here = {name for name, has in llvm.get_host_cpu_features().items() if has}
+    assert set(done.stdout.split()) == here

@@ -1,0 +1,81 @@
+"""Machine code of the tiles of products, for several processors: the accumulators stay in vector
+registers."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import attrs
+import llvmlite.binding as llvm
+import pytest
+
+import structir.backend.cpu.kernels  # noqa: F401  (sets the options of the code generator)
+from structir.backend.cpu import integer_tiles, tiles
+from structir.backend.cpu.c_functions import with_machine
+from structir.backend.cpu.integer_tiles import IntegerTile, grouping, integer_shapes
+from structir.backend.cpu.packed_products import tiles_text
+from structir.backend.cpu.pixel_tiles import pixel_tiles_text
+from structir.backend.cpu.tiles import TileFunction, TileShape, tile_shapes, window_shapes
+
+AVX2 = frozenset({"avx2", "fma"})
+AVX512 = AVX2 | {"avx512f", "avx512bw"}
+PROCESSORS = {
+    "znver4": AVX512 | {"avx512vnni"},
+    "znver5": AVX512 | {"avx512vnni"},
+    "icelake-server": AVX512 | {"avx512vnni"},
+    "sapphirerapids": AVX512 | {"avx512vnni"},
+    "skylake-avx512": AVX512,
+    "haswell": AVX2,
+    "znver3": AVX2,
+    "x86-64-v2": frozenset[str](),
+}
+PRODUCT = re.compile(r"vfmadd|vpdpbusd|v?pmaddwd|v?pmulld")
+STORE_TO_STACK = re.compile(r", *-?\d*\(%r[sb]p\)$")
+
+pytestmark = pytest.mark.skipif(
+    not llvm.get_default_triple().startswith("x86_64"), reason="code for x86-64"
+)
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_accumulators_of_tiles_stay_in_registers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (tiles, integer_tiles):
+        monkeypatch.setattr(module, "cpu_features", lambda: PROCESSORS[name])
+    for form, text in texts():
+        module, machine = with_machine(text, name, "")
+        code = inner_loops(machine.emit_assembly(module))
+        loops = [loop for loop in code if any(map(PRODUCT.match, loop))]
+        assert loops, form
+        for loop in loops:
+            assert not any(map(STORE_TO_STACK.search, loop)), (form, *loop)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """The tiles that there are for the processor, of the heights that fill its registers."""
+    integers = partial(IntegerTile, group=grouping())
+    yield "integers", tiles_text("panel", highest(integer_shapes()), integers, in_panels=True)
+    windows = partial(TileFunction, windows=True)
+    for dtype in ("float32", "float64"):
+        if shapes := tile_shapes(dtype):
+            yield f"windows {dtype}", tiles_text("panel", highest(window_shapes(dtype)), windows)
+    if shapes := tile_shapes("float32"):
+        yield "panels", tiles_text("panel", highest(shapes), TileFunction, in_panels=True)
+        yield "pixels", pixel_tiles_text(shapes, "pixels")
+
+
+def highest(shapes: tuple[TileShape, ...]) -> tuple[TileShape, ...]:
+    return tuple([attrs.evolve(shape, rows=shape.rows[:1]) for shape in shapes])
+
+
+def inner_loops(assembly: str) -> Iterator[list[str]]:
+    """Loops of one basic block: from a label to the jump to it, with no label between."""
+    label, block = "", list[str]()
+    for line in [line.partition("#")[0].strip() for line in assembly.splitlines()]:
+        if line.endswith(":"):
+            label, block = line[:-1], []
+        elif line and not line.startswith("."):
+            block.append(line)
+            if re.fullmatch(rf"j\w+\s+{re.escape(label)}", line):
+                yield block
