@@ -14,15 +14,15 @@ from collections.abc import Callable
 from random import Random
 
 from structir.ir.polynomial import Dim
-from structir.solver.arithmetic import fresh
-from structir.solver.constraints import Window
-from structir.solver.explanation import explain
-from structir.solver.generalise import generalised
-from structir.solver.reasons import Conflict, Origin
-from structir.solver.scheme import Scheme
-from structir.solver.signature import Letters, read_signature, signature
+from structir.solver.constraints.constraint import Window
+from structir.solver.constraints.scheme import Scheme
+from structir.solver.constraints.signature import SignatureVars, read_signature, signature
+from structir.solver.domains.reasons import Conflict, Origin
+from structir.solver.domains.terms import Row, RowVar, variables
+from structir.solver.program.generalisation import generalise
+from structir.solver.program.unsat_core import explain
+from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import Solver, Value
-from structir.solver.terms import Row, RowVar, variables
 
 ADD = read_signature("~s; ~s -> ~s")
 SAME = read_signature("*s -> *s")
@@ -31,7 +31,7 @@ LINEAR = read_signature("*s k; n k; n -> *s n")
 TURNED = read_signature("*s a b -> *s b a")
 
 
-def _slides(letters: Letters) -> list[Window]:
+def _slides(letters: SignatureVars) -> list[Window]:
     of = letters.letter
     return [Window(of(f"y{k}"), of(f"h{k}"), of(f"r{k}"), 1, 2, 1) for k in (0, 1)]
 
@@ -147,7 +147,7 @@ def calls(count: int) -> None:
     """Many calls of one generalised function."""
     inner, x, w, y = Solver(), Value("x"), Value("w"), Value("y")
     inner.apply(MATMUL, [x, w], [y], Origin("y"))
-    scheme = generalised(inner, [x, w], [y])
+    scheme = generalise(inner, [x, w], [y])
     solver, value = Solver(), Value("x")
     solver.shaped(value, (fresh("b"), fresh("t"), 64), Origin("x", "parameter"))
     for number in range(count):

@@ -6,17 +6,17 @@ from structir.lazy import lazy_names
 __version__ = "0.1.0"
 
 _HOMES = {
-    "parse": "structir.printer.reader",
-    "parse_struct_info": "structir.printer.reader",
+    "parse": "structir.printer.parser.parser",
+    "parse_struct_info": "structir.printer.parser.parser",
     "structural_equal": "structir.ir.structural",
     "structural_hash": "structir.ir.structural",
     "SymVar": "structir.ir.symbolic",
     "interpret": "structir.interpret:",
     "compile": "structir.backend.compile",
     "Executable": "structir.backend.executable",
-    "save": "structir.printer.archive",
+    "save": "structir.printer.files.archive",
     "load": "structir.backend.archive",
-    "infer": "structir.solver.inference",
+    "infer": "structir.solver.program.inference",
     "solver": "structir.solver:",
     "ir": "structir.ir:",
     "analysis": "structir.analysis:",

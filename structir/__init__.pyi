@@ -14,10 +14,10 @@ from structir.interpret import _Callable
 from structir.ir.structural import structural_equal as structural_equal
 from structir.ir.structural import structural_hash as structural_hash
 from structir.ir.symbolic import SymVar as SymVar
-from structir.printer.archive import save as save
-from structir.printer.reader import parse as parse
-from structir.printer.reader import parse_struct_info as parse_struct_info
-from structir.solver.inference import infer as infer
+from structir.printer.files.archive import save as save
+from structir.printer.parser.parser import parse as parse
+from structir.printer.parser.parser import parse_struct_info as parse_struct_info
+from structir.solver.program.inference import infer as infer
 
 __version__: str
 interpret: _Callable

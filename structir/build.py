@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from structir.analysis.deduction import (
-    annotated,
+    annotate,
+    are_disjoint,
     deduce,
-    disjoint,
-    leaving,
-    leaving_dataflow,
+    leave_dataflow,
+    leave_scope,
     result_info,
 )
 from structir.analysis.purity import is_pure_value
@@ -49,11 +49,11 @@ from structir.lazy import lazy_module
 rules = lazy_module("structir.analysis.well_formed")
 
 
-class Scope:
+class BuilderScope:
     """A sequence being built: its finished blocks, its open block, and what it has brought into
     scope."""
 
-    def __init__(self, outer: Scope | None = None) -> None:
+    def __init__(self, outer: BuilderScope | None = None) -> None:
         self.blocks: list[BindingBlock] = []
         self.bindings: list[Binding] = []
         self.in_dataflow = False
@@ -88,7 +88,7 @@ class Scope:
         """The finished sequence; its StructInfo is what remains of the result's outside of it."""
         self.close_block()
         bound = {b.var for block in self.blocks for b in block.bindings}
-        info = leaving(deduce(body), self.own_symbols, bound)
+        info = leave_scope(deduce(body), self.own_symbols, bound)
         return SeqExpr(tuple(self.blocks), body, info, span)
 
 
@@ -111,7 +111,7 @@ class BlockBuilder:
     def __init__(self, module: IRModule | None = None) -> None:
         self.functions: dict[str, Node] = dict(module.functions) if module else {}
         self.attrs: Attrs = module.attrs if module else NO_ATTRS
-        self.scopes: list[Scope] = []
+        self.scopes: list[BuilderScope] = []
         self._names: list[dict[str, int]] = []
         self._results: list[tuple[Expr, StructInfo | None] | None] = []
 
@@ -137,7 +137,7 @@ class BlockBuilder:
         for param in params:
             if not (isinstance(param, Var) and isinstance(param.struct_info, StructInfo)):
                 raise StructIRError(f"a parameter is a Var with a StructInfo, not {param!r}")
-        scope = Scope(self.scopes[-1] if self.scopes else None)
+        scope = BuilderScope(self.scopes[-1] if self.scopes else None)
         scope.outer_symbols |= bound_dims([param.struct_info for param in params])
         self.scopes.append(scope)
         self._names.append(dict.fromkeys((p.name for p in params), 0))
@@ -165,7 +165,7 @@ class BlockBuilder:
         info = result_info(deduce(value), params, scope.outer_symbols)
         declared = declared if declared is not None else result[1]
         if declared is not None:
-            info = annotated(declared, info, f"the result of {name}", value.span)
+            info = annotate(declared, info, f"the result of {name}", value.span)
         return Function(tuple(params), scope.sequence(value), info, pure, attrs or NO_ATTRS)
 
     def emit_func_output(self, output: Expr, ret: StructInfo | None = None) -> None:
@@ -245,7 +245,7 @@ class BlockBuilder:
         bound."""
         scope = self._scope()
         value = self.atom(value)
-        if disjoint(info, deduce(value)):
+        if are_disjoint(info, deduce(value)):
             raise StructInfoError(
                 Diagnostic(
                     "the value can never have this structure", span, "match_cast", code="E0206"
@@ -287,7 +287,7 @@ class BlockBuilder:
         return self.emit(If(cond, branches[0], branches[1]), name)
 
     def _branch(self, side: Callable[[], Expr]) -> SeqExpr:
-        self.scopes.append(Scope(self.scopes[-1]))
+        self.scopes.append(BuilderScope(self.scopes[-1]))
         try:
             return self.scopes[-1].sequence(self.atom(side()))
         finally:
@@ -304,16 +304,16 @@ class BlockBuilder:
         scope = self.scopes[-1]
         info = value.struct_info
         if annotation is not None:
-            info = annotated(annotation, info, name or "the value", span, value)
+            info = annotate(annotation, info, name or "the value", span, value)
         if name is None:
             name = self._fresh("lv" if scope.in_dataflow else "gv")
         if kind is Var and scope.in_dataflow:
-            info = leaving_dataflow(info)
+            info = leave_dataflow(info)
         var = kind(name, info, span)
         scope.bindings.append(VarBinding(var, value, span))
         return var
 
-    def _scope(self) -> Scope:
+    def _scope(self) -> BuilderScope:
         if not self.scopes:
             raise StructIRError("there is no open function: use `with bb.function(name, params):`")
         return self.scopes[-1]

@@ -86,7 +86,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/solver/broadcast.py",
+        "structir/solver/propagation/dim_broadcast.py",
         "tests/solver/test_cases.py tests/solver",
         (
             "a size that broadcasts to a known one is that one",
@@ -107,7 +107,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/solver/arithmetic.py",
+        "structir/solver/propagation/arithmetic.py",
         "tests/solver/test_cases.py tests/solver",
         (
             "numbers that differ do not conflict",
@@ -126,7 +126,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/solver/windows.py",
+        "structir/solver/propagation/windows.py",
         "tests/solver/test_cases.py tests/solver",
         (
             "a window has one position too few",
@@ -145,7 +145,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/solver/rows.py",
+        "structir/solver/propagation/row_unification.py",
         "tests/solver/test_cases.py tests/solver",
         (
             "axes at the same end of equal rows may differ",
@@ -164,7 +164,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/solver/row_broadcast.py",
+        "structir/solver/propagation/row_broadcast.py",
         "tests/solver/test_cases.py tests/solver",
         (
             "a row broadcasts to one without axes, whatever it has",
@@ -178,7 +178,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/solver/generalise.py",
+        "structir/solver/program/generalisation.py",
         "tests/solver/test_cases.py tests/solver",
         (
             "what a loop carries may change its shape from step to step",
@@ -192,7 +192,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/solver/scheme.py",
+        "structir/solver/constraints/scheme.py",
         "tests/solver/test_cases.py tests/solver",
         (
             "a helper's window has one position too few",
@@ -225,7 +225,7 @@ MUTANTS = [
         ),
     ),
     *_room(
-        "structir/projections/letter_sets.py",
+        "structir/projections/index_sets.py",
         "tests/projections/test_region_cases.py tests/projections",
         (
             "an index that leaves its axis is not clipped",

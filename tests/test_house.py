@@ -16,9 +16,9 @@ import pytest
 
 from structir import ops
 from structir.ir import registered_ops
-from structir.ops.define import OpDefinition
+from structir.opdef.define import SignatureOpDefinition
 from structir.projections.monoid import MONOIDS
-from structir.projections.point import FUNCTIONS
+from structir.projections.scalar_expr import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "structir"
@@ -34,6 +34,7 @@ FLOORS = (
     "rewriting",
     "projections",
     "solver",
+    "opdef",
     "ops",
     "printer",
     "script",
@@ -79,9 +80,9 @@ OTHER_WORDS = {
 ADVICE = {
     "structir.analysis.deduction": {"take", "strided_slice"},
     "structir.analysis.well_formed": {"astype"},
-    "structir.printer.calls": {"reshape", "astype"},
-    "structir.printer.expressions": {"take", "bitwise_not", "logical_not"},
-    "structir.printer.values": {"strided_slice", "where", "logical_and", "logical_or"},
+    "structir.printer.parser.calls": {"reshape", "astype"},
+    "structir.printer.parser.expressions": {"take", "bitwise_not", "logical_not"},
+    "structir.printer.parser.values": {"strided_slice", "where", "logical_and", "logical_or"},
 }
 HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
 FILE_LINES = 500
@@ -274,7 +275,7 @@ def test_postponed_work_names_its_issue() -> None:
 def op_names() -> set[str]:
     """The full names of the package's ops."""
     ops.load()
-    own = [op for op in registered_ops() if isinstance(op.definition, OpDefinition)]
+    own = [op for op in registered_ops() if isinstance(op.definition, SignatureOpDefinition)]
     return {op.name for op in own if op.definition.body.__module__.startswith("structir.")}
 
 

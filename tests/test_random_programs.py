@@ -12,8 +12,8 @@ from structir.analysis import check_well_formed
 from structir.errors import DiagnosticWarning, StructIRError
 from structir.ir import IRModule, structural_equal, structural_hash
 from structir.passes import DeadCodeElimination
-from structir.tools.agreement import require_agreement, result
-from structir.tools.calls import CallDrawer
+from structir.tools.calls import CallGenerator
+from structir.tools.comparison import require_agreement, result
 from structir.tools.generate import random_arguments, random_module
 
 CHUNKS, SEEDS = 25, 40  # a chunk is one test, so that workers share the work
@@ -104,8 +104,8 @@ def test_programs_hold_every_construct_and_most_ops() -> None:
         "found",
     ):
         assert construct in text, construct
-    ops = [op for op in CallDrawer(Random(0)).ops if f"R.{op.name}(" in text]
-    assert len(ops) > 0.7 * len(CallDrawer(Random(0)).ops)
+    ops = [op for op in CallGenerator(Random(0)).ops if f"R.{op.name}(" in text]
+    assert len(ops) > 0.7 * len(CallGenerator(Random(0)).ops)
 
 
 def test_arguments_fit_the_function_and_include_empty_ones() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
-from structir.adjoints.leaves import Path, at_path, only_real, real_leaves
-from structir.adjoints.reverse import Leaf, Reverse
-from structir.analysis.private import PRIVATE
+from structir.adjoints.differentiable_leaves import Path, at_path, only_real, real_leaves
+from structir.adjoints.reverse import Leaf, ReverseMode
+from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.build import BlockBuilder
 from structir.errors import Diagnostic, DiagnosticError, StructInfoError, StructIRError
@@ -17,7 +17,7 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from structir.ops.backward import Emit
+from structir.ops.adjoint import Emit
 
 Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
 
@@ -62,7 +62,7 @@ class Adjoints:
         self.taken.add(name)
         builder = BlockBuilder()
         with builder.function(name, params, pure=function.is_pure, attrs=_public(function)):
-            scope = Reverse(builder, self, [params[k] for k in wanted], again=False)
+            scope = ReverseMode(builder, self, [params[k] for k in wanted], again=False)
             result = scope.run(function.body, copier)
             path = _target(result, target)
             scope.sums.add(result, at_path(path, _one(result, path, function, target)))
@@ -134,7 +134,7 @@ class Adjoints:
         attributes = {**plan.of.attrs, PRIVATE: True}
         with builder.function(name, [*plan.params, *plan.backs], attrs=attributes):
             wanted: list[Leaf] = [(plan.params[k], path) for k, path in plan.leaves]
-            scope = Reverse(builder, self, [var for var, _ in wanted], again=True)
+            scope = ReverseMode(builder, self, [var for var, _ in wanted], again=True)
             result = scope.run(plan.of.body, plan.copier)
             for path, back in zip(plan.paths, plan.backs, strict=True):
                 scope.sums.add(result, at_path(path, back))
@@ -200,7 +200,7 @@ def _dtype(info: StructInfo | None) -> str:
     return getattr(info, "dtype", None) or "float32"
 
 
-def _whole(scope: Reverse, var: Var) -> Expr:
+def _whole(scope: ReverseMode, var: Var) -> Expr:
     """The gradient by a parameter, in its structure."""
     paths = list(real_leaves(var.struct_info))
     found = dict(zip(paths, scope.leaves([(var, path) for path in paths]), strict=True))

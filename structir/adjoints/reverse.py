@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import attrs
 
-from structir.adjoints.leaves import Path, at_path, carries, leaf, real_leaves
-from structir.adjoints.sums import Sum, Sums, as_back
+from structir.adjoints.cotangents import CotangentAccumulator, Sum, as_cotangent
+from structir.adjoints.differentiable_leaves import Path, at_path, carries, leaf, real_leaves
 from structir.analysis.deduction import callee_name
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
@@ -33,7 +33,7 @@ from structir.ir.expr import (
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, StructInfo
-from structir.ops.backward import Back, Emit, zeros
+from structir.ops.adjoint import Back, Emit, zeros
 
 Leaf = tuple[Var, Path]
 
@@ -60,14 +60,14 @@ class Pullbacks(Protocol):
         ...
 
 
-class Reverse:
+class ReverseMode:
     """One scope: what runs in it, and what comes back to the variables that are `active`."""
 
     def __init__(
         self, builder: BlockBuilder, functions: Pullbacks, active: Iterable[Var], again: bool
     ) -> None:
         self.builder, self.functions = builder, functions
-        self.sums = Sums(builder, active)
+        self.sums = CotangentAccumulator(builder, active)
         self.again = again  # whether all of it has run once before
         self.bindings: list[Binding] = []
         self.names: dict[Var, Expr] = {}  # other names of functions
@@ -138,7 +138,7 @@ class Reverse:
             return
         if not hasattr(definition, "adjoint") or not real_leaves(binding.var.struct_info):
             raise _refused(call, "nothing tells how its result follows its operands")
-        result, back = binding.var, as_back(found, binding.var.struct_info)
+        result, back = binding.var, as_cotangent(found, binding.var.struct_info)
         came: list[Back] = definition.adjoint(call, result, back, self.builder.emit)
         for arg, part in zip(call.args, came, strict=True):
             self.sums.add(arg, part)
@@ -150,7 +150,7 @@ class Reverse:
         if cell is None:
             raise _refused(call, "the function that it runs is not known before it does")
         rule = call.op.definition.hooks["loop_gradient"]
-        back = as_back(found, binding.var.struct_info)
+        back = as_cotangent(found, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
         try:
             came: list[Back] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
@@ -169,7 +169,7 @@ class Reverse:
         if type(callee) is GlobalVar and callee.name and given:
             made = self.functions.pullback(callee.name, wanted, given)
         if made is None:
-            raise _refused(call, _why_not(callee, bool(given)))
+            raise _refused(call, _explain_non_differentiable(callee, bool(given)))
         function, leaves = made
         backs = [_at(found, path) for path in given]
         came = emit(Call(function, (*call.args, *backs), span=call.span))
@@ -185,8 +185,8 @@ class Reverse:
             return
 
         def side(branch: SeqExpr) -> Callable[[], Expr]:
-            def both_ways() -> Expr:
-                inner = Reverse(self.builder, self.functions, self.sums.active, again=True)
+            def forward_and_backward() -> Expr:
+                inner = ReverseMode(self.builder, self.functions, self.sums.active, again=True)
                 inner.names = dict(self.names)
                 outside = {s: _itself(s) for s in self.builder.scopes[-1].symbols()}
                 result = inner.run(branch, Substitution(dims=outside, fresh=True))
@@ -194,7 +194,7 @@ class Reverse:
                 inner.back()
                 return Tuple(tuple(inner.leaves(wanted)))
 
-            return both_ways
+            return forward_and_backward
 
         came = self.builder.if_else(value.cond, side(value.true_branch), side(value.false_branch))
         for number, (var, path) in enumerate(wanted):
@@ -217,29 +217,31 @@ class LoopPullback:
         """A new function, named after the one that is run and after its purpose."""
         return self.functions.define(f"{self.callee.name}_{purpose}", infos, body)
 
-    def pulled(self, wanted: Sequence[int], given: Sequence[Path]) -> tuple[GlobalVar, list[Any]]:
+    def apply_pullback(
+        self, wanted: Sequence[int], given: Sequence[Path]
+    ) -> tuple[GlobalVar, list[Any]]:
         """The pullback of the function that is run, and the tensors that it gives."""
         found = self.functions.pullback(self.callee.name, wanted, given)
         assert found is not None
         return found
 
 
-def _same(scope: Reverse, binding: Binding, found: Sum) -> None:
+def _same(scope: ReverseMode, binding: Binding, found: Sum) -> None:
     """Another name, or a tuple: what comes back goes to what it is made of."""
     scope.sums.add(binding.value, found)
 
 
-def _call(scope: Reverse, binding: Binding, found: Sum) -> None:
+def _call(scope: ReverseMode, binding: Binding, found: Sum) -> None:
     is_op = isinstance(binding.value.op, Op)  # type: ignore[attr-defined]
     (scope.op_call if is_op else scope.function_call)(binding, binding.value, found)
 
 
-def _item(scope: Reverse, binding: Binding, found: Sum) -> None:
+def _item(scope: ReverseMode, binding: Binding, found: Sum) -> None:
     value: Any = binding.value
     scope.sums.add(value.tuple_value, {value.index: found})
 
 
-_RULES: dict[type, Callable[[Reverse, Binding, Sum], None]] = {
+_RULES: dict[type, Callable[[ReverseMode, Binding, Sum], None]] = {
     Call: _call,
     TupleGetItem: _item,
     If: lambda scope, binding, found: scope.choice(binding, binding.value, found),
@@ -282,7 +284,7 @@ def _without_effects(seq: SeqExpr) -> list[Binding]:
     return [binding for binding in bindings if is_pure_value(binding.value)]
 
 
-def _why_not(callee: Expr, known: bool) -> str:
+def _explain_non_differentiable(callee: Expr, known: bool) -> str:
     if not known:
         return "nothing is known of its result"
     if isinstance(callee.struct_info, KernelStructInfo):

@@ -39,7 +39,7 @@ def tensor(axes: Axes, dtype: str | None) -> TensorStructInfo:
     return TensorStructInfo(dtype=dtype, **fields_of(axes))
 
 
-def agreement(base: Axes, derived: Axes | None) -> int:
+def check_axes(base: Axes, derived: Axes | None) -> int:
     """How sure it is that axes of the `derived` kind are as `base` says."""
     if derived is None:
         return RUN_TIME
@@ -89,7 +89,7 @@ def _axis(base: Any, derived: Any) -> int:
     return ALWAYS if equal(base, derived) else SIZES
 
 
-def joined(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
+def join_axes(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
     """What two tensors have in common, one of which at least has axes of its own."""
     dtype = a.dtype if a.dtype == b.dtype else None
     one, other = axes_of(a), axes_of(b)
@@ -112,7 +112,7 @@ def _common(one: Any, other: Any) -> Any:
     return Labelled(kept, label) if label is not None and same_label else kept
 
 
-def replaced(axes: Axes, of: Callable[[Any], Any]) -> Axes | None:
+def replace_axes(axes: Axes, of: Callable[[Any], Any]) -> Axes | None:
     """The axes with sizes and rows replaced; None where one of them is not known any longer.
 
     `of` gives for a symbolic size a size, for a row variable itself or axes, or None.
@@ -132,11 +132,11 @@ def replaced(axes: Axes, of: Callable[[Any], Any]) -> Axes | None:
     return tuple(found)
 
 
-def aligned(axes: Axes, found: Axes | None, known: Rows) -> Iterator[tuple[Any, Any]]:
+def align_axes(axes: Axes, found: Axes | None, known: Rows) -> Iterator[tuple[Any, Any]]:
     """What stands for each size and for the one row that is not known yet."""
     if found is None:
         return
-    axes = replaced(axes, lambda size: known.get(size, size)) or ()
+    axes = replace_axes(axes, lambda size: known.get(size, size)) or ()
     rows = rows_in(axes)
     if len(rows) > 1 or (rows_in(found) and not rows):
         if len(axes) == len(found) and [*map(type, axes)] == [*map(type, found)]:

@@ -64,7 +64,7 @@ def _call(call: Call) -> StructInfo:
         return call.op.definition.deduce(call)
     info = call.op.struct_info
     if isinstance(call.op, ExternFunc) and getattr(info, "derive_func", None) is None:
-        return stated_result(call.sinfo_args)
+        return declared_result(call.sinfo_args)
     if not isinstance(info, FuncStructInfo):
         if info is None or isinstance(info, ObjectStructInfo):
             return OBJECT
@@ -128,7 +128,7 @@ def callee_name(call: Call) -> str:
     return "the callee"
 
 
-def stated_result(infos: tuple[StructInfo, ...]) -> StructInfo:
+def declared_result(infos: tuple[StructInfo, ...]) -> StructInfo:
     """The result that a call of an opaque function states: one info, several as a tuple, or
     nothing."""
     if len(infos) == 1:
@@ -185,7 +185,9 @@ _RULES: dict[type, Callable[[Any], StructInfo]] = {
 # ---- scopes ----------------------------------------------------------------------------------
 
 
-def leaving(info: StructInfo, symbols: Collection[Sym], variables: Collection[Var]) -> StructInfo:
+def leave_scope(
+    info: StructInfo, symbols: Collection[Sym], variables: Collection[Var]
+) -> StructInfo:
     """What an info still says where these symbolic dims and variables are no longer in scope."""
     if not symbols and not variables:
         return info
@@ -193,10 +195,10 @@ def leaving(info: StructInfo, symbols: Collection[Sym], variables: Collection[Va
     return erase(info, lambda sym: None if sym in symbols else sym, kept)
 
 
-def leaving_dataflow(info: StructInfo) -> StructInfo:
+def leave_dataflow(info: StructInfo) -> StructInfo:
     """What an info still says after its dataflow block, whose own variables are gone."""
     local = [var for var in variables_in(info) if isinstance(var, DataflowVar)]
-    return leaving(info, (), local) if local else info
+    return leave_scope(info, (), local) if local else info
 
 
 def result_info(
@@ -211,7 +213,7 @@ def result_info(
 # ---- annotations -----------------------------------------------------------------------------
 
 
-def annotated(
+def annotate(
     declared: StructInfo,
     deduced: StructInfo,
     what: str,
@@ -253,7 +255,7 @@ def annotated(
     return declared
 
 
-def disjoint(a: StructInfo, b: StructInfo) -> bool:
+def are_disjoint(a: StructInfo, b: StructInfo) -> bool:
     """Whether no value can be described by both infos."""
     apart = base_check(a, b) is FAIL_L0 and base_check(b, a) is FAIL_L0
     return apart or contradicts(a, b)

@@ -21,7 +21,7 @@ from structir.ir.struct_info import (
 
 
 @attrs.frozen
-class Equation:
+class KernelSizeEquation:
     """A size that a kernel states, in the caller's dims, and the one given: equal when it runs."""
 
     stated: Dim
@@ -34,7 +34,7 @@ class BoundKernel:
     """A kernel's own dims in the caller's, and what must hold for them to be right."""
 
     sizes: Mapping[Sym, Dim]
-    equations: tuple[Equation, ...]
+    equations: tuple[KernelSizeEquation, ...]
 
 
 def kernel_result(
@@ -58,15 +58,15 @@ def kernel_result(
             hint = 'write R.Tensor((n,), "float32")'
             message = "the sizes and the dtype of a result must be stated"
             raise StructInfoError(Diagnostic(message, hint=hint).note(f"stated: {info}"))
-    bound_kernel(kernel, [*operands, *stated])
+    bind_kernel(kernel, [*operands, *stated])
     return stated[0] if len(stated) == 1 else TupleStructInfo(tuple(stated))
 
 
-def bound_kernel(kernel: KernelStructInfo, given: Sequence[StructInfo]) -> BoundKernel:
+def bind_kernel(kernel: KernelStructInfo, given: Sequence[StructInfo]) -> BoundKernel:
     """The kernel's dims as operands and results of these infos bind them; StructInfoError where
     one cannot fit."""
     binder = Binder(kernel)
-    equations: list[Equation] = []
+    equations: list[KernelSizeEquation] = []
     operands = len(given) - kernel.results
     for place, (param, info) in enumerate(zip(kernel.params or (), given, strict=True)):
         binder.bind(param, info)
@@ -77,7 +77,7 @@ def bound_kernel(kernel: KernelStructInfo, given: Sequence[StructInfo]) -> Bound
         if apart or base_check(stated, info) <= FAIL_L1:
             raise _misfit(what, param, stated, info)
         equations += [
-            Equation(left, right, f"{what}, axis {axis}")
+            KernelSizeEquation(left, right, f"{what}, axis {axis}")
             for axis, (left, right) in enumerate(pairs)
             if not equal(left, right)
         ]

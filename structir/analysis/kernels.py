@@ -23,13 +23,13 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    KernelStatement,
     LibraryCall,
     Local,
     Part,
     Scalar,
     Scratch,
     Size,
-    Statement,
     While,
     nodes_of,
     written_elements,
@@ -40,7 +40,7 @@ from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 Known = frozenset[Var | Local]
 
 
-def kernel_breaches(kernel: Kernel) -> Iterator[Diagnostic]:
+def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
     """Every breach of the rules of kernels."""
     for param in kernel.params:
         if not is_of_kernels(param.struct_info):
@@ -51,7 +51,7 @@ def kernel_breaches(kernel: Kernel) -> Iterator[Diagnostic]:
     yield from _dims(kernel)
     yield from _results(kernel)
     yield from _threads(kernel)
-    yield from _Names(kernel).breaches()
+    yield from _BoundNames(kernel).violations()
 
 
 def is_of_kernels(info: StructInfo) -> bool:
@@ -114,18 +114,18 @@ def _threads(kernel: Kernel) -> Iterator[Diagnostic]:
         yield Diagnostic(message, handed[0].span, kernel.name, hint=hint)
 
 
-class _Names:
+class _BoundNames:
     """What is bound on every way that leads to a place."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.found: list[Diagnostic] = []
 
-    def breaches(self) -> list[Diagnostic]:
+    def violations(self) -> list[Diagnostic]:
         self.block(self.kernel.body, frozenset(self.kernel.params))
         return self.found
 
-    def block(self, statements: Sequence[Statement], known: Known | None) -> Known | None:
+    def block(self, statements: Sequence[KernelStatement], known: Known | None) -> Known | None:
         """What is bound after statements; None where nothing comes after them."""
         for statement in statements:
             if known is None:
@@ -133,7 +133,7 @@ class _Names:
             known = self.statement(statement, known)
         return known
 
-    def statement(self, statement: Statement, known: Known) -> Known | None:
+    def statement(self, statement: KernelStatement, known: Known) -> Known | None:
         match statement:
             case Assign(target, value):
                 self.read([value, target] if isinstance(target, Element) else [value], known)

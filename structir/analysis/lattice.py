@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.axes import agreement, aligned, axes_of, joined, replaced, tensor
+from structir.analysis.axes import align_axes, axes_of, check_axes, join_axes, replace_axes, tensor
 from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import bound_dims, own_dims
 from structir.ir.dims import (
@@ -86,7 +86,7 @@ def _check_tensor(base: TensorStructInfo, derived: Any) -> BaseCheckResult:
         return min(dtype, FAIL_L2 if derived.ndim in (None, base.ndim) else FAIL_L0)
     if wanted is None:
         return dtype
-    found = BaseCheckResult(agreement(wanted, axes_of(derived)))
+    found = BaseCheckResult(check_axes(wanted, axes_of(derived)))
     return min(dtype, max(found, FAIL_L2) if isinstance(derived.dims, Var) and found else found)
 
 
@@ -173,7 +173,7 @@ def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
     if isinstance(a, FuncStructInfo) and isinstance(b, FuncStructInfo):
         return _join_functions(a, b)
     if isinstance(a, TensorStructInfo) and _of_axes(a, b):
-        return joined(a, b)  # type: ignore[arg-type]
+        return join_axes(a, b)  # type: ignore[arg-type]
     return _with_fields(a, lambda name, kind, value: _JOINS[kind](value, getattr(b, name)))
 
 
@@ -319,7 +319,7 @@ def _erased(info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, A
         return substitute(value, env) if env else value
 
     if isinstance(info, TensorStructInfo) and info.axes is not None:
-        axes = replaced(info.axes, lambda d: known(d) if type(d) is Poly else dim_of(d))
+        axes = replace_axes(info.axes, lambda d: known(d) if type(d) is Poly else dim_of(d))
         return info if axes == info.axes else _with_axes(info, axes)
 
     def change(_name: str, kind: str, value: Any) -> Any:
@@ -422,7 +422,7 @@ def walk_dims(
     if type(a) is not type(b) or isinstance(a, FuncStructInfo):
         return
     if isinstance(a, TensorStructInfo) and a.axes is not None:
-        for axis, found in aligned(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
+        for axis, found in align_axes(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
             meet(axis, found)
         return
     for name, kind in field_kinds(type(a)):

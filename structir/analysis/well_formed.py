@@ -8,8 +8,8 @@ from typing import Any
 from weakref import WeakSet
 
 from structir.analysis.calls import contradicts
-from structir.analysis.deduction import callee_name, deduce, disjoint
-from structir.analysis.kernels import kernel_breaches
+from structir.analysis.deduction import are_disjoint, callee_name, deduce
+from structir.analysis.kernels import kernel_violations
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
@@ -52,7 +52,7 @@ LEAVES = frozenset({*ATOMS, Op})  # what may be nested in an expression
 
 def well_formed(program: IRModule | Function) -> bool:
     """Whether the program keeps every rule."""
-    return not breaches(program)
+    return not violations(program)
 
 
 def check_well_formed(program: IRModule | Function, *, deduced: bool = False) -> None:
@@ -63,14 +63,14 @@ def check_well_formed(program: IRModule | Function, *, deduced: bool = False) ->
     """
     if program in _PASSED:
         return
-    violations = breaches(program, deduced)
-    if violations:
-        raise WellFormedError(violations)
+    broken_rules = violations(program, deduced)
+    if broken_rules:
+        raise WellFormedError(broken_rules)
     if not deduced:
         _PASSED.add(program)
 
 
-def breaches(program: IRModule | Function, deduced: bool = False) -> list[Diagnostic]:
+def violations(program: IRModule | Function, deduced: bool = False) -> list[Diagnostic]:
     """Every violation of the rules of scope and form."""
     functions = dict(program.functions) if isinstance(program, IRModule) else {"main": program}
     checker = _Checker(functions if isinstance(program, IRModule) else None, deduced)
@@ -78,7 +78,7 @@ def breaches(program: IRModule | Function, deduced: bool = False) -> list[Diagno
         if isinstance(function, Function):
             checker.function(function, name)
         elif isinstance(function, Kernel):
-            checker.found += kernel_breaches(function)
+            checker.found += kernel_violations(function)
     return checker.found
 
 
@@ -243,7 +243,7 @@ class _Checker:
                 self.atom(operand)
         elif type(value) is GlobalVar:
             self.global_use(value)
-        elif self.hands_kernel(value):
+        elif self.passes_kernel(value):
             for operand in value.args[1:]:  # type: ignore[attr-defined]
                 self.expr(operand)
         elif type(value) is not Function and type(value) is not If:
@@ -266,7 +266,7 @@ class _Checker:
                     code="E0501",
                 )
 
-    def hands_kernel(self, value: Any) -> bool:
+    def passes_kernel(self, value: Any) -> bool:
         """Whether a value is a call of an op that calls the kernel which it is given first."""
         if type(value) is not Call or type(value.op) is not Op or not value.args:
             return False
@@ -327,7 +327,9 @@ class _Checker:
         """The variable's info may not contradict what its value deduces to."""
         value, info = binding.value, binding.var.struct_info
         if isinstance(binding, MatchCast):
-            if value.struct_info is not None and disjoint(binding.struct_info, value.struct_info):
+            if value.struct_info is not None and are_disjoint(
+                binding.struct_info, value.struct_info
+            ):
                 self.contradiction(binding, binding.struct_info, value.struct_info)
             return
         if type(value) not in (Call, TupleGetItem, If):

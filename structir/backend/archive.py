@@ -17,7 +17,7 @@ import attrs
 
 from structir.errors import Diagnostic, ParseError, warn
 from structir.lazy import lazy_module
-from structir.printer.archive import TEXT, contents, listed, module_of, read, stored, write
+from structir.printer.files.archive import TEXT, contents, listed, module_of, read, stored, write
 
 np = lazy_module("numpy")
 executables = lazy_module("structir.backend.executable")

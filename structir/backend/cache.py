@@ -37,7 +37,7 @@ KEPT_SHARE = 0.8  # of the bytes allowed, after a sweep
 
 
 @attrs.frozen
-class Entry:
+class CacheEntry:
     """What the cache holds for a key: facts in words and numbers, and a block of bytes."""
 
     facts: Mapping[str, Any]
@@ -78,14 +78,14 @@ def digest(*parts: str) -> str:
     return found.hexdigest()
 
 
-def packed(key: str, entry: Entry) -> bytes:
+def packed(key: str, entry: CacheEntry) -> bytes:
     """An entry as it is written: it says for which key it is, and proves that it is whole."""
     head = json.dumps({"key": key, **entry.facts}).encode()
     body = len(head).to_bytes(8, "little") + head + entry.data
     return MAGIC + hashlib.sha256(body).digest() + body
 
 
-def unpacked(key: str, data: bytes) -> Entry | None:
+def unpacked(key: str, data: bytes) -> CacheEntry | None:
     """The entry for a key; None unless the bytes are whole and were written for it."""
     start = len(MAGIC) + CHECKSUM
     body = data[start:]
@@ -98,10 +98,10 @@ def unpacked(key: str, data: bytes) -> Entry | None:
         return None
     if not isinstance(facts, dict) or facts.pop("key", None) != key:
         return None
-    return Entry(facts, body[8 + length :])
+    return CacheEntry(facts, body[8 + length :])
 
 
-class Store:
+class CacheStore:
     """The cache in one directory."""
 
     def __init__(self, root: Path, most_bytes: int) -> None:
@@ -125,7 +125,7 @@ class Store:
                 self._private = False
         return self._private is not False
 
-    def read(self, key: str) -> Entry | None:
+    def read(self, key: str) -> CacheEntry | None:
         """The entry of a key, if there is a sound one; a broken one is removed."""
         path = self.path(key)
         if not self.is_private():
@@ -144,7 +144,7 @@ class Store:
                 os.utime(path)  # the time of last use, by which the oldest go first
         return entry
 
-    def write(self, key: str, entry: Entry) -> None:
+    def write(self, key: str, entry: CacheEntry) -> None:
         """Keep an entry; a disk that is full or read-only loses it, and nothing else."""
         data = packed(key, entry)
         if not self.is_private() or len(data) > MOST_ENTRY_BYTES:
@@ -208,10 +208,10 @@ class Store:
         return False
 
 
-_stores: dict[tuple[Path, int], Store] = {}
+_stores: dict[tuple[Path, int], CacheStore] = {}
 
 
-def store() -> Store | None:
+def store() -> CacheStore | None:
     """The cache that the environment names now."""
     try:
         root = directory()
@@ -220,7 +220,7 @@ def store() -> Store | None:
     if root is None:
         return None
     key = (root, _most_bytes())
-    return _stores.setdefault(key, Store(*key))
+    return _stores.setdefault(key, CacheStore(*key))
 
 
 def _most_bytes() -> int:

@@ -19,7 +19,7 @@ from structir.analysis.variables import walk
 from structir.backend import cache as disk
 from structir.backend.cpu.identity import machine_identity
 from structir.backend.loops.packing import origin_of, panels_of
-from structir.backend.stored import Reading, StoredFunction, Writing, decoded, written
+from structir.backend.stored import StoredFunction, TableReader, Writing, decoded, written
 from structir.backend.stored_checks import NotStoredError, item, matrix_form, require, signature
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Constant, Function
@@ -53,7 +53,7 @@ class CachedPlans:
         module: IRModule,
         way: str = "",
         writing: Callable[..., Writing] = Writing,
-        reading: Callable[..., Reading] = Reading,
+        reading: Callable[..., TableReader] = TableReader,
     ) -> None:
         self.writing, self.reading = writing, reading
         self._declared = {n: f for n, f in module.functions.items() if isinstance(f, Function)}
@@ -95,7 +95,7 @@ class CachedPlans:
         store = disk.store()
         if store is not None and self._key is not None:
             said = json.dumps(written(functions, self.writing(self._said))).encode()
-            store.write(self._key, disk.Entry({"kind": "plans"}, said))
+            store.write(self._key, disk.CacheEntry({"kind": "plans"}, said))
 
     def _key_of(self, module: IRModule, nodes: Iterable[Any], way: str) -> str | None:
         """The digest of all that plans depend on; None for what no text can say."""

@@ -14,12 +14,12 @@ from structir.backend.plan import recording
 from structir.backend.planned import StepPlans
 from structir.backend.program import RegionCall, arranged
 from structir.backend.step_plan import LEFT
-from structir.backend.steps import Block
-from structir.backend.traced import Tracer, Whole
-from structir.interpret.boundary import match
+from structir.backend.steps import InstructionBlock
+from structir.backend.traced import PlanTracer, Whole
+from structir.interpret.argument_checks import match
+from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
-from structir.interpret.machine import Frame, Machine, frame_of
-from structir.interpret.scope import Closure, Scope, Value
+from structir.interpret.scope import Activation, Closure, Value
 from structir.ir.dims import Sym
 from structir.ir.expr import Call, Expr, Function, GlobalVar
 from structir.ir.kernel import Kernel
@@ -28,7 +28,7 @@ MOST_CHECKED = 256  # shapes of arguments that are remembered as right
 
 
 @attrs.frozen(eq=False)
-class CompiledMachine(Machine):
+class CompiledMachine(Interpreter):
     """The interpreter's machine over functions whose regions are compiled: control flow, calls and
     recursion are its own."""
 
@@ -39,9 +39,9 @@ class CompiledMachine(Machine):
 
     @plans.default
     def _plans(self) -> StepPlans:
-        return StepPlans(lambda: Tracer(self.module, self.direct, [Block()]))
+        return StepPlans(lambda: PlanTracer(self.module, self.direct, [InstructionBlock()]))
 
-    def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
+    def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
         """A function as a value, which is planned, and a loop over it."""
         made = super().closure(function, outer, name)
         return attrs.evolve(made, call=self._planned, loop=self.plans.loop)
@@ -59,7 +59,7 @@ class CompiledMachine(Machine):
         """A kernel that is called from the host, compiled."""
         return KernelValue(kernel, self.runner)
 
-    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
+    def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
         """The value of an expression; a region runs as one, and so does a function that is
         planned."""
         match expr:
@@ -93,7 +93,7 @@ class CompiledMachine(Machine):
                     self.checked.clear()
                 self.checked[key] = dict(frame.scope.sizes)
             return frame
-        scope = Scope(dict(zip(function.params, args, strict=True)), dict(sizes))
+        scope = Activation(dict(zip(function.params, args, strict=True)), dict(sizes))
         stated, where = function.ret_struct_info, f"{closure.name}: result"
 
         def finish(value: Value) -> Value:

@@ -13,9 +13,9 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.schedule import scheduled
 from structir.backend.loops.writer import MissingCodeError
 from structir.backend.native_call import NativeCall, native_call
-from structir.backend.plan import BoundPlan, BoundPlans, Plan
-from structir.backend.recipe import Assumed, Boundary, Recipe, boundary_of, writer_of
-from structir.backend.region import Region, SizeCheck
+from structir.backend.plan import BoundPlan, BoundPlans, KernelPlan
+from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_of, writer_of
+from structir.backend.region import LoweredRegion, SizeCheck
 from structir.backend.results import RESULTS
 from structir.errors import ShapeMismatchError, StructIRError
 from structir.ir import dims
@@ -33,12 +33,12 @@ class CompiledRegion:
     """
 
     def __init__(
-        self, boundary: Boundary, write: Callable[[bool], Recipe], threads: int = 1
+        self, boundary: Boundary, write: Callable[[bool], KernelSequence], threads: int = 1
     ) -> None:
         self.boundary, self.threads = boundary, threads
         self.inputs = boundary.inputs
         self._write = write
-        self._plans: dict[bool, Plan] = {}
+        self._plans: dict[bool, KernelPlan] = {}
         self._bound = BoundPlans()
         self.forms = _forms(self.inputs)
         self.free_symbols = boundary.free_symbols
@@ -47,27 +47,27 @@ class CompiledRegion:
         self._lowered: CompiledRegion | None = None
         self._lock = threading.Lock()
 
-    def plan(self, under_equations: bool) -> Plan:
+    def plan(self, under_equations: bool) -> KernelPlan:
         """The plan of the general form, or of the one under the usual equations, made once."""
         with self._lock:
             if under_equations not in self._plans:
                 self._plans[under_equations] = self.planned(self._write(under_equations))
             return self._plans[under_equations]
 
-    def recipe(self, under_equations: bool) -> Recipe:
+    def recipe(self, under_equations: bool) -> KernelSequence:
         """The kernels of a form, whether they have been compiled or not."""
         made = self._plans.get(under_equations)
         return made.recipe if made else self._write(under_equations)
 
-    def planned(self, recipe: Recipe) -> Plan:
+    def planned(self, recipe: KernelSequence) -> KernelPlan:
         """The plan of a recipe, compiled."""
-        return Plan(recipe)
+        return KernelPlan(recipe)
 
-    def prepare(self) -> Plan:
+    def prepare(self) -> KernelPlan:
         """Compile what will most likely run."""
         return self.plan(bool(self.boundary.equal))
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[KernelPlan]:
         """The plans made so far."""
         own = list(self._plans.values())
         return own if self._lowered is None else own + self._lowered.plans()
@@ -177,7 +177,7 @@ class CompiledRegion:
 
 
 def lowered_region(
-    region: Region, assumed: Assumed | None = None, threads: int = 1, exact: bool = False
+    region: LoweredRegion, assumed: Assumed | None = None, threads: int = 1, exact: bool = False
 ) -> CompiledRegion:
     """A region that has just been lowered, also under equations between sizes that usually hold."""
     write = writer_of(region, assumed, partial(scheduled, exact=exact))

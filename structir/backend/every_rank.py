@@ -9,8 +9,8 @@ from structir.analysis.deduction import deduce
 from structir.analysis.lattice import PASS, base_check
 from structir.analysis.substitution import Substitution
 from structir.errors import DiagnosticError
-from structir.interpret.boundary import as_value, match
-from structir.interpret.scope import Scope, check_call
+from structir.interpret.argument_checks import as_value, match
+from structir.interpret.scope import Activation, check_call
 from structir.ir.axes import RowVar
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import sym
@@ -85,7 +85,7 @@ class EveryRank:
         key = tuple([getattr(arg, "ndim", None) for arg in args])
         known = self._counts.get(key)
         if known is None:
-            scope = Scope({}, {})
+            scope = Activation({}, {})
             both = zip(params, args, strict=True)
             match(
                 [(p.struct_info, as_value(p.struct_info, a), self._where(p)) for p, a in both],

@@ -17,7 +17,7 @@ from structir.backend.compiled_machine import CompiledMachine
 from structir.backend.compiled_region import CompiledRegion, lowered_region
 from structir.backend.every_rank import EveryRank, rows_of
 from structir.backend.loops.writer import MissingCodeError
-from structir.backend.plan import BoundPlan, Plan, recording
+from structir.backend.plan import BoundPlan, KernelPlan, recording
 from structir.backend.planned_function import PlannedFunction
 from structir.backend.profile import Profile, profiled
 from structir.backend.program import (
@@ -31,10 +31,10 @@ from structir.backend.source import source_of
 from structir.backend.stored import StoredFunction
 from structir.backend.threads import thread_count
 from structir.errors import ShapeMismatchError, StructIRError
-from structir.interpret.boundary import as_value, described, match
-from structir.interpret.memory import within_memory
+from structir.interpret.argument_checks import as_value, described, match
+from structir.interpret.out_of_memory import within_memory
 from structir.interpret.ownership import owned, owning
-from structir.interpret.scope import Scope, check_call
+from structir.interpret.scope import Activation, check_call
 from structir.ir.collection import collection_paused
 from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
@@ -64,7 +64,7 @@ class CompiledFunction:
 
     def _called(self, args: Sequence[Value], out: Sequence[Value] | None) -> Value:
         params = self.params
-        scope = Scope({}, {})
+        scope = Activation({}, {})
         given = [as_value(p.struct_info, a) for p, a in zip(params, args, strict=True)]
         match(
             [
@@ -257,7 +257,7 @@ class Executable:
     def __iter__(self) -> Any:
         return iter(self.module)
 
-    def plans(self, name: str | None = None) -> list[Plan]:
+    def plans(self, name: str | None = None) -> list[KernelPlan]:
         """The plans of a function, or of all of them."""
         names = self._regions if name is None else [name]
         plans = [p for n in names for r in self._regions[n] for p in r.plans()]
@@ -270,14 +270,14 @@ class Executable:
     def profile(self, *args: Value, name: str = "main", repeat: int = 20) -> Profile:
         """Where the time of a call goes: print it, or look at its `kernels`."""
         found = profiled(lambda: self[name](*args), repeat)
-        return attrs.evolve(found, left=self.left_to_host)
+        return attrs.evolve(found, left=self.fallbacks)
 
     @property
-    def left_to_host(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """What calls so far have left to the host, region by region, in place of a plan of steps;
         and why."""
         forms = [f for e in self._every_rank.values() for f in e.forms.values() if f is not None]
-        inner = [reason for form in forms for reason in form.left_to_host]
+        inner = [reason for form in forms for reason in form.fallbacks]
         own = self._machine.plans.left if self._on_host else ()
         return tuple(dict.fromkeys([*own, *inner]))
 

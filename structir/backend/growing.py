@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.steps import OUTSIDE, WORD, Cell, NotPlannedError
+from structir.backend.steps import OUTSIDE, WORD, MemoryCell, NotPlannedError
 from structir.interpret.lists import GrowingList
 from structir.interpret.scope import ForeignTensor
 
@@ -24,8 +24,8 @@ class Growing:
     kind: str
     append: Callable[[Any, Any], Any]  # of a value and an element: the value with it
     form: tuple[tuple[int, ...], Any] | None = None  # the shape and the dtype of an element
-    cell: Cell = attrs.Factory(lambda: Cell(0, OUTSIDE))
-    filled: Cell = attrs.Factory(lambda: Cell(WORD))  # holds how many bytes there are
+    cell: MemoryCell = attrs.Factory(lambda: MemoryCell(0, OUTSIDE))
+    filled: MemoryCell = attrs.Factory(lambda: MemoryCell(WORD))  # holds how many bytes there are
     version: int = 0  # of the last value
     versions: int = 0
     ends: tuple[int, int] = (0, 0)  # the last ones of the two branches of a choice

@@ -12,9 +12,9 @@ from structir.backend.kernel_stages import Given, lowered_call
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.routine import KernelCode, code_of
 from structir.backend.loops.stage import LoopProgram
-from structir.backend.region import Region, checks_of
+from structir.backend.region import LoweredRegion, checks_of
 from structir.interpret.kernels import run_kernel
-from structir.interpret.scope import Scope, Value
+from structir.interpret.scope import Activation, Value
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.kernel import Kernel
@@ -27,7 +27,7 @@ class KernelRunner:
 
     regions: dict[Kernel, tuple[CompiledRegion, KernelCode]] = attrs.Factory(dict)
 
-    def __call__(self, kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
+    def __call__(self, kernel: Kernel, values: Sequence[Value], scope: Activation) -> None:
         """Fill the arrays of the results; what threads of a card do is interpreted."""
         if kernel.blocks is not None:
             run_kernel(kernel, values, scope)
@@ -55,7 +55,7 @@ def _dtype(info: StructInfo) -> str:
     return str(info.dtype)  # type: ignore[attr-defined]
 
 
-def _alone(kernel: Kernel, code: KernelCode) -> Region:
+def _alone(kernel: Kernel, code: KernelCode) -> LoweredRegion:
     """A kernel as a region over its own parameters."""
     given: list[Given] = []
     shapes: list[tuple[Dim, ...]] = []
@@ -70,4 +70,4 @@ def _alone(kernel: Kernel, code: KernelCode) -> Region:
     call = lowered_call(kernel, given, shapes, kernel.name)
     inputs = tuple([value for value in given if isinstance(value, Buffer)])
     program = LoopProgram(inputs, (), tuple(call.results), tuple(call.stages))
-    return Region(program, (), tuple(call.results), checks_of(kernel, call))
+    return LoweredRegion(program, (), tuple(call.results), checks_of(kernel, call))

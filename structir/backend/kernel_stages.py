@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.kernel_calls import Equation, bound_kernel
+from structir.analysis.kernel_calls import KernelSizeEquation, bind_kernel
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.packing import constant_panels
@@ -27,7 +27,7 @@ class LoweredCall:
 
     stages: list[Stage]
     results: list[Buffer]
-    equations: tuple[Equation, ...]
+    equations: tuple[KernelSizeEquation, ...]
 
 
 def lowered_call(
@@ -45,7 +45,7 @@ def lowered_call(
     infos = [
         _info(param, value) for param, value in zip(code.info.params or (), filled, strict=True)
     ]
-    bound = bound_kernel(code.info, infos)
+    bound = bind_kernel(code.info, infos)
     if any(symbol not in bound.sizes for symbol in code.symbols):
         raise NoKernelError("a size that only the kernel's run tells")
     by_param = dict(zip(kernel.params, filled, strict=True))

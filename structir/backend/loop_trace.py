@@ -13,20 +13,20 @@ from structir.backend.steps import (
     PART,
     WORD,
     Append,
-    Block,
-    Cell,
     Clear,
-    Copy,
-    Loop,
+    CopyInstruction,
+    InstructionBlock,
+    LoopInstruction,
+    MemoryCell,
     NotPlannedError,
-    Part,
+    RowInstruction,
     Slot,
     leaves,
     mapped,
 )
 from structir.interpret.scope import Closure, Value
 from structir.ir.bodies import bindings_of
-from structir.ops.loop import Steps
+from structir.ops.loop import LoopSpec
 
 MOST_OUTPUT = 1 << 26  # bytes of an output that has all its room from the start
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
@@ -48,7 +48,7 @@ def is_never(value: Value) -> bool:
     return value is not None and not isinstance(value, Slot) and not np.asarray(value) > 0
 
 
-def may_grow(function: Any, steps: Steps) -> frozenset[int]:
+def may_grow(function: Any, steps: LoopSpec) -> frozenset[int]:
     """The places of carried values that may grow: empty lists, and tensors that the body adds rows
     to."""
     if not isinstance(function, Closure):
@@ -70,7 +70,7 @@ class LoopTrace:
     """One loop on its way to steps; `growing` are the places of carried values that grow."""
 
     def __init__(
-        self, tracer: Any, function: Any, steps: Steps, growing: frozenset[int] = frozenset()
+        self, tracer: Any, function: Any, steps: LoopSpec, growing: frozenset[int] = frozenset()
     ) -> None:
         self.tracer, self.function, self.steps, self.growing = tracer, function, steps, growing
         self.limit = None if steps.trips is None else tracer.slot(steps.trips)
@@ -79,9 +79,9 @@ class LoopTrace:
             raise NotPlannedError("steps counted in another dtype")
         if self.going is not None:
             require_flag(self.going)
-        self.counter = Slot(Cell(WORD), (), INT64)
-        self.swapped: list[tuple[Cell, Cell]] = []
-        self.around: Block = tracer.blocks[-1]
+        self.counter = Slot(MemoryCell(WORD), (), INT64)
+        self.swapped: list[tuple[MemoryCell, MemoryCell]] = []
+        self.around: InstructionBlock = tracer.blocks[-1]
         self.outermost = len(tracer.blocks) == 1
 
     def made(self) -> tuple[tuple[Value, ...], list[Value]]:
@@ -101,9 +101,11 @@ class LoopTrace:
         self.around.fresh |= {g.cell for g in grown if isinstance(g, Slot)}
         if condition is not None:
             first = self.tracer.slot(TRUE) if self.going is None else self.going
-            self.tracer.step(Copy(condition, first.cell))
+            self.tracer.step(CopyInstruction(condition, first.cell))
         limit = None if self.limit is None else self.limit.cell
-        self.tracer.step(Loop(self.counter.cell, limit, condition, part, body, tuple(self.swapped)))
+        self.tracer.step(
+            LoopInstruction(self.counter.cell, limit, condition, part, body, tuple(self.swapped))
+        )
         return mapped(carried, lambda v: v.growing.value if isinstance(v, Grown) else v), grown
 
     def _first(self, place: int, value: Value) -> Value:
@@ -139,19 +141,21 @@ class LoopTrace:
         if not is_array(value):  # among them one that grows in a loop around this one
             return value
         first = self.tracer.slot(value)
-        made = Slot(Cell(first.cell.root.bytes), first.shape, first.dtype)
-        self.tracer.step(Copy(made.cell, first.cell))
+        made = Slot(MemoryCell(first.cell.root.bytes), first.shape, first.dtype)
+        self.tracer.step(CopyInstruction(made.cell, first.cell))
         return made
 
-    def _element(self) -> tuple[Part | None, Value]:
+    def _element(self) -> tuple[RowInstruction | None, Value]:
         if self.steps.read is None:
             return None, None
         whole = self.tracer.slot(self.steps.read)
         size = prod(whole.shape[1:]) * whole.dtype.itemsize
-        cell = Cell(size, PART, around=whole.cell)
-        return Part(cell, whole.cell, self.counter.cell), Slot(cell, whole.shape[1:], whole.dtype)
+        cell = MemoryCell(size, PART, around=whole.cell)
+        return RowInstruction(cell, whole.cell, self.counter.cell), Slot(
+            cell, whole.shape[1:], whole.dtype
+        )
 
-    def _condition(self, going: Value, body: Block) -> Cell | None:
+    def _condition(self, going: Value, body: InstructionBlock) -> MemoryCell | None:
         """The cell that is looked at before each step; None where all steps are made."""
         if not isinstance(going, Slot | np.ndarray):
             raise NotPlannedError("a condition that is no tensor")
@@ -160,12 +164,12 @@ class LoopTrace:
         known = not isinstance(going, Slot)
         if known and going and not isinstance(self.steps.going, Slot):
             return None
-        cell = Cell(1)
+        cell = MemoryCell(1)
         if not (known and going):
-            body.steps.append(Copy(cell, next_one.cell))
+            body.steps.append(CopyInstruction(cell, next_one.cell))
         return cell
 
-    def _grown(self, output: Value, condition: Cell | None) -> Value:
+    def _grown(self, output: Value, condition: MemoryCell | None) -> Value:
         """An output with all its room, or one that grows as long as the loop does."""
         one = self.tracer.slot(output)
         size = one.cell.root.bytes
@@ -173,12 +177,15 @@ class LoopTrace:
         trips = int(self.steps.trips) if known else 0
         if not known or trips * size > MOST_OUTPUT:
             return self.tracer.append(self._open(Growing(OUTPUT, self.tracer.append)).value, one)
-        whole, filled = Slot(Cell(trips * size), (trips, *one.shape), one.dtype), Cell(WORD)
+        whole, filled = (
+            Slot(MemoryCell(trips * size), (trips, *one.shape), one.dtype),
+            MemoryCell(WORD),
+        )
         self.around.steps.append(Clear(filled))
         self.tracer.step(Append(whole.cell, one.cell, filled, trips * size))
         return whole
 
-    def _handed_on(self, before: Value, after: Value, body: Block) -> None:
+    def _handed_on(self, before: Value, after: Value, body: InstructionBlock) -> None:
         """What a step hands on is what the next one is given."""
         if isinstance(before, Grown) and isinstance(after, Grown):
             same = after.growing is before.growing and after.kind == before.kind
@@ -196,6 +203,6 @@ class LoopTrace:
             return
         made = source.cell.root
         if not body.taken(made, before.cell.bytes):
-            made = Cell(before.cell.bytes)
-            body.steps.append(Copy(made, source.cell))
+            made = MemoryCell(before.cell.bytes)
+            body.steps.append(CopyInstruction(made, source.cell))
         self.swapped.append((before.cell, made))

@@ -17,7 +17,7 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import composed
 from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.group import Group, grouped
-from structir.backend.region import Region, RegionLowering
+from structir.backend.region import LoweredRegion, RegionLowering
 from structir.ir.dims import as_dim
 from structir.ir.expr import (
     Binding,
@@ -171,7 +171,7 @@ class _Block:
         results = [b.var for b in run.bindings if self._is_read(b.var, end)]
         if run.stays or not run.stages:
             return run.bindings
-        made = _Written(self, run, results or [b.var for b in run.bindings]).bindings()
+        made = _KernelCalls(self, run, results or [b.var for b in run.bindings]).bindings()
         self.changed = True
         return made
 
@@ -226,12 +226,12 @@ class _Run(RegionLowering):
         yield run
 
 
-class _Written:
+class _KernelCalls:
     """A region as calls of kernels, one for each group."""
 
     def __init__(self, block: _Block, lowering: RegionLowering, results: list[Var]) -> None:
         self.block, self.lowering, self.results = block, lowering, results
-        self.region: Region = lowering.region(results)
+        self.region: LoweredRegion = lowering.region(results)
         self.exprs: dict[Buffer, Expr] = {b: v for v, b in lowering.inputs.items()}
         self.exprs |= {b: Constant(b.data) for b in self.region.program.constants}
         self.new: list[Binding] = []

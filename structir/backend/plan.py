@@ -16,13 +16,13 @@ import attrs
 import numpy as np
 
 from structir.backend import progress
-from structir.backend.cpu.kernels import Kernel, kernel
+from structir.backend.cpu.kernels import CompiledKernel, kernel
 from structir.backend.cpu.layouts import SPACE
 from structir.backend.cpu.runner import run_address
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, Lifetime, laid_out, lifetimes
-from structir.backend.recipe import Recipe
+from structir.backend.recipe import KernelSequence
 from structir.backend.results import is_large
 from structir.backend.sizes import evaluator, symbols_of
 from structir.backend.threads import team_of
@@ -50,7 +50,7 @@ class Numbers:
     shapes: list[tuple[int, ...]]  # of the outputs
 
 
-def _compiled(text: KernelText) -> Kernel:
+def _compiled(text: KernelText) -> CompiledKernel:
     progress.note(next(iter(text.origins), ""))
     return kernel(text.text, text.function, text.from_file)
 
@@ -61,10 +61,10 @@ def owned_results(outputs: Iterable[Buffer]) -> tuple[Buffer, ...]:
     return tuple([b for b in roots if b.origin == "value"])
 
 
-class Plan:
+class KernelPlan:
     """The kernels of one program, compiled, and the tables by which they are called."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: KernelSequence) -> None:
         self.recipe = recipe
         self.inputs, self.outputs, self.results = recipe.inputs, recipe.outputs, recipe.results
         self.texts = recipe.kernels
@@ -78,7 +78,7 @@ class Plan:
         self.symbols: list[Sym] = symbols_of(self._dims())
         self._evaluate = evaluator(self._dims(), self.symbols)
 
-    def compiled(self, text: KernelText) -> Kernel:
+    def compiled(self, text: KernelText) -> CompiledKernel:
         """A kernel as machine code."""
         return _compiled(text)
 
@@ -211,7 +211,7 @@ class BoundPlan:
     """A plan at given sizes. Calls that overlap in time get workspaces of their own."""
 
     def __init__(
-        self, plan: Plan, numbers: Numbers, sizes: Mapping[Sym, int], threads: int
+        self, plan: KernelPlan, numbers: Numbers, sizes: Mapping[Sym, int], threads: int
     ) -> None:
         self.plan, self.numbers, self.sizes = plan, numbers, sizes
         self.external = {b: i for i, b in enumerate(plan.inputs)}

@@ -15,12 +15,12 @@ from structir.analysis.variables import free_vars
 from structir.backend.compiled_region import dense
 from structir.backend.plan import KEPT_BYTES, KEPT_SHAPES, recording
 from structir.backend.step_plan import LEFT, StepPlan
-from structir.backend.steps import GIVEN_UP, OUTSIDE, Cell, NotPlannedError, Slot, reason_of
-from structir.backend.traced import EndlessError, Tracer, Whole
-from structir.interpret.memory import within_memory
-from structir.interpret.scope import Closure, Scope, Value
+from structir.backend.steps import GIVEN_UP, OUTSIDE, MemoryCell, NotPlannedError, Slot, reason_of
+from structir.backend.traced import EndlessError, PlanTracer, Whole
+from structir.interpret.out_of_memory import within_memory
+from structir.interpret.scope import Activation, Closure, Value
 from structir.ir.expr import Function, Var
-from structir.ops.loop import Steps
+from structir.ops.loop import LoopSpec
 
 MOST_TRIES = 8  # of a function that no plan was found for, at different sizes
 MOST_LEFT = 4  # runs that ended on the host, until a plan is given up
@@ -31,7 +31,7 @@ Traced = Callable[..., Value]  # what is done on forms
 Reads = Callable[[Function], tuple[Var, ...]]  # what a function reads of the scope around it
 
 
-class Given:
+class PlannedArguments:
     """What a function or a loop is given: arrays in order, and a key of all else."""
 
     def __init__(self, reads: Reads, *values: Any) -> None:
@@ -66,14 +66,14 @@ class Given:
 class StandIns:
     """Values of which only the form is known, in place of those that are given."""
 
-    def __init__(self, reads: Reads, tracer: Tracer) -> None:
+    def __init__(self, reads: Reads, tracer: PlanTracer) -> None:
         self.reads, self.tracer = reads, tracer
         self.slots: list[Slot] = []
 
     def of(self, value: Any) -> Any:
         """What stands for a value."""
         if type(value) is np.ndarray:
-            self.slots.append(Slot(Cell(value.nbytes, OUTSIDE), value.shape, value.dtype))
+            self.slots.append(Slot(MemoryCell(value.nbytes, OUTSIDE), value.shape, value.dtype))
             return self.slots[-1]
         if isinstance(value, tuple):
             return tuple([self.of(item) for item in value])
@@ -85,7 +85,7 @@ class StandIns:
         outer = value.outer
         if outer is not None:
             known = {v: self.of(outer.value(v)) for v in self.reads(value.function)}
-            outer = Scope(known, dict(outer.sizes))
+            outer = Activation(known, dict(outer.sizes))
         return self.tracer.closure(value.function, outer, value.name)
 
 
@@ -144,7 +144,7 @@ class Plans:
 class StepPlans:
     """The plans of a program."""
 
-    tracer: Callable[[], Tracer]
+    tracer: Callable[[], PlanTracer]
     plans: defaultdict[Any, Plans] = attrs.Factory(lambda: defaultdict(Plans))
     read: dict[Function, tuple[Var, ...]] = attrs.Factory(dict)
     left: dict[str, None] = attrs.Factory(dict)  # what is the host's, and why
@@ -164,7 +164,7 @@ class StepPlans:
         a second time with values of the same forms."""
         return self._run(self.plans[_called, closure.function], _called, False, closure, *args)
 
-    def loop(self, function: Any, steps: Steps) -> tuple[tuple[Value, ...], list[Value]] | None:
+    def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
         """What a loop gives; None where the host must make its steps. One of many steps is planned
         at once."""
         trips = steps.trips
@@ -182,7 +182,7 @@ class StepPlans:
         if recording.get():
             return LEFT
         try:
-            given = Given(self.reads, *values)
+            given = PlannedArguments(self.reads, *values)
         except NotPlannedError as error:
             self._tell(values[0], reason_of(error))
             return LEFT
@@ -222,14 +222,14 @@ class StepPlans:
         self.left[f"{name}: {reason}"] = None
 
 
-def _called(tracer: Tracer, closure: Closure, *args: Value) -> Value:
+def _called(tracer: PlanTracer, closure: Closure, *args: Value) -> Value:
     """A call on forms."""
     return tracer.run(tracer.entered(closure, args))
 
 
-def _looped(tracer: Tracer, function: Any, *given: Any) -> Value:
+def _looped(tracer: PlanTracer, function: Any, *given: Any) -> Value:
     """A loop on forms."""
-    made = tracer.loop(function, Steps(*given))
+    made = tracer.loop(function, LoopSpec(*given))
     if made is None:
         raise NotPlannedError("no step")
     return made[0], tuple(made[1])

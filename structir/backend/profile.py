@@ -99,7 +99,7 @@ def microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} us"
 
 
-class Recorder:
+class ProfileRecorder:
     """Runs plans kernel by kernel, and notes how long each takes."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ def profiled(call: Callable[[], Any], repeat: int) -> Profile:
         start = time.perf_counter()
         call()
         whole.append(time.perf_counter() - start)
-    recorder = Recorder()
+    recorder = ProfileRecorder()
     token = recording.set(recorder.run)
     try:
         for _ in range(repeat):

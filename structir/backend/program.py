@@ -14,7 +14,7 @@ from structir.backend.loops.from_point import NoKernelError
 from structir.backend.recipe import Assumed
 from structir.backend.region import (
     Lowered,
-    Region,
+    LoweredRegion,
     RegionLowering,
     RoutineOf,
     host_routine,
@@ -70,7 +70,7 @@ class HostProgram:
     def __init__(
         self,
         kernels: Mapping[str, Kernel],
-        make: Callable[[Region, Assumed | None], CompiledRegion] = lowered_region,
+        make: Callable[[LoweredRegion, Assumed | None], CompiledRegion] = lowered_region,
         routine_of: RoutineOf = host_routine,
     ) -> None:
         self.kernels, self.make, self.routine_of = kernels, make, routine_of
@@ -118,13 +118,13 @@ class HostProgram:
         last_use = {v: i for i, b in enumerate(bindings) for v in variables_in(b) if v is not b.var}
         last_use |= dict.fromkeys(variables_in(seq.body), AFTER_ALL)
         steps: list[Binding] = []
-        run = Run(self.kernels, self.routine_of)
+        run = RegionBindings(self.kernels, self.routine_of)
         for place, binding in enumerate(bindings):
             if isinstance(binding, VarBinding) and not self._grows(binding) and run.takes(binding):
                 continue
             if any(v in run.lowering.values for v in variables_in(binding)):
                 steps += self._closed(run, last_use, place)
-                run = Run(self.kernels, self.routine_of)
+                run = RegionBindings(self.kernels, self.routine_of)
             steps.append(self._on_host(binding))
         steps += self._closed(run, last_use, len(bindings))
         return SeqExpr((BindingBlock(tuple(steps)),), seq.body, seq.struct_info, seq.span)
@@ -153,7 +153,7 @@ class HostProgram:
                 return self.function(value)
         return value
 
-    def _closed(self, run: Run, last_use: dict[Var, int], place: int) -> list[Binding]:
+    def _closed(self, run: RegionBindings, last_use: dict[Var, int], place: int) -> list[Binding]:
         """The bindings that stand for a run: one call, and its results by name."""
         results = [b.var for b in run.bindings if last_use.get(b.var, -1) >= place]
         if not run.lowering.stages or not results:
@@ -223,7 +223,7 @@ def arranged(shape: Any, results: Sequence[Any]) -> Any:
     return results[shape]
 
 
-class Run:
+class RegionBindings:
     """Bindings that go into one region, as long as they can be lowered."""
 
     def __init__(self, kernels: Mapping[str, Kernel], routine_of: RoutineOf) -> None:
@@ -240,7 +240,7 @@ class Run:
         return True
 
 
-def usual_equations(region: Region) -> dict[Sym, Dim]:
+def usual_equations(region: LoweredRegion) -> dict[Sym, Dim]:
     """Sizes that could broadcast but usually are equal: symbols, and what stands for them."""
     inputs = {dims.as_sym(d) for b in region.program.inputs for d in b.shape}
     found: dict[Sym, Dim] = {}

@@ -9,12 +9,12 @@ from math import prod
 import attrs
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Apply, Expression, Position, walk
+from structir.backend.loops.expression import Expression, Operation, Position, walk
 from structir.backend.loops.group import Group
 from structir.backend.loops.schedule import Scheduled, scheduled
 from structir.backend.loops.stage import LoopProgram, Stage
 from structir.backend.loops.writer import KernelText
-from structir.backend.region import Region, SizeCheck, buffers_of
+from structir.backend.region import LoweredRegion, SizeCheck, buffers_of
 from structir.backend.sizes import symbols_of
 from structir.ir import dims
 from structir.ir.collection import collection_paused
@@ -25,12 +25,12 @@ from structir.ir.dims import Dim, Sym
 class Assumed:
     """A region under equations between sizes that usually hold: symbols stand for others."""
 
-    region: Region
+    region: LoweredRegion
     equal: Mapping[Sym, Dim]
 
 
 @attrs.frozen(eq=False)
-class Recipe:
+class KernelSequence:
     """The kernels of a program in the order in which they run, and the buffers that the outside
     sees; why they are what they are, if they have just been written."""
 
@@ -58,30 +58,32 @@ class Boundary:
 
 
 @collection_paused()
-def recipe_of(region: Region, schedule: Callable[[LoopProgram], Scheduled] = scheduled) -> Recipe:
+def recipe_of(
+    region: LoweredRegion, schedule: Callable[[LoopProgram], Scheduled] = scheduled
+) -> KernelSequence:
     """The kernels of a region, written out."""
     made = schedule(region.program)
     results = tuple([b for o in region.outputs for b in buffers_of(o)])
     operations = tuple([_operations(group) for group in made.made_from])
     program = made.program
-    return Recipe(program.inputs, program.outputs, results, made.kernels, operations, made)
+    return KernelSequence(program.inputs, program.outputs, results, made.kernels, operations, made)
 
 
 def writer_of(
-    region: Region,
+    region: LoweredRegion,
     assumed: Assumed | None,
     schedule: Callable[[LoopProgram], Scheduled] = scheduled,
-) -> Callable[[bool], Recipe]:
+) -> Callable[[bool], KernelSequence]:
     """How to write out the general form of a region, or the one under the usual equations."""
 
-    def written(under_equations: bool) -> Recipe:
+    def written(under_equations: bool) -> KernelSequence:
         usual = assumed.region if under_equations and assumed is not None else region
         return recipe_of(usual, schedule)
 
     return written
 
 
-def boundary_of(region: Region, assumed: Assumed | None) -> Boundary:
+def boundary_of(region: LoweredRegion, assumed: Assumed | None) -> Boundary:
     """What is seen of a region from outside."""
     inputs = region.program.inputs
     given = {dims.as_sym(d) for b in inputs for d in b.shape}
@@ -98,7 +100,7 @@ def _operations(group: Group) -> Dim:
 
 
 def _operations_at_a_point(stage: Stage) -> int:
-    inside = sum(isinstance(node, Apply) for node in walk(stage.body))
+    inside = sum(isinstance(node, Operation) for node in walk(stage.body))
     return inside + (stage.monoid is not None)
 
 
@@ -108,7 +110,7 @@ def _doubtful(program: LoopProgram) -> tuple[Dim, ...]:
     return tuple([d for d, bound in least if bound is None or bound < 0])
 
 
-def _symbols_of(region: Region) -> Sequence[Sym]:
+def _symbols_of(region: LoweredRegion) -> Sequence[Sym]:
     """The program's symbols that a region mentions anywhere."""
     found = [d for b in region.program.buffers() for d in b.shape]
     found += [d for c in region.checks for d in (c.left, c.right)]

@@ -45,7 +45,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.ops.remembered import remembered
+from structir.opdef.memo import memoize
 
 Lowered = Any  # a Buffer, or a tuple of lowered values
 UNSUPPORTED = EXTENDED - {"bfloat16", *EIGHTHS}
@@ -71,7 +71,7 @@ class SizeCheck:
 
 
 @attrs.frozen(eq=False)
-class Region:
+class LoweredRegion:
     """A lowered run of bindings: its program, who feeds it, and what it takes for granted."""
 
     program: LoopProgram
@@ -122,7 +122,7 @@ class RegionLowering:
     def admit(self, inputs: int) -> None:
         """Refuse, by raising, what has just been added, with all inputs from this one on."""
 
-    def region(self, results: list[Var]) -> Region:
+    def region(self, results: list[Var]) -> LoweredRegion:
         """All that was added, as a region with these results."""
         outputs = tuple([self.values[v] for v in results])
         program = LoopProgram(
@@ -131,7 +131,7 @@ class RegionLowering:
             tuple(dict.fromkeys(b for o in outputs for b in buffers_of(o))),
             tuple(self.stages),
         )
-        return Region(program, tuple(self.inputs), outputs, tuple(self.checks))
+        return LoweredRegion(program, tuple(self.inputs), outputs, tuple(self.checks))
 
     def lowered(self, expr: Expr) -> Lowered:
         """The buffer, or tuple of buffers, of an expression."""
@@ -250,11 +250,11 @@ class RegionLowering:
     def _op(self, here: Call, buffers: dict[Var, Buffer]) -> Lowered:
         definition: Any = here.op.definition  # type: ignore[attr-defined]
         function = self.routine_of(definition)
-        spec = remembered(_spec, here) if definition.pure else None
+        spec = memoize(_spec, here) if definition.pure else None
         if spec is None:
             raise NoKernelError("an effect, or the op has no loop form")
         if "reference" in definition.hooks and function is None:
-            sure = spec.computes and not remembered(_assumptions, here)
+            sure = spec.computes and not memoize(_assumptions, here)
             if not sure:
                 raise NoKernelError("a value that the line does not say, or not for all sizes")
         operands = [self._operand(_at(here, o.path), buffers) for o in spec.operands]
@@ -269,7 +269,7 @@ class RegionLowering:
         self._note_assumptions(definition, here)
         for size, extent, operand in loose_sizes(spec):
             self.checks[SizeCheck(size, extent, True, f"{definition.name}: {operand}")] = None
-        many = isinstance(remembered(definition.deduce, here), TupleStructInfo)
+        many = isinstance(memoize(definition.deduce, here), TupleStructInfo)
         for stage in stages:
             view = as_view(stage)
             if view is None:
@@ -291,7 +291,7 @@ class RegionLowering:
         return made
 
     def _note_assumptions(self, definition: Any, call: Call) -> None:
-        for assumption in remembered(_assumptions, call):
+        for assumption in memoize(_assumptions, call):
             what = f"{definition.name}: {assumption.text}"
             self.checks[SizeCheck(assumption.left, assumption.right, False, what)] = None
 

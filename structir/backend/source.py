@@ -9,11 +9,11 @@ import numpy as np
 
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
-from structir.backend.plan import Plan
+from structir.backend.plan import KernelPlan
 from structir.ir import dims
 
 
-def source_of(plans: Iterable[Plan]) -> str:
+def source_of(plans: Iterable[KernelPlan]) -> str:
     """All kernels of some plans in the order in which they run; equal ones are written once."""
     return "\n".join(part for plan in plans for part in PlanSource(plan.texts, plan.owned).parts())
 

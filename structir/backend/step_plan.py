@@ -22,9 +22,9 @@ from structir.backend.steps import (
     OUTSIDE,
     VALUE,
     WORD,
-    Block,
-    Cell,
     Code,
+    InstructionBlock,
+    MemoryCell,
     NotPlannedError,
     Slot,
     constant,
@@ -47,7 +47,11 @@ class StepPlan:
     """Steps as words, where all values lie, and what is to be given back."""
 
     def __init__(
-        self, block: Block, inputs: Sequence[Slot], growing: Sequence[Growing], value: Any
+        self,
+        block: InstructionBlock,
+        inputs: Sequence[Slot],
+        growing: Sequence[Growing],
+        value: Any,
     ) -> None:
         self.inputs, self.growing = inputs, growing
         grown = [v for v in leaves(value) if isinstance(v, Grown)]
@@ -70,13 +74,13 @@ class StepPlan:
             raise NotPlannedError("values that take too much memory to be kept")
         self.free: list[StepSpace] = []
 
-    def _result(self, block: Block, leaf: Any) -> Any:
+    def _result(self, block: InstructionBlock, leaf: Any) -> Any:
         """A leaf of the value as what it is after a run: a result, or what it was before."""
         if isinstance(leaf, np.ndarray):
             leaf = Slot(constant(leaf), leaf.shape, leaf.dtype)
         if not isinstance(leaf, Slot):
             return leaf
-        made = Cell(leaf.cell.root.bytes, OUTSIDE)
+        made = MemoryCell(leaf.cell.root.bytes, OUTSIDE)
         block.move(made, leaf.cell)
         self.results.append(Slot(made, leaf.shape, leaf.dtype))
         return Result(len(self.results) - 1)

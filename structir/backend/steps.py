@@ -40,17 +40,17 @@ def reason_of(error: Exception) -> str:
 
 
 @attrs.define(eq=False)
-class Cell:
+class MemoryCell:
     """The memory of a value; where it lies is told when it runs."""
 
     bytes: int
     origin: str = VALUE  # of the plan's own; inputs and results lie outside, a part within another
     data: Any = None  # of a constant
-    around: Cell | None = None  # of a part
-    same: Cell | None = None  # the one that it has become
+    around: MemoryCell | None = None  # of a part
+    same: MemoryCell | None = None  # the one that it has become
 
     @property
-    def root(self) -> Cell:
+    def root(self) -> MemoryCell:
         """The cell that stands for this one."""
         found = self
         while found.same is not None:
@@ -63,7 +63,7 @@ class Slot(ForeignTensor):
 
     __slots__ = ("cell", "dtype", "shape")
 
-    def __init__(self, cell: Cell, shape: Sequence[int], dtype: Any) -> None:
+    def __init__(self, cell: MemoryCell, shape: Sequence[int], dtype: Any) -> None:
         self.cell, self.shape, self.dtype = cell, tuple(shape), dtype
 
     def reshape(self, shape: Sequence[int]) -> Slot:
@@ -98,20 +98,20 @@ class Code:
 
     def __init__(self) -> None:
         self.words: list[list[int]] = []
-        self.cells: dict[Cell, int] = {}  # with their slots
+        self.cells: dict[MemoryCell, int] = {}  # with their slots
         self.plans: dict[BoundPlan, list[int]] = {}  # with the steps that run them
         self.chosen: list[int] = []  # slots of the outside addresses of plans,
         self.chosen_from: dict[int, int] = {}  # from where on by the step that runs one
         self.loops: list[tuple[int, int]] = []  # inner ones first
-        self.pairs: list[tuple[Cell, Cell]] = []  # that are swapped
-        self._spans: dict[Cell, tuple[int, int]] = {}
+        self.pairs: list[tuple[MemoryCell, MemoryCell]] = []  # that are swapped
+        self._spans: dict[MemoryCell, tuple[int, int]] = {}
 
     @property
     def here(self) -> int:
         """The number of the next step."""
         return len(self.words)
 
-    def slot(self, cell: Cell) -> int:
+    def slot(self, cell: MemoryCell) -> int:
         """The slot of a cell, which lives at the next step."""
         found = cell.root
         first, _ = self._spans.get(found, (self.here, 0))
@@ -126,7 +126,7 @@ class Code:
         self.words.append(words)
         return words
 
-    def run(self, plan: BoundPlan, cells: Sequence[Cell]) -> None:
+    def run(self, plan: BoundPlan, cells: Sequence[MemoryCell]) -> None:
         """A step that runs a plan."""
         slots = [self.slot(cell) for cell in cells]
         self.plans.setdefault(plan, []).append(self.here)
@@ -138,7 +138,7 @@ class Code:
         """What was written from a step on was the body of a loop."""
         self.loops.append((start, self.here))
 
-    def arena(self) -> tuple[dict[Cell, int], int]:
+    def arena(self) -> tuple[dict[MemoryCell, int], int]:
         """The offsets of all that lies in the arena, and its size."""
         self._stretch()
         spans = {c: s for c, s in self._spans.items() if c.origin == VALUE}
@@ -149,7 +149,7 @@ class Code:
     def _stretch(self) -> None:
         """What lives into a loop or out of it lives as long as the loop; what is swapped lives as
         long as what it is swapped with."""
-        before: dict[Cell, tuple[int, int]] = {}
+        before: dict[MemoryCell, tuple[int, int]] = {}
         while before != self._spans:
             before = dict(self._spans)
             for start, end in self.loops:
@@ -163,18 +163,18 @@ class Code:
 
 
 @attrs.define(eq=False)
-class Block:
+class InstructionBlock:
     """Steps in order, and the cells that they alone have filled."""
 
     steps: list[Any] = attrs.Factory(list)
-    fresh: set[Cell] = attrs.Factory(set)
+    fresh: set[MemoryCell] = attrs.Factory(set)
 
     def write(self, code: Code) -> None:
         """All steps, one after the other."""
         for step in self.steps:
             step.write(code)
 
-    def taken(self, cell: Cell, size: int) -> bool:
+    def taken(self, cell: MemoryCell, size: int) -> bool:
         """Whether a cell was made here and nothing else has it; from now on something has."""
         found = cell.root
         if found not in self.fresh or found.bytes != size:
@@ -182,20 +182,20 @@ class Block:
         self.fresh.discard(found)
         return True
 
-    def move(self, to: Cell, source: Cell) -> None:
+    def move(self, to: MemoryCell, source: MemoryCell) -> None:
         """Have a value in a new cell: made there at once, where it can be."""
         if self.taken(source, to.bytes):
             source.root.same = to
         else:
-            self.steps.append(Copy(to, source))
+            self.steps.append(CopyInstruction(to, source))
 
 
 @attrs.frozen(eq=False)
-class Run:
+class RunInstruction:
     """A plan, on these cells: its inputs, then its results."""
 
     plan: BoundPlan
-    cells: tuple[Cell, ...]
+    cells: tuple[MemoryCell, ...]
 
     def write(self, code: Code) -> None:
         """One step."""
@@ -203,11 +203,11 @@ class Run:
 
 
 @attrs.frozen(eq=False)
-class Copy:
+class CopyInstruction:
     """The value of one cell in another one."""
 
-    to: Cell
-    source: Cell
+    to: MemoryCell
+    source: MemoryCell
 
     def write(self, code: Code) -> None:
         """One step."""
@@ -218,9 +218,9 @@ class Copy:
 class Append:
     """A value behind those that are there, of so many bytes; there is `room` for so many."""
 
-    to: Cell
-    source: Cell
-    filled: Cell
+    to: MemoryCell
+    source: MemoryCell
+    filled: MemoryCell
     room: int = 0
 
     def write(self, code: Code) -> None:
@@ -233,7 +233,7 @@ class Append:
 class Clear:
     """Zero as the number in a cell."""
 
-    cell: Cell
+    cell: MemoryCell
 
     def write(self, code: Code) -> None:
         """One step."""
@@ -250,12 +250,12 @@ class Leave:
 
 
 @attrs.frozen(eq=False)
-class Choice:
+class BranchInstruction:
     """One of two blocks."""
 
-    test: Cell
-    then: Block
-    other: Block
+    test: MemoryCell
+    then: InstructionBlock
+    other: InstructionBlock
 
     def write(self, code: Code) -> None:
         """A jump to the second block, one over it."""
@@ -268,15 +268,15 @@ class Choice:
 
 
 @attrs.frozen(eq=False)
-class Loop:
+class LoopInstruction:
     """A block again and again, as long as a counter is below a limit and a condition holds."""
 
-    counter: Cell
-    limit: Cell | None
-    going: Cell | None
-    part: Part | None  # of what is read at each step
-    body: Block
-    swapped: tuple[tuple[Cell, Cell], ...]  # what a step is given, and what it hands on
+    counter: MemoryCell
+    limit: MemoryCell | None
+    going: MemoryCell | None
+    part: RowInstruction | None  # of what is read at each step
+    body: InstructionBlock
+    swapped: tuple[tuple[MemoryCell, MemoryCell], ...]  # what a step is given, and what it hands on
 
     def write(self, code: Code) -> None:
         """Tests, the body, and back."""
@@ -302,19 +302,19 @@ class Loop:
         for place, words in out:
             words[place] = code.here
 
-    def _kept(self) -> list[Cell]:
+    def _kept(self) -> list[MemoryCell]:
         """What lives from step to step."""
         others = [c for c in (self.limit, self.going) if c is not None]
         return [self.counter, *others, *[c for pair in self.swapped for c in pair]]
 
 
 @attrs.frozen(eq=False)
-class Part:
+class RowInstruction:
     """An element of a value along its first axis: that of the counter's number."""
 
-    cell: Cell
-    whole: Cell
-    counter: Cell
+    cell: MemoryCell
+    whole: MemoryCell
+    counter: MemoryCell
 
     def write(self, code: Code) -> None:
         """One step."""
@@ -322,7 +322,7 @@ class Part:
         code.step(KIND.part, *slots, self.cell.bytes)
 
 
-def constant(array: Any) -> Cell:
+def constant(array: Any) -> MemoryCell:
     """The cell of an array that is known."""
     dense = np.asarray(array, order="C")
-    return Cell(dense.nbytes, CONSTANT, dense)
+    return MemoryCell(dense.nbytes, CONSTANT, dense)

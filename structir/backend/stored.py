@@ -16,7 +16,7 @@ import attrs
 from structir.backend.compiled_region import CompiledRegion
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
-from structir.backend.recipe import Boundary, Recipe
+from structir.backend.recipe import Boundary, KernelSequence
 from structir.backend.region import SizeCheck
 from structir.backend.stored_checks import (
     WITHOUT_DATA,
@@ -122,7 +122,7 @@ class Writing:
     def check(self, check: SizeCheck) -> Json:
         return [self.dim(check.left), self.dim(check.right), check.loose, check.what]
 
-    def recipe(self, recipe: Recipe) -> Json:
+    def recipe(self, recipe: KernelSequence) -> Json:
         return {
             "inputs": [self.buffer(b) for b in recipe.inputs],
             "outputs": [self.buffer(b) for b in recipe.outputs],
@@ -180,7 +180,7 @@ def _number(numbered: tuple[int, Json]) -> int:
     return numbered[0]
 
 
-def read(said: Json, reading: Callable[[], Reading]) -> list[StoredFunction]:
+def read(said: Json, reading: Callable[[], TableReader]) -> list[StoredFunction]:
     """The functions that `written` has said; raises NotStoredError where it is not that."""
     try:
         if said["format"] != FORMAT:
@@ -192,7 +192,7 @@ def read(said: Json, reading: Callable[[], Reading]) -> list[StoredFunction]:
 
 
 def decoded(
-    data: bytes, reading: Callable[..., Reading], array: Callable[[Json], Any]
+    data: bytes, reading: Callable[..., TableReader], array: Callable[[Json], Any]
 ) -> list[StoredFunction]:
     """The functions in the JSON of a file; raises NotStoredError where it is anything else."""
     try:
@@ -206,7 +206,7 @@ MALFORMED: tuple[type[Exception], ...] = (KeyError, IndexError, TypeError, Value
 MALFORMED += (AttributeError, RecursionError, StructIRError)
 
 
-class Reading:
+class TableReader:
     """Tables being read: what stands in them is made when it is first referred to. Everything is
     checked; kernels are marked as read from a file."""
 
@@ -247,7 +247,9 @@ class Reading:
         check_region(boundary, recipes)
         return self.compiled(boundary, recipes.__getitem__)
 
-    def compiled(self, boundary: Boundary, write: Callable[[bool], Recipe]) -> CompiledRegion:
+    def compiled(
+        self, boundary: Boundary, write: Callable[[bool], KernelSequence]
+    ) -> CompiledRegion:
         """The region, ready to be called."""
         return CompiledRegion(boundary, write)
 
@@ -255,8 +257,8 @@ class Reading:
         left, right, loose, what = said
         return SizeCheck(self.dim(left), self.dim(right), flag(loose), string(what))
 
-    def recipe(self, said: Json) -> Recipe:
-        return Recipe(
+    def recipe(self, said: Json) -> KernelSequence:
+        return KernelSequence(
             self.some_buffers(said["inputs"]),
             self.some_buffers(said["outputs"]),
             self.some_buffers(said["results"]),

@@ -14,7 +14,7 @@ import numpy as np
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import MatrixForm
 from structir.backend.loops.packing import PACKINGS
-from structir.backend.recipe import Boundary, Recipe
+from structir.backend.recipe import Boundary, KernelSequence
 from structir.backend.sizes import symbols_of
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
@@ -143,7 +143,7 @@ def _numbers(shape: Any) -> Iterable[int]:
     return [number for each in shape for number in _numbers(each)]
 
 
-def check_region(boundary: Boundary, recipes: Sequence[Recipe]) -> None:
+def check_region(boundary: Boundary, recipes: Sequence[KernelSequence]) -> None:
     """Checks that recipes fit their boundary, and that arguments determine all their sizes."""
     require(len(recipes) == (2 if boundary.equal else 1), "another number of forms")
     known = {dims.as_sym(d) for b in boundary.inputs for d in b.shape} | {*boundary.free_symbols}
@@ -157,7 +157,7 @@ def check_region(boundary: Boundary, recipes: Sequence[Recipe]) -> None:
     require(symbols <= known, "sizes that no argument has")
 
 
-def _dims_of(recipe: Recipe) -> set[Dim]:
+def _dims_of(recipe: KernelSequence) -> set[Dim]:
     kernels = recipe.kernels
     buffers = {*recipe.inputs, *recipe.outputs, *recipe.results}
     buffers.update(*[k.pointers for k in kernels], *[k.scratch for k in kernels])
@@ -166,7 +166,7 @@ def _dims_of(recipe: Recipe) -> set[Dim]:
     return used
 
 
-def _check_recipe(recipe: Recipe, boundary: Boundary) -> None:
+def _check_recipe(recipe: KernelSequence, boundary: Boundary) -> None:
     require(_forms(recipe.inputs) == _forms(boundary.inputs), "other inputs")
     require(_forms(recipe.results) == _forms(boundary.results), "other results")
     require(len(recipe.operations) == len(recipe.kernels), "another number of kernels")

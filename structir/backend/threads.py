@@ -38,7 +38,7 @@ def thread_count(asked: int | None) -> int:
     return asked
 
 
-class Team:
+class WorkerPool:
     """The workers of this process, and the table through which they are told what to do."""
 
     def __init__(self) -> None:
@@ -94,15 +94,15 @@ def serve() -> Callable[[int, int], int]:
 
 
 @cache
-def _team() -> Team | None:
+def _team() -> WorkerPool | None:
     if os.name != "posix":
         return None
-    made = Team()
+    made = WorkerPool()
     os.register_at_fork(after_in_child=made.start_again)
     return made
 
 
-def team_of(threads: int) -> Team | None:
+def team_of(threads: int) -> WorkerPool | None:
     """The team with workers for so many threads; None where one thread is all there is."""
     team = _team() if threads > 1 else None
     if team is not None:

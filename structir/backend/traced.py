@@ -23,29 +23,29 @@ from structir.backend.program import RegionCall, arranged, rows_added
 from structir.backend.steps import (
     GIVEN_UP,
     Append,
-    Block,
-    Cell,
-    Choice,
+    BranchInstruction,
+    InstructionBlock,
     Leave,
+    MemoryCell,
     NotPlannedError,
-    Run,
+    RunInstruction,
     Slot,
     constant,
     leaves,
     reason_of,
 )
-from structir.interpret.boundary import match
+from structir.interpret.argument_checks import match
 from structir.interpret.extern import is_by_form
+from structir.interpret.interpreter import Frame, Interpreter, frame_of
 from structir.interpret.kernels import KernelValue
-from structir.interpret.machine import Frame, Machine, frame_of
-from structir.interpret.scope import Closure, Nested, Scope, Value
+from structir.interpret.scope import Activation, Closure, ScopeChain, Value
 from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.expr import Binding, Call, Expr, ExternFunc, Function, If, MatchCast, SeqExpr
 from structir.ir.kernel import Kernel
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
-from structir.ops.loop import Steps
+from structir.ops.loop import LoopSpec
 
 MOST_STEPS = 4096
 MOST_INSIDE = 64  # calls within each other
@@ -76,12 +76,12 @@ class Whole:
 
 
 @attrs.frozen(eq=False)
-class Tracer(Machine):
+class PlanTracer(Interpreter):
     """The machine on forms. `blocks` are being written, the last of them now."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
-    blocks: list[Block] = attrs.Factory(list)
-    constants: dict[int, tuple[Any, Cell]] = attrs.Factory(dict)
+    blocks: list[InstructionBlock] = attrs.Factory(list)
+    constants: dict[int, tuple[Any, MemoryCell]] = attrs.Factory(dict)
     written: list[int] = attrs.Factory(lambda: [0, 0])  # steps, and calls that are not done
     growing: list[Growing] = attrs.Factory(list)
     left: dict[str, None] = attrs.Factory(dict)  # why branches are the host's
@@ -97,7 +97,7 @@ class Tracer(Machine):
 
     def new(self, shape: Sequence[int], dtype: Any) -> Slot:
         """A value that is made here."""
-        made = Slot(Cell(prod(shape) * dtype.itemsize), shape, dtype)
+        made = Slot(MemoryCell(prod(shape) * dtype.itemsize), shape, dtype)
         self.blocks[-1].fresh.add(made.cell)
         return made
 
@@ -113,9 +113,9 @@ class Tracer(Machine):
         return Slot(self.constants[id(array)][1], array.shape, array.dtype)
 
     @contextmanager
-    def inside(self) -> Iterator[Block]:
+    def inside(self) -> Iterator[InstructionBlock]:
         """Steps go to a block of their own meanwhile."""
-        block, calls = Block(), self.written[1]
+        block, calls = InstructionBlock(), self.written[1]
         self.blocks.append(block)
         try:
             yield block
@@ -125,7 +125,7 @@ class Tracer(Machine):
 
     # values
 
-    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
+    def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
         """The value of an expression, or its form. What steps cannot do is told with its place."""
         try:
             return self._evaluated(expr, scope)
@@ -133,7 +133,7 @@ class Tracer(Machine):
             error.span = error.span or expr.span
             raise
 
-    def _evaluated(self, expr: Expr, scope: Scope) -> Value | Frame:
+    def _evaluated(self, expr: Expr, scope: Activation) -> Value | Frame:
         match expr:
             case RegionCall():
                 values = [scope.value(v) for v in expr.inputs]
@@ -152,7 +152,7 @@ class Tracer(Machine):
                     raise NotPlannedError(f"{name} looks into its arguments")
         return super().evaluate(expr, scope)
 
-    def _with_rows(self, call: Call, scope: Scope) -> Value:
+    def _with_rows(self, call: Call, scope: Activation) -> Value:
         """A value that grows, with the rows that a call adds to it; None where it does not."""
         added = rows_added(call)
         found = None if added is None else self.value(added[0], scope)
@@ -173,14 +173,14 @@ class Tracer(Machine):
         growing.change()
         return growing.value
 
-    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
+    def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         """A binding. Of what grows a cast can tell all but how many there are, if it is new."""
         info = binding.struct_info if isinstance(binding, MatchCast) else None
         if isinstance(value, Grown) and isinstance(info, TensorStructInfo):
             sizes = info.dims if isinstance(info.dims, tuple) else ()
             if not sizes or dims.as_sym(sizes[0]) in (None, *scope.sizes):
                 raise NotPlannedError("a size that only running tells")
-            element = Slot(Cell(0), value.shape[1:], value.dtype)
+            element = Slot(MemoryCell(0), value.shape[1:], value.dtype)
             match([(TensorStructInfo(sizes[1:], info.dtype), element, "")], scope)
             scope.values[binding.var] = value
         else:
@@ -208,7 +208,7 @@ class Tracer(Machine):
             key = (key, tuple([sizes[s] for s in region.free_symbols]))
         bound = region.bound(key) or region.bind(key, slots, sizes)
         owned = [self.new(shape, dtype) for shape, dtype in bound.owned_forms]
-        self.step(Run(bound, tuple([s.cell for s in (*slots, *owned)])))
+        self.step(RunInstruction(bound, tuple([s.cell for s in (*slots, *owned)])))
         return owned if bound.is_plain else results_of(bound, values, owned)
 
     # calls
@@ -228,7 +228,7 @@ class Tracer(Machine):
         frame.finish = finish
         return frame
 
-    def closure(self, function: Function, outer: Scope | None, name: str) -> Closure:
+    def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
         """A function as a value, which a loop can look into."""
         return attrs.evolve(super().closure(function, outer, name), loop=self.loop)
 
@@ -242,7 +242,7 @@ class Tracer(Machine):
         return Whole(function, lambda *args: self._called(function, args), self.loop)
 
     def _called(self, function: Any, args: tuple[Value, ...]) -> Value:
-        scope = Scope({}, {})
+        scope = Activation({}, {})
         stated = [(p.struct_info, "") for p in function.params]
         match([(i, v, where) for (i, where), v in zip(stated, args, strict=True)], scope)
         results = self.region(function.region, args, scope.sizes)
@@ -256,7 +256,7 @@ class Tracer(Machine):
 
     # choices
 
-    def choice(self, test: Slot, expr: If, scope: Scope) -> Value:
+    def choice(self, test: Slot, expr: If, scope: Activation) -> Value:
         """Both branches, and the value that either of them gives."""
         require_flag(test)
         before = self._versions()
@@ -271,15 +271,15 @@ class Tracer(Machine):
             ends = (one, after[growing]), (two, version)
             growing.chosen(*[None if found is LEFT else end for found, end in ends])
         value = self.joined(then, one, other, two)
-        self.step(Choice(test.cell, then, other))
+        self.step(BranchInstruction(test.cell, then, other))
         return value
 
     def _versions(self) -> dict[Growing, int]:
         return {growing: growing.version for growing in self.growing}
 
-    def branch(self, seq: SeqExpr, scope: Scope) -> tuple[Block, Value]:
+    def branch(self, seq: SeqExpr, scope: Activation) -> tuple[InstructionBlock, Value]:
         """The steps of a branch, and what it gives; the host's, where steps do not do."""
-        inner = Scope(scope.values, Nested({}, scope.sizes))
+        inner = Activation(scope.values, ScopeChain({}, scope.sizes))
         with self.inside() as block:
             try:
                 return block, self.run(frame_of(seq, inner))
@@ -287,9 +287,11 @@ class Tracer(Machine):
                 raise
             except GIVEN_UP as error:
                 self.left[reason_of(error)] = None
-                return Block([Leave()]), LEFT
+                return InstructionBlock([Leave()]), LEFT
 
-    def joined(self, then: Block, one: Value, other: Block, two: Value) -> Value:
+    def joined(
+        self, then: InstructionBlock, one: Value, other: InstructionBlock, two: Value
+    ) -> Value:
         """What is known of a value that is made in either of two blocks."""
         if one is two or two is LEFT:
             return one
@@ -314,7 +316,7 @@ class Tracer(Machine):
 
     # loops
 
-    def loop(self, function: Any, steps: Steps) -> tuple[tuple[Value, ...], list[Value]] | None:
+    def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
         """The carried values after a loop, and its outputs; None where there is no step to make."""
         if is_never(steps.trips) or is_never(steps.going):
             return None

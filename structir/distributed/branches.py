@@ -12,7 +12,7 @@ from structir.ir.node import replace
 Path = tuple[tuple[Var, int], ...]  # branches within one another, and which side of each
 
 
-def sunk(bindings: Sequence[VarBinding], result: Expr) -> tuple[VarBinding, ...]:
+def sink_into_branches(bindings: Sequence[VarBinding], result: Expr) -> tuple[VarBinding, ...]:
     """The bindings of a flat sequence, those that one side alone reads inside of it."""
     if not any(isinstance(binding.value, If) for binding in bindings):
         return tuple(bindings)

@@ -15,13 +15,13 @@ from structir.ir.op import Op
 from structir.projections.boxes import Bounds, Region
 from structir.projections.cost import Sharing
 from structir.projections.local import widths
-from structir.projections.program import Origin, Program
+from structir.projections.program import CallOrigin, Program
 
 Piece = tuple[int, int]  # which part of a reduction, of how many
 
 
 @attrs.frozen
-class Tensor:
+class PlanTensor:
     """An input or a result of a function at concrete sizes."""
 
     name: str
@@ -40,7 +40,7 @@ class Tensor:
 
 
 @attrs.frozen
-class Made:
+class ComputedBlock:
     """One call that a shard makes: the op, the block of its result, and where it stands in the
     program."""
 
@@ -82,8 +82,8 @@ class Plan:
     program: Program
     sizes: Mapping[str, int]
     grid: tuple[int, ...]
-    inputs: tuple[Tensor, ...]
-    results: tuple[Tensor, ...]
+    inputs: tuple[PlanTensor, ...]
+    results: tuple[PlanTensor, ...]
     shards: tuple[Shard, ...]
     axes: Mapping[int, Mapping[str, Sharing]]
     kinds: tuple[str, ...]  # of the axes of the first result: parallel, scan or whole
@@ -109,17 +109,17 @@ class Plan:
         }
         return {t.name: (t.bytes_of(t.bounds), sent[t.name]) for t in self.inputs}
 
-    def calls(self, shard: Shard) -> Iterator[Made]:
+    def calls(self, shard: Shard) -> Iterator[ComputedBlock]:
         """The calls that a shard makes, in order: where each block of the whole starts."""
         for step in self.program.steps:
             origin = step.origin
-            for output in step.outputs if isinstance(origin, Origin) else ():
+            for output in step.outputs if isinstance(origin, CallOrigin) else ():
                 region = shard.regions.get(output)
                 bounds = region.bounds if region else None
                 if bounds is not None:
                     op = origin.call.op
                     name = op.name if isinstance(op, Op) else str(op)
-                    yield Made(name, bounds, str(origin.call.span or ""))
+                    yield ComputedBlock(name, bounds, str(origin.call.span or ""))
 
     def __str__(self) -> str:
         grid = " x ".join(map(str, self.grid))

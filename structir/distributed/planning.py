@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 
 from structir.analysis.variables import symbols_in
-from structir.distributed.lifting import lifted
-from structir.distributed.plan import Piece, Plan, Shard, Tensor
+from structir.distributed.constant_lifting import lifted
+from structir.distributed.plan import Piece, PlanTensor, Shard, Plan
 from structir.distributed.reductions import Reduction, reduction_of
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.bodies import bindings_of
@@ -22,10 +22,10 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import FuncStructInfo
 from structir.passes.inline_functions import inline_functions
 from structir.passes.lambda_lift import lambda_lift
+from structir.projections.axis_kinds import PARALLEL, axis_kinds
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.cost import Sharing, neighbours
-from structir.projections.kinds import PARALLEL, axis_kinds
-from structir.projections.program import Origin, Program, info_of, leaves, program_of
+from structir.projections.program import CallOrigin, Program, info_of, leaves, program_of
 
 Grid = tuple[int, ...]
 Blocks = tuple[Bounds | None, ...]
@@ -100,29 +100,29 @@ class Planner:
     pieces: int
 
     @cached_property
-    def inputs(self) -> dict[Hashable, Tensor]:
+    def inputs(self) -> dict[Hashable, PlanTensor]:
         """The tensors among the parameters, by key; a field of a tuple is named `x[0]`."""
-        found: dict[Hashable, Tensor] = {}
+        found: dict[Hashable, PlanTensor] = {}
         for tree in self.program.params:
             for key in leaves(tree):
                 found[key] = self.tensor(key)
         return found
 
     @cached_property
-    def results(self) -> dict[Hashable, Tensor]:
+    def results(self) -> dict[Hashable, PlanTensor]:
         """The tensors of the result, by key."""
         if not _only_tensors(self.program.result):
             raise StructIRError(f"{self.name} has more than tensors among its results")
         return {key: self.tensor(key) for key in leaves(self.program.result)}
 
-    def tensor(self, key: Any) -> Tensor:
+    def tensor(self, key: Any) -> PlanTensor:
         """A value of the program, as a plan names it."""
         owner, way = key
         name = getattr(owner, "name", "constant") + "".join([f"[{k}]" for k in way])
         dtype = info_of(key).dtype
         if dtype is None:
             raise StructIRError(f"{name} has no known dtype, so its blocks cannot be planned")
-        return Tensor(name, self.program.shapes[key], dtype)
+        return PlanTensor(name, self.program.shapes[key], dtype)
 
     @cached_property
     def reduction(self) -> Reduction | None:
@@ -134,7 +134,7 @@ class Planner:
         return reduction_of(self.program, next(iter(self.results)))
 
     @property
-    def first(self) -> Tensor:
+    def first(self) -> PlanTensor:
         """The result that the grid speaks of."""
         if not self.results:
             raise StructIRError(f"{self.name} has no tensor among its results: nothing to cut")
@@ -241,7 +241,7 @@ class Planner:
         key = next(iter(self.results))
         for step in self.program.steps:
             origin = step.origin
-            if key in step.outputs and isinstance(origin, Origin) and origin.spec is not None:
+            if key in step.outputs and isinstance(origin, CallOrigin) and origin.spec is not None:
                 return axis_kinds(origin.spec, step.outputs.index(key))
         return (PARALLEL,) * len(self.first.shape)
 

@@ -10,9 +10,9 @@ from structir.errors import Diagnostic, StructInfoError
 from structir.ir.dims import Sym
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.local import Range, local_spec, widths
-from structir.projections.program import Origin, Program
+from structir.projections.program import CallOrigin, Program
+from structir.projections.region_propagation import RegionStep, needed
 from structir.projections.regions import dependence
-from structir.projections.walk import Step, needed
 
 COMBINE = {  # functions of NumPy, by monoid
     "sum": "add",
@@ -28,7 +28,7 @@ COMBINE = {  # functions of NumPy, by monoid
 class Reduction:
     """The step that makes a result by combining, and the letter along which it is cut."""
 
-    step: Step
+    step: RegionStep
     letter: Sym
     extent: int
     combine: str
@@ -58,12 +58,12 @@ def reduction_of(program: Program, key: Hashable) -> Reduction:
     step = next((s for s in program.steps if key in s.outputs), None)
     origin = step.origin if step is not None else None
     clause, monoid = None, "sum"
-    if isinstance(origin, Origin) and origin.spec is not None and not origin.spec.whole:
+    if isinstance(origin, CallOrigin) and origin.spec is not None and not origin.spec.whole:
         found = [c for c in origin.spec.clauses if c.reduce]
         clause = found[0] if len(found) == len(origin.spec.clauses) == 1 else None
         monoid = (clause and clause.monoid) or "sum"
     if step is None or clause is None or origin is None or monoid not in COMBINE:
-        call = origin.call if isinstance(origin, Origin) else None
+        call = origin.call if isinstance(origin, CallOrigin) else None
         made = "no op" if call is None else f"{getattr(call.op, 'name', call.op)}"
         text = f"the result is made by {made}, which is no reduction that can be combined of parts"
         hint = f"these can: {', '.join(COMBINE)}; an average is a sum that is divided after it"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from structir.distributed.plan import Plan, Shard, Tensor
+from structir.distributed.plan import PlanTensor, Shard, Plan
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 
@@ -107,14 +107,14 @@ def picture(plan: Plan) -> str:
     )
 
 
-def _of(plan: Plan, shard: Shard, tensor: Tensor, what: str) -> Bounds | None:
+def _of(plan: Plan, shard: Shard, tensor: PlanTensor, what: str) -> Bounds | None:
     if what == "makes":
         return shard.results[plan.results.index(tensor)]
     return shard.block_of(tensor.name)
 
 
 def _drawn(
-    tensor: Tensor, what: str, blocks: list[tuple[Shard, Bounds]], left: int, top: int
+    tensor: PlanTensor, what: str, blocks: list[tuple[Shard, Bounds]], left: int, top: int
 ) -> str:
     """One tensor: its outline, and a rectangle for the block of each shard."""
     rows, columns = _axes(tensor, blocks)
@@ -140,7 +140,7 @@ def _drawn(
     return "".join(found)
 
 
-def _axes(tensor: Tensor, blocks: list[tuple[Shard, Bounds]]) -> tuple[int | None, int | None]:
+def _axes(tensor: PlanTensor, blocks: list[tuple[Shard, Bounds]]) -> tuple[int | None, int | None]:
     """The axes that are drawn downwards and to the right: those of most different blocks."""
     rank = len(tensor.shape)
     pieces = [len({(a[axis], b[axis]) for _, (a, b) in blocks}) for axis in range(rank)]

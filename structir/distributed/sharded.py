@@ -10,11 +10,18 @@ import attrs
 
 from structir.analysis.variables import walk
 from structir.distributed.assembly import cells, combined, empty, fill, packed, slices
-from structir.distributed.lifting import lifted
+from structir.distributed.constant_lifting import lifted
 from structir.distributed.plan import Plan
 from structir.distributed.planning import flat
 from structir.distributed.planning import plan as make_plan
-from structir.distributed.worker import Recipe, Workplace, recipe_of, run_task, task_of, workplace
+from structir.distributed.worker import (
+    ShardProgram,
+    WorkerState,
+    recipe_of,
+    run_task,
+    task_of,
+    workplace,
+)
 from structir.errors import StructIRError
 from structir.interpret.scope import check_call
 from structir.ir.dims import Dim, as_sym
@@ -25,7 +32,7 @@ from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 
 np = lazy_module("numpy")
-dask_room = lazy_module("structir.distributed.on_dask")
+dask_room = lazy_module("structir.distributed.dask_executor")
 
 Value = Any
 
@@ -55,7 +62,7 @@ class Sharded:
     name: str
     options: Mapping[str, Any]
     plans: dict[tuple[tuple[str, int], ...], Plan] = attrs.Factory(dict)
-    recipes: dict[Plan, Recipe] = attrs.Factory(dict)
+    recipes: dict[Plan, ShardProgram] = attrs.Factory(dict)
 
     @property
     def function(self) -> Function:
@@ -78,14 +85,14 @@ class Sharded:
         """The function with its large constants as parameters."""
         return lifted(self.function)[0]
 
-    def recipe(self, plan: Plan) -> Recipe:
+    def recipe(self, plan: Plan) -> ShardProgram:
         """What a worker needs to make the parts of a plan."""
         if plan not in self.recipes:
             others = _used_by(self.function, self.module)
             self.recipes[plan] = recipe_of(plan, self.lone, others)
         return self.recipes[plan]
 
-    def workplace(self, plan: Plan) -> Workplace:
+    def workplace(self, plan: Plan) -> WorkerState:
         """The program of a plan as this process runs it."""
         return workplace(self.recipe(plan))
 

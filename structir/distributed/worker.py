@@ -12,14 +12,14 @@ import attrs
 
 from structir.analysis.variables import walk
 from structir.backend.compile import compile as compile_module
-from structir.distributed.part import Part, Parts
-from structir.distributed.plan import Piece, Plan, Shard
+from structir.distributed.plan import Piece, Shard, Plan
 from structir.distributed.planning import Blocks, Planner, planner_of
+from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.errors import StructIRError
 from structir.ir.expr import Call, Function
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.printer.reader import parse
+from structir.printer.parser.parser import parse
 
 np = lazy_module("numpy")
 
@@ -29,7 +29,7 @@ Run = Callable[..., Value]
 
 
 @attrs.frozen
-class Recipe:
+class ShardProgram:
     """All that a worker must know of a plan: text and numbers."""
 
     text: str
@@ -51,7 +51,7 @@ class Task:
     bytes_in: int
 
 
-def recipe_of(plan: Plan, function: Function, others: Mapping[str, Any]) -> Recipe:
+def recipe_of(plan: Plan, function: Function, others: Mapping[str, Any]) -> ShardProgram:
     """The recipe of a plan; `others` are the functions that the program calls."""
     name = unused(plan.name, others)  # what it calls, it may be itself: whole, and not the part
     text = IRModule({**others, name: function}).script()
@@ -60,7 +60,7 @@ def recipe_of(plan: Plan, function: Function, others: Mapping[str, Any]) -> Reci
     places = {a.span.line: str(b.span) for a, b in pairs if a.span is not None and b.span}
     sizes = tuple(sorted(plan.sizes.items()))
     place = f"{plan.name} at {function.span}" if function.span is not None else plan.name
-    return Recipe(text, name, sizes, plan.pieces, tuple(places.items()), place)
+    return ShardProgram(text, name, sizes, plan.pieces, tuple(places.items()), place)
 
 
 def unused(name: str, taken: Container[str]) -> str:
@@ -81,22 +81,22 @@ def task_of(shard: Shard) -> Task:
 
 
 @attrs.frozen(eq=False)
-class Workplace:
+class WorkerState:
     """A program on one worker."""
 
     module: IRModule
     planner: Planner
-    parts: Parts
+    parts: PartialResults
     compiled: dict[Any, Run] = attrs.Factory(dict)
-    made: dict[Task, Part] = attrs.Factory(dict)
+    made: dict[Task, ShardFunction] = attrs.Factory(dict)
 
-    def part(self, task: Task) -> Part:
+    def part(self, task: Task) -> ShardFunction:
         """The function that a task runs, made when it is first asked for."""
         if task not in self.made:
             self.made[task] = self._part(task)
         return self.made[task]
 
-    def _part(self, task: Task) -> Part:
+    def _part(self, task: Task) -> ShardFunction:
         planner = self.planner
         regions = planner.regions(task.blocks, task.piece)
         pairs = zip(planner.results, task.blocks, strict=True)
@@ -117,7 +117,7 @@ class Workplace:
         made = self.executable(part)(part.sizes, *args)
         return made if isinstance(made, tuple) else (made,)
 
-    def executable(self, part: Part) -> Run:
+    def executable(self, part: ShardFunction) -> Run:
         """A part compiled; parts that do the same are one."""
         if part.key not in self.compiled:
             others = self.module.functions
@@ -128,17 +128,17 @@ class Workplace:
 
 
 @lru_cache(8)
-def workplace(recipe: Recipe) -> Workplace:
+def workplace(recipe: ShardProgram) -> WorkerState:
     """The program of a recipe, read once by each worker."""
     module = parse(recipe.text, FILE)
     function = module.functions[recipe.name]
     assert isinstance(function, Function)
     planner = planner_of(function, dict(recipe.sizes), recipe.name, recipe.pieces)
     rest = {name: f for name, f in module.functions.items() if name != recipe.name}
-    return Workplace(IRModule(rest), planner, Parts(planner.program))
+    return WorkerState(IRModule(rest), planner, PartialResults(planner.program))
 
 
-def run_task(recipe: Recipe, task: Task, *values: Value) -> tuple[Value, ...]:
+def run_task(recipe: ShardProgram, task: Task, *values: Value) -> tuple[Value, ...]:
     """Run one shard on the blocks that were sent to it, and nothing else."""
     received = sum(v.nbytes for v in values if hasattr(v, "nbytes"))
     if received != task.bytes_in:

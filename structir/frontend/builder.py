@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from structir.build import BlockBuilder, Scope
+from structir.build import BlockBuilder, BuilderScope
 from structir.errors import Span
 from structir.ir.expr import Call, Expr, SeqExpr, Var
 from structir.ir.node import replace
@@ -28,7 +28,7 @@ class NodeBuilder(BlockBuilder):
 
     def aside(self, build: Callable[[], Expr]) -> SeqExpr:
         """What `build` emits and gives as a sequence of its own, not part of the function."""
-        scope = Scope(self.scopes[-1])
+        scope = BuilderScope(self.scopes[-1])
         scope.in_dataflow = self.scopes[-1].in_dataflow
         self.scopes.append(scope)
         try:

@@ -28,7 +28,7 @@ MOST_PROGRAMS = 32  # programs made for values of inputs that are kept
 MOST_FOLDED = 1 << 30  # bytes of a weight that is worked out before the first call
 
 
-class Prepared(BackendRep):
+class CompiledModel(BackendRep):
     """A model, compiled once for all sizes.
 
     Where the structure of the program hangs on the values of small inputs (the axes of a
@@ -124,11 +124,11 @@ class Backend(OnnxBackend):
         return True
 
     @classmethod
-    def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> Prepared:
+    def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> CompiledModel:
         """A model ready to run."""
         if not cls.supports_device(device):
             raise wrong(f"there is no device {device!r}")
-        return Prepared(model)
+        return CompiledModel(model)
 
     @classmethod
     def run_model(

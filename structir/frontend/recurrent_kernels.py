@@ -8,13 +8,13 @@ from textwrap import indent
 import attrs
 
 from structir.ir.kernel import Kernel
-from structir.printer.reader import parse
+from structir.printer.parser.parser import parse
 
 DTYPES = frozenset({"float32", "float64"})
 
 
 @attrs.frozen
-class Cell:
+class RecurrentCell:
     """What a step does with the gates of the input and the products with the state before."""
 
     gates: int
@@ -36,8 +36,8 @@ def _tanh(name: str, gate: int) -> str:
 
 MIXED = "last[b, j] = (1.0 - update) * fresh + update * last[b, j]\n"
 CELLS = {
-    "rnn": Cell(1, ("last",), 1, _tanh("last[b, j]", 0)),
-    "lstm": Cell(
+    "rnn": RecurrentCell(1, ("last",), 1, _tanh("last[b, j]", 0)),
+    "lstm": RecurrentCell(
         4,
         ("last", "cell"),
         4,
@@ -48,7 +48,7 @@ CELLS = {
         + "cell[b, j] = forget * cell[b, j] + update * fresh\n"
         + "last[b, j] = shown * T.tanh(cell[b, j])\n",
     ),
-    "gru": Cell(
+    "gru": RecurrentCell(
         3,
         ("last",),
         3,
@@ -59,7 +59,9 @@ CELLS = {
         + MIXED,
     ),
     # its reset gate is applied to the state before the product
-    "gru_reset_before": Cell(3, ("last",), 2, _sigmoid("update", 0) + _tanh("fresh", 2) + MIXED),
+    "gru_reset_before": RecurrentCell(
+        3, ("last",), 2, _sigmoid("update", 0) + _tanh("fresh", 2) + MIXED
+    ),
 }
 TOGETHER = 4  # sequences of a batch that meet the weights at once,
 AT_ONCE = 4  # in so many products for each time that a sum is read and written
@@ -115,7 +117,7 @@ def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = Fals
     return kernel
 
 
-def _text(cell: Cell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
+def _text(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
     width, made = f"{cell.gates} * hidden", f"{cell.products} * hidden"
     state = '"batch", "hidden"'
     shapes = {"gates": f'"steps", "batch", "{width}"'}

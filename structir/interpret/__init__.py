@@ -8,22 +8,29 @@ from types import ModuleType
 from typing import Any
 
 from structir.analysis.well_formed import check_well_formed
-from structir.interpret import draws, failures, lists, loops, pictures, texts
+from structir.interpret import (
+    error_function,
+    image_decoding,
+    lists,
+    loops,
+    random_functions,
+    strings,
+)
 from structir.interpret.extern import find_extern, register_extern
-from structir.interpret.machine import Machine
+from structir.interpret.interpreter import Interpreter
 from structir.interpret.ownership import owning
 from structir.ir.module import IRModule, as_module
 
 __all__ = [
-    "draws",
-    "failures",
+    "error_function",
     "find_extern",
+    "image_decoding",
     "interpret",
     "lists",
     "loops",
-    "pictures",
+    "random_functions",
     "register_extern",
-    "texts",
+    "strings",
 ]
 
 
@@ -32,7 +39,7 @@ def interpret(mod: IRModule, name: str, *args: Any, **names: Any) -> Any:
     they are. The caller owns the result."""
     module = as_module(mod, "structir.interpret")
     check_well_formed(module)
-    return owning(Machine(module).global_function(name))(*args, **names)
+    return owning(Interpreter(module).global_function(name))(*args, **names)
 
 
 class _Callable(ModuleType):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from structir.errors import StructIRError
-from structir.interpret.memory import within_memory
+from structir.interpret.out_of_memory import within_memory
 from structir.ir.axes import AnySize, Ragged, RowVar, size_in
 from structir.ir.binding_dims import standing_alone
 from structir.ir.dims import Dim, Sym, as_sym, evaluate, syms

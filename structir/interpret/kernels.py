@@ -11,9 +11,9 @@ import attrs
 import numpy as np
 
 from structir.errors import Diagnostic, DiagnosticError, ShapeMismatchError
-from structir.interpret.boundary import match
+from structir.interpret.argument_checks import match
 from structir.interpret.kernel_memory import ON_MEMORY, first_outside, walked
-from structir.interpret.scope import Scope, Value, check_call
+from structir.interpret.scope import Activation, Value, check_call
 from structir.interpret.threads import Thread, run_blocks
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Var
@@ -28,6 +28,7 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    KernelStatement,
     LibraryCall,
     Literal,
     Local,
@@ -35,17 +36,16 @@ from structir.ir.kernel import (
     Scalar,
     Scratch,
     Size,
-    Statement,
     Sync,
     While,
 )
 from structir.ir.kernel_functions import BINARY, LIBRARY, OF_LANES, OF_THREADS
-from structir.projections.point import FUNCTIONS
+from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
 
-Run = Callable[[Kernel, Sequence[Value], Scope], None]
-Evaluate = Callable[["Frame"], Any]
-Step = Callable[["Frame"], Any]
+Run = Callable[[Kernel, Sequence[Value], Activation], None]
+Evaluate = Callable[["KernelFrame"], Any]
+Step = Callable[["KernelFrame"], Any]
 LEAVE, AGAIN = object(), object()  # how the body of a loop ends early
 
 
@@ -61,7 +61,7 @@ class KernelValue:
         """Fill the last arrays from the first ones."""
         params = self.kernel.params
         check_call(self.kernel.name, params, values)
-        scope = Scope({}, {})
+        scope = Activation({}, {})
         stated = [
             (param.struct_info, value, f"{self.kernel.name}: parameter {param.name}")
             for param, value in zip(params, values, strict=True)
@@ -77,15 +77,15 @@ class KernelValue:
 
 
 @attrs.frozen(eq=False)
-class Frame:
+class KernelFrame:
     """What names and sizes stand for while a kernel runs."""
 
     values: dict[Var | Local, Any]
-    scope: Scope
+    scope: Activation
     thread: Any = None  # which of many threads takes the statements
 
 
-def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
+def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Activation) -> None:
     """Run the statements of a kernel on values for its parameters; results hold zeros first."""
     for array in values[len(kernel.operands) :]:
         array[...] = 0
@@ -94,7 +94,7 @@ def run_kernel(kernel: Kernel, values: Sequence[Value], scope: Scope) -> None:
 
     def run(thread: Thread | None = None) -> None:
         with np.errstate(all="ignore"):
-            step(Frame(dict(known), scope, thread))
+            step(KernelFrame(dict(known), scope, thread))
 
     if kernel.blocks is None:
         run()
@@ -165,7 +165,7 @@ def place(kernel: Kernel, element: Element) -> Evaluate:
     if element.flat:
         return _flat_place(kernel, element, indices[0])
 
-    def found(frame: Frame) -> tuple[int, ...]:
+    def found(frame: KernelFrame) -> tuple[int, ...]:
         shape = frame.values[element.array].shape
         checked = []
         for axis, index in enumerate(indices):
@@ -179,7 +179,7 @@ def place(kernel: Kernel, element: Element) -> Evaluate:
 
 
 def _flat_place(kernel: Kernel, element: Element, index: Evaluate) -> Evaluate:
-    def found(frame: Frame) -> int:
+    def found(frame: KernelFrame) -> int:
         at, size = int(index(frame)), frame.values[element.array].size
         if not 0 <= at < size:
             raise out_of_range(kernel, element, 0, at, size)
@@ -280,7 +280,7 @@ def _cast(value: Evaluate, source: str, target: str) -> Evaluate:
         return lambda frame: value(frame).astype(kind)
     limits = np.iinfo(target)
 
-    def truncated(frame: Frame) -> Any:
+    def truncated(frame: KernelFrame) -> Any:
         number = float(value(frame))
         if number != number:
             return kind(0)
@@ -304,11 +304,11 @@ _SCALARS: dict[type, Callable[[Kernel, Any], Evaluate]] = {
 # ---- statements
 
 
-def block(kernel: Kernel, statements: Sequence[Statement]) -> Step:
+def block(kernel: Kernel, statements: Sequence[KernelStatement]) -> Step:
     """Statements in order; one that leaves or repeats the loop ends them."""
     steps = [_STATEMENTS[type(s)](kernel, s) for s in statements]
 
-    def run(frame: Frame) -> Any:
+    def run(frame: KernelFrame) -> Any:
         for step in steps:
             ended = step(frame)
             if ended is not None:
@@ -330,13 +330,13 @@ def _assign(kernel: Kernel, assign: Assign) -> Step:
     value, target = evaluator(kernel, assigned(assign)), assign.target
     if isinstance(target, Local):
 
-        def bind(frame: Frame) -> None:
+        def bind(frame: KernelFrame) -> None:
             frame.values[target] = value(frame)
 
         return bind
     at = place(kernel, target)
 
-    def store(frame: Frame) -> None:
+    def store(frame: KernelFrame) -> None:
         number = value(frame)
         array = frame.values[target.array]
         (array.flat if target.flat else array)[at(frame)] = number
@@ -348,21 +348,21 @@ def _scratch(kernel: Kernel, scratch: Scratch) -> Step:
     info: Any = scratch.array.struct_info
     dtype = numpy_dtype(info.dtype)
 
-    def make(frame: Frame) -> None:
+    def make(frame: KernelFrame) -> None:
         shape = [frame.scope.size(dim) for dim in info.dims]
         for axis, size in enumerate(shape):
             if size < 0:
                 raise no_such_size(kernel, scratch.array, axis, size)
         frame.values[scratch.array] = np.zeros(shape, dtype)
 
-    def share(frame: Frame) -> None:
+    def share(frame: KernelFrame) -> None:
         frame.values[scratch.array] = frame.thread.shared(scratch.array, info.dims, dtype)
 
     return share if scratch.shared else make
 
 
 def _part(kernel: Kernel, part: Part) -> Step:
-    def bind(frame: Frame) -> None:
+    def bind(frame: KernelFrame) -> None:
         frame.values[part.low] = np.int64(0)
         frame.values[part.high] = np.int64(frame.scope.size(part.extent))
 
@@ -376,7 +376,7 @@ def _library_call(kernel: Kernel, call: LibraryCall) -> Step:
     places = [arg for arg in call.args[:count] if isinstance(arg, Element)]
     starts = [evaluator(kernel, element.indices[0]) for element in places]
 
-    def run(frame: Frame) -> None:
+    def run(frame: KernelFrame) -> None:
         values = [int(integer(frame)) for integer in integers]
         sizes = dict(zip(function.integers, values, strict=True))
         memories = [np.ascontiguousarray(frame.values[e.array]).reshape(-1) for e in places]
@@ -402,7 +402,7 @@ def _for(kernel: Kernel, loop: For) -> Step:
     start, stop = evaluator(kernel, loop.start), evaluator(kernel, loop.stop)
     body = block(kernel, loop.body)
 
-    def run(frame: Frame) -> None:
+    def run(frame: KernelFrame) -> None:
         for position in range(int(start(frame)), int(stop(frame)), loop.step):
             frame.values[loop.variable] = np.int64(position)
             if body(frame) is LEAVE:
@@ -414,7 +414,7 @@ def _for(kernel: Kernel, loop: For) -> Step:
 def _while(kernel: Kernel, loop: While) -> Step:
     test, body = evaluator(kernel, loop.test), block(kernel, loop.body)
 
-    def run(frame: Frame) -> None:
+    def run(frame: KernelFrame) -> None:
         while test(frame) and body(frame) is not LEAVE:
             pass
 

@@ -9,7 +9,7 @@ import numpy as np
 from structir.errors import ShapeMismatchError
 from structir.interpret.extern import register_extern
 from structir.ir.dtype import numpy_dtype
-from structir.ops.loop import Steps, at_once
+from structir.ops.loop import LoopSpec, at_once
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +30,7 @@ def iterate(
     those of no step at all have the shapes `empty` and the `dtypes`.
     """
     given = [None if isinstance(value, tuple) else value for value in (trips, condition)]
-    made = at_once(body, Steps(given[0], given[1], carried))
+    made = at_once(body, LoopSpec(given[0], given[1], carried))
     if made is not None:
         return (*made[0], *made[1])
     limit = None if isinstance(trips, tuple) else int(trips)

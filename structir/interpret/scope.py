@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from structir.errors import StructIRError
-from structir.interpret.memory import within_memory
+from structir.interpret.out_of_memory import within_memory
 from structir.ir import dims
 from structir.ir.dims import Dim, as_sym
 from structir.ir.expr import Function, Var
@@ -30,7 +30,7 @@ class ForeignTensor:
         return len(self.shape)
 
 
-class Nested(ChainMap[Any, Any]):
+class ScopeChain(ChainMap[Any, Any]):
     """What is known inside, then what is known around it; asked for one thing it is quick."""
 
     def __getitem__(self, key: Any) -> Any:
@@ -61,7 +61,7 @@ class Nested(ChainMap[Any, Any]):
 
 
 @attrs.frozen(eq=False)
-class Scope:
+class Activation:
     """Variables and sizes of one activation; a closure's activation sees those around its
     definition."""
 
@@ -69,11 +69,11 @@ class Scope:
     sizes: MutableMapping[Any, Any]  # symbolic variables to numbers, row variables to shapes
 
     @staticmethod
-    def inside(outer: Scope | None) -> Scope:
+    def inside(outer: Activation | None) -> Activation:
         """A new scope within another one, or on its own."""
         if outer is None:
-            return Scope({}, {})
-        return Scope(Nested({}, outer.values), Nested({}, outer.sizes))
+            return Activation({}, {})
+        return Activation(ScopeChain({}, outer.values), ScopeChain({}, outer.sizes))
 
     def value(self, var: Var) -> Value:
         """What a variable holds."""
@@ -102,7 +102,7 @@ class Closure:
     """A function as a value: its code, the scope around it, and the name that errors call it by."""
 
     function: Function
-    outer: Scope | None
+    outer: Activation | None
     name: str
     call: Callable[..., Value]
     loop: Callable[..., Any] | None = None  # makes all steps of a loop over it, where it can

@@ -24,12 +24,12 @@ OTHERS: dict[str, Callable[[int, int], int]] = {
 STACK = 1 << 19  # bytes of a thread of the system
 
 
-class Ended(Exception):
+class ThreadCancelled(Exception):
     """The thread is no longer wanted: another one failed."""
 
 
 @attrs.define(eq=False)
-class Team:
+class ThreadBlock:
     """The threads of a block. One runs at a time."""
 
     kernel: Kernel
@@ -47,7 +47,7 @@ class Thread:
     """A thread of a block, as the statements of a kernel see it."""
 
     thread: int
-    team: Team
+    team: ThreadBlock
     turn: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
     waits_at: Any = None
     ended: bool = False
@@ -80,7 +80,7 @@ class Thread:
         self.team.given_back.release()
         self.turn.acquire()
         if self.team.failure is not None:
-            raise Ended
+            raise ThreadCancelled
 
     def handed(self, name: str, value: Any, lane: int) -> Any:
         """What another lane of the warp has; where there is no such lane, its own."""
@@ -99,22 +99,22 @@ def run_blocks(kernel: Kernel, blocks: int, run: Run) -> None:
         isinstance(n, Sync) or (isinstance(n, Apply) and n.fn in HANDING) for n in nodes_of(kernel)
     )
     for block in range(blocks):
-        team = Team(kernel, kernel.threads, blocks, block)
+        team = ThreadBlock(kernel, kernel.threads, blocks, block)
         threads = [Thread(number, team) for number in range(kernel.threads)]
         if meet:
-            _in_turns(team, threads, run)
+            _round_robin(team, threads, run)
         else:
             for thread in threads:
                 run(thread)
 
 
-def _in_turns(team: Team, threads: list[Thread], run: Run) -> None:
+def _round_robin(team: ThreadBlock, threads: list[Thread], run: Run) -> None:
     def work(thread: Thread) -> None:
         thread.turn.acquire()
         try:
             if team.failure is None:
                 run(thread)
-        except Ended:
+        except ThreadCancelled:
             pass
         except BaseException as error:  # raised again where the kernel was called
             team.failure = error

@@ -61,7 +61,7 @@ Axis: TypeAlias = Dim | RowVar | Ragged | AnySize | Labelled
 Axes: TypeAlias = tuple[Axis, ...]
 
 
-class Written(tuple[Any, ...]):
+class UnresolvedAxes(tuple[Any, ...]):
     """Axes as they stand in a text or in a call, before it is known what sizes alone can say."""
 
     __slots__ = ()

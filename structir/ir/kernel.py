@@ -101,7 +101,7 @@ class Apply(Scalar):
     span: Span | None = None
 
 
-class Statement(Node):
+class KernelStatement(Node):
     """One step of a kernel."""
 
     __slots__ = ()
@@ -109,7 +109,7 @@ class Statement(Node):
 
 
 @node
-class Assign(Statement):
+class Assign(KernelStatement):
     """`target = value`; with the symbol of an operator, `target += value`."""
 
     target: Local | Element
@@ -119,7 +119,7 @@ class Assign(Statement):
 
 
 @node
-class Scratch(Statement):
+class Scratch(KernelStatement):
     """`array = T.zeros(shape, dtype)`: an array of the kernel's own, all zeros from here on; with
     `T.empty`, it holds what happens to be there, and with `T.shared`, the threads of a block share
     it."""
@@ -131,7 +131,7 @@ class Scratch(Statement):
 
 
 @node
-class Part(Statement):
+class Part(KernelStatement):
     """`low, high = T.part(extent)`: what follows does its work for a part of 0 to the extent, and
     runs for several parts, at once perhaps, until all is done. They must not meet."""
 
@@ -142,7 +142,7 @@ class Part(Statement):
 
 
 @node
-class LibraryCall(Statement):
+class LibraryCall(KernelStatement):
     """`T.tiled_product(x.flat[i], ...)`: a function of the library, on memory from elements on."""
 
     fn: str
@@ -158,52 +158,52 @@ class LibraryCall(Statement):
 
 
 @node
-class For(Statement):
+class For(KernelStatement):
     """`for variable in range(start, stop, step)`."""
 
     variable: Local
     start: Scalar
     stop: Scalar
     step: int
-    body: tuple[Statement, ...]
+    body: tuple[KernelStatement, ...]
     span: Span | None = None
 
 
 @node
-class While(Statement):
+class While(KernelStatement):
     """`while test`."""
 
     test: Scalar
-    body: tuple[Statement, ...]
+    body: tuple[KernelStatement, ...]
     span: Span | None = None
 
 
 @node
-class Branch(Statement):
+class Branch(KernelStatement):
     """`if test`, and perhaps `else`."""
 
     test: Scalar
-    then: tuple[Statement, ...]
-    otherwise: tuple[Statement, ...] = ()
+    then: tuple[KernelStatement, ...]
+    otherwise: tuple[KernelStatement, ...] = ()
     span: Span | None = None
 
 
 @node
-class Break(Statement):
+class Break(KernelStatement):
     """`break`."""
 
     span: Span | None = None
 
 
 @node
-class Continue(Statement):
+class Continue(KernelStatement):
     """`continue`."""
 
     span: Span | None = None
 
 
 @node
-class Sync(Statement):
+class Sync(KernelStatement):
     """`T.sync_threads()`: a thread waits here for all others of its block."""
 
     span: Span | None = None
@@ -218,7 +218,7 @@ class Kernel(Node):
     statements."""
 
     params: tuple[Var, ...]
-    body: tuple[Statement, ...]
+    body: tuple[KernelStatement, ...]
     name: str = "kernel"
     span: Span | None = None
     blocks: Size | None = None
@@ -263,9 +263,9 @@ def nodes_of(kernel: Kernel | Node) -> Iterator[Node]:
     todo: list[Node] = [kernel]
     while todo:
         found = todo.pop()
-        if isinstance(found, Statement | Scalar):
+        if isinstance(found, KernelStatement | Scalar):
             yield found
-        todo += [p for p in parts(found) if isinstance(p, Statement | Scalar)][::-1]
+        todo += [p for p in parts(found) if isinstance(p, KernelStatement | Scalar)][::-1]
 
 
 def written_elements(kernel: Kernel) -> Iterator[Element]:
@@ -278,7 +278,7 @@ def written_elements(kernel: Kernel) -> Iterator[Element]:
         elif isinstance(found, Assign) and isinstance(found.target, Element):
             yield found.target
         elif not isinstance(found, Assign):
-            todo += [p for p in parts(found) if isinstance(p, Statement)][::-1]
+            todo += [p for p in parts(found) if isinstance(p, KernelStatement)][::-1]
 
 
 def computed_in(dtype: str) -> str:

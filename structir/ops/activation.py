@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from structir.ops.attributes import Axis
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.projections import point
-from structir.projections.point import Point, select
+from structir.opdef.attributes import Axis
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.projections import scalar_expr
+from structir.projections.scalar_expr import ScalarExpr, select
 
 SAME = "x[*s] -> y[*s]"
 FLOATING = "x[*s] @ F -> y[*s] @ F"
@@ -16,56 +16,56 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 @op(SAME, name="nn.relu")
-def relu(x: Point) -> Point:
+def relu(x: ScalarExpr) -> ScalarExpr:
     """Each element, or 0 where it is negative."""
-    return point.max(x, 0)
+    return scalar_expr.max(x, 0)
 
 
 @op(SAME, name="nn.relu6")
-def relu6(x: Point) -> Point:
+def relu6(x: ScalarExpr) -> ScalarExpr:
     """Each element, no less than 0 and no more than 6."""
-    return point.min(point.max(x, 0), 6)
+    return scalar_expr.min(scalar_expr.max(x, 0), 6)
 
 
 @op(FLOATING, name="nn.silu")
-def silu(x: Point) -> Point:
+def silu(x: ScalarExpr) -> ScalarExpr:
     """x * sigmoid(x)."""
-    return x * point.sigmoid(x)
+    return x * scalar_expr.sigmoid(x)
 
 
 @op(FLOATING, name="nn.gelu")
-def gelu(x: Point) -> Point:
+def gelu(x: ScalarExpr) -> ScalarExpr:
     """x times the normal distribution function of x."""
-    return 0.5 * x * (1 + point.erf(x * math.sqrt(0.5)))
+    return 0.5 * x * (1 + scalar_expr.erf(x * math.sqrt(0.5)))
 
 
 @op(FLOATING, name="nn.gelu_tanh")
-def gelu_tanh(x: Point) -> Point:
+def gelu_tanh(x: ScalarExpr) -> ScalarExpr:
     """The approximation of `gelu` by a hyperbolic tangent."""
-    return 0.5 * x * (1 + point.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + scalar_expr.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 @op(FLOATING, name="nn.selu")
-def selu(x: Point) -> Point:
+def selu(x: ScalarExpr) -> ScalarExpr:
     """The self-normalising exponential linear unit."""
-    return SELU_SCALE * select(x > 0, x, SELU_ALPHA * point.expm1(x))
+    return SELU_SCALE * select(x > 0, x, SELU_ALPHA * scalar_expr.expm1(x))
 
 
 @op(FLOATING, name="nn.leakyrelu")
-def leakyrelu(x: Point, alpha: float = 0.01) -> Point:
+def leakyrelu(x: ScalarExpr, alpha: float = 0.01) -> ScalarExpr:
     """Each element, times `alpha` where it is negative."""
     return select(x > 0, x, alpha * x)
 
 
 @op(FLOATING, name="nn.softplus")
-def softplus(x: Point, beta: float = 1.0, threshold: float = 20.0) -> Point:
+def softplus(x: ScalarExpr, beta: float = 1.0, threshold: float = 20.0) -> ScalarExpr:
     """log(1 + exp(beta * x)) / beta; `x` itself where beta * x is above the threshold."""
-    rest = point.log1p(point.exp(-point.abs(beta * x)))
-    return select(x * beta > threshold, x, (point.max(beta * x, 0) + rest) / beta)
+    rest = scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(beta * x)))
+    return select(x * beta > threshold, x, (scalar_expr.max(beta * x, 0) + rest) / beta)
 
 
 @op("x[*p, i, *t] @ F, alpha[~i : i] @ F -> y[*p, i, *t] @ F", name="nn.prelu", at={"i": "axis"})
-def prelu(x: Point, alpha: Point, axis: Axis = 1) -> Point:
+def prelu(x: ScalarExpr, alpha: ScalarExpr, axis: Axis = 1) -> ScalarExpr:
     """Each element, times `alpha` of its channel where it is negative."""
     return select(x > 0, x, alpha * x)
 

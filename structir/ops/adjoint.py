@@ -1,299 +1,254 @@
-"""Backward ops by name: the adjoints of windows, reads and losses, as other programs write them."""
+"""`grad.adjoint`: the gradient of a call of any op whose line and body give one, as a call of its
+own.
+
+    dx = R.grad.adjoint(x, w, dy, of="nn.conv2d", by=[0], reads=["gradient 0"], strides=[2, 2])
+
+is what comes back to `x` from the call `R.nn.conv2d(x, w, strides=[2, 2])` where `dy` comes back to
+its result. The arguments are those of that call, then the tensors that `reads` names: its results,
+what comes back to them, and parts. A part is a tensor in the shape of a result that the gradient
+needs beside it, such as how many elements tie for a maximum; it is a call of this op as well, with
+the attribute `part`. Sizes may be symbolic: loops, kernels and regions come from the adjoint of the
+call's index spec.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from structir.ir.expr import Call, Expr
+import attrs
+
+from structir.analysis import base_check
+from structir.analysis.lattice import FAIL_L0
+from structir.errors import Diagnostic, DiagnosticError, Span, StructInfoError
+from structir.ir.expr import Call, Expr, Tuple, TupleGetItem
+from structir.ir.op import Op, find_op, register_op
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.lazy import lazy_module
-from structir.ops.attributes import Axis, Ints, Layout
-from structir.ops.broadcast import divide, multiply, not_equal, where
-from structir.ops.create import full_like, zeros_like
-from structir.ops.define import op
-from structir.ops.elementwise import astype, negative
-from structir.ops.examples import f32, i64
-from structir.ops.given import Given, Written
-from structir.ops.indexing import take
-from structir.ops.layout import expand_dims
-from structir.ops.layouts import each
-from structir.ops.letters import per_axis, written
-from structir.ops.loss import likelihood
-from structir.ops.pool import windows_of
-from structir.ops.reduce import sum_
-from structir.ops.scatter import scatter_elements
-from structir.projections.point import Point
+from structir.opdef.memo import memoize
+from structir.opdef.parameters import NOT_GIVEN
+from structir.projections.renamed import rename_reads
+from structir.projections.spec import IndexSpec, Statement
 
-np = lazy_module("numpy")
-Array = Any
+adjoints = lazy_module("structir.projections.adjoint")
+gradient = lazy_module("structir.opdef.gradient")
+reference = lazy_module("structir.opdef.reference")
+
+Emit = Callable[[Expr], Expr]  # binds an expression and gives its variable
+Back = Any  # an Expr, a tuple of Backs for a tuple, or None where nothing comes back
+OWN = ("of", "by", "reads", "part")
+MOST_ARGUMENTS = 64
+NUMBERED = re.compile(r"\w+ (?:\d+\.)?(\d+)")  # a tensor in the shape of a result
 
 
-def taken_back(given: Given) -> Written:
-    """The line of `take` with operand and result exchanged."""
-    if given["axis"] is None:
-        line = "output_grad[*s], x[n], indices[*s] @ I -> dx[indices : n]"
-    else:
-        line = "output_grad[*p, *s, *t], x[*p, n, *t], indices[*s] @ I -> dx[*p, indices : n, *t]"
-    if given.rank("x") is None or given.rank("indices") is None:
-        line = "output_grad[*u], x[*s], indices[*t] @ I -> dx[*s]"
-    return Written(line)
+@attrs.define(eq=False)
+class AdjointDefinition:
+    """The definition of `grad.adjoint`: all is asked of the op that it is the gradient of."""
+
+    name: str = "grad.adjoint"
+    pure: bool = True
+    operator: str | None = None
+    hooks: dict[str, Any] = attrs.Factory(dict)
+    op: Op = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.op = register_op(self)
+
+    argument_names = tuple([f"argument_{k}" for k in range(MOST_ARGUMENTS)])
+    leading = MOST_ARGUMENTS
+    of_sizes = (False,) * MOST_ARGUMENTS
+
+    @property
+    def doc(self) -> str:
+        """What the op does."""
+        return "What comes back to an operand of a call, from what comes back to its results."
+
+    def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
+        """A call from its arguments and attributes, those of the forward call among them."""
+        own = dict(keywords)
+        places = {name: k for k, name in enumerate(self.argument_names)}
+        operands = {**dict(enumerate(args)), **{places[n]: own.pop(n) for n in {*own} & {*places}}}
+        last = max(operands, default=-1)
+        given = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
+        static = {n: _freeze(v) for n, v in own.items()}
+        call = Call(self.op, given, static, span=span)
+        return Call(self.op, given, static, (), memoize(self.deduce, call), span)
+
+    def _argument(self, value: Any, span: Span | None) -> Expr:
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, tuple | list):
+            return (
+                NOT_GIVEN if not value else Tuple(tuple([self._argument(v, span) for v in value]))
+            )
+        message = f"an argument is a value of the program, not {value!r}"
+        raise StructInfoError(Diagnostic(message, span, self.name))
+
+    def deduce(self, call: Call) -> StructInfo:
+        """The StructInfo of the operand; of a part, that of its result."""
+        forward = self.forward(call)
+        results = fields_of(forward.struct_info)
+        self._check(call, forward, results)
+        part = call.attrs.get("part")
+        if part is not None:
+            return results[self._result_of(call, part, len(results))]
+        info: Any = forward.args[call.attrs["by"][0]].struct_info
+        for member in call.attrs["by"][1:]:
+            fields = info.fields if isinstance(info, TupleStructInfo) else ()
+            info = fields[member] if member in range(len(fields)) else None
+        if not isinstance(info, TensorStructInfo):
+            raise self._wrong(call, f"by names no tensor: {call.attrs['by']}")
+        return info
+
+    def _check(self, call: Call, forward: Call, results: tuple[StructInfo, ...]) -> None:
+        """What comes back is like what it comes back to."""
+        reads, count = call.attrs["reads"], len(forward.args)
+        for name, arg in zip(reads, call.args[count:], strict=True):
+            wanted = results[self._result_of(call, name, len(results))]
+            if arg.struct_info is None or base_check(wanted, arg.struct_info) is FAIL_L0:
+                raise self._wrong(call, f"{name} must be {wanted}, not {arg.struct_info}")
+
+    def _result_of(self, call: Call, name: Any, count: int) -> int:
+        """The number of the result in whose shape a tensor is: `gradient 1`, `ties 0.1`."""
+        found = NUMBERED.fullmatch(name) if isinstance(name, str) else None
+        if found is None or int(found[1]) >= count:
+            raise self._wrong(call, f"there is no {name!r} of a result")
+        return int(found[1])
+
+    def _wrong(self, call: Call, message: str) -> StructInfoError:
+        return StructInfoError(Diagnostic(message, call.span, self.name))
+
+    def forward(self, call: Call) -> Call:
+        """The call that this is the gradient of."""
+        name, by, reads = (call.attrs.get(n) for n in OWN[:3])
+        op = find_op(name) if isinstance(name, str) else None
+        if op is None or not hasattr(op.definition, "index_spec"):
+            raise self._wrong(call, f"of must name an op, not {name!r}")
+        count = len(call.args) - len(reads) if isinstance(reads, tuple) else -1
+        if not isinstance(by, tuple) or not by or by[0] not in range(count):
+            message = "by and reads must say which operand, and what the last arguments are"
+            raise self._wrong(call, message)
+        static = {n: v for n, v in call.attrs.items() if n not in OWN}
+        if op is self.op:
+            static = self._inner(call)
+        args = call.args[:count]
+        given = zip(op.definition.argument_names, args, strict=False)
+        named = {n: a for n, a in given if not (isinstance(a, Tuple) and not a.fields)}
+        try:
+            made = op.definition.bind((), {**named, **static}, call.span)
+        except DiagnosticError as error:
+            raise self._wrong(call, f"there is no such call of {name}: {error}") from None
+        return Call(op, args, made.attrs, (), made.struct_info, call.span)
+
+    def index_spec(self, call: Call) -> IndexSpec | None:
+        """The adjoint of the forward call's spec, over the arguments of this call."""
+        forward = self.forward(call)
+        spec = differentiable_spec(forward)
+        if spec is None:
+            return None
+        paths, by, part = [info.path for info in spec.operands], *self._asked(call)
+        slope = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
+        specs = {None: slope.spec, **{h.name: h.spec for h in slope.helpers}} if slope else {}
+        if part not in specs:
+            raise self._wrong(call, f"there is no gradient by operand {by}, part {part}")
+        made, first = specs[part], len(forward.args)
+        read = call.attrs["reads"]
+        return place_operands(made, len(spec.operands), {n: first + k for k, n in enumerate(read)})
+
+    def _asked(self, call: Call) -> tuple[Any, Any]:
+        return call.attrs["by"], call.attrs.get("part")
+
+    def decompose(self, call: Call) -> None:
+        """It has no parts."""
+
+    def adjoint(self, call: Call, result: Expr, back: Any, emit: Any) -> list[Any]:
+        """What comes back to the arguments: the adjoint of an adjoint's index spec is one, too."""
+        found: list[Any] = gradient.adjoints(self, call, result, back, emit)
+        return found
+
+    def attributes_for(self, call: Call) -> dict[str, Any]:
+        """The attributes by which a call of this op tells that it is the gradient of a call; those
+        of one that is a gradient itself stand together in `inner`."""
+        name = call.op.name  # type: ignore[attr-defined]
+        own = {"inner": tuple(call.attrs.items())} if call.op is self.op else call.attrs
+        return {**own, "of": name}
+
+    def _inner(self, call: Call) -> dict[str, Any]:
+        inner = call.attrs.get("inner")
+        pairs = inner if isinstance(inner, tuple) else ((),)
+        if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+            raise self._wrong(call, "inner must hold the attributes of the gradient, in pairs")
+        return dict(pairs)
+
+    def assumptions(self, call: Call) -> tuple[Any, ...]:
+        """Nothing is assumed that the forward call does not assume."""
+        return ()
+
+    def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
+        """The result in NumPy."""
+        return reference.evaluate(self, call, values)
 
 
-@op(taken_back, name="grad.take_backward", reduce="sum", at={"n": "axis"})
-def take_backward(output_grad: Point, x: Point, indices: Point, axis: Axis | None = None) -> Point:
-    """The gradient of `take` by its operand."""
-    return output_grad
+def differentiable_spec(call: Call) -> IndexSpec | None:
+    """The index spec of a call, to be differentiated. That of a gradient reads what comes back to
+    results; it does so under other names than the gradient of it will."""
+    spec: IndexSpec | None = call.op.definition.index_spec(call)  # type: ignore[attr-defined]
+    if spec is None or call.op is not ADJOINT:
+        return spec
+    return rename_reads(spec, {info.name: f"given {info.name}" for info in spec.operands})
 
 
-def pooled_back(given: Given) -> Written:
-    """The sizes of a pool's line, its windowed axes whole; how a window shares its gradient is its
-    hook's."""
-    found = windows_of(given, 2, "data")
-    sizes = [entry.split(" : ")[-1] for entry in found.read]
-    data = [f"[{n}]" if n not in found.made else n for n in sizes]
-    grad = [f"[{n}]" if n not in sizes else n for n in found.made]
-    line = f"{written('output_grad', grad)}, {written('data', data)} -> "
-    numbers = {**found.numbers, **_in_order(given, found.numbers)}
-    return Written(line + written("dx", sizes), found.checks, "", numbers)
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list | tuple) else value
 
 
-def _in_order(given: Given, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a window in the order in which the layout of the data has rows and columns,
-    and whether the results have them in the other one."""
-    layout = given["layout"]
-    made = given["out_layout"] or layout
-    turned = layout.index("W") < layout.index("H")
-    known = {"extent": each(given, "pool_size", 2), "step": numbers["s"]}
-    known |= {"apart": numbers["d"], "before": numbers["lo"], "after": numbers["hi"]}
-    return {
-        **{name: tuple(value)[:: -1 if turned else 1] for name, value in known.items()},
-        "crossed": turned != (made.index("W") < made.index("H")),
-    }
+def fields_of(info: StructInfo | None) -> tuple[StructInfo, ...]:
+    """The infos of the results of a call."""
+    assert info is not None
+    return info.fields if isinstance(info, TupleStructInfo) else (info,)
 
 
-@op(pooled_back, name="grad.max_pool2d_backward")
-def max_pool2d_backward(
-    output_grad: Array,
-    data: Array,
-    pool_size: Ints = (1, 1),
-    strides: Ints = (1, 1),
-    padding: Ints = (0, 0, 0, 0),
-    dilation: Ints = (1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-    layout: Layout = "NCHW",
-    out_layout: Layout | None = None,
-) -> Array:
-    """The gradient of `max_pool2d` by its operand."""
-    return data
+def operands_read(spec: IndexSpec, own: int) -> list[str]:
+    """The operands beyond the first `own` that a spec reads, by name."""
+    read = {read.operand for clause in spec.clauses for read in clause.reads}
+    return [info.name for k, info in enumerate(spec.operands) if k >= own and k in read]
 
 
-@op(pooled_back, name="grad.avg_pool2d_backward")
-def avg_pool2d_backward(
-    output_grad: Array,
-    data: Array,
-    pool_size: Ints = (1, 1),
-    strides: Ints = (1, 1),
-    padding: Ints = (0, 0, 0, 0),
-    dilation: Ints = (1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-    layout: Layout = "NCHW",
-    out_layout: Layout | None = None,
-) -> Array:
-    """The gradient of `avg_pool2d` by its operand."""
-    return data
+def place_operands(spec: IndexSpec, own: int, places: Mapping[str, int]) -> IndexSpec:
+    """A spec whose operands beyond the first `own` stand at these places among the arguments;
+    those without one are left out."""
+    kept = [k for k, info in enumerate(spec.operands) if k < own or info.name in places]
+    number = {old: new for new, old in enumerate(kept)}
+    operands = [spec.operands[k] for k in kept]
+    operands[own:] = [attrs.evolve(o, path=(places[o.name],)) for o in operands[own:]]
+    clauses = tuple([_renumber(clause, number) for clause in spec.clauses])
+    return attrs.evolve(spec, operands=tuple(operands), clauses=clauses)
 
 
-def likelihood_back(given: Given) -> str:
-    """The line of the loss, with the gradient of its result among the operands."""
-    reads, result = likelihood(given).split(" -> out")
-    predictions = reads.split(" @ F")[0].removeprefix("predictions")
-    return f"output_grad{result}, {reads} -> dx{predictions} @ F"
+def _renumber(clause: Statement, number: Mapping[int, int]) -> Statement:
+    reads = [attrs.evolve(r, operand=number[r.operand]) for r in clause.reads]
+    return attrs.evolve(clause, reads=tuple(reads))
 
 
-@op(likelihood_back, name="grad.nll_loss_backward")
-def nll_loss_backward(
-    output_grad: Array,
-    predictions: Array,
-    targets: Array,
-    weights: Array | None = None,
-    reduction: Literal["none", "sum", "mean"] = "mean",
-    ignore_index: int = -100,
-) -> Array:
-    """The gradient of `nll_loss` by its predictions."""
-    return predictions
+def component(value: Back, number: int, emit: Emit) -> Any:
+    """One result of several, or the only one."""
+    if isinstance(value, tuple):
+        return value[number]
+    if isinstance(value, Tuple):
+        return value.fields[number]
+    if value is not None and isinstance(value.struct_info, TupleStructInfo):
+        info = value.struct_info.fields[number]
+        return emit(TupleGetItem(value, number, info))
+    return value
 
 
-@nll_loss_backward.region
-def _(call: Call) -> bool:
-    """The line does not tell that the mean looks at every weight that is used."""
-    return call.attrs.get("reduction") in ("none", "sum")
+def zeros(like: Expr) -> Expr:
+    """Nothing, in the shape of a tensor."""
+    op = find_op("zeros_like")
+    assert op is not None
+    made: Expr = op(like)
+    return made
 
 
-@nll_loss_backward.decompose
-def _(
-    output_grad: Expr,
-    predictions: Expr,
-    targets: Expr,
-    weights: Expr | None = None,
-    reduction: str = "mean",
-    ignore_index: int = -100,
-) -> Expr:
-    axis = 0 if predictions.struct_info.ndim == 1 else 1
-    kept = not_equal(targets, full_like(targets, ignore_index))
-    classes = where(kept, targets, zeros_like(targets))
-    weight = astype(kept, predictions.struct_info.dtype)
-    if weights is not None:
-        weight = multiply(weight, take(weights, classes, axis=0))
-    scale = negative(multiply(output_grad, weight))
-    if reduction == "mean":
-        scale = divide(scale, sum_(weight))
-    places, shares = expand_dims(classes, axis), expand_dims(scale, axis)
-    return scatter_elements(zeros_like(predictions), places, shares, axis)
-
-
-@max_pool2d_backward.kernel("cpu")
-def _(
-    output_grad: Array,
-    data: Array,
-    dx: Array,
-    extent: tuple[int, ...],
-    step: tuple[int, ...],
-    apart: tuple[int, ...],
-    before: tuple[int, ...],
-    crossed: bool,
-) -> None:
-    if data.size == 0:
-        return
-    made = np.zeros(data.shape, np.float64)
-    for i in range(output_grad.shape[1 if crossed else 0]):
-        for j in range(output_grad.shape[0 if crossed else 1]):
-            back = output_grad[j, i] if crossed else output_grad[i, j]
-            hits, most = 0, data[0, 0]
-            for sharing in range(2):
-                for p in range(extent[0]):
-                    row = i * step[0] - before[0] + p * apart[0]
-                    for q in range(extent[1]):
-                        column = j * step[1] - before[1] + q * apart[1]
-                        if 0 <= row < data.shape[0] and 0 <= column < data.shape[1]:
-                            value = data[row, column]
-                            if sharing and value == most:
-                                made[row, column] += back / hits
-                            elif not sharing and (hits == 0 or value > most or value != value):
-                                hits, most = 1, value
-                            elif not sharing and value == most:
-                                hits += 1
-    dx[:] = made
-
-
-@avg_pool2d_backward.kernel("cpu")
-def _(
-    output_grad: Array,
-    data: Array,
-    dx: Array,
-    extent: tuple[int, ...],
-    step: tuple[int, ...],
-    apart: tuple[int, ...],
-    before: tuple[int, ...],
-    after: tuple[int, ...],
-    crossed: bool,
-    count_include_pad: bool,
-) -> None:
-    rows, columns = data.shape
-    ends = (rows + after[0], columns + after[1]) if count_include_pad else (rows, columns)
-    made = np.zeros(data.shape, np.float64)
-    for i in range(output_grad.shape[1 if crossed else 0]):
-        for j in range(output_grad.shape[0 if crossed else 1]):
-            back = output_grad[j, i] if crossed else output_grad[i, j]
-            counted = 0
-            for sharing in range(2):
-                whole = counted
-                for p in range(extent[0]):
-                    row = i * step[0] - before[0] + p * apart[0]
-                    for q in range(extent[1]):
-                        column = j * step[1] - before[1] + q * apart[1]
-                        if count_include_pad or (row >= 0 and column >= 0):
-                            counted += row < ends[0] and column < ends[1]
-                        if sharing and 0 <= row < rows and 0 <= column < columns:
-                            made[row, column] += back / whole
-    dx[:] = made
-
-
-def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, Array]:
-    """For each result of a pool: the rows and columns of its window, with those outside; which are
-    inside, and which are in the data or its padding."""
-    size, strides, dilation = (
-        per_axis(numbers[n], 2) or () for n in ("pool_size", "strides", "dilation")
-    )
-    given = numbers["padding"]
-    pads = given if len(given) == 4 else per_axis(given, 2) or ()
-    places = []
-    for k, length in enumerate(data.shape[2:]):
-        reach = dilation[k] * (size[k] - 1) + 1
-        room = length + pads[k] + pads[k - 2] - reach
-        room += strides[k] - 1 if numbers["ceil_mode"] else 0
-        starts = np.arange(room // strides[k] + 1) * strides[k] - pads[k]
-        starts = starts[starts < length] if numbers["ceil_mode"] else starts
-        places.append(starts[:, None] + np.arange(size[k]) * dilation[k])
-    rows, columns = places[0][:, None, :, None], places[1][None, :, None, :]
-    inside = (rows >= 0) & (rows < data.shape[2]) & (columns >= 0) & (columns < data.shape[3])
-    padded = (rows < data.shape[2] + pads[-2]) & (columns < data.shape[3] + pads[-1])
-    return rows, columns, inside, padded
-
-
-def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array) -> Array:
-    """Each result's gradient handed to the elements of its window by their shares."""
-    made = np.zeros(data.shape, "float64")
-    clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
-    np.add.at(made, (slice(None), slice(None), *clipped), grad[..., None, None] * share)
-    return made.astype(data.dtype)
-
-
-def _order(layout: str) -> list[int]:
-    """The axes of a layout, in the usual order."""
-    return [layout.index(axis) for axis in "NCHW"]
-
-
-def _pooled_back(way: Callable[..., Array]) -> Callable[..., Array]:
-    """The reference for any layout, given that for the usual one."""
-
-    def reference(output_grad: Array, data: Array, **numbers: Any) -> Array:
-        order = _order(numbers["layout"])
-        made_order = _order(numbers["out_layout"] or numbers["layout"])
-        made = way(np.transpose(output_grad, made_order), np.transpose(data, order), numbers)
-        return np.transpose(made, np.argsort(order))
-
-    return reference
-
-
-@avg_pool2d_backward.reference
-@_pooled_back
-def _(output_grad: Array, data: Array, numbers: dict[str, Any]) -> Array:
-    rows, columns, inside, padded = _windows(data, numbers)
-    counted = padded if numbers["count_include_pad"] else inside
-    share = inside / np.maximum(counted.sum(axis=(2, 3), keepdims=True), 1)
-    return _spread(output_grad, share, rows, columns, data)
-
-
-@max_pool2d_backward.reference
-@_pooled_back
-def _(output_grad: Array, data: Array, numbers: dict[str, Any]) -> Array:
-    rows, columns, inside, _ = _windows(data, numbers)
-    clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
-    seen = np.where(inside, data[(slice(None), slice(None), *clipped)], -np.inf)
-    hit = inside & (seen == seen.max(axis=(4, 5), keepdims=True))
-    share = hit / np.maximum(hit.sum(axis=(4, 5), keepdims=True), 1)
-    return _spread(output_grad, share, rows, columns, data)
-
-
-SECOND = (
-    "it is a gradient already, in the form of other programs: differentiate the op itself twice"
-)
-max_pool2d_backward.undifferentiable(SECOND)
-avg_pool2d_backward.undifferentiable(SECOND)
-nll_loss_backward.undifferentiable(SECOND)
-take_backward.example(f32[2, 2], f32[3, 2], i64[2].below(3), axis=0)
-max_pool2d_backward.example(f32[1, 2, 2, 2], f32[1, 2, 4, 4], (2, 2), (2, 2))
-avg_pool2d_backward.example(f32[1, 2, 2, 2], f32[1, 2, 4, 4], (2, 2), (2, 2))
-nll_loss_backward.example(f32[()], f32[3, 5], i64[3].below(5), f32[5])
+ADJOINT = AdjointDefinition().op

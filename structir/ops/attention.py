@@ -8,14 +8,14 @@ from typing import Any, Literal
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue
 from structir.lazy import lazy_module
-from structir.ops.attributes import Number
+from structir.opdef.attributes import Number
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues, f32, i32
 from structir.ops.broadcast import greater_equal, multiply, where
 from structir.ops.contract import matmul
 from structir.ops.create import ones_like, tril, triu, zeros_like
-from structir.ops.define import op
 from structir.ops.elementwise import astype, rsqrt
-from structir.ops.examples import Values, f32, i32
-from structir.ops.given import Given, Written
 from structir.ops.layout import permute_dims
 from structir.ops.normalise import softmax
 
@@ -74,7 +74,7 @@ def _masked(scores: Expr, causal_mask: str, window_size: int | None) -> Expr:
     return where(greater_equal(seen, ones_like(scores)), scores, zeros_like(scores) + FAR_BELOW)
 
 
-def packed(given: Given) -> Written:
+def packed(given: CallView) -> ResolvedSignature:
     """Each head sees the queries, keys and values of all sequences."""
     line = (
         "queries[b, [s], h, [d]], keys[b, [u], h, [d]], values[b, [u], h, [e]],"
@@ -82,7 +82,9 @@ def packed(given: Given) -> Written:
         " max_seqlen_k[] @ int32 or 0 -> y[b, [s], h, [e]]"
     )
     mask = given["causal_mask"]
-    return Written(line, "", "", {"causal": mask is not None, "last": mask == "BottomRight"})
+    return ResolvedSignature(
+        line, "", "", {"causal": mask is not None, "last": mask == "BottomRight"}
+    )
 
 
 @op(packed, name="nn.attention_var_len")
@@ -191,7 +193,7 @@ def _hidden(queries: int, keys: int, causal_mask: str | None, window_size: int |
     return (place > 0) if window_size is None else (place > 0) | (place <= -window_size)
 
 
-attention_var_len.undifferentiable(
+attention_var_len.non_differentiable(
     "where sequences begin is read from data: take the attention of each by itself"
 )
 attention.example(f32[2, 3, 2, 4], f32[2, 5, 2, 4], f32[2, 5, 2, 6])
@@ -201,7 +203,7 @@ attention.example(
 )
 attention_var_len.example(
     *[f32[1, 5, 2, 4]] * 3,
-    Values("int32", (0, 2, 5)),
+    ExactValues("int32", (0, 2, 5)),
     i32[()],
     causal_mask="TopLeft",
     window_size=2,

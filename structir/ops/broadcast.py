@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from structir.ops.define import op
-from structir.projections import point
-from structir.projections.point import Point, quotient, select
+from structir.opdef.define import op
+from structir.projections import scalar_expr
+from structir.projections.scalar_expr import ScalarExpr, quotient, select
 
 ARITHMETIC = "x[~s], y[~s] -> z[~s]"
 INTEGRAL = "x[~s] @ J, y[~s] @ J -> z[~s] @ J"
@@ -13,168 +13,168 @@ COMPARISON = "x[~s] @ T1, y[~s] @ T2 -> z[~s] @ bool"
 
 
 @op(ARITHMETIC, operator="+")
-def add(x: Point, y: Point) -> Point:
+def add(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The sum."""
     return x + y
 
 
 @op(ARITHMETIC, operator="-")
-def subtract(x: Point, y: Point) -> Point:
+def subtract(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The difference."""
     return x - y
 
 
 @op(ARITHMETIC, operator="*")
-def multiply(x: Point, y: Point) -> Point:
+def multiply(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The product."""
     return x * y
 
 
 @op(ARITHMETIC, operator="/")
-def divide(x: Point, y: Point) -> Point:
+def divide(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The quotient; of integers, rounded toward zero, and 0 where the divisor is 0."""
     return quotient(x, y)
 
 
 @op(ARITHMETIC, operator="//")
-def floor_divide(x: Point, y: Point) -> Point:
+def floor_divide(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The quotient, rounded toward minus infinity."""
     return x // y
 
 
 @op(ARITHMETIC, operator="%")
-def mod(x: Point, y: Point) -> Point:
+def mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The remainder of the floor division."""
     return x % y
 
 
 @op(ARITHMETIC)
-def floor_mod(x: Point, y: Point) -> Point:
+def floor_mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The remainder of the floor division."""
     return x % y
 
 
 @op(ARITHMETIC, operator="**")
-def power(x: Point, y: Point) -> Point:
+def power(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """`x` to the power `y`."""
     return x**y
 
 
 @op(ARITHMETIC)
-def maximum(x: Point, y: Point) -> Point:
+def maximum(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The greater of two elements."""
-    return point.max(x, y)
+    return scalar_expr.max(x, y)
 
 
 @op(ARITHMETIC)
-def minimum(x: Point, y: Point) -> Point:
+def minimum(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The lesser of two elements."""
-    return point.min(x, y)
+    return scalar_expr.min(x, y)
 
 
 @op(ARITHMETIC)
-def atan2(x: Point, y: Point) -> Point:
+def atan2(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The angle of the point with ordinate `x` and abscissa `y`."""
-    return point.atan2(x, y)
+    return scalar_expr.atan2(x, y)
 
 
 @op(ARITHMETIC)
-def log_add_exp(x: Point, y: Point) -> Point:
+def log_add_exp(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """log(exp(x) + exp(y)), without overflow."""
-    return point.max(x, y) + point.log1p(point.exp(-point.abs(x - y)))
+    return scalar_expr.max(x, y) + scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(x - y)))
 
 
 @op(INTEGRAL)
-def bitwise_and(x: Point, y: Point) -> Point:
+def bitwise_and(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The bits that both have."""
     return x & y
 
 
 @op(INTEGRAL)
-def bitwise_or(x: Point, y: Point) -> Point:
+def bitwise_or(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The bits that either has."""
     return x | y
 
 
 @op(INTEGRAL)
-def bitwise_xor(x: Point, y: Point) -> Point:
+def bitwise_xor(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The bits that one of the two has."""
     return x ^ y
 
 
 @op(INTEGRAL)
-def left_shift(x: Point, y: Point) -> Point:
+def left_shift(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """`x` with its bits moved up by `y`; 0 where `y` is no place of a bit in it."""
     return x << y
 
 
 @op(INTEGRAL)
-def right_shift(x: Point, y: Point) -> Point:
+def right_shift(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """`x` with its bits moved down by `y`; 0 or -1, its sign, where `y` is no place of a bit."""
     return x >> y
 
 
 @op(TRUTH)
-def logical_and(x: Point, y: Point) -> Point:
+def logical_and(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether both are true."""
-    return point.and_(x, y)
+    return scalar_expr.and_(x, y)
 
 
 @op(TRUTH)
-def logical_or(x: Point, y: Point) -> Point:
+def logical_or(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether either is true."""
-    return point.or_(x, y)
+    return scalar_expr.or_(x, y)
 
 
 @op(TRUTH)
-def logical_xor(x: Point, y: Point) -> Point:
+def logical_xor(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether exactly one is true."""
-    return point.xor(x, y)
+    return scalar_expr.xor(x, y)
 
 
 @op(COMPARISON, operator="==")
-def equal(x: Point, y: Point) -> Point:
+def equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether the two are equal."""
-    return point.eq(x, y)
+    return scalar_expr.eq(x, y)
 
 
 @op(COMPARISON, operator="!=")
-def not_equal(x: Point, y: Point) -> Point:
+def not_equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether the two differ."""
-    return point.ne(x, y)
+    return scalar_expr.ne(x, y)
 
 
 @op(COMPARISON, operator="<")
-def less(x: Point, y: Point) -> Point:
+def less(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether `x` is less."""
     return x < y
 
 
 @op(COMPARISON, operator="<=")
-def less_equal(x: Point, y: Point) -> Point:
+def less_equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether `x` is no greater."""
     return x <= y
 
 
 @op(COMPARISON, operator=">")
-def greater(x: Point, y: Point) -> Point:
+def greater(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether `x` is greater."""
     return x > y
 
 
 @op(COMPARISON, operator=">=")
-def greater_equal(x: Point, y: Point) -> Point:
+def greater_equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """Whether `x` is no less."""
     return x >= y
 
 
 @op("cond[~s] @ bool, x[~s], y[~s] -> z[~s]", name="where")
-def where(cond: Point, x: Point, y: Point) -> Point:
+def where(cond: ScalarExpr, x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """`x` where the condition holds, `y` elsewhere."""
     return select(cond, x, y)
 
 
 @op("x[*s], y[*s], z[*s] -> out[*s]")
-def ewise_fma(x: Point, y: Point, z: Point) -> Point:
+def ewise_fma(x: ScalarExpr, y: ScalarExpr, z: ScalarExpr) -> ScalarExpr:
     """x * y + z of equal shapes."""
     return x * y + z

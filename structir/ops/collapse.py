@@ -5,40 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from structir.ir.dims import Dim, compare, equal, select
-from structir.ops.attributes import Sizes
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.ops.given import Given, Written
-from structir.ops.letters import letters, where, written
-from structir.projections.point import Point
+from structir.opdef.attributes import Sizes
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, index_vars, where_text
+from structir.projections.scalar_expr import ScalarExpr
 
 
-def collapsed_to(given: Given) -> Written:
+def collapsed_to(given: CallView) -> ResolvedSignature:
     """The leading axes that the target does not have, and those that are 1 there, are summed."""
     shape = given["shape"]
     if not isinstance(shape, tuple):
-        return Written("x[*s] -> y[*shape]")
+        return ResolvedSignature("x[*s] -> y[*shape]")
     return _collapsed(given, shape, "")
 
 
-def collapsed_like(given: Given) -> Written:
+def collapsed_like(given: CallView) -> ResolvedSignature:
     """The target shape is that of another tensor."""
     shape, rank = given.dims("collapse_target"), given.rank("collapse_target")
     if shape is None:
-        own = ["*v"] if rank is None else letters(rank, "l")
-        like = f"{written('collapse_target', own)} @ T2"
-        return Written(f"x[*s], {like} -> {written('y', own)}")
+        own = ["*v"] if rank is None else index_vars(rank, "l")
+        like = f"{access_text('collapse_target', own)} @ T2"
+        return ResolvedSignature(f"x[*s], {like} -> {access_text('y', own)}")
     return _collapsed(given, shape, ", collapse_target[*v] @ T2")
 
 
-def _collapsed(given: Given, to: tuple[Dim, ...], other: str) -> Written:
+def _collapsed(given: CallView, to: tuple[Dim, ...], other: str) -> ResolvedSignature:
     rank, count = given.rank("x"), len(to)
     attributes: dict[str, Any] = {"to": to}
     if rank is None:
-        return Written(f"x[*s]{other} -> y[*to]", "", "", attributes)
+        return ResolvedSignature(f"x[*s]{other} -> y[*to]", "", "", attributes)
     if count > rank:
         given.reject(f"a tensor of {rank} axes cannot be collapsed to {count}")
-    own, sizes = letters(rank), given.dims("x")
+    own, sizes = index_vars(rank), given.dims("x")
     attributes["stays"] = tuple([select(compare("eq", size, 1), 0, 1) for size in to])
     out, checks = [], []
     for k, letter in enumerate(own[rank - count :]):
@@ -51,18 +51,18 @@ def _collapsed(given: Given, to: tuple[Dim, ...], other: str) -> Written:
         else:  # which of both it is, is known when it runs
             out.append(f"stays[{k}]*{letter} : q{k}")
             checks += [f"q{k} == to[{k}]", f"({letter} - to[{k}])*(to[{k}] - 1) == 0"]
-    line = f"{written('x', own)}{other} -> {written('y', out)}"
-    return Written(line, where(checks), "", attributes)
+    line = f"{access_text('x', own)}{other} -> {access_text('y', out)}"
+    return ResolvedSignature(line, where_text(checks), "", attributes)
 
 
 @op(collapsed_to, reduce="sum", reads_sizes=True)
-def collapse_sum_to(x: Point, shape: Sizes) -> Point:
+def collapse_sum_to(x: ScalarExpr, shape: Sizes) -> ScalarExpr:
     """The sum over all that a broadcast from this shape would have repeated."""
     return x
 
 
 @op(collapsed_like, reduce="sum", reads_sizes=True)
-def collapse_sum_like(x: Point, collapse_target: Point) -> Point:
+def collapse_sum_like(x: ScalarExpr, collapse_target: ScalarExpr) -> ScalarExpr:
     """The sum over all that a broadcast from the other tensor's shape would have repeated."""
     return x
 

@@ -7,18 +7,18 @@ from functools import reduce
 from operator import mul
 
 from structir.ir.expr import Expr
-from structir.ops.attributes import DType, Operands
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.ops.given import Given
+from structir.opdef.attributes import DType, Operands
+from structir.opdef.call_view import CallView
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text
 from structir.ops.layout import permute_dims
-from structir.ops.letters import written
-from structir.projections.point import Point
+from structir.projections.scalar_expr import ScalarExpr
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def multiplied(given: Given) -> str:
+def multiplied(given: CallView) -> str:
     """`lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`; an operand of rank 1 is just `k`."""
     left, right = given.rank("lhs"), given.rank("rhs")
     if 0 in (left, right):
@@ -31,11 +31,12 @@ def multiplied(given: Given) -> str:
     rhs = ["~b", "k", "j"] if right > 1 else ["k"]
     out = lhs[:-1] or rhs[:-2]
     out = [*out, "j"] if right > 1 else out
-    return f"{written('lhs', lhs)}, {written('rhs', rhs)} -> {written('out', out)} @ out_dtype or T"
+    operands = f"{access_text('lhs', lhs)}, {access_text('rhs', rhs)}"
+    return f"{operands} -> {access_text('out', out)} @ out_dtype or T"
 
 
 @op(multiplied, reduce="sum", operator="@")
-def matmul(lhs: Point, rhs: Point, out_dtype: DType | None = None) -> Point:
+def matmul(lhs: ScalarExpr, rhs: ScalarExpr, out_dtype: DType | None = None) -> ScalarExpr:
     """The matrix product over the last two axes; the axes before them broadcast."""
     return lhs * rhs
 
@@ -51,12 +52,12 @@ def linear(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: DType | N
 
 
 @op("x[i], y[j] -> out[i, j]")
-def outer(x: Point, y: Point) -> Point:
+def outer(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     """The product of each element of one vector with each of another."""
     return x * y
 
 
-def contracted(given: Given) -> str:
+def contracted(given: CallView) -> str:
     """The subscripts as accesses: `...` is a row that broadcasts.
 
     Subscripts with rows name axes by words: `*s m k; *s k n -> *s m n`.
@@ -75,14 +76,16 @@ def contracted(given: Given) -> str:
         once = sorted(c for c in letters if inputs.count(c) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
     reads = [
-        written(f"operands_{k}", ["~rest" if c == "." else f"~{c} : {c}" for c in _symbols(term)])
+        access_text(
+            f"operands_{k}", ["~rest" if c == "." else f"~{c} : {c}" for c in _symbols(term)]
+        )
         for k, term in enumerate(terms)
     ]
     out = ["~rest" if c == "." else c for c in _symbols(output)]
-    return f"{', '.join(reads)} -> {written('out', out)}"
+    return f"{', '.join(reads)} -> {access_text('out', out)}"
 
 
-def _by_words(given: Given) -> str:
+def _by_words(given: CallView) -> str:
     inputs, arrow, output = given["subscripts"].partition("->")
     terms = inputs.split(";")
     if not arrow:
@@ -94,20 +97,20 @@ def _by_words(given: Given) -> str:
     if not known >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
         given.reject(f"the result has axes that no operand has: {given['subscripts']}")
     reads = [
-        written(
+        access_text(
             f"operands_{k}",
             [_read(given, word, f"fixed{k}_{n}") for n, word in enumerate(term.split())],
         )
         for k, term in enumerate(terms)
     ]
-    return f"{', '.join(reads)} -> {written('out', output.split())}"
+    return f"{', '.join(reads)} -> {access_text('out', output.split())}"
 
 
 def _is_axis(word: str) -> bool:
     return word.lstrip("*~").isidentifier()
 
 
-def _read(given: Given, word: str, letter: str) -> str:
+def _read(given: CallView, word: str, letter: str) -> str:
     """An axis of an operand: a row or a letter, a multiple of one (every so many), or a number."""
     if _is_axis(word):
         return word
@@ -124,9 +127,9 @@ def _symbols(term: str) -> str:
 
 
 @op(contracted, reduce="sum")
-def einsum(operands: Operands, subscripts: str) -> Point:
+def einsum(operands: Operands, subscripts: str) -> ScalarExpr:
     """The sum of products that the subscripts state, as in `ij,jk->ik`."""
-    product: Point = reduce(mul, operands)
+    product: ScalarExpr = reduce(mul, operands)
     return product
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from structir.ir.expr import Expr, Tuple
+from structir.opdef.define import op
+from structir.opdef.examples import f32
 from structir.ops.create import ones_like
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.projections.point import Point
+from structir.projections.scalar_expr import ScalarExpr
 
 
 @op("input[*s] -> y[*s]", name="grad.no_grad")
-def no_grad(input: Point) -> Point:
+def no_grad(input: ScalarExpr) -> ScalarExpr:
     """The value, through which no gradient flows."""
     return input
 
@@ -19,7 +19,7 @@ no_grad.no_gradient("the program asks for none")
 
 
 @op("input[*s] -> y[*s]", name="grad.start_checkpoint")
-def start_checkpoint(input: Point) -> Point:
+def start_checkpoint(input: ScalarExpr) -> ScalarExpr:
     """The value, from which on `remat` computes values again for the gradient."""
     return input
 
@@ -28,7 +28,7 @@ start_checkpoint.checkpoint("start")
 
 
 @op("input[*s] -> y[*s]", name="grad.end_checkpoint")
-def end_checkpoint(input: Point) -> Point:
+def end_checkpoint(input: ScalarExpr) -> ScalarExpr:
     """The value, up to which `remat` computes values again for the gradient."""
     return input
 

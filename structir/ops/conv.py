@@ -6,13 +6,13 @@ point outside of the operand is absent; a transposed one writes there.
 
 from __future__ import annotations
 
-from structir.ops.attributes import DType, Ints, Layout
-from structir.ops.define import Declaration, op
-from structir.ops.examples import f32
-from structir.ops.given import Given, Written
-from structir.ops.layouts import SPATIAL, block, check_rank, each, laid_out, padding
-from structir.ops.letters import where, written
-from structir.projections.point import Point
+from structir.opdef.attributes import DType, Ints, Layout
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import Declaration, op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, where_text
+from structir.opdef.layouts import SPATIAL, block, check_rank, each, in_layout, padding
+from structir.projections.scalar_expr import ScalarExpr
 
 SPREAD = "H{k} == (h{k} - 1)*s[{k}] + d[{k}]*(p{k} - 1) + 1 - lo[{k}] - hi[{k}] + extra[{k}]"
 SHRUNK = "h{k} == (H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1)//s[{k}] + 1"
@@ -24,7 +24,7 @@ def window(k: int) -> str:
     return f"s[{k}]*h{k} + d[{k}]*p{k} - lo[{k}] : H{k}"
 
 
-def convolved(given: Given) -> Written:
+def convolved(given: CallView) -> ResolvedSignature:
     """The line of a convolution, its rank told by the op's name."""
     count = int(given.op[-2])
     layout, kernel, out_layout = _layouts(given, count, "OI")
@@ -38,16 +38,18 @@ def convolved(given: Given) -> Written:
     x |= {"c": "c1"} if own else {}
     y |= {"c": "o1"} if made else {}
     blocks = [f"c1 == {own}" if own else "g == groups", f"o1 == {made}" if made else ""]
-    checks = where(blocks, [rule.format(k=k) for rule in (SHRUNK, FITS) for k in axes])
+    checks = where_text(blocks, [rule.format(k=k) for rule in (SHRUNK, FITS) for k in axes])
     reads = [
-        written("x", laid_out(given, layout, x)),
-        written("weight", laid_out(given, kernel, w)),
+        access_text("x", in_layout(given, layout, x)),
+        access_text("weight", in_layout(given, kernel, w)),
     ]
-    out = written("out", laid_out(given, out_layout, y))
-    return Written(f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given))
+    out = access_text("out", in_layout(given, out_layout, y))
+    return ResolvedSignature(
+        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given)
+    )
 
 
-def transposed(given: Given) -> Written:
+def transposed(given: CallView) -> ResolvedSignature:
     """The line of a convolution with operand and result exchanged."""
     count = int(given.op.removesuffix("_transpose")[-2])
     layout, kernel, out_layout = _layouts(given, count, "IO")
@@ -59,16 +61,18 @@ def transposed(given: Given) -> Written:
     w = {"I": "flat(g, c)", "O": "o", **_spatial(count, [f"p{k}" for k in axes])}
     y = {"N": "n", "C": "flat(g, o)", **_spatial(count, [window(k) for k in axes])}
     reads = [
-        written("x", laid_out(given, layout, x)),
-        written("weight", laid_out(given, kernel, w)),
+        access_text("x", in_layout(given, layout, x)),
+        access_text("weight", in_layout(given, kernel, w)),
     ]
-    out = written("out", laid_out(given, out_layout, y))
-    checks = where("g == groups", [SPREAD.format(k=k) for k in axes])
+    out = access_text("out", in_layout(given, out_layout, y))
+    checks = where_text("g == groups", [SPREAD.format(k=k) for k in axes])
     attributes = {**_numbers(given), "extra": extra}
-    return Written(f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", attributes)
+    return ResolvedSignature(
+        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", attributes
+    )
 
 
-def _layouts(given: Given, count: int, channels: str) -> tuple[str, str, str]:
+def _layouts(given: CallView, count: int, channels: str) -> tuple[str, str, str]:
     layout = given["data_layout"] or "NC" + SPATIAL[count]
     kernel = given["kernel_layout"] or channels + SPATIAL[count]
     check_rank(given, "x", layout)
@@ -80,7 +84,7 @@ def _spatial(count: int, entries: list[str]) -> dict[str, str]:
     return dict(zip(SPATIAL[count], entries, strict=True))
 
 
-def _numbers(given: Given) -> dict[str, object]:
+def _numbers(given: CallView) -> dict[str, object]:
     count = int(given.op.removesuffix("_transpose")[-2])
     low, high = padding(given, count)
     strides, dilation = each(given, "strides", count), each(given, "dilation", count)
@@ -94,8 +98,8 @@ def _convolution(count: int) -> Declaration:
 
     @op(convolved, name=f"nn.conv{count}d", reduce="sum")
     def conv(
-        x: Point,
-        weight: Point,
+        x: ScalarExpr,
+        weight: ScalarExpr,
         strides: Ints = (1,),
         padding: Ints = (0,),
         dilation: Ints = (1,),
@@ -104,7 +108,7 @@ def _convolution(count: int) -> Declaration:
         kernel_layout: Layout | None = None,
         out_layout: Layout | None = None,
         out_dtype: DType | None = None,
-    ) -> Point:
+    ) -> ScalarExpr:
         """The sum over a moving window, each element times a weight."""
         return x * weight
 
@@ -114,8 +118,8 @@ def _convolution(count: int) -> Declaration:
 
     @op(transposed, name=f"nn.conv{count}d_transpose", reduce="sum")
     def conv_transpose(
-        x: Point,
-        weight: Point,
+        x: ScalarExpr,
+        weight: ScalarExpr,
         strides: Ints = (1,),
         padding: Ints = (0,),
         output_padding: Ints = (0,),
@@ -125,7 +129,7 @@ def _convolution(count: int) -> Declaration:
         kernel_layout: Layout | None = None,
         out_layout: Layout | None = None,
         out_dtype: DType | None = None,
-    ) -> Point:
+    ) -> ScalarExpr:
         """Each element spread over a moving window by weights: the adjoint of a convolution."""
         return x * weight
 

@@ -7,54 +7,65 @@ from typing import Annotated, Any
 
 from structir.ir.dims import Dim, Poly, at_least, compare, dim_max, floordiv
 from structir.ir.expr import Expr, PrimValue
-from structir.ops.attributes import SIZE, DType, Kind, Number, Scalar, Size, Sizes, WrongValue
-from structir.ops.define import op
-from structir.ops.examples import f32, i64
-from structir.ops.given import Given, Written
-from structir.ops.sizes import UNKNOWN
-from structir.projections import point
-from structir.projections.point import Index, Point, select
+from structir.opdef.attributes import (
+    SIZE,
+    AttributeKind,
+    DType,
+    InvalidAttribute,
+    Number,
+    Scalar,
+    Size,
+    Sizes,
+)
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import f32, i64
+from structir.opdef.shape_eval import UNKNOWN
+from structir.projections import scalar_expr
+from structir.projections.scalar_expr import LoopIndex, ScalarExpr, select
 
 
 @op("-> out[*shape] @ dtype")
-def zeros(shape: Sizes, dtype: DType) -> Point:
+def zeros(shape: Sizes, dtype: DType) -> ScalarExpr:
     """A tensor of zeros."""
-    return point.as_point(0)
+    return scalar_expr.as_scalar_expr(0)
 
 
 @op("-> out[*shape] @ dtype")
-def ones(shape: Sizes, dtype: DType) -> Point:
+def ones(shape: Sizes, dtype: DType) -> ScalarExpr:
     """A tensor of ones."""
-    return point.as_point(1)
+    return scalar_expr.as_scalar_expr(1)
 
 
 @op("fill_value[] -> out[*shape] @ dtype or T")
-def full(shape: Sizes, fill_value: Point, dtype: DType | None = None) -> Point:
+def full(shape: Sizes, fill_value: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
     """A tensor of one value."""
     return fill_value
 
 
 @op("x[*s] -> out[*s] @ dtype or T")
-def zeros_like(x: Point, dtype: DType | None = None) -> Point:
+def zeros_like(x: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
     """Zeros in the shape of another tensor."""
-    return point.as_point(0)
+    return scalar_expr.as_scalar_expr(0)
 
 
 @op("x[*s] -> out[*s] @ dtype or T")
-def ones_like(x: Point, dtype: DType | None = None) -> Point:
+def ones_like(x: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
     """Ones in the shape of another tensor."""
-    return point.as_point(1)
+    return scalar_expr.as_scalar_expr(1)
 
 
 @op("x[*s], fill_value[] @ T1 -> out[*s] @ dtype or T")
-def full_like(x: Point, fill_value: Point, dtype: DType | None = None) -> Point:
+def full_like(x: ScalarExpr, fill_value: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
     """One value in the shape of another tensor."""
     return fill_value
 
 
-def diagonal_ones(given: Given) -> Written:
+def diagonal_ones(given: CallView) -> ResolvedSignature:
     """`n` rows, and as many columns or `m`."""
-    return Written("-> out[i, j] @ dtype", f"i == n, j == {'n' if given['m'] is None else 'm'}")
+    return ResolvedSignature(
+        "-> out[i, j] @ dtype", f"i == n, j == {'n' if given['m'] is None else 'm'}"
+    )
 
 
 @op(diagonal_ones)
@@ -64,20 +75,22 @@ def eye(
     k: Size = 0,
     dtype: DType = "float32",
     *,
-    i: Index,
-    j: Index,
-) -> Point:
+    i: LoopIndex,
+    j: LoopIndex,
+) -> ScalarExpr:
     """Ones on the diagonal that lies `k` above the main one, zeros elsewhere."""
-    return select(point.eq(j, i + k), 1, 0)
+    return select(scalar_expr.eq(j, i + k), 1, 0)
 
 
 @op("x[i, j] -> out[i, j] @ dtype or T")
-def eye_like(x: Point, k: Size = 0, dtype: DType | None = None, *, i: Index, j: Index) -> Point:
+def eye_like(
+    x: ScalarExpr, k: Size = 0, dtype: DType | None = None, *, i: LoopIndex, j: LoopIndex
+) -> ScalarExpr:
     """Ones on a diagonal, in the shape of another matrix."""
-    return select(point.eq(j, i + k), 1, 0)
+    return select(scalar_expr.eq(j, i + k), 1, 0)
 
 
-def ranged(given: Given) -> Written:
+def ranged(given: CallView) -> ResolvedSignature:
     """The number of steps that fit, from the ends; the dtype from theirs if it is not given."""
     start, end, step = given["start"], given["end"], given["step"]
     if end is None:
@@ -92,10 +105,10 @@ def ranged(given: Given) -> Written:
     dtype = given["dtype"] or ("float32" if floating else "int64")
     attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
     if UNKNOWN in (start, end, step):
-        return Written("-> out[_] @ dtype", "", "", attributes)
+        return ResolvedSignature("-> out[_] @ dtype", "", "", attributes)
     attributes["step_is_0"] = none = compare("eq", step, 0) if isinstance(step, Poly) else 0
     where = "i == count" if none == 0 else "i == count, step_is_0 == 0"
-    return Written("-> out[i] @ dtype", where, "", attributes)
+    return ResolvedSignature("-> out[i] @ dtype", where, "", attributes)
 
 
 def _steps(start: Dim, end: Dim, step: Dim, whole: bool) -> Dim:
@@ -123,10 +136,10 @@ def arange(
     step: Scalar = 1,
     dtype: DType | None = None,
     *,
-    i: Index,
-) -> Point:
+    i: LoopIndex,
+) -> ScalarExpr:
     """The numbers from `start` up to `end`, by steps; with one number, from 0 up to it."""
-    return point.as_point(start + i * step)
+    return scalar_expr.as_scalar_expr(start + i * step)
 
 
 @op("-> out[i] @ dtype", where="i == window_size")
@@ -137,22 +150,22 @@ def hamming_window(
     beta: Number = 0.46,
     dtype: DType = "float32",
     *,
-    i: Index,
-) -> Point:
+    i: LoopIndex,
+) -> ScalarExpr:
     """The Hamming window: alpha - beta * cos(2 pi i / n), with n one less if not periodic."""
-    length = point.cast(i * 0 + window_size - (0 if periodic else 1), dtype)
-    turn = point.cast(i, dtype) * (2 * math.pi) / point.max(length, 1)
-    return alpha - beta * point.cos(turn)
+    length = scalar_expr.cast(i * 0 + window_size - (0 if periodic else 1), dtype)
+    turn = scalar_expr.cast(i, dtype) * (2 * math.pi) / scalar_expr.max(length, 1)
+    return alpha - beta * scalar_expr.cos(turn)
 
 
 @op("x[*s, i, j] -> y[*s, i, j]")
-def tril(x: Point, k: Size = 0, *, i: Index, j: Index) -> Point:
+def tril(x: ScalarExpr, k: Size = 0, *, i: LoopIndex, j: LoopIndex) -> ScalarExpr:
     """The elements on and below the diagonal that lies `k` above the main one; zeros elsewhere."""
     return select(j <= i + k, x, 0)
 
 
 @op("x[*s, i, j] -> y[*s, i, j]")
-def triu(x: Point, k: Size = 0, *, i: Index, j: Index) -> Point:
+def triu(x: ScalarExpr, k: Size = 0, *, i: LoopIndex, j: LoopIndex) -> ScalarExpr:
     """The elements on and above the diagonal that lies `k` above the main one; zeros elsewhere."""
     return select(j >= i + k, x, 0)
 
@@ -161,14 +174,14 @@ def _positive(value: Any) -> Expr:
     """A size that is not written as 0: one that turns out to be 0 makes an axis of none."""
     found: Expr = SIZE.take(value)
     if isinstance(found, PrimValue) and isinstance(found.value, int) and found.value < 1:
-        raise WrongValue
+        raise InvalidAttribute
     return found
 
 
-Depth = Annotated[Dim, Kind("a positive size", _positive, True)]
+Depth = Annotated[Dim, AttributeKind("a positive size", _positive, True)]
 
 
-def spread(given: Given) -> Written:
+def spread(given: CallView) -> ResolvedSignature:
     """A new axis of size `depth` among those of the indices; the dtype is that of the two
     values."""
     rank, depth = given.rank("indices"), given["depth"]
@@ -177,26 +190,26 @@ def spread(given: Given) -> Written:
     floating = any(isinstance(given[name], float) for name in ("on_value", "off_value"))
     attributes = {"dtype": "float64" if floating else "int64"}
     if rank is None:
-        return Written("indices[*s] @ J -> out[*u] @ dtype", "", "", attributes)
+        return ResolvedSignature("indices[*s] @ J -> out[*u] @ dtype", "", "", attributes)
     axis = given.axis("axis", rank + 1)
     own = [f"i{k}" for k in range(rank)]
     out = [*own[:axis], "d", *own[axis:]]
     line = f"indices[{', '.join(own)}] @ J -> out[{', '.join(out)}] @ dtype"
-    return Written(line, "d == depth", "", attributes)
+    return ResolvedSignature(line, "d == depth", "", attributes)
 
 
 @op(spread)
 def one_hot(
-    indices: Point,
+    indices: ScalarExpr,
     on_value: Number,
     off_value: Number,
     depth: Depth,
     axis: int = -1,
     *,
-    d: Index,
-) -> Point:
+    d: LoopIndex,
+) -> ScalarExpr:
     """`on_value` where the position along the new axis is the index, `off_value` elsewhere."""
-    return select(point.eq(indices, d), on_value, off_value)
+    return select(scalar_expr.eq(indices, d), on_value, off_value)
 
 
 arange.example(2, 10, 3)

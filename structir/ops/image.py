@@ -10,21 +10,12 @@ from structir.ir.dims import Dim
 from structir.ir.dtype import is_int, numpy_dtype
 from structir.ir.expr import Call, Constant, Expr
 from structir.lazy import lazy_module
-from structir.ops.attributes import DType, Layout, Numbers, SizeOrSizes
-from structir.ops.backward import Back, Emit
-from structir.ops.contract import einsum
-from structir.ops.create import eye, ones_like
-from structir.ops.define import Declaration, op
-from structir.ops.elementwise import astype
-from structir.ops.examples import f32
-from structir.ops.given import Given, UnknownShape, Written
-from structir.ops.indexing import take
-from structir.ops.joined import concat
-from structir.ops.layout import squeeze
-from structir.ops.layouts import SPATIAL, check_rank, laid_out
-from structir.ops.letters import letters, where, written
-from structir.ops.reshape import reshape
-from structir.ops.sampling import (
+from structir.opdef.attributes import DType, Layout, Numbers, SizeOrSizes
+from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
+from structir.opdef.define import Declaration, op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, index_vars, where_text
+from structir.opdef.interpolation import (
     MODES,
     ROUNDINGS,
     Taps,
@@ -40,6 +31,15 @@ from structir.ops.sampling import (
     weight_of,
     weights,
 )
+from structir.opdef.layouts import SPATIAL, check_rank, in_layout
+from structir.ops.adjoint import Back, Emit
+from structir.ops.contract import einsum
+from structir.ops.create import eye, ones_like
+from structir.ops.elementwise import astype
+from structir.ops.indexing import take
+from structir.ops.joined import concat
+from structir.ops.layout import squeeze
+from structir.ops.reshape import reshape
 
 np = lazy_module("numpy")
 Array = Any
@@ -56,7 +56,7 @@ Coordinates = Literal[
 Rounding = Literal["", "round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
 
 
-def target(given: Given, name: str, count: int) -> tuple[Any, ...] | None:
+def target(given: CallView, name: str, count: int) -> tuple[Any, ...] | None:
     """A size attribute with one number for each spatial axis; None where it is not known."""
     value = given[name]
     if isinstance(value, UnknownShape):
@@ -70,7 +70,7 @@ def target(given: Given, name: str, count: int) -> tuple[Any, ...] | None:
     return tuple(value)
 
 
-def resized(given: Given) -> Written:
+def resized(given: CallView) -> ResolvedSignature:
     """The spatial axes reach each result whole; their new sizes are an attribute."""
     count = int(given.op[-2])
     layout = given["layout"] or "NC" + SPATIAL[count]
@@ -80,11 +80,11 @@ def resized(given: Given) -> Written:
         given.reject(f"the layout {layout} has no axis {missing[0]}")
     new = target(given, "size", count)
     axes = sorted(SPATIAL[count], key=layout.find)  # in memory
-    sizes = letters(count, "h") if new is not None else ["_"] * count
+    sizes = index_vars(count, "h") if new is not None else ["_"] * count
     read = {axis: f"[y{k}]" for k, axis in enumerate(axes)}
     made = dict(zip(axes, sizes, strict=True))
-    reads = written("x", laid_out(given, layout, {"N": "n", "C": "c", **read}))
-    out = written("out", laid_out(given, layout, {"N": "n", "C": "c", **made}))
+    reads = access_text("x", in_layout(given, layout, {"N": "n", "C": "c", **read}))
+    out = access_text("out", in_layout(given, layout, {"N": "n", "C": "c", **made}))
     places = [SPATIAL[count].index(axis) for axis in axes]
     checks = [f"h{k} == new[{place}]" for k, place in enumerate(places) if new is not None]
     dtype = given["out_dtype"] or getattr(given.info("x"), "dtype", None) or "float32"
@@ -97,7 +97,7 @@ def resized(given: Given) -> Written:
         "whole": is_int(dtype),
     }
     numbers |= {f"count{k}": new[place] for k, place in enumerate(places) if new is not None}
-    return Written(f"{reads} -> {out} @ out_dtype or T", where(checks), "", numbers)
+    return ResolvedSignature(f"{reads} -> {out} @ out_dtype or T", where_text(checks), "", numbers)
 
 
 def _of_images(resize: Declaration) -> None:
@@ -238,19 +238,19 @@ for _count in (2, 3):
     _resize(_count)
 
 
-def at_grid(given: Given) -> Written:
+def at_grid(given: CallView) -> ResolvedSignature:
     """The grid holds a place in the image for each result: its column, then its row."""
     layout = given["layout"]
     check_rank(given, "data", layout)
-    read = laid_out(given, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
-    made = laid_out(given, layout, {"N": "n", "C": "c", "H": "a", "W": "b"})
-    line = f"{written('data', read)}, grid[n, [g], a, b] -> {written('out', made)}"
+    read = in_layout(given, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
+    made = in_layout(given, layout, {"N": "n", "C": "c", "H": "a", "W": "b"})
+    line = f"{access_text('data', read)}, grid[n, [g], a, b] -> {access_text('out', made)}"
     numbers = {
         "way": SAMPLED.index(given["method"]),
         "zeros": given["padding_mode"] == "zeros",
         "reflected": given["padding_mode"] == "reflection",
     }
-    return Written(line, "g == 2", "", numbers)
+    return ResolvedSignature(line, "g == 2", "", numbers)
 
 
 @op(at_grid, name="image.grid_sample")
@@ -370,14 +370,14 @@ def _padded(place: Array, length: int, mode: str, align_corners: bool) -> Array:
     return place
 
 
-def affine(given: Given) -> Written:
+def affine(given: CallView) -> ResolvedSignature:
     """A place for each element of an image of the target size."""
     new = target(given, "size", 2)
     if new is None:
-        return Written("data[n, 2, 3] -> out[n, 2, _, _]", "", "", {"new": None})
+        return ResolvedSignature("data[n, 2, 3] -> out[n, 2, _, _]", "", "", {"new": None})
     line = "data[n, [p], [q]] -> out[n, [t], [h], [w]]"
-    checks = where(["p == 2", "q == 3", "t == 2", "h == new[0]", "w == new[1]"])
-    return Written(line, checks, "", {"new": new})
+    checks = where_text(["p == 2", "q == 3", "t == 2", "h == new[0]", "w == new[1]"])
+    return ResolvedSignature(line, checks, "", {"new": new})
 
 
 @op(affine, name="image.affine_grid")
@@ -429,6 +429,6 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     return [einsum((back, concat((places, one), 0)), "nihw,jhw->nij")]
 
 
-grid_sample.undifferentiable("the elements that it reads are worked out by a routine of its own")
+grid_sample.non_differentiable("the elements that it reads are worked out by a routine of its own")
 grid_sample.example(f32[2, 3, 4, 5], f32[2, 2, 3, 3])
 affine_grid.example(f32[2, 2, 3], (3, 4))

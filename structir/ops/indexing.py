@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from structir.ops.attributes import Axis, Operands
-from structir.ops.define import op
-from structir.ops.examples import f32, i64
-from structir.ops.given import Given, Written
-from structir.ops.letters import letters, written
-from structir.projections.point import Point
+from structir.opdef.attributes import Axis, Operands
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import f32, i64
+from structir.opdef.index_vars import access_text, index_vars
+from structir.projections.scalar_expr import ScalarExpr
 
 PLACES = {
     "fast": "indices",
@@ -20,7 +20,7 @@ PLACES = {
 }
 
 
-def taken(given: Given) -> Written:
+def taken(given: CallView) -> ResolvedSignature:
     """`x[*p, indices : n, *t], indices[*s] -> y[*p, *s, *t]`; a vector needs no axis."""
     place, dtype = PLACES[given["mode"]], "F" if given["mode"] == "nan" else "T"
     fill = {"fill": math.nan if given["mode"] == "nan" else 0}
@@ -31,16 +31,16 @@ def taken(given: Given) -> Written:
     else:
         read = f"x[*p, {place} : n, *t] @ {dtype}"
         line = f"{read}, indices[*s] @ I -> y[*p, *s, *t] @ {dtype}"
-    return Written(line, "", "", fill)
+    return ResolvedSignature(line, "", "", fill)
 
 
 @op(taken, at={"n": "axis"}, fill="fill")
 def take(
-    x: Point,
-    indices: Point,
+    x: ScalarExpr,
+    indices: ScalarExpr,
     axis: Axis | None = None,
     mode: Literal["fast", "clip", "wrap", "nan"] = "fast",
-) -> Point:
+) -> ScalarExpr:
     """The slices at the indices, along an axis.
 
     What an index outside the axis reads is the mode's: `clip` the nearest element, `wrap` the one
@@ -50,27 +50,29 @@ def take(
     return x
 
 
-def gathered(given: Given) -> str | Written:
+def gathered(given: CallView) -> str | ResolvedSignature:
     """Each index replaces one coordinate: that of the axis."""
     left, right = given.rank("data"), given.rank("indices")
     if left is not None and right is not None and left != right:
         given.reject(f"data has {left} axes and indices has {right}")
     rank = left if right is None else right
     if rank is None:
-        return Written("data[*s], indices[*t] @ I -> y[*t]", sizes=True)
-    axis, own = given.axis("axis", rank), letters(rank)
+        return ResolvedSignature("data[*s], indices[*t] @ I -> y[*t]", sizes=True)
+    axis, own = given.axis("axis", rank), index_vars(rank)
     read = ["indices : n" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
-    return f"{written('data', read)}, {written('indices', own)} @ I -> {written('y', own)}"
+    return (
+        f"{access_text('data', read)}, {access_text('indices', own)} @ I -> {access_text('y', own)}"
+    )
 
 
 @op(gathered)
-def gather_elements(data: Point, indices: Point, axis: Axis = 0) -> Point:
+def gather_elements(data: ScalarExpr, indices: ScalarExpr, axis: Axis = 0) -> ScalarExpr:
     """For each index, the element that it names along the axis, at its own place along the
     others."""
     return data
 
 
-def gathered_tuples(given: Given) -> str | Written:
+def gathered_tuples(given: CallView) -> str | ResolvedSignature:
     """The last axis of the indices holds one coordinate for each axis that is read."""
     rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
     if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
@@ -82,25 +84,25 @@ def gathered_tuples(given: Given) -> str | Written:
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
-        return Written("data[*s], indices[*t] @ I -> y[*u]", sizes=True)
+        return ResolvedSignature("data[*s], indices[*t] @ I -> y[*u]", sizes=True)
     if batch + count > rank:
         given.reject(f"{count} coordinates index a tensor of {rank} axes")
-    own, outer = letters(rank), letters(tuples - 1, "j")
+    own, outer = index_vars(rank), index_vars(tuples - 1, "j")
     own[:batch] = outer[:batch]
     for k in range(count):
         own[batch + k] = f"indices[{', '.join([*outer, str(k)])}] : n{k}"
     out = [*outer, *own[batch + count :]]
-    reads = f"{written('data', own)}, {written('indices', [*outer, str(count)])} @ I"
-    return f"{reads} -> {written('y', out)}"
+    reads = f"{access_text('data', own)}, {access_text('indices', [*outer, str(count)])} @ I"
+    return f"{reads} -> {access_text('y', out)}"
 
 
 @op(gathered_tuples, reads_sizes=True)
-def gather_nd(data: Point, indices: Point, batch_dims: int = 0) -> Point:
+def gather_nd(data: ScalarExpr, indices: ScalarExpr, batch_dims: int = 0) -> ScalarExpr:
     """The slices at tuples of indices, which the last axis of `indices` holds."""
     return data
 
 
-def indexed(given: Given) -> str | Written:
+def indexed(given: CallView) -> str | ResolvedSignature:
     """One index tensor for each leading axis; the index tensors broadcast."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
@@ -108,39 +110,43 @@ def indexed(given: Given) -> str | Written:
     names = [f"indices_{k}" for k in range(count)]
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
-        return Written(f"data[*s], {others} -> y[*u]", sizes=True)
+        return ResolvedSignature(f"data[*s], {others} -> y[*u]", sizes=True)
     if count > rank:
         given.reject(f"{count} indices are too many for a tensor of {rank} axes")
-    rest = letters(rank - count, "t")
+    rest = index_vars(rank - count, "t")
     read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *rest]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
-    return f"{written('data', read)}, {others} -> {written('y', ['~b', *rest])}"
+    return f"{access_text('data', read)}, {others} -> {access_text('y', ['~b', *rest])}"
 
 
 @op(indexed)
-def index_tensor(data: Point, indices: Operands) -> Point:
+def index_tensor(data: ScalarExpr, indices: Operands) -> ScalarExpr:
     """The slices at the broadcast indices: `data[i, j]` of NumPy."""
     return data
 
 
-def sequences_reversed(given: Given) -> str:
+def sequences_reversed(given: CallView) -> str:
     """Along one axis, the first so many elements in reverse; how many is read along another."""
     rank = given.rank("x")
     if rank is None:
         return "x[*s], seq_lengths[n] @ I -> y[*s]"
-    own, axis, batch = letters(rank), given.axis("seq_axis", rank), given.axis("batch_axis", rank)
+    own, axis, batch = (
+        index_vars(rank),
+        given.axis("seq_axis", rank),
+        given.axis("batch_axis", rank),
+    )
     if axis == batch:
         given.reject("seq_axis and batch_axis are the same axis")
     i = own[axis]
     turned = f"seq_lengths - 1 - {i} if {i} < seq_lengths else {i}"
     read = [f"({turned}) : {i}" if k == axis else e for k, e in enumerate(own)]
-    return f"{written('x', read)}, seq_lengths[{own[batch]}] @ I -> {written('y', own)}"
+    return f"{access_text('x', read)}, seq_lengths[{own[batch]}] @ I -> {access_text('y', own)}"
 
 
 @op(sequences_reversed)
 def reverse_sequence(
-    x: Point, seq_lengths: Point, seq_axis: Axis = 1, batch_axis: Axis = 0
-) -> Point:
+    x: ScalarExpr, seq_lengths: ScalarExpr, seq_axis: Axis = 1, batch_axis: Axis = 0
+) -> ScalarExpr:
     """Each sequence of a batch in reverse, up to its own length."""
     return x
 

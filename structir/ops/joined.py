@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ir.expr import Call, Expr, Tuple
-from structir.ops.attributes import Axis, Counts, Ints, Number, Operands
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.ops.given import Given, Written
-from structir.ops.letters import letters, where, written
-from structir.projections.point import Point
+from structir.opdef.attributes import Axis, Counts, Ints, Number, Operands
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, index_vars, where_text
+from structir.projections.scalar_expr import ScalarExpr
 
 Dims = tuple[Dim, ...]
 Array = Any  # a NumPy array
@@ -21,13 +21,13 @@ Array = Any  # a NumPy array
 MOST = 4096  # tensors that are joined at once: each has loops of its own
 
 
-def _check_count(given: Given) -> None:
+def _check_count(given: CallView) -> None:
     count = len(given.info("tensors"))
     if count > MOST:
         given.reject(f"{count} tensors are more than the {MOST} that are joined at once")
 
 
-def concatenated(given: Given) -> str:
+def concatenated(given: CallView) -> str:
     """One letter for each operand at the axis, one after the other in the result."""
     if not given.info("tensors"):
         given.reject("there is nothing to concatenate")
@@ -54,17 +54,19 @@ def _rows_added(call: Call) -> tuple[Expr, tuple[Expr, ...]] | None:
 concat.definition.hooks["rows_added"] = _rows_added
 
 
-def stacked(given: Given) -> Written:
+def stacked(given: CallView) -> ResolvedSignature:
     """A new axis with a place of size 1 for each operand."""
     ranks = [rank for rank in given.ranks("tensors") if rank is not None]
     if not given.info("tensors"):
         given.reject("there is nothing to stack")
     _check_count(given)
     if not ranks:
-        return Written("*tensors[*s] -> out[*u]")
-    axis, own = given.axis("axis", ranks[0] + 1), letters(ranks[0], "a")
+        return ResolvedSignature("*tensors[*s] -> out[*u]")
+    axis, own = given.axis("axis", ranks[0] + 1), index_vars(ranks[0], "a")
     out = [*own[:axis], "join(*u)", *own[axis:]]
-    return Written(f"*{written('tensors', own)} -> {written('out', out)}", "u == 1")
+    return ResolvedSignature(
+        f"*{access_text('tensors', own)} -> {access_text('out', out)}", "u == 1"
+    )
 
 
 @op(stacked)
@@ -73,7 +75,7 @@ def stack(tensors: Operands, axis: Axis = 0) -> Operands:
     return tensors
 
 
-def divided(given: Given) -> Written:
+def divided(given: CallView) -> ResolvedSignature:
     """The axis as the pieces one after the other; overlapping cuts are reads of their own."""
     cuts, rank = given["indices_or_sections"], given.rank("x")
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
@@ -82,26 +84,28 @@ def divided(given: Given) -> Written:
     if rank is not None:
         given.axis("axis", rank)
     if isinstance(cuts, int) and count == 1:
-        return Written("x[*s] -> y[*s]")
+        return ResolvedSignature("x[*s] -> y[*s]")
     if rank is None:
-        return Written("x[*s] -> " + ", ".join([f"y_{k}[*u]" for k in range(count)]))
-    axis, sizes, own = given.axis("axis", rank), given.dims("x"), letters(rank, "a")
-    outs = [written(f"y_{k}", [*own[:axis], f"j{k}", *own[axis + 1 :]]) for k in range(count)]
+        return ResolvedSignature("x[*s] -> " + ", ".join([f"y_{k}[*u]" for k in range(count)]))
+    axis, sizes, own = given.axis("axis", rank), given.dims("x"), index_vars(rank, "a")
+    outs = [access_text(f"y_{k}", [*own[:axis], f"j{k}", *own[axis + 1 :]]) for k in range(count)]
     if sizes is None:
-        outs = [written(f"y_{k}", ["_"] * rank) for k in range(count)]
-        return Written(f"x[*s] -> {', '.join(outs)}")
+        outs = [access_text(f"y_{k}", ["_"] * rank) for k in range(count)]
+        return ResolvedSignature(f"x[*s] -> {', '.join(outs)}")
     starts, parts = _parts(cuts, sizes[axis])
     checks = [f"j{k} == parts[{k}]" for k in range(count)]
     checks += [f"j{k} >= 0" for k, part in enumerate(parts) if not isinstance(part, int)]
     attributes = {"starts": starts, "parts": parts}
     if sum(parts) == sizes[axis] and _in_order(starts, parts):
         read = f"join({', '.join([f'j{k}' for k in range(count)])})"
-        line = f"{written('x', [*own[:axis], read, *own[axis + 1 :]])} -> {', '.join(outs)}"
-        return Written(line, where(checks), "", attributes)
+        line = f"{access_text('x', [*own[:axis], read, *own[axis + 1 :]])} -> {', '.join(outs)}"
+        return ResolvedSignature(line, where_text(checks), "", attributes)
     if not isinstance(sizes[axis], int):  # where cuts go back, the last one is not the highest
         checks.append(f"n >= {max(starts)}")  # type: ignore[type-var]
-    read = written("x", [*own[:axis], "n", *own[axis + 1 :]])
-    return Written(f"{read} -> {', '.join(outs)}", where(checks), "", attributes, sizes=True)
+    read = access_text("x", [*own[:axis], "n", *own[axis + 1 :]])
+    return ResolvedSignature(
+        f"{read} -> {', '.join(outs)}", where_text(checks), "", attributes, sizes=True
+    )
 
 
 def _parts(cuts: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:
@@ -136,7 +140,7 @@ def _in_order(starts: Dims, parts: Dims) -> bool:
 
 
 @op(divided, reads_sizes=True)
-def split(x: Point, indices_or_sections: Counts, axis: Axis = 0) -> Point:
+def split(x: ScalarExpr, indices_or_sections: Counts, axis: Axis = 0) -> ScalarExpr:
     """The tensor in pieces along an axis: so many, or cut at these places."""
     return x
 
@@ -159,7 +163,7 @@ PADDED = {
 }
 
 
-def padded(given: Given) -> Written:
+def padded(given: CallView) -> ResolvedSignature:
     """Letters before and after each axis, which nothing writes; or an index into the operand."""
     width = given["pad_width"]
     rank = len(width) // 2 if given.rank("x") is None else given.rank("x")
@@ -173,36 +177,36 @@ def padded(given: Given) -> Written:
     if mode == "constant":
         out = [f"join(b{k}, i{k}, e{k})" for k in axes]
         checks = [f"b{k} == pad_width[{2 * k}], e{k} == pad_width[{2 * k + 1}]" for k in axes]
-        line = f"{written('x', letters(len(axes)))} -> {written('y', out)}"
-        return Written(line, where(checks))
+        line = f"{access_text('x', index_vars(len(axes)))} -> {access_text('y', out)}"
+        return ResolvedSignature(line, where_text(checks))
     read = [PADDED[mode].format(k=k, b=2 * k) for k in axes]
     checks = [f"i{k} == n{k} + pad_width[{2 * k}] + pad_width[{2 * k + 1}]" for k in axes]
-    line = f"{written('x', read)} -> {written('y', letters(len(axes)))}"
-    return Written(line, where(checks))
+    line = f"{access_text('x', read)} -> {access_text('y', index_vars(len(axes)))}"
+    return ResolvedSignature(line, where_text(checks))
 
 
 @op(padded, name="nn.pad", fill="pad_value")
 def pad(
-    x: Point,
+    x: ScalarExpr,
     pad_width: Ints,
     pad_mode: Literal["constant", "edge", "circular", "reflect"] = "constant",
     pad_value: Number = 0.0,
-) -> Point:
+) -> ScalarExpr:
     """The tensor with more elements around it: a constant, its edges, or itself again."""
     return x
 
 
-def crossed(given: Given) -> Written:
+def crossed(given: CallView) -> ResolvedSignature:
     """Each vector along its own axis of every result."""
     ranks = given.ranks("tensors")
     if not ranks:
         given.reject("there is no vector")
-    axes = letters(len(ranks))
+    axes = index_vars(len(ranks))
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
-    results = [written(f"*y_{k}", axes) for k in range(len(axes))]
+    results = [access_text(f"*y_{k}", axes) for k in range(len(axes))]
     known = [info.dtype for info in given.info("tensors") if info.dtype is not None]
     line = f"{reads} -> {', '.join([f'{result} @ dtype' for result in results])}"
-    return Written(line, "", "", {"dtype": known[0] if known else None})
+    return ResolvedSignature(line, "", "", {"dtype": known[0] if known else None})
 
 
 @op(crossed)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from structir.errors import ShapeMismatchError
-from structir.ops.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.ops.given import Given, UnknownShape, Written
-from structir.ops.letters import axes_of_any_rank, letters, where, written
-from structir.projections.point import Point
+from structir.opdef.attributes import Axes, Axis, Ints, Size, SizeOrSizes, Sizes
+from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, axes_of_any_rank, index_vars, where_text
+from structir.projections.scalar_expr import ScalarExpr
 
 
-def permuted(given: Given) -> str:
+def permuted(given: CallView) -> str:
     """`x[i0, i1, i2] -> y[i2, i0, i1]`; the list of axes tells the rank if nothing else does."""
     rank, axes = given.rank("x"), given["axes"]
     if axes is None:
@@ -25,47 +25,47 @@ def permuted(given: Given) -> str:
         order = given.axes("axes", rank)
         if len(order) != rank:
             given.reject(f"{len(order)} axes are given for a tensor of {rank}")
-    own = letters(rank)
-    return f"{written('x', own)} -> {written('y', [own[k] for k in order])}"
+    own = index_vars(rank)
+    return f"{access_text('x', own)} -> {access_text('y', [own[k] for k in order])}"
 
 
 @op(permuted)
-def permute_dims(x: Point, axes: Ints | None = None) -> Point:
+def permute_dims(x: ScalarExpr, axes: Ints | None = None) -> ScalarExpr:
     """The axes in another order; without a list, reversed."""
     return x
 
 
-def expanded(given: Given) -> str:
+def expanded(given: CallView) -> str:
     """A `1` in the result for each new axis."""
     rank, axis = given.rank("x"), given["axis"]
     found = axes_of_any_rank(axis) if rank is None else None
     if rank is None and found is None:
         return "x[*s] -> y[*t]"
     total = (rank or 0) + (1 if isinstance(axis, int) else len(axis))
-    new, places = found or (given.axes("axis", total), letters(total))
-    own = iter(letters(total))
+    new, places = found or (given.axes("axis", total), index_vars(total))
+    own = iter(index_vars(total))
     kept = [
         place if place[0] == "*" else next(own) for k, place in enumerate(places) if k not in new
     ]
     rest = iter(kept)
     out = ["1" if k in new else next(rest) for k in range(len(places))]
-    return f"{written('x', kept)} -> {written('y', out)}"
+    return f"{access_text('x', kept)} -> {access_text('y', out)}"
 
 
 @op(expanded)
-def expand_dims(x: Point, axis: Axes) -> Point:
+def expand_dims(x: ScalarExpr, axis: Axes) -> ScalarExpr:
     """The tensor with new axes of size 1, at these places of the result."""
     return x
 
 
-def squeezed(given: Given) -> Written:
+def squeezed(given: CallView) -> ResolvedSignature:
     """The axes of size 1, read at 0."""
     rank, sizes, axis = given.rank("x"), given.dims("x"), given["axis"]
     if rank is None:
-        return Written("x[*s] -> y[*t]")
+        return ResolvedSignature("x[*s] -> y[*t]")
     if axis is None:
         if sizes is None or not all(isinstance(size, int) for size in sizes):
-            return Written("x[*s] -> y[*t]")
+            return ResolvedSignature("x[*s] -> y[*t]")
         gone = [k for k, size in enumerate(sizes) if size == 1]
     else:
         gone = list(given.axes("axis", rank))
@@ -75,27 +75,29 @@ def squeezed(given: Given) -> Written:
         if wide and sizes is not None:
             text = f"axis {wide[0]} of x has size {sizes[wide[0]]}, and only axes of size 1 can go"
             given.reject(text, "R.reshape merges axes of other sizes")
-    own = letters(rank)
+    own = index_vars(rank)
     read = [f"0 : q{k}" if k in gone else i for k, i in enumerate(own)]
     out = [i for k, i in enumerate(own) if k not in gone]
     checks = [f"q{k} == 1" for k in gone]
-    return Written(f"{written('x', read)} -> {written('y', out)}", where(checks))
+    return ResolvedSignature(
+        f"{access_text('x', read)} -> {access_text('y', out)}", where_text(checks)
+    )
 
 
 @op(squeezed, reads_sizes=True)
-def squeeze(x: Point, axis: Axes | None = None) -> Point:
+def squeeze(x: ScalarExpr, axis: Axes | None = None) -> ScalarExpr:
     """The tensor without some axes of size 1; without a list, without all of them."""
     return x
 
 
 @op("x[*s] -> y[flat(*s)]")
-def flatten(x: Point) -> Point:
+def flatten(x: ScalarExpr) -> ScalarExpr:
     """All elements along one axis, row-major."""
     return x
 
 
 @op("x[n, m, *s] -> y[n, flat(m, *s)]", name="nn.batch_flatten")
-def batch_flatten(x: Point) -> Point:
+def batch_flatten(x: ScalarExpr) -> ScalarExpr:
     """All axes but the first as one."""
     return x
 
@@ -105,45 +107,45 @@ def batch_flatten(x: Point) -> Point:
     name="nn.pixel_shuffle",
     where="p == upscale_factor, q == upscale_factor, 1 <= upscale_factor",
 )
-def pixel_shuffle(x: Point, upscale_factor: int) -> Point:
+def pixel_shuffle(x: ScalarExpr, upscale_factor: int) -> ScalarExpr:
     """Blocks of channels as blocks of pixels."""
     return x
 
 
-def repeated(given: Given) -> Written:
+def repeated(given: CallView) -> ResolvedSignature:
     """Each element several times: the copies are the inner part of the axis."""
     rank = given.rank("x")
     if given["axis"] is None:
-        return Written("x[*s] -> y[flat(*s, q)]", "q == repeats")
+        return ResolvedSignature("x[*s] -> y[flat(*s, q)]", "q == repeats")
     if rank is None:
-        return Written("x[*s] -> y[*t]")
-    axis, own = given.axis("axis", rank), letters(rank)
+        return ResolvedSignature("x[*s] -> y[*t]")
+    axis, own = given.axis("axis", rank), index_vars(rank)
     out = [f"flat({i}, q)" if k == axis else i for k, i in enumerate(own)]
-    return Written(f"{written('x', own)} -> {written('y', out)}", "q == repeats")
+    return ResolvedSignature(f"{access_text('x', own)} -> {access_text('y', out)}", "q == repeats")
 
 
 @op(repeated)
-def repeat(x: Point, repeats: Size, axis: Axis | None = None) -> Point:
+def repeat(x: ScalarExpr, repeats: Size, axis: Axis | None = None) -> ScalarExpr:
     """Each element several times in a row, along an axis or over all elements."""
     return x
 
 
-def tiled(given: Given) -> Written:
+def tiled(given: CallView) -> ResolvedSignature:
     """The whole several times: the copies are the outer part of each axis."""
     rank, repeats = given.rank("x"), given["repeats"]
     counts = repeats if isinstance(repeats, tuple) else (repeats,)
     if rank is None:
-        return Written("x[*s] -> y[*t]")
+        return ResolvedSignature("x[*s] -> y[*t]")
     counts = (1,) * (rank - len(counts)) + counts
-    extra, own = len(counts) - rank, letters(rank)
+    extra, own = len(counts) - rank, index_vars(rank)
     out = [f"q{k}" if k < extra else f"flat(q{k}, {own[k - extra]})" for k in range(len(counts))]
     checks = [f"q{k} == counts[{k}]" for k in range(len(counts))]
-    line = f"{written('x', own)} -> {written('y', out)}"
-    return Written(line, where(checks), "", {"counts": counts})
+    line = f"{access_text('x', own)} -> {access_text('y', out)}"
+    return ResolvedSignature(line, where_text(checks), "", {"counts": counts})
 
 
 @op(tiled)
-def tile(x: Point, repeats: SizeOrSizes) -> Point:
+def tile(x: ScalarExpr, repeats: SizeOrSizes) -> ScalarExpr:
     """The whole tensor several times along each axis."""
     return x
 
@@ -157,35 +159,35 @@ def _(x: Any, axis: Any = None) -> Any:
     return x.squeeze(axes)
 
 
-def flipped(given: Given) -> Written:
+def flipped(given: CallView) -> ResolvedSignature:
     """Along each of some axes, the elements from the last to the first."""
     found = _axes_and_letters(given)
     if found is None:
-        return Written("x[*s] -> y[*s]", sizes=True)
+        return ResolvedSignature("x[*s] -> y[*s]", sizes=True)
     axes, own = found
     read = [f"size({i}) - 1 - {i} : {i}" if k in axes else i for k, i in enumerate(own)]
-    return Written(f"{written('x', read)} -> {written('y', own)}")
+    return ResolvedSignature(f"{access_text('x', read)} -> {access_text('y', own)}")
 
 
-def _axes_and_letters(given: Given) -> tuple[tuple[int, ...], list[str]] | None:
+def _axes_and_letters(given: CallView) -> tuple[tuple[int, ...], list[str]] | None:
     """The axes that are named, as places among letters; None where they cannot be told."""
     rank = given.rank("x")
     if rank is None:
         return axes_of_any_rank(given["axis"])
-    return given.axes("axis", rank), letters(rank)
+    return given.axes("axis", rank), index_vars(rank)
 
 
 @op(flipped)
-def flip(x: Point, axis: Axes) -> Point:
+def flip(x: ScalarExpr, axis: Axes) -> ScalarExpr:
     """The elements along one or several axes in reverse."""
     return x
 
 
-def rolled(given: Given) -> Written:
+def rolled(given: CallView) -> ResolvedSignature:
     """Along each of some axes, the element that lies `shift` before, around the end."""
     shift, found = given["shift"], _axes_and_letters(given)
     if found is None or isinstance(shift, UnknownShape):
-        return Written("x[*s] -> y[*s]", sizes=True)
+        return ResolvedSignature("x[*s] -> y[*s]", sizes=True)
     axes, own = found
     if isinstance(shift, tuple) and len(shift) not in (1, len(axes)):
         given.reject(f"shift must be one number or {len(axes)}, not {len(shift)}")
@@ -193,18 +195,18 @@ def rolled(given: Given) -> Written:
     for place, k in enumerate(axes):
         one = isinstance(shift, tuple) and f"shift[{place if len(shift) > 1 else 0}]"
         read[k] = f"({own[k]} - {one or 'shift'}) % size({own[k]}) : {own[k]}"
-    return Written(f"{written('x', read)} -> {written('y', own)}")
+    return ResolvedSignature(f"{access_text('x', read)} -> {access_text('y', own)}")
 
 
 @op(rolled)
-def roll(x: Point, shift: SizeOrSizes, axis: Axes) -> Point:
+def roll(x: ScalarExpr, shift: SizeOrSizes, axis: Axes) -> ScalarExpr:
     """The elements along one or several axes moved on, around the end: by one shift, or one for
     each axis."""
     return x
 
 
 @op("x[~shape] -> y[*shape]")
-def broadcast_to(x: Point, shape: Sizes) -> Point:
+def broadcast_to(x: ScalarExpr, shape: Sizes) -> ScalarExpr:
     """The tensor as part of a larger shape: axes of size 1 and missing leading axes repeat."""
     return x
 

@@ -23,11 +23,11 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.lazy import lazy_module
-from structir.ops.backward import Emit
+from structir.opdef.opaque import opaque_op
+from structir.ops.adjoint import Emit
 from structir.ops.create import arange, zeros, zeros_like
 from structir.ops.indexing import take
 from structir.ops.layout import flip
-from structir.ops.opaque import opaque_op
 
 np = lazy_module("numpy")
 NOTHING = TupleStructInfo(())
@@ -89,7 +89,7 @@ def _stacked(steps: Any, output: StructInfo) -> StructInfo:
 
 
 @attrs.frozen(eq=False)
-class Steps:
+class LoopSpec:
     """A loop over a function: how often, as long as what holds, on which values that each step
     hands on. With `read`, each step is given an element of it, then what is captured; without, it
     is given its number and the condition first, and gives the next condition first."""
@@ -112,7 +112,7 @@ class Steps:
         return going, made[: len(self.carried)], made[len(self.carried) :]
 
 
-def at_once(function: Any, steps: Steps) -> tuple[tuple[Any, ...], list[Any]] | None:
+def at_once(function: Any, steps: LoopSpec) -> tuple[tuple[Any, ...], list[Any]] | None:
     """The carried values after a loop, and its outputs, where all steps can be made at once."""
     loop = getattr(function, "loop", None)
     made: tuple[tuple[Any, ...], list[Any]] | None = loop(function, steps) if loop else None
@@ -124,7 +124,7 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
     """The states after the last step, and the outputs of all steps along a new first axis."""
     if not x.shape[0]:
         raise ShapeMismatchError("scan: there is no step, so no output has a shape")
-    made = at_once(cell, Steps(int(x.shape[0]), None, states, x, captured))
+    made = at_once(cell, LoopSpec(int(x.shape[0]), None, states, x, captured))
     if made is not None:
         return (*made[0], *made[1])
     count, columns = len(states), []
@@ -190,11 +190,11 @@ def _loop_gradient(call: Call, back: Any, loop: Any) -> list[Any]:
     parts, x = _Parts.of(loop.cell, states), call.args[2]
     if not _is_known(x.struct_info):
         raise StructInfoError(Diagnostic("the number of steps is not known"))
-    return _WayBack(call, back, loop, parts).found()
+    return _BackwardLoop(call, back, loop, parts).found()
 
 
 @attrs.frozen(eq=False)
-class _WayBack:
+class _BackwardLoop:
     """One loop on its way back."""
 
     call: Call

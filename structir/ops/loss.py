@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from structir.ir.expr import Expr, PrimValue
+from structir.opdef.call_view import CallView
+from structir.opdef.define import op
+from structir.opdef.examples import f32, i64
 from structir.ops.broadcast import divide, multiply, not_equal, where
 from structir.ops.create import full_like, zeros_like
-from structir.ops.define import op
 from structir.ops.elementwise import astype, negative
-from structir.ops.examples import f32, i64
-from structir.ops.given import Given
 from structir.ops.indexing import gather_elements, take
 from structir.ops.layout import expand_dims, squeeze
 from structir.ops.reduce import sum_
@@ -18,7 +18,7 @@ from structir.ops.reduce import sum_
 Reduction = Literal["none", "sum", "mean"]
 
 
-def likelihood(given: Given) -> str:
+def likelihood(given: CallView) -> str:
     """One class for each target; the reduction tells whether the result is a scalar."""
     rank = given.rank("predictions")
     if rank == 0:

@@ -36,8 +36,8 @@ from structir.ir.struct_info import (
     TensorStructInfo,
 )
 from structir.lazy import lazy_module
-from structir.ops.opaque import opaque_op
-from structir.ops.remembered import remembered
+from structir.opdef.memo import memoize
+from structir.opdef.opaque import opaque_op
 
 np = lazy_module("numpy")
 Array = Any
@@ -178,13 +178,13 @@ class IntoDefinition:
 
     def assumptions(self, call: Call) -> tuple[Any, ...]:
         """What the op that is called assumes of sizes."""
-        forward = remembered(self.forward, call)
+        forward = memoize(self.forward, call)
         found: tuple[Any, ...] = forward.op.definition.assumptions(forward)  # type: ignore[attr-defined]
         return found
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
         """The destination, once the result lies there."""
-        forward = remembered(self.forward, call)
+        forward = memoize(self.forward, call)
         made = forward.op.definition.reference(forward, values[:-1])  # type: ignore[attr-defined]
         destination = values[-1]
         if np.shape(made) != destination.shape:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from structir.ir.expr import Call, Expr, Tuple
-from structir.ops.attributes import Axes, Axis, Ints
-from structir.ops.backward import Back, Emit
+from structir.opdef.attributes import Axes, Axis, Ints
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, index_vars
+from structir.ops.adjoint import Back, Emit
 from structir.ops.broadcast import divide, multiply, subtract
-from structir.ops.define import op
 from structir.ops.elementwise import exp, log, rsqrt, square
-from structir.ops.examples import f32
-from structir.ops.given import Given, Written
 from structir.ops.layout import expand_dims, permute_dims
-from structir.ops.letters import letters, written
 from structir.ops.reduce import max_, mean, sum_, variance
 from structir.ops.reshape import reshape
 
@@ -47,25 +47,25 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     return [subtract(back, multiply(exp(result), total))]
 
 
-def normalised(given: Given, weights: tuple[str, ...]) -> str:
+def normalised(given: CallView, weights: tuple[str, ...]) -> str:
     """The axes that are normalised reach each result whole; the weights have just those axes."""
     rank = given.rank("data")
     if rank is None:
         others = ", ".join([f"{name}[*u] @ F" for name in weights])
         return f"data[*s] @ F, {others} -> y[*s] @ F"
-    axes, own = given.axes("axes", rank), letters(rank)
+    axes, own = given.axes("axes", rank), index_vars(rank)
     read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
     part = [own[k] for k in axes]
-    others = ", ".join([f"{written(name, part)} @ F" for name in weights])
-    return f"{written('data', read)} @ F, {others} -> {written('y', own)} @ F"
+    others = ", ".join([f"{access_text(name, part)} @ F" for name in weights])
+    return f"{access_text('data', read)} @ F, {others} -> {access_text('y', own)} @ F"
 
 
-def layer(given: Given) -> str:
+def layer(given: CallView) -> str:
     """Two weights."""
     return normalised(given, ("gamma", "beta"))
 
 
-def root_mean_square(given: Given) -> str:
+def root_mean_square(given: CallView) -> str:
     """One weight."""
     return normalised(given, ("weight",))
 
@@ -118,7 +118,7 @@ def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
     return expand_dims(weight, axis=places) if places else weight
 
 
-def grouped(given: Given) -> Written:
+def grouped(given: CallView) -> ResolvedSignature:
     """The channels in groups: `flat(g, c)`; the axes that are normalised reach each result
     whole."""
     if given["num_groups"] < 1:
@@ -126,25 +126,25 @@ def grouped(given: Given) -> Written:
     return _by_channel(given, "flat(g, c)", "g == num_groups")
 
 
-def by_instance(given: Given) -> Written:
+def by_instance(given: CallView) -> ResolvedSignature:
     """Each channel of each instance by itself."""
     return _by_channel(given, "c", "")
 
 
-def _by_channel(given: Given, channel: str, condition: str) -> Written:
+def _by_channel(given: CallView, channel: str, condition: str) -> ResolvedSignature:
     rank = given.rank("data")
     if rank is None:
-        return Written("data[*s] @ F, gamma[c] @ F, beta[c] @ F -> y[*s] @ F")
+        return ResolvedSignature("data[*s] @ F, gamma[c] @ F, beta[c] @ F -> y[*s] @ F")
     place, axes = given.axis("channel_axis", rank), given.axes("axes", rank)
     if place in axes:
         given.reject("axes must not hold the channel axis")
-    own = letters(rank)
+    own = index_vars(rank)
     read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
     made = list(own)
     read[place], made[place] = channel, channel
     weights = f"gamma[{channel}] @ F, beta[{channel}] @ F"
-    line = f"{written('data', read)} @ F, {weights} -> {written('y', made)} @ F"
-    return Written(line, condition)
+    line = f"{access_text('data', read)} @ F, {weights} -> {access_text('y', made)} @ F"
+    return ResolvedSignature(line, condition)
 
 
 @op(grouped, name="nn.group_norm", parts=True)

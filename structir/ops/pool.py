@@ -10,23 +10,23 @@ from typing import Any
 
 import attrs
 
-from structir.ops.attributes import Ints, Layout
+from structir.opdef.attributes import Ints, Layout
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_exprs import LoopIndices
+from structir.opdef.index_vars import access_text, where_text
+from structir.opdef.layouts import SPATIAL, check_rank, each, in_layout, padding
 from structir.ops.conv import FITS, window
-from structir.ops.define import op
-from structir.ops.entries import Letters
-from structir.ops.examples import f32
-from structir.ops.given import Given, Written
-from structir.ops.layouts import SPATIAL, check_rank, each, laid_out, padding
-from structir.ops.letters import where, written
-from structir.projections import point
-from structir.projections.point import Index, Point
+from structir.projections import scalar_expr
+from structir.projections.scalar_expr import LoopIndex, ScalarExpr
 
 POOLED = "(H{k} + lo[{k}] + hi[{k}] - d[{k}]*(p{k} - 1) - 1 + up[{k}])//s[{k}] + 1"
 BEGINNING = "(H{k} + lo[{k}] + up[{k}])//s[{k}]"  # windows that begin before the far padding
 
 
 @attrs.frozen
-class Windows:
+class PoolWindows:
     """What a pool's attributes say: the entries of both sides, the conditions, the numbers."""
 
     read: list[str]
@@ -35,7 +35,7 @@ class Windows:
     numbers: dict[str, Any]
 
 
-def windows_of(given: Given, count: int, name: str) -> Windows:
+def windows_of(given: CallView, count: int, name: str) -> PoolWindows:
     """A window as in a convolution; its sizes are attributes."""
     axes = range(count)
     low, high = padding(given, count)
@@ -57,10 +57,10 @@ def windows_of(given: Given, count: int, name: str) -> Windows:
     made = _entries(count, [f"h{k}" for k in axes])
     sizes = [f"p{k} == pool_size[{k}]" for k in axes]
     counts = [f"h{k} == {_window_count(numbers, k)}" for k in axes]
-    return Windows(
-        laid_out(given, layout, read),
-        laid_out(given, given["out_layout"] or layout, made),
-        where(sizes, counts, [FITS.format(k=k) for k in axes]),
+    return PoolWindows(
+        in_layout(given, layout, read),
+        in_layout(given, given["out_layout"] or layout, made),
+        where_text(sizes, counts, [FITS.format(k=k) for k in axes]),
         numbers,
     )
 
@@ -75,15 +75,15 @@ def _window_count(numbers: dict[str, Any], k: int) -> str:
     return count.format(k=k)
 
 
-def pooled(given: Given) -> Written:
+def pooled(given: CallView) -> ResolvedSignature:
     """A read at `stride * h + dilation * p - padding`. With `ceil_mode` the last windows may be
     partial, but each begins within the input or the padding before it."""
     found = windows_of(given, int(given.op[-2]), "x")
-    line = f"{written('x', found.read)} -> {written('out', found.made)}"
-    return Written(line, found.checks, "", found.numbers)
+    line = f"{access_text('x', found.read)} -> {access_text('out', found.made)}"
+    return ResolvedSignature(line, found.checks, "", found.numbers)
 
 
-def averaged(given: Given) -> Written:
+def averaged(given: CallView) -> ResolvedSignature:
     """The mean of the elements of the input in a window; with `count_include_pad` the padding
     counts, too, but nothing beyond it."""
     made = pooled(given)
@@ -91,33 +91,33 @@ def averaged(given: Given) -> Written:
     return attrs.evolve(made, attributes={**made.attributes, "monoid": monoid})
 
 
-def _mean_with_padding(x: Point, letters: Letters) -> Point:
+def _mean_with_padding(x: ScalarExpr, letters: LoopIndices) -> ScalarExpr:
     """The share of an element in a mean that counts padding, but nothing beyond it."""
     numbers = letters.attributes
     counts = [_elements(letters, k) if up else numbers["pool_size"][k] for k, up in _ups(letters)]
     whole = math.prod([n for n in counts if isinstance(n, int)])
-    partial = [n for n in counts if isinstance(n, Point)]
-    return reduce(truediv, [point.cast(n, "float32") for n in partial], x / whole)
+    partial = [n for n in counts if isinstance(n, ScalarExpr)]
+    return reduce(truediv, [scalar_expr.cast(n, "float32") for n in partial], x / whole)
 
 
-def _ups(letters: Letters) -> Iterable[tuple[int, int]]:
+def _ups(letters: LoopIndices) -> Iterable[tuple[int, int]]:
     return enumerate(letters.attributes["up"])
 
 
-def _elements(letters: Letters, k: int) -> Point:
+def _elements(letters: LoopIndices, k: int) -> ScalarExpr:
     """The elements of a window within the axis and its padding."""
     numbers = letters.attributes
     size, step, dilation = (numbers[name][k] for name in ("pool_size", "s", "d"))
     extent = letters.extents[f"H{k}"] + numbers["lo"][k] + numbers["hi"][k]
-    remaining = extent - Index(letters.symbol(f"h{k}")) * step
-    return point.min((remaining + dilation - 1) // dilation, size)
+    remaining = extent - LoopIndex(letters.symbol(f"h{k}")) * step
+    return scalar_expr.min((remaining + dilation - 1) // dilation, size)
 
 
 def _entries(count: int, spatial: list[str]) -> dict[str, str]:
     return {"N": "n", "C": "c", **dict(zip(SPATIAL[count], spatial, strict=True))}
 
 
-def adapted(given: Given) -> Written:
+def adapted(given: CallView) -> ResolvedSignature:
     """The window of each result is the stretch of the axis that falls to it."""
     count = int(given.op[-2])
     layout = given["layout"] or "NC" + SPATIAL[count]
@@ -125,12 +125,14 @@ def adapted(given: Given) -> Written:
     axes = range(count)
     wanted = given["output_size"]
     sizes = None if wanted is None else each(given, "output_size", count)
-    read = laid_out(given, layout, _entries(count, [f"y{k}" for k in axes]))
-    made = laid_out(given, given["out_layout"] or layout, _entries(count, [f"h{k}" for k in axes]))
+    read = in_layout(given, layout, _entries(count, [f"y{k}" for k in axes]))
+    made = in_layout(given, given["out_layout"] or layout, _entries(count, [f"h{k}" for k in axes]))
     checks = [f"h{k} == y{k}" if sizes is None else f"h{k} == wanted[{k}]" for k in axes]
     inside = [_alone(k) if sizes is None else _stretch(k) for k in axes]
-    line = f"{written('x', read)} -> {written('out', made)}"
-    return Written(line, where(checks), " and ".join(inside), {"wanted": sizes or ()})
+    line = f"{access_text('x', read)} -> {access_text('out', made)}"
+    return ResolvedSignature(
+        line, where_text(checks), " and ".join(inside), {"wanted": sizes or ()}
+    )
 
 
 def _stretch(k: int) -> str:
@@ -150,7 +152,7 @@ def _pools(count: int) -> None:
 
     @op(pooled, name=f"nn.max_pool{count}d", reduce="max")
     def max_pool(
-        x: Point,
+        x: ScalarExpr,
         pool_size: Ints = (1,),
         strides: Ints = (1,),
         padding: Ints = (0,),
@@ -159,7 +161,7 @@ def _pools(count: int) -> None:
         count_include_pad: bool = False,
         layout: Layout | None = None,
         out_layout: Layout | None = None,
-    ) -> Point:
+    ) -> ScalarExpr:
         """The greatest element of a moving window."""
         return x
 
@@ -168,7 +170,7 @@ def _pools(count: int) -> None:
 
     @op(averaged, name=f"nn.avg_pool{count}d", reduce="monoid")
     def avg_pool(
-        x: Point,
+        x: ScalarExpr,
         pool_size: Ints = (1,),
         strides: Ints = (1,),
         padding: Ints = (0,),
@@ -178,8 +180,8 @@ def _pools(count: int) -> None:
         layout: Layout | None = None,
         out_layout: Layout | None = None,
         *,
-        letters: Letters,
-    ) -> Point:
+        letters: LoopIndices,
+    ) -> ScalarExpr:
         """The mean of a moving window; padding counts only if it is included."""
         return _mean_with_padding(x, letters) if count_include_pad else x
 
@@ -187,11 +189,11 @@ def _pools(count: int) -> None:
 
     @op(adapted, name=f"nn.adaptive_avg_pool{count}d", reduce="mean")
     def adaptive_avg_pool(
-        x: Point,
+        x: ScalarExpr,
         output_size: Ints | None = None,
         layout: Layout | None = None,
         out_layout: Layout | None = None,
-    ) -> Point:
+    ) -> ScalarExpr:
         """The means of equal stretches, so many along each spatial axis."""
         return x
 

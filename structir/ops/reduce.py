@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr
-from structir.ops.attributes import Axes, Axis
+from structir.opdef.attributes import Axes, Axis
+from structir.opdef.call_view import CallView
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, axes_of_any_rank, index_vars
 from structir.ops.broadcast import subtract
-from structir.ops.define import op
 from structir.ops.elementwise import astype, sqrt, square
-from structir.ops.examples import f32
-from structir.ops.given import Given
-from structir.ops.letters import axes_of_any_rank, letters, written
-from structir.projections.point import Point
+from structir.projections.scalar_expr import ScalarExpr
 
 
-def reduced(given: Given, dtype: str = "T") -> str:
+def reduced(given: CallView, dtype: str = "T") -> str:
     """`x[i0, i1] -> out[i0]`: the letters of the axes that are reduced are missing, or 1."""
     rank, keep = given.rank("x"), given["keepdims"]
     if given["axis"] is None and not keep:
@@ -22,54 +22,54 @@ def reduced(given: Given, dtype: str = "T") -> str:
     found = axes_of_any_rank(given["axis"]) if rank is None else None
     if rank is None and found is None:
         return f"x[*s] -> out[*u] @ {dtype}"
-    axes, own = found or (given.axes("axis", rank or 0), letters(rank or 0))
+    axes, own = found or (given.axes("axis", rank or 0), index_vars(rank or 0))
     out = ["1" if k in axes else i for k, i in enumerate(own) if keep or k not in axes]
-    return f"{written('x', own)} -> {written('out', out)} @ {dtype}"
+    return f"{access_text('x', own)} -> {access_text('out', out)} @ {dtype}"
 
 
-def located(given: Given) -> str:
+def located(given: CallView) -> str:
     """A reduction that gives positions."""
     return reduced(given, "int64")
 
 
 @op(reduced, reduce="sum")
-def sum_(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+def sum_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """The sum over some axes, or over all."""
     return x
 
 
 @op(reduced, reduce="prod")
-def prod(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+def prod(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """The product over some axes, or over all."""
     return x
 
 
 @op(reduced, reduce="max")
-def max_(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+def max_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """The greatest element over some axes, or over all."""
     return x
 
 
 @op(reduced, reduce="min")
-def min_(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+def min_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """The least element over some axes, or over all."""
     return x
 
 
 @op(reduced, reduce="mean")
-def mean(x: Point, axis: Axes | None = None, keepdims: bool = False) -> Point:
+def mean(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
     """The mean over some axes, or over all."""
     return x
 
 
 @op(located, reduce="argmax")
-def argmax(x: Point, axis: Axis | None = None, keepdims: bool = False) -> Point:
+def argmax(x: ScalarExpr, axis: Axis | None = None, keepdims: bool = False) -> ScalarExpr:
     """The position of the first greatest element along an axis, or among all."""
     return x
 
 
 @op(located, reduce="argmin")
-def argmin(x: Point, axis: Axis | None = None, keepdims: bool = False) -> Point:
+def argmin(x: ScalarExpr, axis: Axis | None = None, keepdims: bool = False) -> ScalarExpr:
     """The position of the first least element along an axis, or among all."""
     return x
 

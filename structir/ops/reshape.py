@@ -15,13 +15,13 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Call, Expr
 from structir.ir.struct_info import PrimStructInfo
 from structir.lazy import lazy_module
-from structir.ops.attributes import DType, Size, SizeOrSizes, Sizes
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.ops.given import Given, UnknownShape, Written
-from structir.ops.letters import letters, where, written
-from structir.ops.sizes import UNKNOWN
-from structir.projections.point import Point
+from structir.opdef.attributes import DType, Size, SizeOrSizes, Sizes
+from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, index_vars, where_text
+from structir.opdef.shape_eval import UNKNOWN
+from structir.projections.scalar_expr import ScalarExpr
 
 np = lazy_module("numpy")
 Array = Any
@@ -34,22 +34,22 @@ def product(sizes: Sequence[Dim]) -> Dim:
     return reduce(mul, sizes, start)
 
 
-def reshaped(given: Given) -> Written:
+def reshaped(given: CallView) -> ResolvedSignature:
     """Groups of common factors where the shapes nest; the running number of the element
     otherwise."""
     target = given["shape"]
     if isinstance(target, UnknownShape):
-        return Written("x[*s] -> y[*shape]")
+        return ResolvedSignature("x[*s] -> y[*shape]")
     if target is UNKNOWN:
-        return Written("x[*s] -> y[_]")
+        return ResolvedSignature("x[*s] -> y[_]")
     if not isinstance(target, tuple):
         target = (target,)
     sizes = given.dims("x")
     _check_target(given, target)
     if sizes is None:
         if any(size in (0, -1) for size in target):
-            return Written(f"x[*s] -> {written('y', ['_'] * len(target))}")
-        return Written("x[*s] -> y[*to]", "", "", {"to": target})
+            return ResolvedSignature(f"x[*s] -> {access_text('y', ['_'] * len(target))}")
+        return ResolvedSignature("x[*s] -> y[*to]", "", "", {"to": target})
     to = filled(given, sizes, target)
     none = compare("eq", product(_others(sizes, target)[1]), 0) if -1 in target else 0
     grouped = grouping(sizes, to)
@@ -57,7 +57,7 @@ def reshaped(given: Given) -> Written:
         return _numbered(len(sizes), to, none)
     read, made, factors = grouped
     checks = [f"f{k} == factors[{k}]" for k in range(len(factors))]
-    line = f"{written('x', read)} -> {written('y', made)}"
+    line = f"{access_text('x', read)} -> {access_text('y', made)}"
     attributes: dict[str, object] = {"factors": factors}
     total, wanted = product(sizes), product(to)
     if not equal(total, wanted):  # it cannot be decided before the program runs
@@ -66,17 +66,17 @@ def reshaped(given: Given) -> Written:
     if none != 0:  # a size that is worked out may turn out to be any
         checks.append("rest_is_0 == 0")
         attributes["rest_is_0"] = none
-    return Written(line, where(checks), "", attributes)
+    return ResolvedSignature(line, where_text(checks), "", attributes)
 
 
-def _check_target(given: Given, target: Dims) -> None:
+def _check_target(given: CallView, target: Dims) -> None:
     if any(isinstance(size, int) and size < -1 for size in target):
         given.reject("a size of the new shape is negative", "only -1 may be: it is worked out")
     if sum(size == -1 for size in target) > 1:
         given.reject("only one size of the new shape can be worked out")
 
 
-def filled(given: Given, sizes: Dims, target: Dims) -> Dims:
+def filled(given: CallView, sizes: Dims, target: Dims) -> Dims:
     """The target with -1 worked out, and 0 copied from the operand unless it has no elements: a
     size that has turned out 0 is meant as it is. Too many or few elements are an error."""
     total, to = product(sizes), list(target)
@@ -117,9 +117,9 @@ def _remaining(sizes: Sequence[Dim], target: Sequence[Dim]) -> tuple[list[Dim], 
     return old, new
 
 
-def _numbered(rank: int, to: Dims, none: Dim) -> Written:
+def _numbered(rank: int, to: Dims, none: Dim) -> ResolvedSignature:
     """Any shapes: the place in `x` from the running number in `y`, by division and remainder."""
-    own, out = letters(rank, "x"), letters(len(to), "y")
+    own, out = index_vars(rank, "x"), index_vars(len(to), "y")
     number = f"flat({', '.join(out)})" if out else "0"
     read = []
     for k, letter in enumerate(own):
@@ -128,9 +128,9 @@ def _numbered(rank: int, to: Dims, none: Dim) -> Written:
         read.append(f"{part} % size({letter}) : {letter}" if k else f"{part} : {letter}")
     checks = [f"{e} == to[{k}]" for k, e in enumerate(out)]
     same = f"{' * '.join(own) or '1'} == {' * '.join(out) or '1'}"
-    line = f"{written('x', read)} -> {written('y', out)}"
+    line = f"{access_text('x', read)} -> {access_text('y', out)}"
     checks += ["rest_is_0 == 0"] * (none != 0)
-    return Written(line, where(checks, same), "", {"to": to, "rest_is_0": none})
+    return ResolvedSignature(line, where_text(checks, same), "", {"to": to, "rest_is_0": none})
 
 
 def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:
@@ -186,7 +186,7 @@ def _groups(sizes: Dims, chain: list[Dim]) -> list[str]:
 
 
 @op(reshaped, reads_sizes=True)
-def reshape(x: Point, shape: SizeOrSizes) -> Point:
+def reshape(x: ScalarExpr, shape: SizeOrSizes) -> ScalarExpr:
     """The elements under another shape; 0 copies a size of the operand, one -1 is worked out."""
     return x
 
@@ -232,24 +232,24 @@ def _without_elements(call: Call, sizes: Sequence[Any], target: list[Any]) -> li
 reshape.as_written(as_written)
 
 
-def viewed(given: Given) -> Written:
+def viewed(given: CallView) -> ResolvedSignature:
     """A reshape; with another dtype or an offset only the result's shape is known."""
     if given["shape"] is None:
-        return Written("x[*s] -> y[*s] @ dtype or T", sizes=given["dtype"] is not None)
+        return ResolvedSignature("x[*s] -> y[*s] @ dtype or T", sizes=given["dtype"] is not None)
     if isinstance(given["shape"], UnknownShape):
-        return Written("x[*s] -> y[*shape] @ dtype or T", sizes=True)
+        return ResolvedSignature("x[*s] -> y[*shape] @ dtype or T", sizes=True)
     if given["dtype"] is None and given["relative_byte_offset"] is None:
         return reshaped(given)
-    return Written("x[*s] -> y[*shape] @ dtype or T", sizes=True)
+    return ResolvedSignature("x[*s] -> y[*shape] @ dtype or T", sizes=True)
 
 
 @op(viewed, name="memory.view", reads_sizes=True)
 def view(
-    x: Point,
+    x: ScalarExpr,
     shape: Sizes | None = None,
     dtype: DType | None = None,
     relative_byte_offset: Size | None = None,
-) -> Point:
+) -> ScalarExpr:
     """The memory of a tensor under another shape or dtype."""
     return x
 

@@ -12,39 +12,39 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ir.expr import Call, Expr
-from structir.ops.attributes import Axis, Operands, Size
-from structir.ops.backward import Back, Emit
+from structir.opdef.attributes import Axis, Operands, Size
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import f32, i64
+from structir.opdef.index_vars import access_text, index_vars
+from structir.opdef.index_vars import where_text as stated
+from structir.opdef.shape_eval import UNKNOWN
+from structir.ops.adjoint import Back, Emit
 from structir.ops.broadcast import equal, logical_and, where
 from structir.ops.collapse import collapse_sum_to
 from structir.ops.create import arange, full_like, ones_like, zeros_like
-from structir.ops.define import op
 from structir.ops.elementwise import astype
-from structir.ops.examples import f32, i64
-from structir.ops.given import Given, Written
 from structir.ops.indexing import gather_elements, gather_nd, index_tensor
 from structir.ops.layout import broadcast_to
-from structir.ops.letters import letters, written
-from structir.ops.letters import where as stated
 from structir.ops.reshape import reshape
-from structir.ops.sizes import UNKNOWN
-from structir.projections.point import Point
+from structir.projections.scalar_expr import ScalarExpr
 
 Reduction = Literal["update", "add", "mul", "max", "min"]
 MONOIDS = {"update": None, "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
-def _combined(given: Given, line: str, conditions: str = "") -> Written:
+def _combined(given: CallView, line: str, conditions: str = "") -> ResolvedSignature:
     """A line whose meeting writes combine as the attribute says; the last one wins on update."""
-    return Written(line, conditions, "", {"monoid": MONOIDS[given["reduction"]]})
+    return ResolvedSignature(line, conditions, "", {"monoid": MONOIDS[given["reduction"]]})
 
 
-def _only_sizes(given: Given) -> Written:
+def _only_sizes(given: CallView) -> ResolvedSignature:
     """The line of a call whose ranks or number of coordinates are only known at run time."""
     line = "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
     return attrs.evolve(_combined(given, line), sizes=True)
 
 
-def scattered(given: Given) -> Written:
+def scattered(given: CallView) -> ResolvedSignature:
     """Each update goes where its index says along the axis, to its own place along the others."""
     ranks = [given.rank(name) for name in ("data", "indices", "updates")]
     known = [rank for rank in ranks if rank is not None]
@@ -52,20 +52,24 @@ def scattered(given: Given) -> Written:
         given.reject("data, indices and updates must have equally many axes")
     if not known:
         return _only_sizes(given)
-    axis, own = given.axis("axis", known[0]), letters(known[0])
+    axis, own = given.axis("axis", known[0]), index_vars(known[0])
     at = ["indices : n" + str(k) if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     operands = [
-        written("data", letters(known[0], "n")),
-        written("indices", own) + " @ I",
-        written("updates", own),
+        access_text("data", index_vars(known[0], "n")),
+        access_text("indices", own) + " @ I",
+        access_text("updates", own),
     ]
-    return _combined(given, f"{', '.join(operands)} -> {written('y', at)}")
+    return _combined(given, f"{', '.join(operands)} -> {access_text('y', at)}")
 
 
 @op(scattered, base="data", reduce="monoid")
 def scatter_elements(
-    data: Point, indices: Point, updates: Point, axis: Axis = 0, reduction: Reduction = "update"
-) -> Point:
+    data: ScalarExpr,
+    indices: ScalarExpr,
+    updates: ScalarExpr,
+    axis: Axis = 0,
+    reduction: Reduction = "update",
+) -> ScalarExpr:
     """The data with each update at the place that its index names along the axis."""
     return updates
 
@@ -74,7 +78,7 @@ def scatter_elements(
 def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     data, indices, updates = call.args
     axis = call.attrs.get("axis", 0)
-    places = Places(
+    places = ScatterTargets(
         lambda x: emit(gather_elements(x, indices, axis)),
         lambda x, new, how: emit(scatter_elements(x, indices, new, axis, how)),
     )
@@ -83,7 +87,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     return [own, None, new]
 
 
-def scattered_tuples(given: Given) -> Written:
+def scattered_tuples(given: CallView) -> ResolvedSignature:
     """The last axis of the indices holds one coordinate for each axis that is written."""
     rank, tuples = given.rank("data"), given.rank("indices")
     if tuples == 0:
@@ -94,22 +98,22 @@ def scattered_tuples(given: Given) -> Written:
         return _only_sizes(given)
     if count > rank:
         given.reject(f"{count} coordinates index a tensor of {rank} axes")
-    outer, rest = letters(tuples - 1, "j"), letters(rank - count, "t")
+    outer, rest = index_vars(tuples - 1, "j"), index_vars(rank - count, "t")
     at = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
     at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
     operands = [
-        written("data", letters(rank, "n")),
-        written("indices", [*outer, str(count)]) + " @ I",
-        written("updates", [*outer, *rest]),
+        access_text("data", index_vars(rank, "n")),
+        access_text("indices", [*outer, str(count)]) + " @ I",
+        access_text("updates", [*outer, *rest]),
     ]
     checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
-    return _combined(given, f"{', '.join(operands)} -> {written('y', at)}", stated(checks))
+    return _combined(given, f"{', '.join(operands)} -> {access_text('y', at)}", stated(checks))
 
 
 @op(scattered_tuples, base="data", reduce="monoid", reads_sizes=True)
 def scatter_nd(
-    data: Point, indices: Point, updates: Point, reduction: Reduction = "update"
-) -> Point:
+    data: ScalarExpr, indices: ScalarExpr, updates: ScalarExpr, reduction: Reduction = "update"
+) -> ScalarExpr:
     """The data with slices of the updates at tuples of indices."""
     return updates
 
@@ -117,7 +121,7 @@ def scatter_nd(
 @scatter_nd.gradient
 def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     data, indices, updates = call.args
-    places = Places(
+    places = ScatterTargets(
         lambda x: emit(gather_nd(x, indices)),
         lambda x, new, how: emit(scatter_nd(x, indices, new, how)),
     )
@@ -126,7 +130,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     return [own, None, new]
 
 
-def put(given: Given) -> Written:
+def put(given: CallView) -> ResolvedSignature:
     """One index tensor for each leading axis; the updates have the broadcast shape of the
     indices."""
     count, rank = len(given.info("indices")), given.rank("data")
@@ -137,21 +141,23 @@ def put(given: Given) -> Written:
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
         line = f"data[*s], {others}, values[*u] -> y[*s]"
-        return Written(line, "", "", attributes, sizes=True)
+        return ResolvedSignature(line, "", "", attributes, sizes=True)
     if count > rank:
         given.reject(f"{count} indices are too many for a tensor of {rank} axes")
-    rest = letters(rank - count, "t")
+    rest = index_vars(rank - count, "t")
     at = [f"{name} : n{k}" for k, name in enumerate(names)]
     at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
-    data, values = written("data", letters(rank, "n")), written("values", ["~b", *rest])
+    data, values = access_text("data", index_vars(rank, "n")), access_text("values", ["~b", *rest])
     checks = [f"{e} == n{count + k}" for k, e in enumerate(rest)]
-    line = f"{data}, {others}, {values} -> {written('y', at)}"
-    return Written(line, stated(checks), "", attributes)
+    line = f"{data}, {others}, {values} -> {access_text('y', at)}"
+    return ResolvedSignature(line, stated(checks), "", attributes)
 
 
 @op(put, base="data", reduce="monoid")
-def index_put(data: Point, indices: Operands, values: Point, accumulate: bool = False) -> Point:
+def index_put(
+    data: ScalarExpr, indices: Operands, values: ScalarExpr, accumulate: bool = False
+) -> ScalarExpr:
     """The data with values at the broadcast indices, replaced or added."""
     return values
 
@@ -159,7 +165,7 @@ def index_put(data: Point, indices: Operands, values: Point, accumulate: bool = 
 @index_put.gradient
 def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     data, indices, values = call.args
-    places = Places(
+    places = ScatterTargets(
         lambda x: emit(index_tensor(x, indices)),
         lambda x, new, how: emit(index_put(x, indices, new, how == "add")),
     )
@@ -169,14 +175,14 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     return [own, None, collapse_sum_to(new, sizes_of(values))]
 
 
-def slice_written(given: Given) -> Written:
+def slice_written(given: CallView) -> ResolvedSignature:
     """The slice `start : end : step` of one axis is the place of the new elements."""
     rank, start, end, step = given.rank("x"), given["start"], given["end"], given["step"]
     if rank is None:
-        return Written("x[*s], src[*t] -> y[*s]", sizes=True)
+        return ResolvedSignature("x[*s], src[*t] -> y[*s]", sizes=True)
     if isinstance(step, int) and step < 1:
         given.reject(f"the step must be positive, not {step}")
-    axis, own, sizes = given.axis("axis", rank), letters(rank), given.dims("x")
+    axis, own, sizes = given.axis("axis", rank), index_vars(rank), given.dims("x")
     at = [f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     checks = [f"{i} == n{k}" for k, i in enumerate(own) if k != axis]
     attributes: dict[str, Dim] = {}
@@ -185,8 +191,10 @@ def slice_written(given: Given) -> Written:
         first, last = _from_the_front(start, size), dim_min(_from_the_front(end, size), size)
         attributes |= {"start": first, "count": dim_max(ceildiv(last - first, step), 0)}
         checks.append(f"{own[axis]} == count")
-    data, new = written("x", letters(rank, "n")), written("src", own)
-    return Written(f"{data}, {new} -> {written('y', at)}", stated(checks), "", attributes)
+    data, new = access_text("x", index_vars(rank, "n")), access_text("src", own)
+    return ResolvedSignature(
+        f"{data}, {new} -> {access_text('y', at)}", stated(checks), "", attributes
+    )
 
 
 def _from_the_front(bound: Dim, size: Dim) -> Dim:
@@ -196,8 +204,8 @@ def _from_the_front(bound: Dim, size: Dim) -> Dim:
 
 @op(slice_written, base="x", reads_sizes=True)
 def slice_scatter(
-    x: Point, src: Point, start: Size, end: Size, step: Size = 1, axis: Axis = 0
-) -> Point:
+    x: ScalarExpr, src: ScalarExpr, start: Size, end: Size, step: Size = 1, axis: Axis = 0
+) -> ScalarExpr:
     """The tensor with a slice of one axis replaced."""
     return src
 
@@ -206,7 +214,7 @@ def slice_scatter(
 
 
 @attrs.frozen(eq=False)
-class Places:
+class ScatterTargets:
     """Where the updates of a scatter go: what stands there, and how more is put there."""
 
     read: Callable[[Expr], Expr]
@@ -223,7 +231,7 @@ def sizes_of(x: Expr) -> tuple[Dim, ...]:
 
 
 def _of_last(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """Only the last update of a place is seen, and data where there is none."""
     dims = sizes_of(updates)
@@ -237,13 +245,13 @@ def _of_last(
 
 
 def _of_sum(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     return back, places.read(back)
 
 
 def _of_extreme(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """What equals the result shares what comes back to it."""
     dtype = data.struct_info.dtype
@@ -254,7 +262,7 @@ def _of_extreme(
 
 
 def _of_product(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: Places, emit: Emit
+    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """The product of all others: without the zero where there is one, nothing where there are
     more."""

@@ -13,28 +13,28 @@ from structir.ir.struct_info import (
     TensorStructInfo,
 )
 from structir.lazy import lazy_module
-from structir.ops.attributes import Sizes
-from structir.ops.backward import Back, Emit
+from structir.opdef.attributes import Sizes
+from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape, known_dims
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues, f32
+from structir.opdef.index_vars import access_text, index_vars
+from structir.ops.adjoint import Back, Emit
 from structir.ops.create import arange, zeros
-from structir.ops.define import op
-from structir.ops.examples import Values, f32
-from structir.ops.given import Given, UnknownShape, Written, known_dims
 from structir.ops.layout import flatten
-from structir.ops.letters import letters, written
 from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
-from structir.projections import point
-from structir.projections.point import Index, Point, select
+from structir.projections import scalar_expr
+from structir.projections.scalar_expr import LoopIndex, ScalarExpr, select
 
 np = lazy_module("numpy")
 Array = Any
 
 
-def counted(given: Given) -> str:
+def counted(given: CallView) -> str:
     """The number of elements is told by the axes alone."""
     rank = given.rank("x")
-    own = ["*s"] if rank is None else [f"[{i}]" for i in letters(rank)]
-    return f"{written('x', own)} -> out[] @ int64"
+    own = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
+    return f"{access_text('x', own)} -> out[] @ int64"
 
 
 @op(counted)
@@ -60,7 +60,7 @@ def shape_of(x: Array) -> Any:
 
 
 @shape_of.struct_info
-def _(given: Given) -> StructInfo:
+def _(given: CallView) -> StructInfo:
     info = given.info("x")
     return ShapeStructInfo(known_dims(info), info.ndim)
 
@@ -70,19 +70,19 @@ def _(x: Array) -> tuple[int, ...]:
     return tuple([int(size) for size in x.shape])
 
 
-def as_many_as_sizes(given: Given) -> Written:
+def as_many_as_sizes(given: CallView) -> ResolvedSignature:
     """A vector as long as the shape, where that is known."""
     shape = given["shape"]
     rank = shape.ndim if isinstance(shape, UnknownShape) else len(shape)
-    return Written("-> out[i] @ int64", "" if rank is None else f"i == {rank}")
+    return ResolvedSignature("-> out[i] @ int64", "" if rank is None else f"i == {rank}")
 
 
 @op(as_many_as_sizes)
-def shape_to_tensor(shape: Sizes, *, i: Index) -> Point:
+def shape_to_tensor(shape: Sizes, *, i: LoopIndex) -> ScalarExpr:
     """A shape value as a vector of its sizes."""
-    found = point.as_point(0)
+    found = scalar_expr.as_scalar_expr(0)
     for place, size in enumerate(shape):
-        found = select(point.eq(i, place), size, found)
+        found = select(scalar_expr.eq(i, place), size, found)
     return found
 
 
@@ -98,7 +98,7 @@ def tensor_to_shape(x: Array) -> Any:
 
 
 @tensor_to_shape.struct_info
-def _(given: Given) -> StructInfo:
+def _(given: CallView) -> StructInfo:
     info: TensorStructInfo = given.info("x")
     if info.ndim not in (None, 1):
         given.reject(f"the sizes must be a vector, not a tensor of {info.ndim} axes")
@@ -114,13 +114,13 @@ def _(x: Array) -> tuple[int, ...]:
     return tuple([int(size) for size in x])
 
 
-def cut_by_data(given: Given) -> Written:
+def cut_by_data(given: CallView) -> ResolvedSignature:
     """Bounds for every axis, which are only known at run time."""
     rank = given.rank("x")
     bounds = ", ".join([f"{name}[q] @ int64" for name in ("begin", "end", "strides")])
     if rank is None:
-        return Written(f"x[*s], {bounds} -> y[*u]")
-    return Written(f"x[*s], {bounds} -> {written('y', ['_'] * rank)}", f"q == {rank}")
+        return ResolvedSignature(f"x[*s], {bounds} -> y[*u]")
+    return ResolvedSignature(f"x[*s], {bounds} -> {access_text('y', ['_'] * rank)}", f"q == {rank}")
 
 
 @op(cut_by_data)
@@ -160,6 +160,9 @@ def _slice(begin: int, end: int, step: int, length: int) -> slice:
 
 shape_to_tensor.example((2, 3))
 dynamic_strided_slice.example(
-    f32[7, 4], Values("int64", (0, 1)), Values("int64", (7, -1)), Values("int64", (2, 1))
+    f32[7, 4],
+    ExactValues("int64", (0, 1)),
+    ExactValues("int64", (7, -1)),
+    ExactValues("int64", (2, 1)),
 )
 size.example(f32[2, 3])

@@ -15,21 +15,21 @@ from structir.ir.dims import (
     select,
     syms,
 )
-from structir.ops.attributes import Axes, Ints, Sizes
-from structir.ops.define import op
-from structir.ops.examples import f32
-from structir.ops.given import Given, UnknownShape, Written
-from structir.ops.letters import letters, where, written
-from structir.projections.point import Point
+from structir.opdef.attributes import Axes, Ints, Sizes
+from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
+from structir.opdef.define import op
+from structir.opdef.examples import f32
+from structir.opdef.index_vars import access_text, index_vars, where_text
+from structir.projections.scalar_expr import ScalarExpr
 
 
-def sliced(given: Given) -> Written:
+def sliced(given: CallView) -> ResolvedSignature:
     """`x[begin + step * i : n] -> y[i]` along the axes that are cut."""
     rank, axes = given.rank("x"), given["axes"]
     listed = (axes,) if isinstance(axes, int) else axes
     bounds = [given["begin"], given["end"]]
     if rank is None:
-        return Written("x[*s] -> y[*t]")
+        return ResolvedSignature("x[*s] -> y[*t]")
     steps = given["strides"] or (1,) * len(listed)
     cut = given.axes("axes", rank)
     known = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
@@ -38,9 +38,11 @@ def sliced(given: Given) -> Written:
     if 0 in steps:
         given.reject("a stride is 0")
     if len(known) < len(bounds) or given.dims("x") is None:
-        return Written(f"{written('x', letters(rank))} -> {written('y', ['_'] * rank)}")
+        return ResolvedSignature(
+            f"{access_text('x', index_vars(rank))} -> {access_text('y', ['_'] * rank)}"
+        )
     sizes = given.dims("x") or ()
-    own, read = letters(rank), letters(rank)
+    own, read = index_vars(rank), index_vars(rank)
     starts, counts = [], []
     for place, (k, step) in enumerate(zip(cut, steps, strict=True)):
         begin, end = bounds[0][place], bounds[1][place]
@@ -51,8 +53,8 @@ def sliced(given: Given) -> Written:
         read[k] = f"starts[{place}] + steps[{place}] * {own[k]} : n{k}"
     checks = [f"{own[k]} == counts[{place}]" for place, k in enumerate(cut)]
     attributes = {"starts": tuple(starts), "counts": tuple(counts), "steps": tuple(steps)}
-    line = f"{written('x', read)} -> {written('y', own)}"
-    return Written(line, where(checks), "", attributes)
+    line = f"{access_text('x', read)} -> {access_text('y', own)}"
+    return ResolvedSignature(line, where_text(checks), "", attributes)
 
 
 def _clamped(bound: Dim, size: Dim, step: int) -> Dim:
@@ -91,13 +93,13 @@ def _count(begin: Dim, end: Dim, step: int, inbound: bool) -> Dim:
 
 @op(sliced, reads_sizes=True)
 def strided_slice(
-    x: Point,
+    x: ScalarExpr,
     axes: Axes,
     begin: Sizes,
     end: Sizes,
     strides: Ints | None = None,
     assume_inbound: bool = False,
-) -> Point:
+) -> ScalarExpr:
     """The elements from `begin` up to `end` along some axes, by steps; bounds count from either
     end."""
     return x

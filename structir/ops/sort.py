@@ -8,16 +8,16 @@ from typing import Any, Literal
 from structir.errors import ShapeMismatchError
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
-from structir.ops.attributes import Axes, Axis, DType
-from structir.ops.backward import Back, Emit, component
+from structir.opdef.attributes import Axes, Axis, DType
+from structir.opdef.call_view import CallView, ResolvedSignature, known_dims
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues, Sample, f32, i64
+from structir.opdef.index_vars import access_text, index_vars
+from structir.ops.adjoint import Back, Emit, component
 from structir.ops.broadcast import equal, where
 from structir.ops.create import zeros_like
-from structir.ops.define import op
 from structir.ops.elementwise import astype
-from structir.ops.examples import Sample, Values, f32, i64
-from structir.ops.given import Given, Written, known_dims
 from structir.ops.layout import expand_dims
-from structir.ops.letters import letters, written
 from structir.ops.reduce import reduced, sum_
 from structir.ops.reshape import reshape
 from structir.ops.scatter import scatter_elements
@@ -155,7 +155,7 @@ def _(x: Array, y: Array, descending: bool) -> None:
         y[place_of(x, k, descending)] = k
 
 
-def chosen(given: Given) -> Written:
+def chosen(given: CallView) -> ResolvedSignature:
     """The `k` first along an axis in order, their positions, or both; all for no positive `k`."""
     rank, count = given.rank("x"), given["k"]
     sizes = given.dims("x")
@@ -169,7 +169,7 @@ def chosen(given: Given) -> Written:
     }
     wanted = [text for name, text in results.items() if given["ret_type"] in ("both", name)]
     line = f"x[*p, [i], *t] -> {', '.join(wanted)}"
-    return Written(line, "k0 == k, k0 <= i" if letter == "k0" else "")
+    return ResolvedSignature(line, "k0 == k, k0 <= i" if letter == "k0" else "")
 
 
 @op(chosen, at={"i": "axis"}, reads_sizes=True)
@@ -250,7 +250,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     return [scatter_elements(zeros_like(x), positions, values, call.attrs.get("axis", -1))]
 
 
-def halved(given: Given) -> Written:
+def halved(given: CallView) -> ResolvedSignature:
     """The middle element over some axes; along a single one, its position too."""
     made = reduced(given)
     result = made.split("-> out")[1].split(" @")[0]
@@ -258,10 +258,10 @@ def halved(given: Given) -> Written:
     single = isinstance(axis, int) or (axis is not None and len(axis) == 1)
     position = f", position{result} @ int64" if single else ""
     if rank is None or (axis is None and not given["keepdims"]):
-        return Written(f"x[*s] -> value{result}{position}")
+        return ResolvedSignature(f"x[*s] -> value{result}{position}")
     axes = given.axes("axis", rank)
-    read = [f"[{i}]" if k in axes else i for k, i in enumerate(letters(rank))]
-    return Written(f"{written('x', read)} -> value{result}{position}")
+    read = [f"[{i}]" if k in axes else i for k, i in enumerate(index_vars(rank))]
+    return ResolvedSignature(f"{access_text('x', read)} -> value{result}{position}")
 
 
 @op(halved)
@@ -317,12 +317,12 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     return [where(hit, own / count, zeros_like(x))]
 
 
-def bucketed(given: Given) -> Written:
+def bucketed(given: CallView) -> ResolvedSignature:
     """All edges reach each result."""
     dtype, rank = "int32" if given["out_int32"] else "int64", given.rank("x")
-    own = ["*s"] if rank is None else [f"[{i}]" for i in letters(rank)]
-    reads = f"{written('x', own)} @ T1, boundaries[[m]] @ T2"
-    return Written(f"{reads} -> {written('y', own)} @ {dtype}")
+    own = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
+    reads = f"{access_text('x', own)} @ T1, boundaries[[m]] @ T2"
+    return ResolvedSignature(f"{reads} -> {access_text('y', own)} @ {dtype}")
 
 
 @op(bucketed)
@@ -390,7 +390,7 @@ sort.example(f32[3, 7], descending=True)
 topk.example(f32[3, 7], k=2)
 argsort.example(f32[3, 7])
 median.example(f32[3, 5], axis=1)
-bucketize.example(f32[3], Values("float32", (-1.0, 0.5, 2.0)))
+bucketize.example(f32[3], ExactValues("float32", (-1.0, 0.5, 2.0)))
 multinomial_from_uniform.example(
     Sample("float32", (2, 4), fractions=True),
     Sample("float32", (3, 1), fractions=True),

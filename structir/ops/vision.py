@@ -8,28 +8,28 @@ from typing import Any, Literal
 from structir.ir.dims import dim_min
 from structir.ir.expr import Constant
 from structir.lazy import lazy_module
-from structir.ops.attributes import Ints
-from structir.ops.define import op
-from structir.ops.examples import Sample, Values, f32
-from structir.ops.given import Given, Written
-from structir.ops.layouts import check_rank, each, laid_out
-from structir.ops.letters import written
-from structir.ops.sampling import taps
+from structir.opdef.attributes import Ints
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import ExactValues, Sample, f32
+from structir.opdef.index_vars import access_text
+from structir.opdef.interpolation import taps
+from structir.opdef.layouts import check_rank, each, in_layout
 
 np = lazy_module("numpy")
 Array = Any
-REGIONS = Values("float32", ((0, 0.5, 0.5, 4.5, 3.5), (0, 1, 2, 2, 5)))
+REGIONS = ExactValues("float32", ((0, 0.5, 0.5, 4.5, 3.5), (0, 1, 2, 2, 5)))
 
 
-def regions(given: Given) -> Written:
+def regions(given: CallView) -> ResolvedSignature:
     """Five numbers for each region: which image, and its two corners."""
     check_rank(given, "data", given["layout"])
-    read = laid_out(given, given["layout"], {"N": "[n]", "C": "c", "H": "[h]", "W": "[w]"})
-    made = laid_out(given, given["layout"], {"N": "r", "C": "c", "H": "[a]", "W": "[b]"})
+    read = in_layout(given, given["layout"], {"N": "[n]", "C": "c", "H": "[h]", "W": "[w]"})
+    made = in_layout(given, given["layout"], {"N": "r", "C": "c", "H": "[a]", "W": "[b]"})
     size = each(given, "pooled_size", 2)
-    line = f"{written('data', read)}, rois[r, [q]] -> {written('out', made)}"
+    line = f"{access_text('data', read)}, rois[r, [q]] -> {access_text('out', made)}"
     numbers = {"pooled_size": size, "mean": given.attributes.get("mode") == "avg"}
-    return Written(line, "q == 5, a == pooled_size[0], b == pooled_size[1]", "", numbers)
+    return ResolvedSignature(line, "q == 5, a == pooled_size[0], b == pooled_size[1]", "", numbers)
 
 
 @op(regions, name="vision.roi_align")
@@ -270,13 +270,13 @@ def _(
     count[0] = found
 
 
-def suppressed(given: Given) -> Written:
+def suppressed(given: CallView) -> ResolvedSignature:
     """A known limit bounds the number of boxes that can be picked."""
     scores, limit = given.dims("scores"), _constant(given, "max_output_boxes_per_class")
     if limit is None or scores is None or len(scores) != 3:
-        return Written(_SUPPRESSED.format(count="_"), "", "", {"picked": 0})
+        return ResolvedSignature(_SUPPRESSED.format(count="_"), "", "", {"picked": 0})
     picked = scores[0] * scores[1] * dim_min(limit, scores[2])
-    return Written(_SUPPRESSED.format(count="p"), "p == picked", "", {"picked": picked})
+    return ResolvedSignature(_SUPPRESSED.format(count="p"), "p == picked", "", {"picked": picked})
 
 
 _SUPPRESSED = (
@@ -285,7 +285,7 @@ _SUPPRESSED = (
 )
 
 
-def _constant(given: Given, name: str) -> int | None:
+def _constant(given: CallView, name: str) -> int | None:
     position = list(given.operands).index(name)
     arg = given.args[position] if position < len(given.args) else None
     if not isinstance(arg, Constant) or arg.data.size != 1 or arg.data.dtype.kind not in "iu":
@@ -346,9 +346,9 @@ def _overlap(a: Array, b: Array) -> float:
 
 
 FROM_DATA = "which elements a region reads is worked out from data by a routine of its own"
-roi_align.undifferentiable(FROM_DATA)
-roi_pool.undifferentiable(FROM_DATA)
-get_valid_counts.undifferentiable("boxes are picked and moved by their scores")
+roi_align.non_differentiable(FROM_DATA)
+roi_pool.non_differentiable(FROM_DATA)
+get_valid_counts.non_differentiable("boxes are picked and moved by their scores")
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
 roi_align.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(3, 2), spatial_scale=0.5, mode="max")
 roi_pool.example(f32[1, 2, 6, 6], REGIONS, pooled_size=(2, 2), spatial_scale=1.0)
@@ -356,7 +356,7 @@ get_valid_counts.example(f32[1, 5, 6], score_threshold=0.25)
 all_class_non_max_suppression.example(
     Sample("float32", (1, 4, 4), fractions=True),
     Sample("float32", (1, 2, 4), fractions=True),
-    Values("int64", 2),
-    Values("float32", 0.5),
-    Values("float32", 0.25),
+    ExactValues("int64", 2),
+    ExactValues("float32", 0.5),
+    ExactValues("float32", 0.25),
 )

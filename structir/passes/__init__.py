@@ -31,8 +31,8 @@ _HOMES = {
     "pipeline": "manager.pipeline",
     "Timing": "manager.timing",
     "Printing": "manager.printing",
-    "WellFormed": "manager.verifying",
-    "SameResults": "manager.verifying",
+    "VerifyIR": "manager.verifying",
+    "VerifyResults": "manager.verifying",
     "Statistics": "manager.statistics",
     "Trace": "manager.trace",
 }

@@ -14,8 +14,8 @@ from structir.passes.manager.printing import Printing as Printing
 from structir.passes.manager.statistics import Statistics as Statistics
 from structir.passes.manager.timing import Timing as Timing
 from structir.passes.manager.trace import Trace as Trace
-from structir.passes.manager.verifying import SameResults as SameResults
-from structir.passes.manager.verifying import WellFormed as WellFormed
+from structir.passes.manager.verifying import VerifyIR as VerifyIR
+from structir.passes.manager.verifying import VerifyResults as VerifyResults
 
 def pass_names() -> list[str]: ...
 def add_pass(made: Any) -> Any: ...

@@ -133,7 +133,7 @@ def Sequential(passes: Sequence[Pass], name: str = "sequential") -> Pass:
 
 
 @attrs.define(eq=False)
-class Step:
+class PassRun:
     """One run of one pass: `after` and `seconds` are filled in when it has ended."""
 
     applied: Pass
@@ -154,10 +154,10 @@ class Step:
 class Instrument:
     """Watches passes run. Subclasses override what they care for."""
 
-    def begin(self, step: Step) -> None:
+    def begin(self, step: PassRun) -> None:
         """A pass is about to run."""
 
-    def end(self, step: Step) -> None:
+    def end(self, step: PassRun) -> None:
         """A pass has run."""
 
 
@@ -171,7 +171,7 @@ class PassContext:
 
     instruments: Sequence[Instrument] = ()
     depth: int = attrs.field(default=0, init=False)
-    running: list[Step] = attrs.field(factory=list, init=False)
+    running: list[PassRun] = attrs.field(factory=list, init=False)
     watched: float = attrs.field(default=0.0, init=False)  # seconds that instruments took
     latest: IRModule | None = attrs.field(default=None, init=False)
     done: set[str] = attrs.field(factory=set, init=False)  # passes whose work `latest` still shows
@@ -190,7 +190,7 @@ class PassContext:
         for name in applied.requires:
             if name not in self.done:
                 module = self.run(find_pass(name), module)
-        step = Step(applied, module, self.depth, time.perf_counter())
+        step = PassRun(applied, module, self.depth, time.perf_counter())
         self._watch(step, Instrument.begin.__name__)
         self.running.append(step)
         self.depth += 1
@@ -215,7 +215,7 @@ class PassContext:
         fact: Fact = self.facts[name]
         return fact
 
-    def _watch(self, step: Step, event: str) -> None:
+    def _watch(self, step: PassRun, event: str) -> None:
         start = time.perf_counter()
         for instrument in self.instruments:
             getattr(instrument, event)(step)
@@ -225,7 +225,7 @@ class PassContext:
         if module is not self.latest:
             self.latest, self.done, self.facts = module, set(), {}
 
-    def _leave(self, step: Step, after: IRModule) -> None:
+    def _leave(self, step: PassRun, after: IRModule) -> None:
         kept = step.applied.preserves
         # a pass made of others has changed nothing that they have not told of
         if step.before is self.latest and after is not step.before:

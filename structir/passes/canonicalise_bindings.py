@@ -33,11 +33,11 @@ def canonicalise_bindings(function: Function) -> Function:
     A binding stays where its annotation says something else than what is known of the value, where
     it makes a local value of a dataflow block seen outside, and where StructInfos speak of it.
     """
-    body = _Names().sequence(function.body)
+    body = _AtomTable().sequence(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
-class _Names:
+class _AtomTable:
     """Which atom stands for which variable, and the tuples that are written out."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from structir.ir.struct_info import ObjectStructInfo, ShapeStructInfo
 from structir.passes.base import function_pass
 
 
-class Known:
+class AvailableValues:
     """The values met so far, by key: those of this scope, and those of the scopes around it."""
 
     __slots__ = ("outer", "own")
@@ -41,9 +41,9 @@ class Known:
         self.own: dict[Hashable, Var] = {}
         self.outer = outer
 
-    def nested(self) -> Known:
+    def nested(self) -> AvailableValues:
         """The scope of a branch, a block or a function in this one."""
-        return Known((self.own, *self.outer))
+        return AvailableValues((self.own, *self.outer))
 
     def first(self, key: Hashable, var: Var) -> Var:
         """The variable that has this value already; else this one, which has it from now on."""
@@ -61,7 +61,7 @@ def common_subexpression_elimination(function: Function) -> Function:
     A value known before an `if` or a nested function is known inside; what is bound in a branch or
     in a dataflow block is known only there. Two values are one only if they have one StructInfo.
     """
-    body = _Sharing().sequence(function.body, Known())
+    body = _Sharing().sequence(function.body, AvailableValues())
     return function if body is function.body else replace(function, body=body)
 
 
@@ -71,13 +71,13 @@ class _Sharing:
     def __init__(self) -> None:
         self.instead: dict[Var, Var] = {}
 
-    def sequence(self, seq: SeqExpr, known: Known) -> SeqExpr:
+    def sequence(self, seq: SeqExpr, known: AvailableValues) -> SeqExpr:
         blocks = tuple([self.block(block, known) for block in seq.blocks])
         body = self.expr(seq.body)
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same and body is seq.body else replace(seq, blocks=blocks, body=body)
 
-    def block(self, block: BindingBlock, known: Known) -> BindingBlock:
+    def block(self, block: BindingBlock, known: AvailableValues) -> BindingBlock:
         inner = known.nested() if isinstance(block, DataflowBlock) else known
         bindings = [new for b in block.bindings if (new := self.binding(b, inner)) is not None]
         if inner is not known:
@@ -85,7 +85,7 @@ class _Sharing:
         same = len(bindings) == len(block.bindings) and all(map(_is, bindings, block.bindings))
         return block if same else replace(block, bindings=tuple(bindings))
 
-    def binding(self, binding: Binding, known: Known) -> Binding | None:
+    def binding(self, binding: Binding, known: AvailableValues) -> Binding | None:
         """The binding over shared variables; None where an earlier variable takes its place."""
         value = self.value(binding.value, known)
         var = binding.var
@@ -100,7 +100,7 @@ class _Sharing:
                     return None
         return binding if value is binding.value else replace(binding, value=value)
 
-    def value(self, value: Expr, known: Known) -> Expr:
+    def value(self, value: Expr, known: AvailableValues) -> Expr:
         if type(value) is Function:
             body = self.sequence(value.body, known.nested())
             return value if body is value.body else replace(value, body=body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.analysis.private import PRIVATE
+from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.purity import is_pure_value
 from structir.analysis.variables import variables_in, walk_values
 from structir.ir.expr import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.analysis.private import private_functions, with_calls
+from structir.analysis.internal_functions import internal_functions, replace_functions
 from structir.ir.expr import (
     Binding,
     BindingBlock,
@@ -28,7 +28,7 @@ def expand_tuple_arguments(module: IRModule) -> IRModule:
     while True:  # a field may be a tuple again
         changed = {
             name: _expanded(function)
-            for name, function in private_functions(module).items()
+            for name, function in internal_functions(module).items()
             if any(isinstance(p.struct_info, TupleStructInfo) for p in function.params)
         }
         if not changed:
@@ -68,7 +68,7 @@ def _called(module: IRModule, changed: dict[str, Function]) -> IRModule:
         callee = GlobalVar(name, changed[name].struct_info)
         return [*made, replace(binding, value=replace(value, op=callee, args=tuple(args)))]
 
-    return with_calls(module, changed, call)
+    return replace_functions(module, changed, call)
 
 
 def _fields(argument: Expr, count: int, made: list[Binding], kind: type[Var]) -> list[Expr]:

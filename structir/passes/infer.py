@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structir.ir.module import IRModule
 from structir.passes.base import module_pass
-from structir.solver.inference import infer as completed
+from structir.solver.program.inference import infer as completed
 
 
 # what it learns it may check on entry, and a program that cannot hold it refuses

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from structir.analysis.calls import Binder, contradicts
-from structir.analysis.deduction import deduce, disjoint
+from structir.analysis.deduction import are_disjoint, deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.substitution import Substitution
@@ -152,7 +152,7 @@ def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) ->
     made: list[Binding] = []
     for param, argument in [(callee.params[k], call.args[k]) for k in order]:
         info = copier.info(param.struct_info)
-        if disjoint(info, argument.struct_info):
+        if are_disjoint(info, argument.struct_info):
             return [binding]  # it fails when it is called, and says how
         if base_check(info, argument.struct_info) is PASS and type(argument) is not Tuple:
             copier.variables[param] = argument
@@ -164,7 +164,7 @@ def _body_at(binding: Binding, call: Call, callee: Function, kind: type[Var]) ->
         made.append(_of_kind(copier.binding(inner), inner, copier, kind))
     result = copier.part(callee.body.body)
     stated = copier.info(callee.ret_struct_info)
-    if disjoint(binding.var.struct_info, stated):
+    if are_disjoint(binding.var.struct_info, stated):
         return [binding]
     if result.struct_info is None or base_check(stated, result.struct_info) is not PASS:
         var = kind(binding.var.name, stated, binding.span)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from structir.analysis.private import PRIVATE
+from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.substitution import Substitution
 from structir.analysis.variables import free_vars, symbols_in
 from structir.ir.binding_dims import bound_dims
@@ -48,7 +48,7 @@ def lambda_lift(module: IRModule) -> IRModule:
 
 
 def _lifted(function: Function, name: str, functions: dict[str, Node]) -> Function:
-    handed_on = _handed_on(function)
+    handed_on = _aliased(function)
     extra: dict[Var, tuple[GlobalVar, tuple[Expr, ...]]] = {}
 
     def called(binding: Binding) -> Iterable[Binding]:
@@ -96,7 +96,7 @@ def _open_dims(outer: Function, closure: Function, captured: list[Var]) -> list[
     return [sym for sym in used if sym in around and sym not in told]
 
 
-def _handed_on(function: Function) -> set[Var]:
+def _aliased(function: Function) -> set[Var]:
     """The closures that stand anywhere but as the callee of a call."""
     found: set[Var] = set(_read_by_results(function))
     closures = {b.var for b in bindings_of(function) if isinstance(b.value, Function)}

@@ -44,7 +44,7 @@ def plan_memory(function: Function, *, in_place: bool = True) -> Function:
         return function
     found = storages(list(lives.blocks.values()))
     note(_told(lives, found))
-    body = _Writer(lives, found).body(function.body)
+    body = _MemoryWriter(lives, found).body(function.body)
     attributes = function.attrs
     if function.is_pure and is_pure(function):
         attributes = {**attributes, FORCE_PURE: True}
@@ -58,7 +58,7 @@ def _told(lives: Lifetimes, found: list[Storage]) -> str:
     return f"{count} values of {text(alone)} bytes in {text(whole)}, {over} written over others"
 
 
-class _Writer:
+class _MemoryWriter:
     """A function's bindings with memory written out."""
 
     def __init__(self, lives: Lifetimes, found: list[Storage]) -> None:

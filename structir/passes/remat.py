@@ -13,7 +13,14 @@ from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.passes.base import module_pass, note
 from structir.passes.bind_symbolic_vars import read_sizes
-from structir.planning.recompute import Item, Plan, best_plan, items_of, live_bytes, marked_plan
+from structir.planning.recompute import (
+    Item,
+    RecomputePlan,
+    best_plan,
+    items_of,
+    live_bytes,
+    marked_plan,
+)
 
 TAKEN = 128  # for sizes that are not told
 
@@ -81,14 +88,14 @@ class _Sizes(dict[Sym, int]):
         return TAKEN
 
 
-def _told(items: list[Item], plan: Plan) -> str:
+def _told(items: list[Item], plan: RecomputePlan) -> str:
     before = max(live_bytes(items, [(k, False) for k in range(len(items))]))
     steps = sum(item.steps for item in items)
     part = plan.again / steps if steps else 0
     return f"at most {plan.peak} bytes live, not {before}, for {part:.0%} of the steps again"
 
 
-def _ordered(block: BindingBlock, items: list[Item], plan: Plan) -> BindingBlock:
+def _ordered(block: BindingBlock, items: list[Item], plan: RecomputePlan) -> BindingBlock:
     """The block's bindings in the order of a plan; from a copy on, the copy is what is read."""
     late = Substitution()
     bindings = []

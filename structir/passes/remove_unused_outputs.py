@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from structir.analysis.private import called, private_functions, with_calls
+from structir.analysis.internal_functions import (
+    called_function,
+    internal_functions,
+    replace_functions,
+)
 from structir.analysis.variables import walk_values
 from structir.ir.bodies import bindings_of, with_bindings
 from structir.ir.expr import Binding, Call, Function, GlobalVar, Tuple, TupleGetItem, Var
@@ -17,7 +21,7 @@ from structir.passes.base import module_pass
 @module_pass(idempotent="a result that only a dropped one has read is unread from then on")
 def remove_unused_outputs(module: IRModule) -> IRModule:
     """Drop fields of the tuples that private functions give and that no caller looks at."""
-    read = _fields_read(module, private_functions(module))
+    read = _fields_read(module, internal_functions(module))
     changed = {}
     for name, places in read.items():
         function = module[name]
@@ -38,7 +42,7 @@ def _fields_read(module: IRModule, functions: Mapping[str, Function]) -> dict[st
     every = [f for f in module.functions.values() if isinstance(f, Function)]
     for function in every:
         for binding in bindings_of(function):
-            name = called(binding)
+            name = called_function(binding)
             if name in functions:
                 results[binding.var] = name  # type: ignore[assignment]
     fields: dict[str, set[int]] = {name: set() for name in results.values()}
@@ -73,7 +77,7 @@ def _renumbered(
         callee = GlobalVar(name, changed[name].struct_info)
         return [replace(binding, var=made, value=replace(value, op=callee, struct_info=info))]
 
-    module = with_calls(module, changed, call)
+    module = replace_functions(module, changed, call)
 
     def field(binding: Binding) -> list[Binding]:
         value = binding.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structir.analysis.private import private_functions, with_calls
+from structir.analysis.internal_functions import internal_functions, replace_functions
 from structir.analysis.variables import symbols_in, variables_in
 from structir.ir.binding_dims import bound_dims
 from structir.ir.expr import Binding, Call, Function, GlobalVar
@@ -27,10 +27,10 @@ def remove_unused_parameters(module: IRModule) -> IRModule:
 
 def _without_unused(module: IRModule) -> IRModule:
     """The module without the parameters that nothing reads now."""
-    kept = {name: _read(function) for name, function in private_functions(module).items()}
+    kept = {name: _read(function) for name, function in internal_functions(module).items()}
     changed = {
         name: replace(function, params=tuple([function.params[k] for k in kept[name]]))
-        for name, function in private_functions(module).items()
+        for name, function in internal_functions(module).items()
         if len(kept[name]) < len(function.params)
     }
 
@@ -41,7 +41,7 @@ def _without_unused(module: IRModule) -> IRModule:
         args = tuple([value.args[k] for k in kept[name]])
         return [replace(binding, value=replace(value, op=callee, args=args))]
 
-    return with_calls(module, changed, call)
+    return replace_functions(module, changed, call)
 
 
 def _read(function: Function) -> list[int]:

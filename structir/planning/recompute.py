@@ -25,7 +25,7 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
-from structir.ops.remembered import remembered
+from structir.opdef.memo import memoize
 from structir.planning.storage import bytes_of, planned_call, viewed
 from structir.projections.spec import IndexSpec
 
@@ -48,7 +48,7 @@ class Item:
 
 
 @attrs.frozen(eq=False)
-class Plan:
+class RecomputePlan:
     """A block with some of its values computed again: its steps in order, each an item or a copy
     of one; and what that costs."""
 
@@ -125,7 +125,7 @@ def _spec_of(value: Any) -> IndexSpec | None:
     if not _is_op_call(value):
         return None
     try:
-        spec: IndexSpec | None = remembered(_index_spec, value)
+        spec: IndexSpec | None = memoize(_index_spec, value)
     except DiagnosticError:  # it fails when it runs, and says how
         return None
     return spec
@@ -135,7 +135,7 @@ def _index_spec(call: Call) -> Any:
     return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
 
 
-def marked_plan(items: Sequence[Item]) -> Plan | None:
+def marked_plan(items: Sequence[Item]) -> RecomputePlan | None:
     """The plan in which exactly what the program marks is computed again; None where there are no
     marks, or nothing between them is read late."""
     ends = [k for k, item in enumerate(items) if item.side == "end"]
@@ -153,7 +153,7 @@ def marked_plan(items: Sequence[Item]) -> Plan | None:
     return plan if any(copy for _, copy in plan.order) else None
 
 
-def best_plan(items: Sequence[Item], budget: int, work: float) -> Plan | None:
+def best_plan(items: Sequence[Item], budget: int, work: float) -> RecomputePlan | None:
     """The plan that keeps within a budget of bytes and takes the fewest steps again; where there is
     none, or no budget is given, the one of the least peak among those that take at most so much of
     the block's steps again. None where that is the block as it is."""
@@ -201,7 +201,7 @@ def _last_reads(
     return last
 
 
-def _plan(items: Sequence[Item], middle: int, kept: set[int]) -> Plan:
+def _plan(items: Sequence[Item], middle: int, kept: set[int]) -> RecomputePlan:
     """The block where all that the second half needs of the first is computed again, but for what
     is kept."""
     order = [(k, False) for k in range(middle + 1)]
@@ -220,7 +220,7 @@ def _plan(items: Sequence[Item], middle: int, kept: set[int]) -> Plan:
                 order.append((read, True))
         order.append((k, False))
     again = sum(items[k].steps for k, copy in order if copy)
-    return Plan(tuple(order), max(live_bytes(items, order)), again)
+    return RecomputePlan(tuple(order), max(live_bytes(items, order)), again)
 
 
 def _candidates(items: Sequence[Item], middle: int) -> Iterator[set[int]]:

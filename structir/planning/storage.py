@@ -16,7 +16,7 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Binding, Call, GlobalVar, SeqExpr, Var, VarBinding
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
-from structir.ops.remembered import remembered
+from structir.opdef.memo import memoize
 from structir.planning.layout import laid_out
 from structir.projections.in_place import dims_product, is_view, keeps_place
 from structir.projections.spec import IndexSpec
@@ -25,7 +25,7 @@ ALIGNMENT = 64  # bytes, of sizes that are known; symbolic ones keep their eleme
 
 
 @attrs.define(eq=False)
-class Block:
+class StorageBlock:
     """Memory for one value, and for those that are written over it."""
 
     size: Dim
@@ -39,7 +39,7 @@ class Storage:
     """One allocation, and where blocks lie in it."""
 
     size: Dim
-    offsets: Mapping[Block, Dim]
+    offsets: Mapping[StorageBlock, Dim]
 
 
 class Lifetimes:
@@ -52,7 +52,7 @@ class Lifetimes:
 
     def __init__(self, seq: SeqExpr, known: Iterable[Sym], in_place: bool) -> None:
         self.known, self.in_place = frozenset(known), in_place
-        self.blocks: dict[Var, Block] = {}
+        self.blocks: dict[Var, StorageBlock] = {}
         self.views: dict[Var, frozenset[Var]] = {}  # of which values a variable may be a view
         self.own: set[Var] = set()  # values that are made anew
         self.over: dict[Var, Var] = {}  # values that are written over others
@@ -92,7 +92,7 @@ class Lifetimes:
 
     def _block_over(
         self, binding: Binding, step: int, end: int, last: Mapping[Var, int]
-    ) -> Block | None:
+    ) -> StorageBlock | None:
         """The block of an operand that is not read after this step, where the result may be written
         over it."""
         spec = _spec_of(binding.value) if self.in_place else None
@@ -132,8 +132,8 @@ def planned_call(binding: Binding) -> bool:
     return pure and value.struct_info == info and len(value.args) > 0
 
 
-def _new_block(info: Any, first: int, last: int) -> Block:
-    return Block(bytes_of(info), numpy_dtype(info.dtype).itemsize, first, last)
+def _new_block(info: Any, first: int, last: int) -> StorageBlock:
+    return StorageBlock(bytes_of(info), numpy_dtype(info.dtype).itemsize, first, last)
 
 
 def bytes_of(info: Any) -> Dim:
@@ -156,7 +156,7 @@ def _spec_of(value: Any) -> IndexSpec | None:
     if type(value) is not Call or type(value.op) is not Op:
         return None
     try:
-        spec: IndexSpec | None = remembered(_index_spec, value)
+        spec: IndexSpec | None = memoize(_index_spec, value)
     except DiagnosticError:  # it fails when it runs, and says how
         return None
     return spec
@@ -166,10 +166,10 @@ def _index_spec(call: Call) -> Any:
     return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
 
 
-def storages(blocks: Sequence[Block]) -> list[Storage]:
+def storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
     """Blocks laid out in storage: those together whose sizes are multiples of one symbolic size, so
     that it is known what fits where."""
-    together: dict[Dim, list[tuple[Block, int]]] = {}
+    together: dict[Dim, list[tuple[StorageBlock, int]]] = {}
     for block in dict.fromkeys(blocks):
         factor, unit = _factored(block.size)
         together.setdefault(unit, []).append((block, factor))

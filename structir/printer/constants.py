@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant
 from structir.lazy import lazy_module
-from structir.printer.pages import let_go
+from structir.printer.files.mapped_memory import release_pages
 from structir.printer.syntax import CONST, METADATA
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def reference_name(data: numpy.ndarray) -> str:
     if known is not None and known[0]() is data:
         return known[1]
     digest = hashlib.blake2b(np.ascontiguousarray(data).reshape(-1).view("uint8"), digest_size=8)
-    let_go(data)
+    release_pages(data)
     shape = "x".join(map(str, data.shape)) or "scalar"
     name = f"{data.dtype.name}_{shape}_{digest.hexdigest()}"
     key = id(data)

@@ -15,7 +15,7 @@ from structir.printer.syntax import RESERVED
 _FOREIGN = re.compile(r"\W")
 
 
-class Names:
+class NameScope:
     """The names of one function and all that is nested in it. A name is kept where it is free.
 
     A branch gives the names of its variables back when it ends; dims keep theirs, for they are

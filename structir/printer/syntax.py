@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from structir.ir.axes import Written, fields_of
+from structir.ir.axes import UnresolvedAxes, fields_of
 from structir.ir.expr import DataTypeImm, ExternFunc, PrimValue, ShapeExpr, StringImm
 from structir.ir.struct_info import (
     KINDS,
@@ -51,7 +51,7 @@ def _rank(shape: Any) -> int | None:
 
 
 @attrs.frozen
-class Field:
+class FormField:
     """One field in a form: under which names it is known, what it holds, when it is written."""
 
     name: str
@@ -69,12 +69,12 @@ class Field:
 
 
 @attrs.frozen
-class Form:
+class SyntaxForm:
     """`R.<name>(fields)` for one node class; a `rest` field takes all, `complete` fills gaps."""
 
     name: str
     node: type
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FormField, ...] = ()
     rest: bool = False
     complete: Callable[[Fields], Fields] = lambda fields: fields
 
@@ -82,7 +82,7 @@ class Form:
 def _tensor(fields: Fields) -> Fields:
     """`R.Tensor("float32")` has no sizes: its only argument is the dtype."""
     dims = fields.get("dims")
-    if type(dims) is Written:
+    if type(dims) is UnresolvedAxes:
         fields = {**fields, **_known_rank(fields_of(tuple(dims)), fields.get("ndim"))}
     if isinstance(dims, str):
         return {"dtype": fields.pop("dims"), **fields}
@@ -114,62 +114,62 @@ def _result(value: StructInfo, node: Any, _inside: bool) -> bool:
 
 
 INFO_FORMS = (
-    Form("Object", ObjectStructInfo),
-    Form(
+    SyntaxForm("Object", ObjectStructInfo),
+    SyntaxForm(
         "Tensor",
         TensorStructInfo,
         (
-            Field("dims", "shape", "shape", fuller="axes"),
-            Field("dtype", "static", by_keyword=True),
-            Field("ndim", "static", by_keyword=True, shown=_unsized),
+            FormField("dims", "shape", "shape", fuller="axes"),
+            FormField("dtype", "static", by_keyword=True),
+            FormField("ndim", "static", by_keyword=True, shown=_unsized),
         ),
         complete=_tensor,
     ),
-    Form(
+    SyntaxForm(
         "Shape",
         ShapeStructInfo,
         (
-            Field("dims", "sizes", "values"),
-            Field("ndim", "static", by_keyword=True, shown=_unsized),
+            FormField("dims", "sizes", "values"),
+            FormField("ndim", "static", by_keyword=True, shown=_unsized),
         ),
         complete=_tensor,
     ),
-    Form(
+    SyntaxForm(
         "Prim",
         PrimStructInfo,
-        (Field("dtype", "static"), Field("value", "dim", by_keyword=True)),
+        (FormField("dtype", "static"), FormField("value", "dim", by_keyword=True)),
         complete=_prim,
     ),
-    Form("Tuple", TupleStructInfo, (Field("fields", "infos"),), rest=True),
-    Form(
+    SyntaxForm("Tuple", TupleStructInfo, (FormField("fields", "infos"),), rest=True),
+    SyntaxForm(
         "Callable",
         FuncStructInfo,
         (
-            Field("params", "infos"),
-            Field("ret", "info", shown=_result),
-            Field("purity", "static", by_keyword=True, shown=_purity),
-            Field("derive_func", "static", by_keyword=True),
+            FormField("params", "infos"),
+            FormField("ret", "info", shown=_result),
+            FormField("purity", "static", by_keyword=True, shown=_purity),
+            FormField("derive_func", "static", by_keyword=True),
         ),
         complete=_callable,
     ),
 )
 
 LEAF_FORMS = (
-    Form("prim_value", PrimValue, (Field("value", "number", shown=_always),)),
-    Form("str", StringImm, (Field("value", "static"),)),
-    Form("dtype", DataTypeImm, (Field("value", "static"),)),
-    Form("shape", ShapeExpr, (Field("dims", "sizes"),)),
-    Form("ExternFunc", ExternFunc, (Field("global_symbol", "static"),)),
+    SyntaxForm("prim_value", PrimValue, (FormField("value", "number", shown=_always),)),
+    SyntaxForm("str", StringImm, (FormField("value", "static"),)),
+    SyntaxForm("dtype", DataTypeImm, (FormField("value", "static"),)),
+    SyntaxForm("shape", ShapeExpr, (FormField("dims", "sizes"),)),
+    SyntaxForm("ExternFunc", ExternFunc, (FormField("global_symbol", "static"),)),
 )
 
-FORM_OF_NODE: dict[type, Form] = {form.node: form for form in (*INFO_FORMS, *LEAF_FORMS)}
-INFO_OF_NAME: dict[str, Form] = {form.name: form for form in INFO_FORMS}
-LEAF_OF_NAME: dict[str, Form] = {form.name: form for form in LEAF_FORMS}
+FORM_OF_NODE: dict[type, SyntaxForm] = {form.node: form for form in (*INFO_FORMS, *LEAF_FORMS)}
+INFO_OF_NAME: dict[str, SyntaxForm] = {form.name: form for form in INFO_FORMS}
+LEAF_OF_NAME: dict[str, SyntaxForm] = {form.name: form for form in LEAF_FORMS}
 
 _KIND_OF_FIELD = {"dims": "shape", "dtype": "static"}
 
 
-def info_form_of(cls: type) -> Form:
+def info_form_of(cls: type) -> SyntaxForm:
     """The form of a kind of struct info; a registered kind's follows from its fields."""
     known = FORM_OF_NODE.get(cls)
     if known is None:
@@ -177,20 +177,20 @@ def info_form_of(cls: type) -> Form:
     return known
 
 
-def _form_from_fields(cls: type) -> Form:
+def _form_from_fields(cls: type) -> SyntaxForm:
     defaults = {f.name: f.default for f in attrs.fields(cls)}
     fields = []
     for name, kind in field_kinds(cls):
         shown = _differs_from(defaults[name])
-        fields.append(Field(name, _KIND_OF_FIELD.get(kind, kind), by_keyword=True, shown=shown))
-    return Form(cls.__name__.removesuffix(SUFFIX), cls, tuple(fields))
+        fields.append(FormField(name, _KIND_OF_FIELD.get(kind, kind), by_keyword=True, shown=shown))
+    return SyntaxForm(cls.__name__.removesuffix(SUFFIX), cls, tuple(fields))
 
 
 def _differs_from(default: Any) -> Callable[[Any, Any, bool], bool]:
     return lambda value, _node, _inside: default is attrs.NOTHING or value != default
 
 
-def info_form(name: str) -> Form | None:
+def info_form(name: str) -> SyntaxForm | None:
     """The form of struct info written `R.<name>`, or None if there is no such kind."""
     form = INFO_OF_NAME.get(name)
     if form is None and name in KINDS:

@@ -14,19 +14,19 @@ from structir.ir.expr import (
     SeqExpr,
     VarBinding,
 )
-from structir.ir.kernel import Kernel, Scalar, Statement
+from structir.ir.kernel import Kernel, KernelStatement, Scalar
 from structir.ir.module import IRModule
 from structir.ir.node import Node
 from structir.ir.struct_info import StructInfo
-from structir.printer.kernel_writer import kernel_text, scalar_text, statement_text
-from structir.printer.program import (
+from structir.printer.expr_printer import ExprPrinter
+from structir.printer.kernel_printer import kernel_text, scalar_text, statement_text
+from structir.printer.program_printer import (
     block_text,
     function_text,
     if_text,
     module_text,
     sequence_text,
 )
-from structir.printer.writer import Writer
 
 _PROGRAMS: dict[type, Callable[[Any], str]] = {
     IRModule: module_text,
@@ -46,11 +46,11 @@ def text_of(node: Node) -> str:
     rule = _PROGRAMS.get(type(node))
     if rule is not None:
         return rule(node)
-    if isinstance(node, Statement):
+    if isinstance(node, KernelStatement):
         return statement_text(node)
     if isinstance(node, Scalar):
         return scalar_text(node)
-    writer = Writer()
+    writer = ExprPrinter()
     if isinstance(node, StructInfo):
         return writer.info(node)
     return writer.expr(node)  # type: ignore[arg-type]

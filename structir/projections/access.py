@@ -12,9 +12,9 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.polynomial import Opaque
 from structir.lazy import lazy_module
-from structir.projections.point import Point
-from structir.projections.spec import Entry, Read, affine
-from structir.projections.values import Place, evaluate
+from structir.projections.scalar_expr import ScalarExpr
+from structir.projections.spec import AccessIndex, Read, affine
+from structir.projections.values import EvaluationPoint, evaluate
 
 np = lazy_module("numpy")
 strides = lazy_module("numpy.lib.stride_tricks")
@@ -24,7 +24,7 @@ Mask = Any  # an array of truth values, or None where every point exists
 
 
 @attrs.frozen(eq=False)
-class Space:
+class LoopSpace:
     """A loop space at concrete sizes: letters in order, one array axis each."""
 
     letters: tuple[Sym, ...]
@@ -47,9 +47,9 @@ class Space:
         """How many points there are along each letter."""
         return tuple([self.extents[letter] for letter in self.letters])
 
-    def only(self, letters: tuple[Sym, ...]) -> Space:
+    def only(self, letters: tuple[Sym, ...]) -> LoopSpace:
         """The space of some of the letters."""
-        return Space(letters, self.extents, self.sizes)
+        return LoopSpace(letters, self.extents, self.sizes)
 
     def size(self, dim: Dim) -> int:
         """A size of the program as a number."""
@@ -94,7 +94,7 @@ ATOM_FUNCTIONS: dict[str, Callable[..., Array]] = {
 
 
 @attrs.frozen(eq=False)
-class Fetched:
+class LoadedView:
     """The elements that a read brings, one axis per letter of the space (1 where it does not vary),
     and where they exist."""
 
@@ -110,7 +110,7 @@ def both(a: Mask, b: Mask) -> Mask:
 
 
 @attrs.frozen
-class Walk:
+class AffineWalk:
     """An affine way through one axis: where it starts, and the step along each letter."""
 
     start: int
@@ -124,44 +124,44 @@ class Walk:
         )
 
 
-def walk_of(entry: Entry, size: int, space: Space) -> Walk | None:
+def walk_of(entry: AccessIndex, size: int, space: LoopSpace) -> AffineWalk | None:
     """An entry as an affine walk; None for an index that is read from data or is not affine."""
-    if isinstance(entry.index, Point):
+    if isinstance(entry.index, ScalarExpr):
         return None
     index = 0 if entry.loose and size == 1 else entry.index
     if isinstance(index, int):
-        return Walk(index, (0,) * len(space.letters))
+        return AffineWalk(index, (0,) * len(space.letters))
     found = affine(index, space.letters)
     if found is None:
         return None
     coefficients, start = found
     steps = tuple(space.size(coefficients.get(letter, 0)) for letter in space.letters)
-    return Walk(space.size(start), steps)
+    return AffineWalk(space.size(start), steps)
 
 
-def fetch(array: Array, read: Read, space: Space, names: Mapping[str, Array]) -> Fetched:
+def fetch(array: Array, read: Read, space: LoopSpace, names: Mapping[str, Array]) -> LoadedView:
     """The elements that a read brings; `names` are the values of reads that its entries mention."""
     plain = read.plain
     if plain is not None and _covers(plain, array, space):
-        return Fetched(_transposed(array, plain, space))
+        return LoadedView(_transposed(array, plain, space))
     entries = read.entries
     walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]
     if 0 in space.shape:
         moved = [k for w in walks if w is not None for k, step in enumerate(w.steps) if step]
         shape = space.shape if None in walks else _moving_shape(space, set(moved))
-        return Fetched(np.empty(shape, array.dtype))
+        return LoadedView(np.empty(shape, array.dtype))
     if None not in walks:
         return _strided(array, [w for w in walks if w is not None], space)
     return _gathered(array, entries, space, names)
 
 
-def _covers(plain: tuple[Sym | None, ...], array: Array, space: Space) -> bool:
+def _covers(plain: tuple[Sym | None, ...], array: Array, space: LoopSpace) -> bool:
     """Whether the letters run over all of an array."""
     pairs = zip(plain, array.shape, strict=True)
     return all(space.extents[s] == n for s, n in pairs if s is not None)
 
 
-def _transposed(array: Array, plain: tuple[Sym | None, ...], space: Space) -> Array:
+def _transposed(array: Array, plain: tuple[Sym | None, ...], space: LoopSpace) -> Array:
     """A view with one axis for each letter of the space, of an array whose axes are letters."""
     sizes = {letter: n for letter, n in zip(plain, array.shape, strict=True) if letter is not None}
     order = [axis for letter in space.letters if letter in sizes for axis in (plain.index(letter),)]
@@ -171,11 +171,11 @@ def _transposed(array: Array, plain: tuple[Sym | None, ...], space: Space) -> Ar
     return array.reshape([sizes.get(letter, 1) for letter in space.letters])
 
 
-def _moving_shape(space: Space, moved: set[int]) -> tuple[int, ...]:
+def _moving_shape(space: LoopSpace, moved: set[int]) -> tuple[int, ...]:
     return tuple(n if k in moved else 1 for k, n in enumerate(space.shape))
 
 
-def _strided(array: Array, walks: list[Walk], space: Space) -> Fetched:
+def _strided(array: Array, walks: list[AffineWalk], space: LoopSpace) -> LoadedView:
     reaches = [w.reach(space.shape) for w in walks]
     widths = [
         (max(0, -lo), max(0, hi - n + 1)) for (lo, hi), n in zip(reaches, array.shape, strict=True)
@@ -187,11 +187,15 @@ def _strided(array: Array, walks: list[Walk], space: Space) -> Fetched:
         )
         array = np.pad(array, widths)
     starts = [w.start + before for w, (before, _) in zip(walks, widths, strict=True)]
-    return Fetched(_view(array, starts, walks, space), exists)
+    return LoadedView(_view(array, starts, walks, space), exists)
 
 
 def _view(
-    array: Array, starts: list[int], walks: list[Walk], space: Space, writeable: bool = False
+    array: Array,
+    starts: list[int],
+    walks: list[AffineWalk],
+    space: LoopSpace,
+    writeable: bool = False,
 ) -> Array:
     corner = array[(*[slice(s, None) for s in starts], ...)]
     moves = [
@@ -203,7 +207,7 @@ def _view(
     return strides.as_strided(raw, shape, moves, writeable=writeable).view(array.dtype)
 
 
-def _inside(walk: Walk, size: int, space: Space) -> Mask:
+def _inside(walk: AffineWalk, size: int, space: LoopSpace) -> Mask:
     lo, hi = walk.reach(space.shape)
     if lo >= 0 and hi < size:
         return None
@@ -216,22 +220,25 @@ def _inside(walk: Walk, size: int, space: Space) -> Mask:
 
 
 def _gathered(
-    array: Array, entries: tuple[Entry, ...], space: Space, names: Mapping[str, Array]
-) -> Fetched:
+    array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace, names: Mapping[str, Array]
+) -> LoadedView:
     index, exists = positions(entries, array.shape, space, names)
     if 0 in array.shape:
         shape = np.broadcast_shapes(*[np.shape(i) for i in index])
-        return Fetched(np.zeros(shape, array.dtype), np.zeros(shape, bool))
+        return LoadedView(np.zeros(shape, array.dtype), np.zeros(shape, bool))
     clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, array.shape, strict=True))
-    return Fetched(_full_rank(array[clipped], space), exists)
+    return LoadedView(_full_rank(array[clipped], space), exists)
 
 
-def _full_rank(values: Array, space: Space) -> Array:
+def _full_rank(values: Array, space: LoopSpace) -> Array:
     return values.reshape((1,) * (len(space.letters) - values.ndim) + values.shape)
 
 
 def positions(
-    entries: tuple[Entry, ...], shape: tuple[int, ...], space: Space, names: Mapping[str, Array]
+    entries: tuple[AccessIndex, ...],
+    shape: tuple[int, ...],
+    space: LoopSpace,
+    names: Mapping[str, Array],
 ) -> tuple[list[Array], Mask]:
     """The index along each axis at every point, and where all of them are inside."""
     index: list[Array] = []
@@ -244,16 +251,16 @@ def positions(
     return index, exists
 
 
-def _position(entry: Entry, size: int, space: Space, names: Mapping[str, Array]) -> Array:
+def _position(entry: AccessIndex, size: int, space: LoopSpace, names: Mapping[str, Array]) -> Array:
     if entry.loose and size == 1:
         return np.asarray(0)
-    if isinstance(entry.index, Point):
-        found = evaluate(entry.index, Place(names, space.grid, space.sizes))
+    if isinstance(entry.index, ScalarExpr):
+        found = evaluate(entry.index, EvaluationPoint(names, space.grid, space.sizes))
         return found.astype("int64", copy=False)
     return space.index(entry.index)
 
 
-def window(array: Array, entries: tuple[Entry, ...], space: Space) -> Array | None:
+def window(array: Array, entries: tuple[AccessIndex, ...], space: LoopSpace) -> Array | None:
     """A writeable view of the elements that the entries name, if they are an affine way that stays
     inside."""
     walks = [walk_of(e, n, space) for e, n in zip(entries, array.shape, strict=True)]

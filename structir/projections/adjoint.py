@@ -16,25 +16,25 @@ import attrs
 from structir.ir.dims import Dim, Sym, as_dim
 from structir.ir.dtype import is_float
 from structir.projections.injective import injective
-from structir.projections.point import (
-    Extent,
-    Literal,
-    Operand,
-    Point,
+from structir.projections.scalar_expr import (
+    OperandElement,
+    ScalarExpr,
+    ScalarExtent,
+    ScalarLiteral,
     and_,
-    as_point,
+    as_scalar_expr,
     cast,
     eq,
     operands_of,
     select,
 )
 from structir.projections.spec import (
-    Clause,
-    Entry,
+    AccessIndex,
     IndexSpec,
     OperandInfo,
     Read,
     ResultInfo,
+    Statement,
     Write,
 )
 from structir.projections.values import ONE, ZERO, derivative
@@ -43,7 +43,7 @@ NO_SLOPE = frozenset({"any", "all", "argmax", "argmin"})
 
 
 @attrs.frozen(eq=False)
-class Helper:
+class AuxiliaryTensor:
     """A tensor shaped like a result that the adjoint needs beside it: how many points there were,
     how many of them tie. `spec` makes it from the operands and the results."""
 
@@ -59,14 +59,14 @@ class Adjoint:
     results, then what the helpers give; a helper's are the original's operands and its results."""
 
     spec: IndexSpec
-    helpers: tuple[Helper, ...] = ()
+    helpers: tuple[AuxiliaryTensor, ...] = ()
 
 
 @attrs.frozen(eq=False)
 class Contribution:
     """One write that depends on one read of the operand."""
 
-    clause: Clause
+    clause: Statement
     write: Write
     read: Read
     number: int  # of the clause
@@ -100,7 +100,7 @@ def _of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
     if any(not c.write.unique and c.clause.monoid not in (None, "sum") for c in found):
         return None
     alone = len(found) == 1
-    clauses, helpers = [], dict[str, Helper]()
+    clauses, helpers = [], dict[str, AuxiliaryTensor]()
     for contribution in found:
         factor, needed = _factor(spec, contribution)
         helpers |= {h.name: h for h in needed}
@@ -109,7 +109,7 @@ def _of_reads(spec: IndexSpec, operand: int) -> Adjoint | None:
     return Adjoint(
         attrs.evolve(
             spec,
-            operands=(*_all_operands(spec), *[_helper_info(h) for h in helpers.values()]),
+            operands=(*_all_operands(spec), *[_auxiliary_info(h) for h in helpers.values()]),
             results=(ResultInfo(info.name, info.dims, info.dtype),),
             clauses=tuple(clauses),
             fill=0,
@@ -127,7 +127,7 @@ def _contributions(spec: IndexSpec, operand: int) -> Iterator[Contribution]:
                     yield Contribution(clause, write, read, number)
 
 
-def _matters(value: Point | None, name: str) -> bool:
+def _matters(value: ScalarExpr | None, name: str) -> bool:
     return value is not None and derivative(value, name) != ZERO
 
 
@@ -137,19 +137,19 @@ def _all_operands(spec: IndexSpec) -> tuple[OperandInfo, ...]:
     return (*spec.operands, *results, *gradients)
 
 
-def _helper_info(helper: Helper) -> OperandInfo:
+def _auxiliary_info(helper: AuxiliaryTensor) -> OperandInfo:
     made = helper.spec.results[0]
     return OperandInfo(helper.name, (), made.dims, made.dtype)
 
 
 def _clause(
-    spec: IndexSpec, contribution: Contribution, factor: Point, helpers: list[str], alone: bool
-) -> Clause:
+    spec: IndexSpec, contribution: Contribution, factor: ScalarExpr, helpers: list[str], alone: bool
+) -> Statement:
     """The clause that adds one contribution up at the operand's own entries."""
     clause, write, read = contribution.clause, contribution.write, contribution.read
     assert write.value is not None
     slope = derivative(write.value, read.name)
-    value = _product([slope, Operand(gradient_name(write.result)), factor])
+    value = _product([slope, OperandElement(gradient_name(write.result)), factor])
     order = (*clause.parallel, *clause.reduce)
     places = [_letters_of(e.letters, clause, e.data) for e in read.entries]
     letters = {s for own in places for s in own}
@@ -166,15 +166,15 @@ def _clause(
     back_reads = [Read(n, k, write.entries) for n, k in names.items() if n in wanted]
     reads = _kept(clause.reads, wanted, write, read)
     rest = tuple([s for s in order if s not in letters])
-    return Clause(parallel, rest, (), (*reads, *back_reads), (back,), clause.conditions, "sum")
+    return Statement(parallel, rest, (), (*reads, *back_reads), (back,), clause.conditions, "sum")
 
 
-def _product(factors: list[Point]) -> Point:
+def _product(factors: list[ScalarExpr]) -> ScalarExpr:
     """The product of the factors that are not 1: a product of two reads stays one."""
     return reduce(mul, [f for f in factors if f != ONE] or [ONE])
 
 
-def _letters_of(symbols: frozenset[Sym], clause: Clause, data: Point | None) -> set[Sym]:
+def _letters_of(symbols: frozenset[Sym], clause: Statement, data: ScalarExpr | None) -> set[Sym]:
     """The letters an entry moves with, through the reads that its index comes from."""
     found = set(symbols)
     for name in operands_of(data) if data is not None else ():
@@ -197,44 +197,56 @@ def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Re
 # What the monoid makes of a slope.
 
 
-def _factor(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+def _factor(
+    spec: IndexSpec, contribution: Contribution
+) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     clause = contribution.clause
     if not clause.reduce or clause.monoid in (None, "sum"):
-        return as_point(1), []
+        return as_scalar_expr(1), []
     return FACTORS[clause.monoid](spec, contribution)
 
 
-def _of_mean(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+def _of_mean(
+    spec: IndexSpec, contribution: Contribution
+) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """An equal share of the points that exist."""
     count = spec.count(contribution.clause)
     if count is not None:
-        return as_point(1) / _size(count), []
-    helper = _helper(spec, contribution, "count", Literal(1.0))
-    return as_point(1) / Operand(helper.name), [helper]
+        return as_scalar_expr(1) / _size(count), []
+    helper = _auxiliary_spec(spec, contribution, "count", ScalarLiteral(1.0))
+    return as_scalar_expr(1) / OperandElement(helper.name), [helper]
 
 
-def _size(count: Dim) -> Point:
-    return Literal(float(count)) if isinstance(count, int) else cast(Extent(count), "float64")
+def _size(count: Dim) -> ScalarExpr:
+    return (
+        ScalarLiteral(float(count))
+        if isinstance(count, int)
+        else cast(ScalarExtent(count), "float64")
+    )
 
 
-def _of_extreme(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+def _of_extreme(
+    spec: IndexSpec, contribution: Contribution
+) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """The points that equal the result share it."""
     write = contribution.write
     assert write.value is not None
-    hit = eq(write.value, Operand(result_name(write.result)))
-    helper = _helper(spec, contribution, "ties", select(hit, 1.0, 0.0))
-    return select(hit, 1 / Operand(helper.name), 0), [helper]
+    hit = eq(write.value, OperandElement(result_name(write.result)))
+    helper = _auxiliary_spec(spec, contribution, "ties", select(hit, 1.0, 0.0))
+    return select(hit, 1 / OperandElement(helper.name), 0), [helper]
 
 
-def _of_product(spec: IndexSpec, contribution: Contribution) -> tuple[Point, list[Helper]]:
+def _of_product(
+    spec: IndexSpec, contribution: Contribution
+) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
     """The product of the other points: without the zero where there is one, nothing where there are
     more."""
     value = contribution.write.value
     assert value is not None
     zero = eq(value, 0)
-    zeros = _helper(spec, contribution, "zeros", select(zero, 1.0, 0.0))
-    others = _helper(spec, contribution, "others", select(zero, 1, value), "prod")
-    few, rest = Operand(zeros.name), Operand(others.name)
+    zeros = _auxiliary_spec(spec, contribution, "zeros", select(zero, 1.0, 0.0))
+    others = _auxiliary_spec(spec, contribution, "others", select(zero, 1, value), "prod")
+    few, rest = OperandElement(zeros.name), OperandElement(others.name)
     single = select(and_(eq(few, 1), zero), rest, 0)
     return select(eq(few, 0), rest / value, single), [zeros, others]
 
@@ -242,9 +254,9 @@ def _of_product(spec: IndexSpec, contribution: Contribution) -> tuple[Point, lis
 FACTORS = {"mean": _of_mean, "max": _of_extreme, "min": _of_extreme, "prod": _of_product}
 
 
-def _helper(
-    spec: IndexSpec, contribution: Contribution, what: str, value: Point, monoid: str = "sum"
-) -> Helper:
+def _auxiliary_spec(
+    spec: IndexSpec, contribution: Contribution, what: str, value: ScalarExpr, monoid: str = "sum"
+) -> AuxiliaryTensor:
     """A spec like the original's, of another value at each point."""
     clause, write = contribution.clause, contribution.write
     name = f"{what} {contribution.number}.{write.result}"
@@ -261,7 +273,7 @@ def _helper(
         (attrs.evolve(clause, reads=reads, writes=(made,), monoid=monoid),),
         1 if monoid == "prod" else 0,
     )
-    return Helper(name, helper)
+    return AuxiliaryTensor(name, helper)
 
 
 # Scatters: a result that starts from an operand.
@@ -279,15 +291,15 @@ def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
     extents = {**spec.extents, **dict(zip(letters, info.dims, strict=True))}
     entries = _plain_entries(letters, info.dims)
     gradient = len(spec.operands) + len(spec.results)
-    copied = Clause(
+    copied = Statement(
         letters,
         (),
         (),
         (Read(gradient_name(0), gradient, entries),),
-        (Write(0, entries, Operand(gradient_name(0))),),
+        (Write(0, entries, OperandElement(gradient_name(0))),),
     )
     replaced = [
-        attrs.evolve(c, writes=tuple([attrs.evolve(w, value=Literal(0)) for w in c.writes]))
+        attrs.evolve(c, writes=tuple([attrs.evolve(w, value=ScalarLiteral(0)) for w in c.writes]))
         for c in spec.clauses
         if c.monoid is None
     ]
@@ -296,6 +308,6 @@ def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
     return Adjoint(IndexSpec(_all_operands(spec), results, extents, clauses))
 
 
-def _plain_entries(letters: tuple[Sym, ...], sizes: tuple[Dim, ...]) -> tuple[Entry, ...]:
+def _plain_entries(letters: tuple[Sym, ...], sizes: tuple[Dim, ...]) -> tuple[AccessIndex, ...]:
     pairs = zip(letters, sizes, strict=True)
-    return tuple([Entry(as_dim(letter), size) for letter, size in pairs])
+    return tuple([AccessIndex(as_dim(letter), size) for letter, size in pairs])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import attrs
 
-from structir.projections.indices import Indices
+from structir.projections.position_sets import PositionSet
 
 Bounds = tuple[tuple[int, ...], tuple[int, ...]]  # where a box starts and where it ends, exclusive
 
@@ -21,7 +21,7 @@ class Box(NamedTuple):
     An `exact` box holds nothing but what is meant; any other may be larger.
     """
 
-    axes: tuple[Indices, ...]
+    axes: tuple[PositionSet, ...]
     exact: bool = True
 
     @property
@@ -77,7 +77,7 @@ class Box(NamedTuple):
 
 def box(start: Sequence[int], stop: Sequence[int]) -> Box | None:
     """The box between two corners, the second exclusive; None if it is empty."""
-    axes = tuple([Indices(int(a), int(b)) for a, b in zip(start, stop, strict=True)])
+    axes = tuple([PositionSet(int(a), int(b)) for a, b in zip(start, stop, strict=True)])
     return Box(axes) if all(axes) else None
 
 

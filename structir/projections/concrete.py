@@ -9,12 +9,12 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.projections.forms import Form, form_of, values
-from structir.projections.indices import EMPTY, Indices, only
-from structir.projections.letter_sets import Access, Axis, Loops
-from structir.projections.narrowing import Constraint
-from structir.projections.point import Point
-from structir.projections.spec import Clause, Condition, Entry
+from structir.projections.affine_forms import AffineForm, form_of, values
+from structir.projections.index_sets import ConcreteAccess, ConcreteIndex, LoopNest
+from structir.projections.position_sets import EMPTY, PositionSet, only
+from structir.projections.preimage import Constraint
+from structir.projections.scalar_expr import ScalarExpr
+from structir.projections.spec import AccessIndex, Condition, Statement
 
 Sizes = Mapping[Sym, int]
 
@@ -42,10 +42,10 @@ class LoopMaker:
         still = {s: 0 for s in self.numbers if self.number(self.extents[s]) == 1}
         return {**self.sizes, **still}
 
-    def loops(self, clause: Clause) -> Loops:
+    def loops(self, clause: Statement) -> LoopNest:
         """The clause, its letters numbered."""
-        full = tuple([Indices(0, self.number(self.extents[s])) for s in self.numbers])
-        return Loops(
+        full = tuple([PositionSet(0, self.number(self.extents[s])) for s in self.numbers])
+        return LoopNest(
             full,
             {r.name: self.access(r.entries) for r in clause.reads},
             tuple([self.access(w.entries) for w in clause.writes]),
@@ -56,24 +56,24 @@ class LoopMaker:
         """A size as a number."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
-    def access(self, entries: tuple[Entry, ...]) -> Access:
+    def access(self, entries: tuple[AccessIndex, ...]) -> ConcreteAccess:
         """A read or a write."""
-        return Access(tuple([self.axis(entry) for entry in entries]))
+        return ConcreteAccess(tuple([self.axis(entry) for entry in entries]))
 
-    def axis(self, entry: Entry) -> Axis:
+    def axis(self, entry: AccessIndex) -> ConcreteIndex:
         """An entry."""
         size = self.number(entry.size)
         if entry.loose and size == 1:
-            return Axis(size, form_of(0, self.numbers), True)
-        if entry.whole or isinstance(entry.index, Point):
-            return Axis(size, None, True, entry.whole)
-        return Axis(size, self.form(entry.index), entry.inside)
+            return ConcreteIndex(size, form_of(0, self.numbers), True)
+        if entry.whole or isinstance(entry.index, ScalarExpr):
+            return ConcreteIndex(size, None, True, entry.whole)
+        return ConcreteIndex(size, self.form(entry.index), entry.inside)
 
-    def form(self, dim: Dim) -> Form:
+    def form(self, dim: Dim) -> AffineForm:
         """An index over the numbered letters."""
         return form_of(dims.substitute(dim, self.known), self.numbers)
 
-    def condition(self, condition: Condition, full: Sequence[Indices]) -> Constraint:
+    def condition(self, condition: Condition, full: Sequence[PositionSet]) -> Constraint:
         """A comparison, as a difference that must fall into a set."""
         difference = self.form(condition.left - condition.right)
         if not all(full):
@@ -82,11 +82,11 @@ class LoopMaker:
         reach = values(difference, full)
         start = reach.start if low is None else low
         stop = reach.stop if high is None else high
-        target = Indices(start, stop) if start < stop else EMPTY
+        target = PositionSet(start, stop) if start < stop else EMPTY
         return difference, target.without(only(0)) if condition.op == "ne" else target
 
 
-def loops_of(clause: Clause, extents: Mapping[Sym, Dim], sizes: Sizes) -> Loops:
+def loops_of(clause: Statement, extents: Mapping[Sym, Dim], sizes: Sizes) -> LoopNest:
     """A clause at concrete sizes."""
     letters = (*clause.parallel, *clause.reduce, *clause.whole)
     numbers = {letter: k for k, letter in enumerate(letters)}

@@ -9,8 +9,8 @@ from typing import Any
 
 from structir.ir.dtype import is_float
 from structir.lazy import lazy_module
-from structir.projections.access import Fetched, Mask, Space, both
-from structir.projections.point import Point
+from structir.projections.access import LoadedView, LoopSpace, Mask, both
+from structir.projections.scalar_expr import ScalarExpr
 from structir.projections.spec import product_of_reads
 from structir.projections.values import computing_dtype
 
@@ -20,7 +20,11 @@ Array = Any
 
 
 def contracted(
-    value: Point, fetched: Mapping[str, Fetched], exists: Mask, space: Space, parallel: int
+    value: ScalarExpr,
+    fetched: Mapping[str, LoadedView],
+    exists: Mask,
+    space: LoopSpace,
+    parallel: int,
 ) -> Array | None:
     """The sum over the letters from number `parallel` on, if the value is a product of at least two
     different reads."""
@@ -43,7 +47,7 @@ def contracted(
     return np.broadcast_to(total, space.shape[:parallel])
 
 
-def _filled(read: Fetched) -> Array:
+def _filled(read: LoadedView) -> Array:
     if read.exists is None:
         return read.values
     return np.where(read.exists, read.values, np.zeros((), read.values.dtype))

@@ -12,7 +12,7 @@ np = lazy_module("numpy")
 Array = Any  # a NumPy array of any dtype
 
 
-def converted(values: Array, dtype: str) -> Array:
+def convert_dtype(values: Array, dtype: str) -> Array:
     """The values in a dtype. Floats become integers towards 0, the nearest one of the dtype where
     they are beyond it, and 0 where they are NaN; integers keep their low bits."""
     source = values.dtype.name

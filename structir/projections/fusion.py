@@ -14,10 +14,10 @@ import attrs
 
 from structir.ir.dims import Dim
 from structir.projections.maps import Projection, inverse, projection
-from structir.projections.spec import Clause, IndexSpec, Read, Write, affine
+from structir.projections.spec import IndexSpec, Read, Statement, Write, affine
 
 
-class Relation(Enum):
+class FusionRelation(Enum):
     """What a point of the consumer needs of the producer."""
 
     INLINE = "inline"  # one point, another for each: substitute, nothing is computed twice
@@ -33,29 +33,33 @@ class Relation(Enum):
 class Fusion:
     """How a consumer's points need a producer's."""
 
-    relation: Relation
+    relation: FusionRelation
     points: Projection | None = None  # from the consumer's parallel letters to the producer's
     inner: tuple[int, ...] = ()  # the producer's parallel letters of which several, or all, are met
 
     @property
     def legal(self) -> bool:
         """Whether the producer can be computed where it is read."""
-        return self.relation not in (Relation.BARRIER, Relation.WHOLE)
+        return self.relation not in (FusionRelation.BARRIER, FusionRelation.WHOLE)
 
     @property
     def exact(self) -> bool:
         """Whether fusing computes nothing twice."""
-        return self.relation in (Relation.INLINE, Relation.SKIP, Relation.DIAGONAL)
+        return self.relation in (
+            FusionRelation.INLINE,
+            FusionRelation.SKIP,
+            FusionRelation.DIAGONAL,
+        )
 
 
-BARRIER = Fusion(Relation.BARRIER)
+BARRIER = Fusion(FusionRelation.BARRIER)
 
 
 def fusion(
     producer: IndexSpec,
-    making: tuple[Clause, Write],
+    making: tuple[Statement, Write],
     consumer: IndexSpec,
-    reading: tuple[Clause, Read],
+    reading: tuple[Statement, Read],
 ) -> Fusion:
     """How a read of a value meets the clause that writes it.
 
@@ -73,36 +77,36 @@ def fusion(
         return BARRIER
     met = tuple([k for k, size in enumerate(points.shape) if size != 1])
     if any(entry.whole for entry in read.entries):
-        return Fusion(Relation.WHOLE, points, met)
+        return Fusion(FusionRelation.WHOLE, points, met)
     if met:
-        return Fusion(Relation.WINDOW, points, met)
+        return Fusion(FusionRelation.WINDOW, points, met)
     made = [producer.extents[s] for s in clause.parallel]
     seen = [consumer.extents[s] for s in reader.parallel]
     return Fusion(_of_rows(points, made, seen), points)
 
 
-def _is_affine(read: Read, reader: Clause) -> bool:
+def _is_affine(read: Read, reader: Statement) -> bool:
     """Whether every index of a read is affine, so that its projection says all."""
     letters = (*reader.parallel, *reader.reduce)
     return all(e.whole or affine(e.dim, letters) is not None for e in read.entries)
 
 
-def _of_rows(points: Projection, made: Sequence[Dim], read: Sequence[Dim]) -> Relation:
+def _of_rows(points: Projection, made: Sequence[Dim], read: Sequence[Dim]) -> FusionRelation:
     """The relation of a map to single points, from the extents on both sides."""
     rows = [row for row, extent in zip(points.matrix, made, strict=True) if extent != 1]
     moving = [k for k, extent in enumerate(read) if extent != 1]
     used = [[k for k in moving if row[k] != 0] for row in rows]
     columns = [k for row in used for k in row]
     if any(len(row) > 1 for row in used) or len(set(columns)) < len(columns):
-        return Relation.DIAGONAL
+        return FusionRelation.DIAGONAL
     if len(columns) < len(moving):
-        return Relation.HOIST
+        return FusionRelation.HOIST
     steady = all(used) and all(row[k] in (1, -1) for row, (k,) in zip(rows, used, strict=True))
-    return Relation.INLINE if steady else Relation.SKIP
+    return FusionRelation.INLINE if steady else FusionRelation.SKIP
 
 
-def fusible(producer: Clause, found: Fusion) -> bool:
+def fusible(producer: Statement, found: Fusion) -> bool:
     """Whether a clause, with its reduction if it has one, may be computed where it is read."""
     if producer.reduce or producer.whole:
-        return found.relation in (Relation.INLINE, Relation.HOIST)
+        return found.relation in (FusionRelation.INLINE, FusionRelation.HOIST)
     return found.legal

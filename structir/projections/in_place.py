@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.polynomial import Opaque, Poly, rewritten
-from structir.projections.point import Operand
-from structir.projections.spec import Clause, Entry, IndexSpec
+from structir.projections.scalar_expr import OperandElement
+from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
 
 def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
@@ -35,10 +35,10 @@ def is_view(spec: IndexSpec, operand: int) -> bool:
     """Whether the result is an operand under another shape: no element moves or changes."""
     if not keeps_place(spec, [operand]):
         return False
-    clause: Clause = spec.clauses[0]
+    clause: Statement = spec.clauses[0]
     reads = [read.name for read in clause.reads if read.operand == operand]
     same = spec.results[0].dtype == spec.operands[operand].dtype
-    return same and [clause.writes[0].value] == [Operand(name) for name in reads]
+    return same and [clause.writes[0].value] == [OperandElement(name) for name in reads]
 
 
 def dims_product(sizes: Sequence[Dim]) -> Dim:
@@ -49,7 +49,7 @@ def dims_product(sizes: Sequence[Dim]) -> Dim:
     return count
 
 
-def _address(entries: Sequence[Entry]) -> Dim | None:
+def _address(entries: Sequence[AccessIndex]) -> Dim | None:
     """The row-major place of an access over letters. Its first axis need not be known to stay
     inside: it does where the place is that of something inside a tensor of as many elements."""
     address: Dim = 0

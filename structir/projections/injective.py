@@ -10,7 +10,7 @@ from math import gcd
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.maps import sign_of
-from structir.projections.spec import Entry, affine
+from structir.projections.spec import AccessIndex, affine
 
 
 def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
@@ -33,7 +33,7 @@ def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
 
 
 def injective(
-    entries: Sequence[Entry], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> bool | None:
     """Whether different points of the letters always stand at different elements; None where it is
     not known.

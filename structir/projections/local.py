@@ -11,12 +11,12 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.boxes import Bounds, region
 from structir.projections.concrete import Sizes, loops_of
-from structir.projections.letter_sets import Points
-from structir.projections.point import (
-    Index,
-    Literal,
-    Operand,
-    Point,
+from structir.projections.index_sets import IterationPoints
+from structir.projections.scalar_expr import (
+    LoopIndex,
+    OperandElement,
+    ScalarExpr,
+    ScalarLiteral,
     add,
     operands_of,
     sub,
@@ -24,13 +24,13 @@ from structir.projections.point import (
     walk,
 )
 from structir.projections.spec import (
-    Clause,
+    AccessIndex,
     Condition,
-    Entry,
     IndexSpec,
     OperandInfo,
     Read,
     ResultInfo,
+    Statement,
     Write,
     scan_of,
 )
@@ -105,7 +105,7 @@ def nothing(rank: int) -> Bounds:
 
 
 @attrs.frozen
-class _Sure:
+class _LocalityCheck:
     """Whether the points of a part never leave the blocks that they read, and those they write."""
 
     reads: bool
@@ -131,7 +131,7 @@ class _Cutter:
         base = self.spec.base
         return base if base is not None and self.operands[base] == self.results[0] else None
 
-    def base(self) -> Iterator[Clause]:
+    def base(self) -> Iterator[Statement]:
         """A clause that copies what the first result starts from, where the blocks differ."""
         if self.spec.base is None or self.kept_base is not None:
             return
@@ -145,11 +145,11 @@ class _Cutter:
             letter = self.letter(-1, axis)
             letters.append(letter)
             self.extents[letter] = self.width(max(min(b, q) - low, 0))
-            read.append(Entry(dims.as_dim(letter) + low - a, sizes[axis][0]))
-            write.append(Entry(dims.as_dim(letter) + low - p, sizes[axis][1]))
+            read.append(AccessIndex(dims.as_dim(letter) + low - a, sizes[axis][0]))
+            write.append(AccessIndex(dims.as_dim(letter) + low - p, sizes[axis][1]))
         reads = (Read("base", self.spec.base, tuple(read)),)
-        writes = (Write(0, tuple(write), Operand("base")),)
-        yield Clause(tuple(letters), (), (), reads, writes)
+        writes = (Write(0, tuple(write), OperandElement("base")),)
+        yield Statement(tuple(letters), (), (), reads, writes)
 
     def shape(self, sizes: Sequence[Dim], block: Bounds) -> tuple[Dim, ...]:
         """The sizes of a block."""
@@ -172,7 +172,7 @@ class _Cutter:
         """A size as a number."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
-    def clause(self, number: int, clause: Clause) -> Clause | None:
+    def clause(self, number: int, clause: Statement) -> Statement | None:
         """A clause over the blocks; None if no point of it writes into a block."""
         found = self.ranges(clause)
         if found is None:
@@ -184,7 +184,7 @@ class _Cutter:
         uncut = frozenset([s for s, part in ranges.items() if part == (0, self.number(whole[s]))])
         moved = _Moved(self, named, {s: a for s, (a, _) in ranges.items()}, uncut)
         writes = tuple([w for w in clause.writes if self.wanted(w)])
-        return Clause(
+        return Statement(
             tuple([named[s] for s in clause.parallel]),
             tuple([named[s] for s in clause.reduce]),
             (),
@@ -194,7 +194,7 @@ class _Cutter:
             clause.monoid,
         )
 
-    def ranges(self, clause: Clause) -> tuple[dict[Sym, Range], _Sure] | None:
+    def ranges(self, clause: Statement) -> tuple[dict[Sym, Range], _LocalityCheck] | None:
         """Where each letter goes, and what is sure of the points there."""
         found = list(self.points(clause))
         if not found:
@@ -210,17 +210,19 @@ class _Cutter:
         sure = len(found) == 1 and first.exact and not first.ties and plain
         scan = scan_of(self.spec, clause)
         if scan is None:
-            return hull, _Sure(sure, sure)
+            return hull, _LocalityCheck(sure, sure)
         if len(clause.reduce) == 1:
             hull[clause.reduce[0]] = hull[scan.target]
-        return hull, _Sure(sure and scan.op in ("le", "ge"), sure)  # else the last is not at hand
+        return hull, _LocalityCheck(
+            sure and scan.op in ("le", "ge"), sure
+        )  # else the last is not at hand
 
     def wanted(self, write: Write) -> bool:
         """Whether any element of the result is to be made."""
         start, stop = self.results[write.result]
         return not start or start != stop
 
-    def points(self, clause: Clause) -> Iterator[Points]:
+    def points(self, clause: Statement) -> Iterator[IterationPoints]:
         """The points that write into the blocks; a reduction of no points writes too."""
         loops = loops_of(clause, self.spec.extents, self.sizes)
         if clause.reduce:
@@ -232,12 +234,12 @@ class _Cutter:
                 yield from loops.points(access, box)
 
 
-def _used(clause: Clause, writes: Sequence[Write]) -> Iterator[Read]:
+def _used(clause: Statement, writes: Sequence[Write]) -> Iterator[Read]:
     """The reads that some writes depend on."""
     entries = [e for r in clause.reads for e in r.entries]
     entries += [e for w in writes for e in w.entries]
     points = [w.value for w in writes if w.value is not None]
-    points += [e.index for e in entries if isinstance(e.index, Point)]
+    points += [e.index for e in entries if isinstance(e.index, ScalarExpr)]
     used = frozenset().union(*[operands_of(p) for p in points])
     for read in clause.reads:
         if read.name in used or not all(e.inside for e in read.entries):
@@ -253,11 +255,11 @@ class _Moved:
     starts: Mapping[Sym, int]
     uncut: frozenset[Sym]
 
-    def read(self, read: Read, block: Bounds, safe: _Sure) -> Read:
+    def read(self, read: Read, block: Bounds, safe: _LocalityCheck) -> Read:
         """A read of a block of its operand."""
         return Read(read.name, read.operand, self.entries(read.entries, block, safe.reads))
 
-    def write(self, write: Write, block: Bounds, safe: _Sure) -> Write:
+    def write(self, write: Write, block: Bounds, safe: _LocalityCheck) -> Write:
         """A write into a block of its result."""
         value = None if write.value is None else self.point(write.value)
         entries = self.entries(write.entries, block, safe.writes)
@@ -267,7 +269,9 @@ class _Moved:
         """A comparison of indices."""
         return Condition(condition.op, self.dim(condition.left), self.dim(condition.right))
 
-    def entries(self, entries: tuple[Entry, ...], block: Bounds, sure: bool) -> tuple[Entry, ...]:
+    def entries(
+        self, entries: tuple[AccessIndex, ...], block: Bounds, sure: bool
+    ) -> tuple[AccessIndex, ...]:
         """Where an access stands in a block."""
         return tuple(
             [
@@ -276,17 +280,19 @@ class _Moved:
             ]
         )
 
-    def entry(self, entry: Entry, start: int, stop: int, sure: bool) -> Entry:
+    def entry(self, entry: AccessIndex, start: int, stop: int, sure: bool) -> AccessIndex:
         """Where an access stands along one axis of a block."""
         size, width = self.cutter.number(entry.size), self.cutter.size(entry.size, (start, stop))
         if entry.loose and size == 1:
-            return Entry(0, width)
-        if isinstance(entry.index, Point):
+            return AccessIndex(0, width)
+        if isinstance(entry.index, ScalarExpr):
             index = self.point(entry.index)
-            return Entry(sub(index, Literal(start)) if start else index, width, entry.inside)
+            return AccessIndex(
+                sub(index, ScalarLiteral(start)) if start else index, width, entry.inside
+            )
         inside = entry.inside and (sure or (start, stop) == (0, size))
         kept = (start, stop) == (0, size)
-        return Entry(self.dim(entry.index, kept) - start, width, inside)
+        return AccessIndex(self.dim(entry.index, kept) - start, width, inside)
 
     def dim(self, dim: Dim, kept: bool = True) -> Dim:
         """An index over the letters of the part; sizes are numbers where any letter is cut."""
@@ -295,12 +301,12 @@ class _Moved:
         letters = {s: dims.as_dim(self.named[s]) + start for s, start in self.starts.items()}
         return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **letters})
 
-    def point(self, point: Point) -> Point:
+    def point(self, point: ScalarExpr) -> ScalarExpr:
         """A value at a point of the part."""
-        replacements: dict[Point, Point] = {}
+        replacements: dict[ScalarExpr, ScalarExpr] = {}
         for node in walk(point):
             match node:
-                case Index(letter) if letter in self.named:
-                    start, own = self.starts[letter], Index(self.named[letter])
-                    replacements[node] = add(own, Literal(start)) if start else own
+                case LoopIndex(letter) if letter in self.named:
+                    start, own = self.starts[letter], LoopIndex(self.named[letter])
+                    replacements[node] = add(own, ScalarLiteral(start)) if start else own
         return substitute(point, replacements) if replacements else point

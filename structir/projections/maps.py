@@ -15,7 +15,7 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.projections.spec import Clause, Entry, IndexSpec, Read, Write, affine
+from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, Write, affine
 
 Corner = tuple[Dim, ...]
 Rows = tuple[tuple[Dim, ...], ...]
@@ -156,7 +156,7 @@ def identity(shape: Sequence[Dim]) -> Projection:
 
 
 def projection(
-    entries: Sequence[Entry], kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], kept: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> Projection:
     """What an access meets for a point of the kept letters, all other letters ranging over their
     extents. An axis that is taken whole, read by data, or no affine index, is met whole."""
@@ -169,7 +169,7 @@ def projection(
 
 
 def _row(
-    entry: Entry, kept: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entry: AccessIndex, kept: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> tuple[tuple[Dim, ...], Dim, Dim]:
     whole: tuple[tuple[Dim, ...], Dim, Dim] = ((0,) * len(kept), 0, entry.size)
     if entry.whole or entry.data is not None:
@@ -187,7 +187,7 @@ def _row(
     return row, offset + reach[0], reach[1] - reach[0] + 1
 
 
-def of_result(spec: IndexSpec, clause: Clause, write: Write, read: Read) -> Projection | None:
+def of_result(spec: IndexSpec, clause: Statement, write: Write, read: Read) -> Projection | None:
     """What a point of a result reads of an operand; None where the write is no signed permutation
     of the parallel letters, or the clause covers only a part of the result."""
     back = inverse(write.entries, clause.parallel, spec.extents)
@@ -198,7 +198,7 @@ def of_result(spec: IndexSpec, clause: Clause, write: Write, read: Read) -> Proj
 
 
 def inverse(
-    entries: Sequence[Entry], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> Projection | None:
     """The map from elements back to letters, where every entry is a letter, up to sign and offset,
     or the only element of its axis."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from structir.ir.dtype import int_limits, is_float
-from structir.projections.point import Scalar
+from structir.projections.scalar_expr import Scalar
 
 
 @attrs.frozen

@@ -33,9 +33,17 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.projections.boxes import Region
+from structir.projections.region_propagation import (
+    OpaqueDependency,
+    Passthrough,
+    Regions,
+    RegionStep,
+    Shape,
+    affected,
+    needed,
+)
 from structir.projections.regions import dependence
 from structir.projections.spec import IndexSpec, sizes_in
-from structir.projections.walk import Opaque, Regions, Same, Shape, Step, affected, needed
 
 WITHOUT_ELEMENTS = (FuncStructInfo, PrimStructInfo, ShapeStructInfo)
 
@@ -44,7 +52,7 @@ Key = tuple[Expr, tuple[int, ...]]  # an expression, and the way into its tuple
 
 
 @attrs.frozen(eq=False)
-class Origin:
+class CallOrigin:
     """The call that a step was read from, and its loops where it has any."""
 
     call: Call
@@ -52,7 +60,7 @@ class Origin:
 
 
 @attrs.frozen(eq=False)
-class Choice:
+class BranchOrigin:
     """A branch that a step was read from: what decides which of two tensors is handed on."""
 
     condition: Expr
@@ -66,7 +74,7 @@ class Program:
     `(pair, (1,))` for the second field of a tuple.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[RegionStep, ...]
     params: tuple[Tree, ...]
     result: Tree
     shapes: Mapping[Hashable, Shape]
@@ -112,7 +120,7 @@ def program_of(
     given = dict(sizes or {})
     symbols = symbols_in(function) if given else ()
     asked = [(s, key) for s in symbols for key in (s.name, s) if key in given]
-    reader = Reader({symbol: given[key] for symbol, key in asked}, parts)
+    reader = ProgramBuilder({symbol: given[key] for symbol, key in asked}, parts)
     params = tuple([reader.fresh(p, p.struct_info, ()) for p in function.params])
     reader.values.update(zip(function.params, params, strict=True))
     result = reader.sequence(function.body)
@@ -146,12 +154,12 @@ def info_of(key: Any) -> TensorStructInfo:
 
 
 @attrs.frozen(eq=False)
-class Reader:
+class ProgramBuilder:
     """Reads a function binding by binding."""
 
     sizes: Mapping[Sym, int]
     decomposes: bool = False
-    steps: list[Step] = attrs.Factory(list)
+    steps: list[RegionStep] = attrs.Factory(list)
     values: dict[Var, Tree] = attrs.Factory(dict)
     parts: dict[Call, Tree] = attrs.Factory(dict)  # of ops that are walked through their parts
     shapes: dict[Hashable, Shape] = attrs.Factory(dict)
@@ -216,7 +224,7 @@ class Reader:
     def call(self, owner: Expr, call: Call) -> Tree:
         """The steps of a call, the result being a variable's, or the call's own."""
         definition: Any = call.op.definition if isinstance(call.op, Op) else None
-        told = definition is not None and _told(definition, call)
+        told = definition is not None and _has_full_signature(definition, call)
         if definition is not None and (self.decomposes or not told):
             parts = definition.decompose(call)
             if parts is not None:
@@ -230,19 +238,23 @@ class Reader:
         if spec is None or not sizes_in(spec) <= self.sizes.keys():
             for size in symbols_in(call.args) if self.decomposes else ():
                 self.number(dims.as_dim(size), call)
-            self.opaque(made, (args, self.tree(call.op)), Origin(call))
+            self.opaque(made, (args, self.tree(call.op)), CallOrigin(call))
             return made
         inputs = tuple([_at(args, info.path) for info in spec.operands])
         depending = dependence(spec, self.sizes)
-        self.steps.append(Step(depending, inputs, tuple(leaves(made)), Origin(call, spec)))
+        self.steps.append(
+            RegionStep(depending, inputs, tuple(leaves(made)), CallOrigin(call, spec))
+        )
         return made
 
-    def opaque(self, made: Tree, read: Any, origin: Origin | None = None) -> None:
+    def opaque(self, made: Tree, read: Any, origin: CallOrigin | None = None) -> None:
         """A step of which only the tensors are known."""
         inputs = tuple(dict.fromkeys(k for tree in _lists(read) for k in leaves(tree)))
         outputs = tuple(leaves(made))
         shapes = [tuple([self.shapes[key] for key in side]) for side in (inputs, outputs)]
-        self.steps.append(Step(Opaque(shapes[0], shapes[1]), inputs, outputs, origin))
+        self.steps.append(
+            RegionStep(OpaqueDependency(shapes[0], shapes[1]), inputs, outputs, origin)
+        )
 
     def choice(self, var: Var, value: If) -> Tree:
         """Both branches, then a step that may hand on either; all of it depends on the
@@ -254,12 +266,14 @@ class Reader:
             self.opaque(made, ([*branches[0], *branches[1], self.tree(value.cond)],))
             return made
         for key, *pair in zip(keys, *branches, strict=True):
-            self.steps.append(Step(Same(2), tuple(pair), (key,), Choice(value.cond)))
+            self.steps.append(
+                RegionStep(Passthrough(2), tuple(pair), (key,), BranchOrigin(value.cond))
+            )
         self.opaque(made, ([self.tree(value.cond)],))
         return made
 
 
-def _told(definition: Any, call: Call) -> bool:
+def _has_full_signature(definition: Any, call: Call) -> bool:
     """Whether the line of an op tells all that the results of a call depend on."""
     tells_all = getattr(definition, "hooks", {}).get("region")
     return tells_all is None or tells_all(call)
@@ -286,4 +300,7 @@ def _at(args: list[Tree], path: tuple[int, ...]) -> Hashable:
     return tree  # type: ignore[no-any-return]
 
 
-BOUND: dict[type, Callable[[Reader, Var, Any], Tree]] = {Call: Reader.call, If: Reader.choice}
+BOUND: dict[type, Callable[[ProgramBuilder, Var, Any], Tree]] = {
+    Call: ProgramBuilder.call,
+    If: ProgramBuilder.choice,
+}

@@ -12,19 +12,19 @@ from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.projections.boxes import NOTHING, Box, Region, region_of
 from structir.projections.concrete import Sizes, loops_of
-from structir.projections.indices import Indices, only
-from structir.projections.letter_sets import Access, Loops, Points
-from structir.projections.point import operands_of
-from structir.projections.spec import Clause, IndexSpec, Read, Write
+from structir.projections.index_sets import ConcreteAccess, IterationPoints, LoopNest
+from structir.projections.position_sets import PositionSet, only
+from structir.projections.scalar_expr import operands_of
+from structir.projections.spec import IndexSpec, Read, Statement, Write
 
 
 @attrs.frozen
 class Link:
     """A read and a write of one clause whose value depends on it."""
 
-    loops: Loops
-    read: Access
-    write: Access
+    loops: LoopNest
+    read: ConcreteAccess
+    write: ConcreteAccess
     operand: int
     result: int
 
@@ -34,7 +34,7 @@ class Link:
         pairs = list(zip(self.read.axes, self.write.axes, strict=False))
         return (
             len(self.read.axes) == len(self.write.axes)
-            and not (self.loops.conditions or self.loops.overhanging or self.write.coupled)
+            and not (self.loops.conditions or self.loops.out_of_bounds or self.write.coupled)
             and all(a.size == b.size and a.form == b.form is not None for a, b in pairs)
             and all(b.inside and (b.letter is not None or b.size == 1) for _, b in pairs)
         )
@@ -71,7 +71,7 @@ class Dependence:
             return tuple([region if k in mirrored else NOTHING for k in range(len(self.operands))])
         found: list[list[Box]] = [[] for _ in self.operands]
         for box in region.boxes:
-            met: tuple[Access | None, list[Points]] = (None, [])
+            met: tuple[ConcreteAccess | None, list[IterationPoints]] = (None, [])
             for link in self.links:
                 if link.result != result:
                     continue
@@ -108,20 +108,20 @@ class Dependence:
         """Where a box of the operand that the result starts from shows in the result."""
         shape = self.results[0]
         before = len(shape) - len(box.axes)
-        axes = [Indices(0, n) for n in shape[:before]]
+        axes = [PositionSet(0, n) for n in shape[:before]]
         own = zip(box.axes, shape[before:], self.operands[self.base or 0], strict=True)
-        axes += [Indices(0, n) if n != size == 1 else a for a, n, size in own]
+        axes += [PositionSet(0, n) if n != size == 1 else a for a, n, size in own]
         left: Box | None = Box(tuple(axes), box.exact)
         for written in self.overwritten:
             left = left and left.without(written)
         return [left] if left is not None and all(axes) else []
 
 
-def _fitted(axis: Indices, size: int) -> Indices:
+def _fitted(axis: PositionSet, size: int) -> PositionSet:
     return only(0) if size == 1 else axis
 
 
-def _meet(found: list[Box], points: Iterable[Points], access: Access) -> None:
+def _meet(found: list[Box], points: Iterable[IterationPoints], access: ConcreteAccess) -> None:
     for each in points:
         box = each.box(access)
         if box is not None:
@@ -157,13 +157,13 @@ def _shape(shape: tuple[Dim, ...], sizes: Sizes) -> tuple[int, ...]:
     return tuple([d if isinstance(d, int) else dims.evaluate(d, dict(sizes)) for d in shape])
 
 
-def _links(clause: Clause, loops: Loops) -> Iterator[Link]:
+def _links(clause: Statement, loops: LoopNest) -> Iterator[Link]:
     for write, access in zip(clause.writes, loops.writes, strict=True):
         for read in reads_of(clause, write):
             yield Link(loops, loops.reads[read.name], access, read.operand, write.result)
 
 
-def reads_of(clause: Clause, write: Write) -> tuple[Read, ...]:
+def reads_of(clause: Statement, write: Write) -> tuple[Read, ...]:
     """The reads that what is written, or where, depends on; reads by data follow from each
     other."""
     if write.value is None:
@@ -178,11 +178,11 @@ def reads_of(clause: Clause, write: Write) -> tuple[Read, ...]:
     return tuple([read for read in clause.reads if read.name in kept])
 
 
-def _overwritten(clause: Clause, loops: Loops) -> Iterator[Box]:
+def _overwritten(clause: Statement, loops: LoopNest) -> Iterator[Box]:
     """The boxes of the first result that a clause surely stores to, whatever was there before."""
     if clause.monoid is not None or not clause.total or not all(loops.full):
         return
     for write, access in zip(clause.writes, loops.writes, strict=True):
-        box = Points(loops.full).box(access)
+        box = IterationPoints(loops.full).box(access)
         if write.result == 0 and box is not None and box.exact:
             yield box

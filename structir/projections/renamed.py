@@ -7,19 +7,23 @@ from typing import Any
 
 import attrs
 
-from structir.projections.point import Operand, Point, substitute
-from structir.projections.spec import Clause, Entry, IndexSpec, Read, Write
+from structir.projections.scalar_expr import OperandElement, ScalarExpr, substitute
+from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement, Write
 
 
-def with_names(spec: IndexSpec, names: Mapping[str, str]) -> IndexSpec:
+def rename_reads(spec: IndexSpec, names: Mapping[str, str]) -> IndexSpec:
     """The same spec, what it reads under some names read under others."""
-    points: dict[Point, Point] = {Operand(old): Operand(new) for old, new in names.items()}
+    points: dict[ScalarExpr, ScalarExpr] = {
+        OperandElement(old): OperandElement(new) for old, new in names.items()
+    }
     operands = [attrs.evolve(o, name=names.get(o.name, o.name)) for o in spec.operands]
     clauses = [_clause(clause, names, points) for clause in spec.clauses]
     return attrs.evolve(spec, operands=tuple(operands), clauses=tuple(clauses))
 
 
-def _clause(clause: Clause, names: Mapping[str, str], points: Mapping[Point, Point]) -> Clause:
+def _clause(
+    clause: Statement, names: Mapping[str, str], points: Mapping[ScalarExpr, ScalarExpr]
+) -> Statement:
     reads = [
         Read(names.get(r.name, r.name), r.operand, _entries(r.entries, points))
         for r in clause.reads
@@ -31,9 +35,11 @@ def _clause(clause: Clause, names: Mapping[str, str], points: Mapping[Point, Poi
     return attrs.evolve(clause, reads=tuple(reads), writes=tuple(writes))
 
 
-def _entries(entries: tuple[Entry, ...], points: Mapping[Point, Point]) -> tuple[Entry, ...]:
+def _entries(
+    entries: tuple[AccessIndex, ...], points: Mapping[ScalarExpr, ScalarExpr]
+) -> tuple[AccessIndex, ...]:
     return tuple([attrs.evolve(e, index=_value(e.index, points)) for e in entries])
 
 
-def _value(value: Any, points: Mapping[Point, Point]) -> Any:
-    return substitute(value, points) if isinstance(value, Point) else value
+def _value(value: Any, points: Mapping[ScalarExpr, ScalarExpr]) -> Any:
+    return substitute(value, points) if isinstance(value, ScalarExpr) else value

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from structir.projections.affine_forms import AffineForm, moving_letters, values
 from structir.projections.boxes import MAX_BOXES
-from structir.projections.forms import Form, moving_letters, values
-from structir.projections.indices import Indices
-from structir.projections.narrowing import Constraint
+from structir.projections.position_sets import PositionSet
+from structir.projections.preimage import Constraint
 
 
-def split(constraints: list[Constraint], sets: list[Indices]) -> list[list[Indices]]:
+def split(constraints: list[Constraint], sets: list[PositionSet]) -> list[list[PositionSet]]:
     """Products that together hold the points at which the constraints are met; row-major numbers
     are taken apart, so that nothing ties their letters any more."""
-    products: list[list[Indices]] = [sets]
+    products: list[list[PositionSet]] = [sets]
     for form, target in constraints:
         if len(moving_letters(form, sets)) < 2 or values(form, sets).within(target):
             continue
@@ -22,7 +22,9 @@ def split(constraints: list[Constraint], sets: list[Indices]) -> list[list[Indic
     return products
 
 
-def _parts(form: Form, target: Indices, sets: list[Indices]) -> list[list[Indices]] | None:
+def _parts(
+    form: AffineForm, target: PositionSet, sets: list[PositionSet]
+) -> list[list[PositionSet]] | None:
     """The products at which a row-major number falls into a target; None where the form is no such
     number, or the pieces are too many."""
     terms = [(factor, node) for factor, node in reversed(form.terms) if isinstance(node, int)]
@@ -33,7 +35,7 @@ def _parts(form: Form, target: Indices, sets: list[Indices]) -> list[list[Indice
     runs = list(target.runs())
     if len(runs) > MAX_BOXES:
         return None
-    found: list[list[Indices]] = []
+    found: list[list[PositionSet]] = []
     for start, stop in runs:
         pieces = _rows(terms, start - form.offset, stop - form.offset, sets)
         if pieces is None:
@@ -43,8 +45,8 @@ def _parts(form: Form, target: Indices, sets: list[Indices]) -> list[list[Indice
 
 
 def _rows(
-    terms: list[tuple[int, int]], start: int, stop: int, sets: list[Indices]
-) -> list[list[Indices]] | None:
+    terms: list[tuple[int, int]], start: int, stop: int, sets: list[PositionSet]
+) -> list[list[PositionSet]] | None:
     """The products at which a mixed-radix number lies in an interval: a first row in part, the full
     rows, a last row in part."""
     if not terms:
@@ -58,7 +60,7 @@ def _rows(
     full = own.clipped(-((least - start) // factor), (stop - 1 - greatest) // factor + 1)
     found = [_with(sets, letter, full)] if full else []
     for row in own.without(full).elements():
-        inner = _with(sets, letter, Indices(row, row + 1))
+        inner = _with(sets, letter, PositionSet(row, row + 1))
         pieces = _rows(rest, start - row * factor, stop - row * factor, inner)
         if pieces is None:
             return None
@@ -66,5 +68,5 @@ def _rows(
     return found
 
 
-def _with(sets: list[Indices], letter: int, own: Indices) -> list[Indices]:
+def _with(sets: list[PositionSet], letter: int, own: PositionSet) -> list[PositionSet]:
     return [own if k == letter else s for k, s in enumerate(sets)]

@@ -13,12 +13,12 @@ from structir.errors import StructIRError
 from structir.ir.dims import Sym
 from structir.ir.dtype import SMALL_INTS, is_float, numpy_dtype
 from structir.lazy import lazy_module
-from structir.projections.access import Fetched, Mask, Space, both, fetch, positions, window
+from structir.projections.access import LoadedView, LoopSpace, Mask, both, fetch, positions, window
 from structir.projections.contract import contracted
-from structir.projections.conversion import converted
+from structir.projections.conversion import convert_dtype
 from structir.projections.monoid import MONOIDS
-from structir.projections.spec import Clause, Condition, IndexSpec, Read, Write, scan_of
-from structir.projections.values import Place, evaluate, ufunc, widened
+from structir.projections.spec import Condition, IndexSpec, Read, Statement, Write, scan_of
+from structir.projections.values import EvaluationPoint, evaluate, ufunc, widened
 
 np = lazy_module("numpy")
 
@@ -26,7 +26,7 @@ Array = Any
 
 
 @attrs.frozen(eq=False)
-class Run:
+class SpecRun:
     """One evaluation: the spec, the operands, the program's sizes, and the results as they fill."""
 
     spec: IndexSpec
@@ -40,30 +40,30 @@ def run(
 ) -> list[Array]:
     """The results of a spec at these operands; `sizes` gives the program's symbols where the spec
     has any."""
-    state = Run(spec, operands, sizes or {}, [None] * len(spec.results))
+    state = SpecRun(spec, operands, sizes or {}, [None] * len(spec.results))
     extents = {letter: _number(state, extent) for letter, extent in spec.extents.items()}
     for clause in spec.clauses:
-        space = Space((*clause.parallel, *clause.reduce), extents, state.sizes)
+        space = LoopSpace((*clause.parallel, *clause.reduce), extents, state.sizes)
         _run_clause(state, clause, space)
-    return [_started(state, k) for k in range(len(spec.results))]
+    return [_initial_result(state, k) for k in range(len(spec.results))]
 
 
-def _number(state: Run, dim: Any) -> int:
-    return dim if isinstance(dim, int) else Space((), {}, state.sizes).size(dim)
+def _number(state: SpecRun, dim: Any) -> int:
+    return dim if isinstance(dim, int) else LoopSpace((), {}, state.sizes).size(dim)
 
 
-def _run_clause(state: Run, clause: Clause, space: Space) -> None:
+def _run_clause(state: SpecRun, clause: Statement, space: LoopSpace) -> None:
     fetched = reads_of(state, clause, space)
     exists = reduce(both, [_holds(c, space) for c in clause.conditions], None)
     exists = reduce(both, [f.exists for f in fetched.values()], exists)
     for write in clause.writes:
-        value, left = _combined(state, clause, space, write, fetched, exists)
+        value, left = _combine(state, clause, space, write, fetched, exists)
         _store(state, clause, space, write, value, left, fetched)
 
 
-def reads_of(state: Run, clause: Clause, space: Space) -> dict[str, Fetched]:
+def reads_of(state: SpecRun, clause: Statement, space: LoopSpace) -> dict[str, LoadedView]:
     """What each read brings; reads that others take their index from come first."""
-    fetched: dict[str, Fetched] = {}
+    fetched: dict[str, LoadedView] = {}
     for read in sorted(clause.reads, key=_reads_data):
         values = {name: f.values for name, f in fetched.items()}
         fetched[read.name] = fetch(state.operands[read.operand], read, space, values)
@@ -74,7 +74,7 @@ def _reads_data(read: Read) -> bool:
     return any(e.data is not None for e in read.entries)
 
 
-def _holds(condition: Condition, space: Space) -> Mask:
+def _holds(condition: Condition, space: LoopSpace) -> Mask:
     left, right = space.index(condition.left), space.index(condition.right)
     return ufunc(COMPARISONS[condition.op])(left, right)
 
@@ -89,40 +89,40 @@ COMPARISONS = {
 }
 
 
-def _combined(
-    state: Run,
-    clause: Clause,
-    space: Space,
+def _combine(
+    state: SpecRun,
+    clause: Statement,
+    space: LoopSpace,
     write: Write,
-    fetched: Mapping[str, Fetched],
+    fetched: Mapping[str, LoadedView],
     exists: Mask,
 ) -> tuple[Array, Mask]:
     """The value of a write over the parallel letters, and where it exists."""
     if write.value is None:
         raise StructIRError("a spec without values at a point cannot be run")
     parallel = len(clause.parallel)
-    fetched = _widened(state, clause, write, fetched)
+    fetched = _widen(state, clause, write, fetched)
     if clause.reduce and clause.monoid == "sum":
         quick = contracted(write.value, fetched, exists, space, parallel)
         if quick is not None:
             return quick, None
     values = {n: f.values for n, f in fetched.items()}
     grid = space.grid if write.uses_letters else {}
-    value = evaluate(write.value, Place(values, grid, space.sizes))
+    value = evaluate(write.value, EvaluationPoint(values, grid, space.sizes))
     value = value.reshape((1,) * (len(space.letters) - value.ndim) + value.shape)
     if not clause.reduce and clause.monoid not in PAIRS:
         return spread(value, space.shape), exists
     scan = scan_of(state.spec, clause)
     if scan is not None and all(f.exists is None for f in fetched.values()):
         axis = clause.parallel.index(scan.target)
-        return _scanned(value, axis, scan.op, clause.monoid or "sum", space, parallel), None
+        return _scan(value, axis, scan.op, clause.monoid or "sum", space, parallel), None
     full = spread(value, space.shape)
-    return _reduced(full, exists, clause.monoid or "sum", parallel), None
+    return _reduce(full, exists, clause.monoid or "sum", parallel), None
 
 
-def _widened(
-    state: Run, clause: Clause, write: Write, fetched: Mapping[str, Fetched]
-) -> Mapping[str, Fetched]:
+def _widen(
+    state: SpecRun, clause: Statement, write: Write, fetched: Mapping[str, LoadedView]
+) -> Mapping[str, LoadedView]:
     """The terms of a sum in the dtype of the sum, where that is a wider one of their kind."""
     total = state.spec.results[write.result].dtype
     if total is None or not clause.reduce or clause.monoid not in ("sum", "prod"):
@@ -140,7 +140,7 @@ def spread(value: Array, shape: tuple[int, ...]) -> Array:
     return value if value.shape == shape else np.broadcast_to(value, shape)
 
 
-def _scanned(value: Array, axis: int, op: str, monoid: str, space: Space, parallel: int) -> Array:
+def _scan(value: Array, axis: int, op: str, monoid: str, space: LoopSpace, parallel: int) -> Array:
     """Running combinations along the reduced letters, which are last; the result has them at
     `axis`."""
     full = [n if k != axis else 1 for k, n in enumerate(space.shape)]
@@ -171,7 +171,7 @@ COMBINERS = {
 }
 
 
-def _reduced(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
+def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
     axes = tuple(range(parallel, value.ndim))
     if monoid in ("any", "all"):
         value = value != 0
@@ -198,7 +198,7 @@ def _reduced(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         return np.divide(total, np.maximum(number, 1))  # no integer says that there was nothing
 
 
-def _started(state: Run, result: int) -> Array:
+def _initial_result(state: SpecRun, result: int) -> Array:
     """A result as far as it is written: at first the fill, or the operand that it starts from."""
     found = state.results[result]
     if found is None:
@@ -215,13 +215,13 @@ def _started(state: Run, result: int) -> Array:
 
 
 def _store(
-    state: Run,
-    clause: Clause,
-    space: Space,
+    state: SpecRun,
+    clause: Statement,
+    space: LoopSpace,
     write: Write,
     value: Array,
     exists: Mask,
-    fetched: Mapping[str, Fetched],
+    fetched: Mapping[str, LoadedView],
 ) -> None:
     if exists is None and state.results[write.result] is None and state.spec.base is None:
         whole = _whole_result(state, clause, write, value)
@@ -229,8 +229,8 @@ def _store(
             state.results[write.result] = whole
             return
     inner = space.only(clause.parallel)
-    target = _started(state, write.result)
-    value = rounded(value, target.dtype)
+    target = _initial_result(state, write.result)
+    value = round_to_dtype(value, target.dtype)
     if 0 in inner.shape:
         return
     if (
@@ -243,7 +243,7 @@ def _store(
     _scatter(target, write, clause, inner, value, exists, fetched)
 
 
-def _whole_result(state: Run, clause: Clause, write: Write, value: Array) -> Array | None:
+def _whole_result(state: SpecRun, clause: Statement, write: Write, value: Array) -> Array | None:
     """The value itself as the result, where the write is just the parallel letters in some
     order."""
     plain = write.plain
@@ -253,7 +253,7 @@ def _whole_result(state: Run, clause: Clause, write: Write, value: Array) -> Arr
     info = state.spec.results[write.result]
     if [value.shape[axis] for axis in order] != [_number(state, d) for d in info.dims]:
         return None  # it is only a part
-    made = rounded(value, numpy_dtype(info.dtype or "float32"))
+    made = round_to_dtype(value, numpy_dtype(info.dtype or "float32"))
     if order != list(range(len(order))):
         made = made.transpose(order)
     own = made.base is None and not any(made is operand for operand in state.operands)
@@ -263,11 +263,11 @@ def _whole_result(state: Run, clause: Clause, write: Write, value: Array) -> Arr
 def _scatter(
     target: Array,
     write: Write,
-    clause: Clause,
-    space: Space,
+    clause: Statement,
+    space: LoopSpace,
     value: Array,
     exists: Mask,
-    fetched: Mapping[str, Fetched],
+    fetched: Mapping[str, LoadedView],
 ) -> None:
     names = {name: _without_reduce(f.values, len(clause.parallel)) for name, f in fetched.items()}
     index, inside = positions(write.entries, target.shape, space, names)
@@ -287,7 +287,7 @@ def _without_reduce(values: Array, parallel: int) -> Array:
     return values[(..., *(0 for _ in range(values.ndim - parallel)))] if values.size else values
 
 
-def rounded(value: Array, dtype: Any) -> Array:
+def round_to_dtype(value: Array, dtype: Any) -> Array:
     """Computed elements in the dtype that they are stored in."""
     with np.errstate(all="ignore"):
-        return converted(value, dtype.name)
+        return convert_dtype(value, dtype.name)

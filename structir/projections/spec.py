@@ -35,11 +35,19 @@ import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
-from structir.projections.point import Extent, Index, Literal, Operand, Point, Scalar, walk
+from structir.projections.scalar_expr import (
+    LoopIndex,
+    OperandElement,
+    Scalar,
+    ScalarExpr,
+    ScalarExtent,
+    ScalarLiteral,
+    walk,
+)
 
 
 @attrs.frozen
-class Entry:
+class AccessIndex:
     """Where a read or a write stands along one axis of its tensor.
 
     `index` is a `Dim` over letters and sizes, or a `Point` over the names of other reads (an index
@@ -48,21 +56,21 @@ class Entry:
     once; its index is the letter.
     """
 
-    index: Dim | Point
+    index: Dim | ScalarExpr
     size: Dim  # of the axis
     inside: bool = True  # 0 <= index < size at every point of the loop space
     loose: bool = False
     whole: bool = False
 
     @property
-    def data(self) -> Point | None:
+    def data(self) -> ScalarExpr | None:
         """The index as an expression over other reads; None for an index over letters alone."""
-        return self.index if isinstance(self.index, Point) else None
+        return self.index if isinstance(self.index, ScalarExpr) else None
 
     @property
     def dim(self) -> Dim:
         """The index over letters, the flag `size != 1` multiplied in where the entry is loose."""
-        if isinstance(self.index, Point):
+        if isinstance(self.index, ScalarExpr):
             raise TypeError("an index that is read from data is no dim")
         return self.index * flag(self.size) if self.loose else self.index
 
@@ -70,17 +78,17 @@ class Entry:
     def letters(self) -> frozenset[Sym]:
         """All symbols of an index over letters, the program's sizes among them; of an index from
         data, its own letters."""
-        if isinstance(self.index, Point):
-            return frozenset(n.letter for n in walk(self.index) if isinstance(n, Index))
+        if isinstance(self.index, ScalarExpr):
+            return frozenset(n.letter for n in walk(self.index) if isinstance(n, LoopIndex))
         return dims.syms(self.index)
 
 
-def plain_letters(entries: tuple[Entry, ...]) -> tuple[Sym | None, ...] | None:
+def plain_letters(entries: tuple[AccessIndex, ...]) -> tuple[Sym | None, ...] | None:
     """The letter of each axis, where every entry is a letter of its own or the only element of its
     axis (None); None where an entry is anything else."""
     found: list[Sym | None] = []
     for entry in entries:
-        if isinstance(entry.index, Point) or entry.loose or not entry.inside:
+        if isinstance(entry.index, ScalarExpr) or entry.loose or not entry.inside:
             return None
         letter = dims.as_sym(entry.index)
         if letter in found or (letter is None and (entry.index, entry.size) != (0, 1)):
@@ -101,7 +109,7 @@ class Read:
 
     name: str
     operand: int  # position in `IndexSpec.operands`
-    entries: tuple[Entry, ...]
+    entries: tuple[AccessIndex, ...]
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
@@ -117,14 +125,14 @@ class Write:
     composites."""
 
     result: int  # position in `IndexSpec.results`
-    entries: tuple[Entry, ...]
-    value: Point | None
+    entries: tuple[AccessIndex, ...]
+    value: ScalarExpr | None
     unique: bool = True  # no two points (of different parallel letters) write one element
 
     @cached_property
     def uses_letters(self) -> bool:
         """Whether the value depends on where the point stands."""
-        return self.value is not None and any(isinstance(n, Index) for n in walk(self.value))
+        return self.value is not None and any(isinstance(n, LoopIndex) for n in walk(self.value))
 
     @cached_property
     def plain(self) -> tuple[Sym | None, ...] | None:
@@ -143,7 +151,7 @@ class Condition:
 
 
 @attrs.frozen(eq=False)
-class Clause:
+class Statement:
     """One loop nest: letters of the results (`parallel`, in the order of the first write), letters
     that are combined away (`reduce`), letters that the body sees at once (`whole`), and what a
     point reads and writes."""
@@ -199,7 +207,7 @@ class IndexSpec:
     operands: tuple[OperandInfo, ...]
     results: tuple[ResultInfo, ...]
     extents: Mapping[Sym, Dim]  # of every letter
-    clauses: tuple[Clause, ...]
+    clauses: tuple[Statement, ...]
     fill: Scalar = 0  # what no clause writes
     base: int | None = None  # the operand that the result starts from, instead of `fill`
 
@@ -215,7 +223,7 @@ class IndexSpec:
         loops."""
         return all(w.value is not None for clause in self.clauses for w in clause.writes)
 
-    def count(self, clause: Clause) -> Dim | None:
+    def count(self, clause: Statement) -> Dim | None:
         """How many points are combined into one; None where it depends on the place."""
         if not clause.total:
             return None
@@ -235,7 +243,7 @@ class Scan:
 FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-def scan_of(spec: IndexSpec, clause: Clause) -> Scan | None:
+def scan_of(spec: IndexSpec, clause: Statement) -> Scan | None:
     """The scan that a clause is, if its only condition bounds what is reduced by a parallel letter
     that no read looks at."""
     if len(clause.conditions) != 1 or clause.conditions[0].op not in FLIPPED:
@@ -281,14 +289,14 @@ def affine(index: Dim, letters: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] |
     return coefficients, rest
 
 
-def product_of_reads(point: Point) -> tuple[str, ...] | None:
+def product_of_reads(point: ScalarExpr) -> tuple[str, ...] | None:
     """The names of the reads whose product a value is, in order; None if it is anything else."""
     names: list[str] = []
     for node in walk(point):
         match node:
-            case Operand(name):
+            case OperandElement(name):
                 names.append(name)
-            case Literal(value) if value == 1:
+            case ScalarLiteral(value) if value == 1:
                 pass
             case _ if getattr(node, "fn", None) != "mul":
                 return None
@@ -312,8 +320,8 @@ def _dims(spec: IndexSpec) -> Iterator[Dim]:
         accesses = [*[r.entries for r in clause.reads], *[w.entries for w in clause.writes]]
         for entry in [e for entries in accesses for e in entries]:
             yield entry.size
-            if isinstance(entry.index, Point):
+            if isinstance(entry.index, ScalarExpr):
                 points.append(entry.index)
             else:
                 yield entry.index
-        yield from [n.dim for point in points for n in walk(point) if isinstance(n, Extent)]
+        yield from [n.dim for point in points for n in walk(point) if isinstance(n, ScalarExtent)]

@@ -14,7 +14,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.maps import Corner, projection
 from structir.projections.regions import reads_of
-from structir.projections.spec import Clause, Entry, IndexSpec, Write, affine
+from structir.projections.spec import AccessIndex, IndexSpec, Statement, Write, affine
 
 
 @attrs.frozen
@@ -67,7 +67,7 @@ def needed_boxes(spec: IndexSpec, box: DimBox, result: int = 0) -> tuple[DimBox 
 Range = tuple[Dim, Dim]
 
 
-def _ranges(spec: IndexSpec, clause: Clause, write: Write, box: DimBox) -> dict[Sym, Range]:
+def _ranges(spec: IndexSpec, clause: Statement, write: Write, box: DimBox) -> dict[Sym, Range]:
     """The positions of each letter at which a write falls into a box."""
     ranges: dict[Sym, Range] = {s: (0, n) for s, n in spec.extents.items()}
     for entry, start, stop in zip(write.entries, box.start, box.stop, strict=True):
@@ -88,7 +88,7 @@ def _ranges(spec: IndexSpec, clause: Clause, write: Write, box: DimBox) -> dict[
 
 
 def _met(
-    entries: Sequence[Entry], ranges: Mapping[Sym, Range], extents: Mapping[Sym, Dim]
+    entries: Sequence[AccessIndex], ranges: Mapping[Sym, Range], extents: Mapping[Sym, Dim]
 ) -> DimBox:
     """What an access meets while letters stay in their ranges, inside its tensor."""
     letters = tuple(ranges)

@@ -12,17 +12,17 @@ from structir.ir import dims
 from structir.ir.dims import Sym
 from structir.ir.dtype import FLOATS, int_bits, is_float, is_int, wider_int
 from structir.lazy import lazy_module
-from structir.projections.conversion import converted
-from structir.projections.point import (
+from structir.projections.conversion import convert_dtype
+from structir.projections.scalar_expr import (
     FUNCTIONS,
-    Apply,
-    Extent,
-    Index,
-    Literal,
-    Operand,
-    Point,
+    LoopIndex,
+    OperandElement,
+    ScalarExpr,
+    ScalarExtent,
+    ScalarLiteral,
+    ScalarOp,
     add,
-    as_point,
+    as_scalar_expr,
     mul,
 )
 
@@ -41,19 +41,19 @@ LITERAL_KINDS = {bool: "bool", int: WEAK_INT, float: WEAK_FLOAT}
 WIDE_FLOATS = ("float64", "float32")
 
 
-def dtype_of(point: Point, dtypes: Mapping[str, str]) -> str:
+def dtype_of(point: ScalarExpr, dtypes: Mapping[str, str]) -> str:
     """The dtype of a point over reads of these dtypes; int64 or float64 when only numbers meet."""
     kind = _kind(point, dtypes)
     return SETTLED.get(kind, kind)
 
 
-def _kind(point: Point, dtypes: Mapping[str, str]) -> str:
+def _kind(point: ScalarExpr, dtypes: Mapping[str, str]) -> str:
     match point:
-        case Operand(name):
+        case OperandElement(name):
             return dtypes[name]
-        case Literal(value):
+        case ScalarLiteral(value):
             return LITERAL_KINDS[type(value)]
-        case Apply(fn, args, dtype):
+        case ScalarOp(fn, args, dtype):
             return RULES[FUNCTIONS[fn].rule]([_kind(a, dtypes) for a in args], dtype)
         case _:
             return WEAK_INT
@@ -123,7 +123,7 @@ def computing_dtype(dtype: str) -> str:
 
 
 @attrs.frozen(eq=False)
-class Place:
+class EvaluationPoint:
     """Where points are evaluated: what the reads brought, where the letters stand, what the sizes
     are."""
 
@@ -132,7 +132,7 @@ class Place:
     sizes: Mapping[Sym, int] = attrs.Factory(dict)
 
 
-def evaluate(point: Point, place: Place) -> Array:
+def evaluate(point: ScalarExpr, place: EvaluationPoint) -> Array:
     """The value over arrays that broadcast against each other.
 
     Narrow floats are computed in float32; the caller rounds the result to the dtype it wants.
@@ -144,34 +144,40 @@ def evaluate(point: Point, place: Place) -> Array:
 Kinded = tuple[Array, str]
 
 
-def _evaluated(point: Point, place: Place, memo: dict[Point, Kinded]) -> Kinded:
+def _evaluated(point: ScalarExpr, place: EvaluationPoint, memo: dict[ScalarExpr, Kinded]) -> Kinded:
     found = memo.get(point)
     if found is None:
         found = memo[point] = EVALUATORS[type(point)](point, place, memo)
     return found
 
 
-def _operand_value(point: Operand, place: Place, _: dict[Point, Kinded]) -> Kinded:
+def _operand_value(
+    point: OperandElement, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]
+) -> Kinded:
     value = place.values[point.name]
     dtype = value.dtype.name
     wide = computing_dtype(dtype)
     return (value if wide == dtype else value.astype(wide)), wide
 
 
-def _index_value(point: Index, place: Place, _: dict[Point, Kinded]) -> Kinded:
+def _index_value(point: LoopIndex, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]) -> Kinded:
     return place.letters[point.letter], WEAK_INT
 
 
-def _literal_value(point: Literal, place: Place, _: dict[Point, Kinded]) -> Kinded:
+def _literal_value(
+    point: ScalarLiteral, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]
+) -> Kinded:
     kind = LITERAL_KINDS[type(point.value)]
     return np.asarray(point.value, SETTLED.get(kind, kind)), kind
 
 
-def _extent_value(point: Extent, place: Place, _: dict[Point, Kinded]) -> Kinded:
+def _extent_value(
+    point: ScalarExtent, place: EvaluationPoint, _: dict[ScalarExpr, Kinded]
+) -> Kinded:
     return np.asarray(dims.evaluate(point.dim, place.sizes), "int64"), WEAK_INT
 
 
-def _apply_value(point: Apply, place: Place, memo: dict[Point, Kinded]) -> Kinded:
+def _apply_value(point: ScalarOp, place: EvaluationPoint, memo: dict[ScalarExpr, Kinded]) -> Kinded:
     given = [_evaluated(a, place, memo) for a in point.args]
     values, kinds = [v for v, _ in given], [k for _, k in given]
     row = FUNCTIONS[point.fn]
@@ -181,11 +187,11 @@ def _apply_value(point: Apply, place: Place, memo: dict[Point, Kinded]) -> Kinde
 
 
 EVALUATORS: dict[type, Callable[..., Kinded]] = {
-    Operand: _operand_value,
-    Index: _index_value,
-    Literal: _literal_value,
-    Extent: _extent_value,
-    Apply: _apply_value,
+    OperandElement: _operand_value,
+    LoopIndex: _index_value,
+    ScalarLiteral: _literal_value,
+    ScalarExtent: _extent_value,
+    ScalarOp: _apply_value,
 }
 
 
@@ -203,7 +209,7 @@ def ufunc(name: str) -> Callable[..., Array]:
     return made
 
 
-def _same(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+def _same(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     if point.fn in ROUNDINGS and not is_float(kind) and kind != WEAK_FLOAT:
         return values[0]
     if kind == "bool" and point.fn not in BITWISE:  # NumPy has no arithmetic on truth values
@@ -211,31 +217,31 @@ def _same(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Arr
     return ufunc(FUNCTIONS[point.fn].numpy)(*[as_kind(v, kind) for v in values])
 
 
-def _float(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+def _float(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     return ufunc(FUNCTIONS[point.fn].numpy)(*[as_kind(v, kind) for v in values])
 
 
-def _compare(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+def _compare(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     common = promoted(kinds)
     if is_float(common):
         values = [as_kind(v, common) for v in values]
     return ufunc(FUNCTIONS[point.fn].numpy)(*values)
 
 
-def _plain(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+def _plain(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     return ufunc(FUNCTIONS[point.fn].numpy)(*values)
 
 
-def _select(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
+def _select(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
     condition = values[0] if kinds[0] == "bool" else values[0] != 0
     return np.where(condition, as_kind(values[1], kind), as_kind(values[2], kind))
 
 
-def _cast(point: Apply, values: list[Array], kinds: list[str], kind: str) -> Array:
-    return converted(values[0], point.dtype or kind).astype(kind)
+def _cast(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
+    return convert_dtype(values[0], point.dtype or kind).astype(kind)
 
 
-APPLIERS: dict[str, Callable[[Apply, list[Array], list[str], str], Array]] = {
+APPLIERS: dict[str, Callable[[ScalarOp, list[Array], list[str], str], Array]] = {
     "same": _same,
     "float": _float,
     "quotient": _float,
@@ -276,18 +282,18 @@ OWN_FUNCTIONS: dict[str, Callable[..., Array]] = {
     "quotient": _quotient,
 }
 
-ZERO, ONE = Literal(0), Literal(1)
+ZERO, ONE = ScalarLiteral(0), ScalarLiteral(1)
 
 
-def derivative(point: Point, operand: str) -> Point:
+def derivative(point: ScalarExpr, operand: str) -> ScalarExpr:
     """How the value changes with one read, the other reads and the letters held."""
     return _slope(point, operand, {})
 
 
-def _slope(point: Point, operand: str, memo: dict[Point, Point]) -> Point:
-    if isinstance(point, Operand):
+def _slope(point: ScalarExpr, operand: str, memo: dict[ScalarExpr, ScalarExpr]) -> ScalarExpr:
+    if isinstance(point, OperandElement):
         return ONE if point.name == operand else ZERO
-    if not isinstance(point, Apply):
+    if not isinstance(point, ScalarOp):
         return ZERO
     found = memo.get(point)
     if found is None:
@@ -295,19 +301,19 @@ def _slope(point: Point, operand: str, memo: dict[Point, Point]) -> Point:
     return found
 
 
-def _chain(point: Apply, operand: str, memo: dict[Point, Point]) -> Point:
-    total: Point = ZERO
+def _chain(point: ScalarOp, operand: str, memo: dict[ScalarExpr, ScalarExpr]) -> ScalarExpr:
+    total: ScalarExpr = ZERO
     if point.dtype is not None and not is_float(point.dtype):
         return total
     for argument, slope in zip(point.args, FUNCTIONS[point.fn].slopes, strict=False):
         inner = _slope(argument, operand, memo)
         outer = slope(*point.args) if inner != ZERO else None
         if outer is not None:
-            total = _sum(total, _product(as_point(outer), inner))
+            total = _sum(total, _product(as_scalar_expr(outer), inner))
     return total
 
 
-def _product(a: Point, b: Point) -> Point:
+def _product(a: ScalarExpr, b: ScalarExpr) -> ScalarExpr:
     if ZERO in (a, b):
         return ZERO
     if a == ONE:
@@ -315,7 +321,7 @@ def _product(a: Point, b: Point) -> Point:
     return a if b == ONE else mul(a, b)
 
 
-def _sum(a: Point, b: Point) -> Point:
+def _sum(a: ScalarExpr, b: ScalarExpr) -> ScalarExpr:
     if a == ZERO:
         return b
     return a if b == ZERO else add(a, b)

@@ -8,8 +8,8 @@ from typing import Any
 from structir.ir.dims import Sym
 from structir.ir.dtype import numpy_dtype
 from structir.lazy import lazy_module
-from structir.projections.access import Space, fetch
-from structir.projections.spec import Clause, Entry, IndexSpec, Read
+from structir.projections.access import LoopSpace, fetch
+from structir.projections.spec import AccessIndex, IndexSpec, Read, Statement
 from structir.projections.values import computing_dtype
 
 np = lazy_module("numpy")
@@ -36,22 +36,22 @@ def run_whole(spec: IndexSpec, operands: Sequence[Array], body: Body) -> list[Ar
     return results
 
 
-def _own(entries: tuple[Entry, ...], letters: tuple[Sym, ...]) -> list[Sym]:
+def _own(entries: tuple[AccessIndex, ...], letters: tuple[Sym, ...]) -> list[Sym]:
     used = {s for e in entries for s in e.letters}
     return [s for s in letters if s in used]
 
 
-def _given(read: Read, clause: Clause, array: Array, extents: Mapping[Sym, int]) -> Array:
+def _given(read: Read, clause: Statement, array: Array, extents: Mapping[Sym, int]) -> Array:
     whole = tuple(_own(read.entries, clause.whole))
     shared = clause.parallel if _own(read.entries, clause.parallel) else ()
-    space = Space((*shared, *whole), extents, {})
+    space = LoopSpace((*shared, *whole), extents, {})
     values = fetch(array, read, space, {}).values
     wide = computing_dtype(array.dtype.name)
     return values if wide == array.dtype.name else values.astype(wide)
 
 
 def _placed(
-    value: Array, entries: tuple[Entry, ...], clause: Clause, extents: Mapping[Sym, int]
+    value: Array, entries: tuple[AccessIndex, ...], clause: Statement, extents: Mapping[Sym, int]
 ) -> Array:
     """A result whose axes are the parallel letters and its own whole ones, in the order of its
     entries."""

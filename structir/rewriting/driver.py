@@ -29,9 +29,9 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
-from structir.rewriting.conditions import LOOKING
-from structir.rewriting.holes import RECORDER, ItemPattern, OpHole, Piece
-from structir.rewriting.matching import Graph, Match
+from structir.rewriting.guards import LOOKING
+from structir.rewriting.matching import Match, UseDefGraph
+from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpHole, PatternExpr
 from structir.rewriting.provenance import Application, Provenance
 from structir.rewriting.rule import Rule
 
@@ -41,7 +41,7 @@ DEEPEST = 16  # rewrites of parts of what rewrites have made; the next walk goes
 
 
 @attrs.frozen
-class Firing:
+class RuleApplication:
     """One use of a rule."""
 
     rule: str
@@ -55,7 +55,7 @@ class Firing:
 
 def rewritten(
     function: Function, rules: Sequence[Rule], provenance: Provenance | None = None
-) -> tuple[Function, list[Firing]]:
+) -> tuple[Function, list[RuleApplication]]:
     """The function after one walk, and which rules were used where.
 
     Raises PassError for a rule that matches again and again in its own replacement. Several walks
@@ -77,8 +77,8 @@ class _Driver:
         self.by_op: dict[Any, list[Rule]] = defaultdict(list)
         for rule in rules:
             self.by_op[_root(rule)].append(rule)
-        self.firings: list[Firing] = []
-        self.graph = Graph(function)
+        self.firings: list[RuleApplication] = []
+        self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
         self.rest: deque[Binding] = deque()  # what is still to come in the block
         self.later: set[Any] = set()  # the variables of `rest`
@@ -175,7 +175,7 @@ class _Driver:
                 better = self.tried(rule, var, value)
                 if better is not None:
                     span = value.span or var.span
-                    self.firings.append(Firing(rule.name, var.name, span))
+                    self.firings.append(RuleApplication(rule.name, var.name, span))
                     self.provenance.applied(rule.name, var, value, span)
                     return better
         return None
@@ -241,13 +241,13 @@ class _Driver:
 
     def flat(self, value: Expr) -> Expr:
         """A value over atoms: what is nested in it is bound first."""
-        if isinstance(value, Piece):
+        if isinstance(value, PatternExpr):
             return value.value  # type: ignore[no-any-return]
         return value if type(value) in ATOMS else rebuild(value, self.atom)
 
     def atom(self, part: Any) -> Any:
         """A part of a value as it may stand in a call."""
-        if isinstance(part, Piece):
+        if isinstance(part, PatternExpr):
             return part.value
         kind = type(part)
         if not isinstance(part, Expr) or kind in ATOMS or kind is Op:

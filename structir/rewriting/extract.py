@@ -22,9 +22,9 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import FuncStructInfo
-from structir.rewriting.conditions import LOOKING
-from structir.rewriting.holes import RECORDER, CallPattern, ItemPattern
-from structir.rewriting.matching import Graph, Match
+from structir.rewriting.guards import LOOKING
+from structir.rewriting.matching import Match, UseDefGraph
+from structir.rewriting.pattern_vars import RECORDER, CallPattern, ItemPattern
 from structir.rewriting.rule import Rule
 
 COMPOSITE = "composite"  # the attribute that tells by which pattern a function was taken out
@@ -52,7 +52,7 @@ class _Extraction:
         self.rule = rule
         self.made = 0
         self.function = function
-        self.graph = Graph(function)
+        self.graph = UseDefGraph(function)
         self.places: dict[Var, int] = {}  # in the order of the text
         self.instead: dict[Var, Call] = {}
         self.inner: set[Var] = set()

@@ -22,21 +22,21 @@ from structir.ir.expr import (
     Var,
 )
 from structir.ir.op import Op
-from structir.rewriting.holes import (
-    Alike,
+from structir.rewriting.pattern_vars import (
     AttributeHole,
     CallPattern,
-    Hole,
     ItemPattern,
+    MatchedOp,
     OpHole,
     ParallelHole,
+    PatternVar,
 )
 
 MISSING = object()
 
 
 @attrs.define(eq=False)
-class Graph:
+class UseDefGraph:
     """What matching may look at: the value of each variable in sight, and how often it is read."""
 
     function: Function
@@ -74,7 +74,7 @@ class Graph:
 class Match:
     """What was found for holes, by name, and for calls of the pattern, by their identity."""
 
-    graph: Graph
+    graph: UseDefGraph
     bound: dict[str, Any] = attrs.Factory(dict)
     found: dict[int, Any] = attrs.Factory(dict)
 
@@ -91,7 +91,7 @@ class Match:
         return same_value(self.graph, self.bound[name], value)
 
 
-def same_value(graph: Graph, first: Any, second: Any) -> bool:
+def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
     """Whether two operands or attributes are the same: one variable, equal constants or sizes."""
     first, second = graph.name(first), graph.name(second)
     if first is second:
@@ -111,7 +111,7 @@ def same_value(graph: Graph, first: Any, second: Any) -> bool:
     return False
 
 
-def _hole(match: Match, hole: Hole, value: Any) -> bool:
+def _hole(match: Match, hole: PatternVar, value: Any) -> bool:
     if not match.graph.in_sight(value):
         return False
     if hole.constant:
@@ -160,7 +160,7 @@ def _any_op(match: Match, pattern: CallPattern, call: Call) -> bool:
     assert isinstance(call.op, Op)
     if any(call.op.definition.of_sizes):
         return False
-    if not match.bind(pattern.callee.name, Alike(call)):
+    if not match.bind(pattern.callee.name, MatchedOp(call)):
         return False
     return all(map(match.at, pattern.given.values(), call.args))
 
@@ -214,7 +214,7 @@ def _literal(match: Match, pattern: Any, value: Any) -> bool:
 
 
 _RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
-    Hole: _hole,
+    PatternVar: _hole,
     ParallelHole: _parallel,
     AttributeHole: _attribute,
     ItemPattern: _item,

@@ -12,7 +12,13 @@ import attrs
 
 from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
-from structir.rewriting.holes import RECORDER, AttributeHole, Hole, OpHole, ParallelHole
+from structir.rewriting.pattern_vars import (
+    RECORDER,
+    AttributeHole,
+    OpHole,
+    ParallelHole,
+    PatternVar,
+)
 
 Generator = Callable[..., Iterator[Any]]
 RULES: dict[str, Rule] = {}
@@ -65,8 +71,8 @@ def _hole(name: str, hint: Any) -> Any:
 
 
 _HOLES: dict[Any, Callable[[str], Any]] = {
-    Expr: Hole,
-    Constant: lambda name: Hole(name, constant=True),
+    Expr: PatternVar,
+    Constant: lambda name: PatternVar(name, constant=True),
     Op: OpHole,
     Parallel: ParallelHole,
 }

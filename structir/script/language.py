@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.errors import StructIRError
-from structir.ir.axes import RowVar, Written
+from structir.ir.axes import RowVar, UnresolvedAxes
 from structir.ir.dims import Poly, as_dim
 from structir.ir.expr import Call, Constant, Expr, GlobalVar, PrimValue, Tuple
 from structir.ir.op import find_op, registered_ops
 from structir.ir.struct_info import KINDS, StructInfo
 from structir.lazy import lazy_module
-from structir.printer.calls import packed_call
 from structir.printer.constants import inline_constant
-from structir.printer.kernels import kernel_call
-from structir.printer.reader import parse_struct_info
-from structir.printer.signatures import made as signed_call
-from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, Form, info_form
+from structir.printer.parser.calls import packed_call
+from structir.printer.parser.kernels import kernel_call
+from structir.printer.parser.parser import parse_struct_info
+from structir.printer.parser.signatures import build_signature_call as signed_call
+from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, SyntaxForm, info_form
 from structir.script.source import function_of, is_member
 
 symbolic = lazy_module("structir.ir.symbolic")
@@ -46,7 +46,7 @@ class Namespace:
 class FormMaker:
     """`R.Tensor`, `R.shape`, ...: makes the node of a form; a bare kind is an info, too."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: SyntaxForm) -> None:
         self.form = form
         self.__doc__ = form.node.__doc__
 
@@ -81,7 +81,7 @@ def _taken(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
         case "sizes" | "shape" if isinstance(value, tuple | list):
             axes = tuple([_size(item, symbols) for item in value])
             plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
-            return axes if plain else Written(axes)
+            return axes if plain else UnresolvedAxes(axes)
         case "dim":
             return _size(value, symbols)
         case "number" if not isinstance(value, float | bool):

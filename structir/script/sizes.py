@@ -6,7 +6,7 @@ from typing import Any
 
 from structir.ir.dims import as_dim
 from structir.lazy import lazy_module
-from structir.printer.sizes import SIZE_FUNCTIONS
+from structir.printer.parser.sizes import SIZE_FUNCTIONS
 
 symbolic = lazy_module("structir.ir.symbolic")
 

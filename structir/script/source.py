@@ -13,7 +13,7 @@ from structir.ir.expr import Function
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo
-from structir.printer.reader import read_source
+from structir.printer.parser.parser import parse_source
 
 
 def source_at(filename: str, line: int, namespace: dict[str, Any]) -> Source:
@@ -30,7 +30,7 @@ def module_at(
 ) -> IRModule:
     """The module whose class begins, decorators included, at a line."""
     real = frozenset([name for member in members for name in _real_names(member)])
-    return read_source(source_at(filename, line, namespace), real=real)
+    return parse_source(source_at(filename, line, namespace), real=real)
 
 
 def _real_names(function: Any) -> Iterator[str]:
@@ -55,7 +55,7 @@ def kernel_of(function: Callable[..., Any]) -> Kernel:
 def _read(function: Callable[..., Any]) -> IRModule:
     code = function.__code__
     source = source_at(code.co_filename, code.co_firstlineno, function.__globals__)
-    return read_source(source, real=frozenset(_real_names(function)))
+    return parse_source(source, real=frozenset(_real_names(function)))
 
 
 def is_member(function: Callable[..., Any]) -> bool:

@@ -7,25 +7,12 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from structir.ir.polynomial import Dim, Sym
-from structir.solver import (
-    arithmetic,
-    broadcast,
-    conditions,
-    labels,
-    products,
-    ranks,
-    row_broadcast,
-    rows,
-    windows,
-)
-from structir.solver.constraints import Constraint, RowEq
-from structir.solver.intervals import differ
-from structir.solver.reasons import NO_REASON, Conflict, Origin, Reason, origins
-from structir.solver.rows import equate_rows
-from structir.solver.scheme import Scheme, apply
-from structir.solver.stages import STEPS, STEPS_EACH, settle
-from structir.solver.store import NAMED, PARAMETER, UNLIMITED, Store
-from structir.solver.terms import (
+from structir.solver.constraints.constraint import Constraint, RowEq
+from structir.solver.constraints.scheme import Scheme, apply
+from structir.solver.domains import labels, ranks
+from structir.solver.domains.intervals import differ
+from structir.solver.domains.reasons import NO_REASON, Conflict, Origin, Reason, origins
+from structir.solver.domains.terms import (
     Row,
     RowVar,
     Variable,
@@ -35,17 +22,29 @@ from structir.solver.terms import (
     symbol_of,
     variables,
 )
+from structir.solver.propagation import (
+    arithmetic,
+    dim_broadcast,
+    products,
+    row_broadcast,
+    row_unification,
+    side_conditions,
+    windows,
+)
+from structir.solver.propagation.row_unification import equate_rows
+from structir.solver.propagation.search import STEPS, STEPS_EACH, settle
+from structir.solver.propagation.store import NAMED, PARAMETER, UNLIMITED, ConstraintStore
 
 # Each of these rooms registers the rules of its constraints.
 RULE_ROOMS = (
     arithmetic,
-    broadcast,
-    conditions,
+    dim_broadcast,
+    side_conditions,
     labels,
     products,
     ranks,
     row_broadcast,
-    rows,
+    row_unification,
     windows,
 )
 
@@ -58,14 +57,14 @@ class Value:
 
 
 @attrs.frozen(eq=False)
-class Statement:
+class Assertion:
     """One thing that the program says; a statement can be said again to another solver."""
 
     origin: Origin
 
 
 @attrs.frozen(eq=False)
-class Shaped(Statement):
+class HasShape(Assertion):
     """A value has this row."""
 
     value: Value
@@ -73,7 +72,7 @@ class Shaped(Statement):
 
 
 @attrs.frozen(eq=False)
-class Applied(Statement):
+class Applied(Assertion):
     """Results come from operands by a scheme."""
 
     scheme: Scheme
@@ -82,7 +81,7 @@ class Applied(Statement):
 
 
 @attrs.frozen(eq=False)
-class OneOf(Statement):
+class Disjunction(Assertion):
     """Results come from operands by one of several schemes."""
 
     schemes: tuple[Scheme, ...]
@@ -91,7 +90,7 @@ class OneOf(Statement):
 
 
 @attrs.frozen(eq=False)
-class Stated(Statement):
+class UserConstraint(Assertion):
     """A constraint on the program's own variables."""
 
     constraint: Constraint
@@ -101,11 +100,11 @@ class Solver:
     """Takes statements one by one, and answers at any time."""
 
     def __init__(self, least: int = 1) -> None:
-        self.store = Store(least)
-        self.statements: list[Statement] = []
+        self.store = ConstraintStore(least)
+        self.statements: list[Assertion] = []
         self.rows: dict[Value, Row] = {}
-        self.choices: list[OneOf] = []  # of which it is not known yet which scheme holds
-        self.marks: list[tuple[int, dict[Value, Row], list[OneOf]]] = []
+        self.choices: list[Disjunction] = []  # of which it is not known yet which scheme holds
+        self.marks: list[tuple[int, dict[Value, Row], list[Disjunction]]] = []
 
     # Saying
 
@@ -125,7 +124,7 @@ class Solver:
 
     def shaped(self, value: Value, row: Row, origin: Origin) -> None:
         """A value has this row."""
-        self.say(Shaped(origin, value, row))
+        self.say(HasShape(origin, value, row))
 
     def apply(
         self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value], origin: Origin
@@ -135,9 +134,9 @@ class Solver:
 
     def add(self, constraint: Constraint, origin: Origin) -> None:
         """A constraint holds."""
-        self.say(Stated(origin, constraint))
+        self.say(UserConstraint(origin, constraint))
 
-    def say(self, statement: Statement) -> None:
+    def say(self, statement: Assertion) -> None:
         """Take a statement in, and propagate."""
         self.statements.append(statement)
         store = self.store
@@ -145,14 +144,14 @@ class Solver:
         match statement:
             case Applied(_, scheme, operands, results):
                 self._apply(scheme, operands, results)
-            case OneOf():
+            case Disjunction():
                 self.choices.append(statement)
-            case Shaped(_, value, row):
+            case HasShape(_, value, row):
                 store.may_be_ragged = store.may_be_ragged or any(
                     is_ragged(size) for size in sizes(row)
                 )
                 self._has(value, row)
-            case Stated(_, constraint):
+            case UserConstraint(_, constraint):
                 store.post(constraint)
         store.run()
 
@@ -225,7 +224,7 @@ class Solver:
                 progress = True
         return progress
 
-    def _failure(self, scheme: Scheme, choice: OneOf) -> Reason | None:
+    def _failure(self, scheme: Scheme, choice: Disjunction) -> Reason | None:
         """Why a scheme cannot hold; None where it can."""
         known = dict(self.rows)
         mark = self.store.push()
@@ -324,7 +323,7 @@ class Solver:
         self.store.pop(mark)
 
 
-def replayed(statements: Iterable[Statement], solver: Solver, *, solve: bool = True) -> Solver:
+def replay(statements: Iterable[Assertion], solver: Solver, *, solve: bool = True) -> Solver:
     """A new solver that has heard these statements; raises the conflict that they lead to."""
     new = Solver(solver.store.least)
     new.store.preference = solver.store.preference

@@ -26,8 +26,8 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.ops.attributes import Kind, WrongValue
-from structir.ops.signature import REQUIRED
+from structir.opdef.attributes import AttributeKind, InvalidAttribute
+from structir.opdef.parameters import REQUIRED
 
 DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "bool")
 ATTEMPTS = 8
@@ -38,7 +38,7 @@ QUOTED = re.compile(r"'([^']*)'")
 
 
 @attrs.frozen(eq=False)
-class CallDrawer:
+class CallGenerator:
     """Draws calls by one stream of random numbers."""
 
     rng: Random
@@ -138,18 +138,18 @@ class CallDrawer:
         dtypes = [dtype for dtype in self.dtypes if is_float(dtype) == floating]
         return Constant(values.astype(self.rng.choice(dtypes or self.dtypes)))
 
-    def attribute(self, kind: Kind, first: Expr, sizes: Sequence[Dim]) -> Any:
+    def attribute(self, kind: AttributeKind, first: Expr, sizes: Sequence[Dim]) -> Any:
         """A value that the kind takes."""
         for _ in range(4 * ATTEMPTS):
             value = self.proposal(kind, first.struct_info, sizes)
             try:
                 kind.take(value)
-            except WrongValue:
+            except InvalidAttribute:
                 continue
             return value
         return None
 
-    def proposal(self, kind: Kind, info: StructInfo, sizes: Sequence[Dim]) -> Any:
+    def proposal(self, kind: AttributeKind, info: StructInfo, sizes: Sequence[Dim]) -> Any:
         """A value that some kind might take."""
         rng, rank = self.rng, getattr(info, "ndim", None) or 0
         choices = QUOTED.findall(kind.expected)

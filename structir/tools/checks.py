@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.analysis.private import PRIVATE
+from structir.analysis.internal_functions import PRIVATE
 from structir.analysis.variables import walk
 from structir.analysis.well_formed import check_well_formed
 from structir.backend.compile import compile as compiled
@@ -24,10 +24,10 @@ from structir.errors import (
     StructIRError,
 )
 from structir.interpret import interpret
+from structir.interpret.argument_checks import match
 from structir.interpret.arguments import random_arguments
-from structir.interpret.boundary import match
-from structir.interpret.machine import Machine
-from structir.interpret.scope import Scope, Value
+from structir.interpret.interpreter import Interpreter
+from structir.interpret.scope import Activation, Value
 from structir.ir.expr import Binding, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.structural import structural_equal, structural_hash
@@ -35,10 +35,10 @@ from structir.passes import all_passes
 from structir.passes.base import PassContext
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import same
-from structir.passes.manager.verifying import WellFormed, answers
-from structir.printer.reader import parse
-from structir.solver.inference import infer
-from structir.tools.agreement import Disagreement, require_agreement, result
+from structir.passes.manager.verifying import VerifyIR, answers
+from structir.printer.parser.parser import parse
+from structir.solver.program.inference import infer
+from structir.tools.comparison import Disagreement, require_agreement, result
 
 RUNS = 2  # sets of arguments for a program
 WORKERS = (1, 2, 3, 5)
@@ -94,11 +94,11 @@ def text(module: IRModule, seed: int) -> None:
 
 
 @attrs.frozen(eq=False)
-class WatchfulMachine(Machine):
+class CheckingInterpreter(Interpreter):
     """An interpreter that holds every value against the StructInfo of its variable."""
 
-    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
-        Machine._bind(self, binding, value, scope)
+    def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
+        Interpreter._bind(self, binding, value, scope)
         try:
             match([(binding.var.struct_info, value, binding.var.name)], scope)
         except StructIRError as error:
@@ -110,7 +110,7 @@ def _watch(module: IRModule, seed: int) -> Iterator[tuple[str, list[Any], Any]]:
     for name, function in _functions(module).items():
         for arguments, expected in answers(module, name, function, RUNS, seed):
             with np.errstate(all="ignore"):
-                WatchfulMachine(module).global_function(name)(*arguments)
+                CheckingInterpreter(module).global_function(name)(*arguments)
             yield name, arguments, expected
 
 
@@ -144,7 +144,7 @@ def solver(module: IRModule, seed: int) -> None:
     for name, arguments, expected in known:
         try:
             with np.errstate(all="ignore"):
-                found = WatchfulMachine(completed).global_function(name)(*arguments)
+                found = CheckingInterpreter(completed).global_function(name)(*arguments)
         except (ShapeMismatchError, Disagreement):
             if any(_has_nothing(each) for each in arguments):
                 continue
@@ -173,7 +173,7 @@ def passes(module: IRModule, seed: int) -> None:
         name: list(answers(module, name, function, 1, seed))
         for name, function in _functions(module).items()
     }
-    with PassContext([WellFormed()]):
+    with PassContext([VerifyIR()]):
         for each in all_passes():
             if each.comparable:
                 try:

@@ -13,7 +13,7 @@ from structir import tools
 from structir.lazy import lazy_module
 from structir.tools.sources import decorated, package_files, tree_of
 
-archive_file = lazy_module("structir.printer.safe_file")
+archive_file = lazy_module("structir.printer.files.safetensors_file")
 
 PACKAGE = Path(tools.__path__[0]).parent
 PASS_DECORATORS = {"function_pass", "module_pass"}

@@ -12,15 +12,15 @@ from typing import Any
 
 import attrs
 
-from structir.analysis.private import PRIVATE
+from structir.analysis.internal_functions import PRIVATE
 from structir.errors import PassError, StructIRError
 from structir.ir.dtype import DTYPES as EVERY_DTYPE
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.op import Op
-from structir.printer.archive import save
-from structir.tools.calls import DTYPES, CallDrawer
+from structir.printer.files.archive import save
+from structir.tools.calls import DTYPES, CallGenerator
 from structir.tools.checks import CHECKS, run_check
 from structir.tools.generate import random_module
 from structir.tools.op_page import device_backend, example_call
@@ -76,7 +76,7 @@ def random_program(seed: int, size: int) -> IRModule:
     """A program to be checked; in every other one, the helpers of `main` are private."""
     rng = Random(seed)
     dtypes = (*DTYPES, *(rng.sample(RARE, 3) if rng.random() < 0.4 else ()))
-    drawer = CallDrawer(rng, dtypes, from_examples=FROM_EXAMPLES)
+    drawer = CallGenerator(rng, dtypes, from_examples=FROM_EXAMPLES)
     if rng.random() < 0.2:
         drawer = attrs.evolve(drawer, admits=has_device_kernel)
     module = random_module(seed, size, drawer)

@@ -37,8 +37,8 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.ops.loop import scan
-from structir.tools.calls import CallDrawer
-from structir.tools.kernels import KernelDrawer, fits_kernels
+from structir.tools.calls import CallGenerator
+from structir.tools.kernels import KernelGenerator, fits_kernels
 
 __all__ = ["random_arguments", "random_module"]
 
@@ -48,7 +48,7 @@ NAMELESS = '"_"'  # a size of a value; a parameter's text gives it a name
 DEEPEST = 2  # functions and branches within one another
 
 
-def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) -> IRModule:
+def random_module(seed: int, size: int = 8, drawer: CallGenerator | None = None) -> IRModule:
     """A well-formed module of one to three functions, `main` last, with about `size` bindings each.
 
     It holds calls of any registered op, dataflow blocks and plain ones, constants, shapes,
@@ -56,7 +56,7 @@ def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) ->
     that hold when run. The same seed gives the same module as long as the same ops are registered.
     """
     rng = Random(seed)
-    writer = _Writer(rng, drawer or CallDrawer(rng), size)
+    writer = _ProgramGenerator(rng, drawer or CallGenerator(rng), size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number in range(rng.choice([0, 0, 1, 2])):
@@ -66,10 +66,10 @@ def random_module(seed: int, size: int = 8, drawer: CallDrawer | None = None) ->
     return writer.builder.get()
 
 
-class _Writer:
+class _ProgramGenerator:
     """Writes functions binding by binding from the values that are in scope."""
 
-    def __init__(self, rng: Random, drawer: CallDrawer, size: int) -> None:
+    def __init__(self, rng: Random, drawer: CallGenerator, size: int) -> None:
         self.rng = rng
         self.drawer = drawer
         self.size = size
@@ -248,7 +248,7 @@ class _Writer:
         if not fitting or self.kernels >= MOST_KERNELS:
             return None
         operands: list[Any] = self.rng.sample(fitting, min(len(fitting), self.rng.randint(1, 2)))
-        drawer = KernelDrawer(self.rng, f"kernel{self.kernels}")
+        drawer = KernelGenerator(self.rng, f"kernel{self.kernels}")
         kernel, stated = drawer.draw([var.struct_info for var in operands])
         numbers = [p for p in kernel.operands if isinstance(p.struct_info, PrimStructInfo)]
         operands += [PrimValue(self.rng.choice(self.sizes)) for _ in numbers]
@@ -382,14 +382,19 @@ def _looks_like(info: StructInfo, wanted: StructInfo) -> bool:
     return same and all(getattr(info, f, None) == getattr(wanted, f, None) for f in fields)
 
 
-_PLAIN: dict[Callable[[_Writer], Var | None], int] = {
-    _Writer.op_call: 12,
-    _Writer.constant: 1,
-    _Writer.shape: 1,
-    _Writer.size_value: 1,
-    _Writer.several: 1,
-    _Writer.item: 2,
-    _Writer.match_cast: 2,
-    _Writer.kernel_call: 1,
+_PLAIN: dict[Callable[[_ProgramGenerator], Var | None], int] = {
+    _ProgramGenerator.op_call: 12,
+    _ProgramGenerator.constant: 1,
+    _ProgramGenerator.shape: 1,
+    _ProgramGenerator.size_value: 1,
+    _ProgramGenerator.several: 1,
+    _ProgramGenerator.item: 2,
+    _ProgramGenerator.match_cast: 2,
+    _ProgramGenerator.kernel_call: 1,
 }
-_STATEMENTS = _PLAIN | {_Writer.if_else: 2, _Writer.closure: 1, _Writer.loop: 1, _Writer.call: 3}
+_STATEMENTS = _PLAIN | {
+    _ProgramGenerator.if_else: 2,
+    _ProgramGenerator.closure: 1,
+    _ProgramGenerator.loop: 1,
+    _ProgramGenerator.call: 3,
+}

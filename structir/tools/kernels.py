@@ -21,12 +21,12 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    KernelStatement,
     Literal,
     Local,
     Scalar,
     Scratch,
     Size,
-    Statement,
     While,
     computed_in,
 )
@@ -36,7 +36,7 @@ RESULT_DTYPES = ("float32", "float32", "int64", "int32", "bool", "float64", "flo
 DEEPEST = 3  # expressions within one another
 
 
-class KernelDrawer:
+class KernelGenerator:
     """Draws one kernel. A size of the caller is a symbolic dim of the kernel, or stays a number."""
 
     def __init__(self, rng: Random, name: str) -> None:
@@ -67,7 +67,7 @@ class KernelDrawer:
             dtype = self.rng.choice(RESULT_DTYPES)
             results.append(self.param(f"y{k}", shape, dtype))
             stated.append(TensorStructInfo(shape, dtype))
-        body: list[Statement] = self.scratch()
+        body: list[KernelStatement] = self.scratch()
         for result in results:
             body += self.filling(result)
         return Kernel((*params, *results), tuple(body), self.name), tuple(stated)
@@ -86,7 +86,7 @@ class KernelDrawer:
 
     # ---- statements
 
-    def scratch(self) -> list[Statement]:
+    def scratch(self) -> list[KernelStatement]:
         """Now and then an array of the kernel's own."""
         if self.rng.random() < 0.7 or not self.sizes:
             return []
@@ -95,12 +95,12 @@ class KernelDrawer:
         self.arrays.append(array)
         return [Scratch(array)]
 
-    def filling(self, result: Var) -> list[Statement]:
+    def filling(self, result: Var) -> list[KernelStatement]:
         """Loops over all axes of a result that write to it."""
         info: Any = result.struct_info
         return self.nest(result, list(info.dims), [])
 
-    def nest(self, result: Var, dims: list[Dim], indices: list[Scalar]) -> list[Statement]:
+    def nest(self, result: Var, dims: list[Dim], indices: list[Scalar]) -> list[KernelStatement]:
         """A loop for each axis that is left; inside of all, an element is written."""
         if not dims:
             return self.point(result, tuple(indices))
@@ -124,7 +124,7 @@ class KernelDrawer:
                 return Extent(array, dims.index(dim))
         return Literal(dim, "int64") if isinstance(dim, int) else Size(dim)
 
-    def point(self, result: Var, indices: tuple[Scalar, ...]) -> list[Statement]:
+    def point(self, result: Var, indices: tuple[Scalar, ...]) -> list[KernelStatement]:
         """Some numbers, then the element."""
         info: Any = result.struct_info
         dtype = computed_in(info.dtype)
@@ -142,7 +142,7 @@ class KernelDrawer:
             return [*body, Branch(self.value("bool"), (write,))]
         return [*body, write]
 
-    def bound(self) -> list[Statement]:
+    def bound(self) -> list[KernelStatement]:
         """A name for a value."""
         dtype = self.rng.choice(["float32", "int64", "bool", "int32"])
         value = self.value(dtype)
@@ -150,7 +150,7 @@ class KernelDrawer:
         self.scalars.append(name)
         return [Assign(name, value)]
 
-    def total(self) -> list[Statement]:
+    def total(self) -> list[KernelStatement]:
         """A sum over an axis, some terms of which are left out."""
         if not self.sizes:
             return self.bound()
@@ -170,7 +170,7 @@ class KernelDrawer:
         loop = For(variable, Literal(0, "int64"), self.extent(dim), 1, body)
         return [Assign(name, value), loop]
 
-    def halved(self) -> list[Statement]:
+    def halved(self) -> list[KernelStatement]:
         """A number halved until it is small."""
         name = self.local("rest", "int64")
         start = Apply("mod", (self.value("int64"), Literal(97, "int64")), "int64")

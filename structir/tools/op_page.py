@@ -16,13 +16,13 @@ from structir.backend.region import RegionLowering
 from structir.ir.expr import Call, Var, VarBinding
 from structir.ir.op import registered_ops
 from structir.ir.struct_info import OBJECT, TensorStructInfo
-from structir.ops.complaint import line_text
-from structir.ops.define import OpDefinition
-from structir.ops.dtypes import FAMILIES
-from structir.ops.examples import Sample, Values
-from structir.ops.gradient import statement
-from structir.ops.notation import Access
-from structir.ops.signature import Parameter, shown
+from structir.opdef.define import SignatureOpDefinition
+from structir.opdef.diagnostics import line_text
+from structir.opdef.dtypes import FAMILIES
+from structir.opdef.examples import ExactValues, Sample
+from structir.opdef.gradient import describe_gradient
+from structir.opdef.notation import OperandAccess
+from structir.opdef.parameters import Parameter, shown
 
 HEADER = """# Every op
 
@@ -42,10 +42,10 @@ none.
 
 def page() -> str:
     """The whole page."""
-    families: dict[str, list[OpDefinition]] = defaultdict(list)
+    families: dict[str, list[SignatureOpDefinition]] = defaultdict(list)
     for op in registered_ops():
         definition = op.definition
-        if isinstance(definition, OpDefinition) and _is_ours(definition):
+        if isinstance(definition, SignatureOpDefinition) and _is_ours(definition):
             families[definition.body.__module__].append(definition)
     known = ", ".join([f"`{name}` {text}" for name, (_, text) in FAMILIES.items()])
     parts = [HEADER.format(dtypes=f" ({known})")]
@@ -57,11 +57,11 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _is_ours(definition: OpDefinition) -> bool:
+def _is_ours(definition: SignatureOpDefinition) -> bool:
     return definition.body.__module__.startswith("structir.")
 
 
-def table(definitions: Iterable[OpDefinition]) -> str:
+def table(definitions: Iterable[SignatureOpDefinition]) -> str:
     """The ops of a family at a glance."""
     rows = [
         "| op | line | attributes | dtypes | backends | gradient |",
@@ -70,7 +70,7 @@ def table(definitions: Iterable[OpDefinition]) -> str:
     return "\n".join([*rows, *[_row(definition) for definition in definitions]]) + "\n"
 
 
-def _row(definition: OpDefinition) -> str:
+def _row(definition: SignatureOpDefinition) -> str:
     call = example_call(definition)
     line = definition.resolve(call).line
     text = definition.line if isinstance(definition.line, str) else line_text(line)
@@ -81,16 +81,16 @@ def _row(definition: OpDefinition) -> str:
         ", ".join(attributes),
         f"`{_dtypes(line.operands)}` to `{_dtypes(line.results)}`",
         f"cpu: {backend(definition, call)}, cuda: {device_backend(definition, call)}",
-        statement(definition, call) or "not said",
+        describe_gradient(definition, call) or "not said",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _dtypes(accesses: Iterable[Access]) -> str:
+def _dtypes(accesses: Iterable[OperandAccess]) -> str:
     return ", ".join(dict.fromkeys([" or ".join(access.dtypes) for access in accesses])) or "-"
 
 
-def backend(definition: OpDefinition, call: Call) -> str:
+def backend(definition: SignatureOpDefinition, call: Call) -> str:
     """What the CPU backend runs a call by."""
     try:
         RegionLowering().add(VarBinding(Var("y", call.struct_info or OBJECT), call))
@@ -99,7 +99,7 @@ def backend(definition: OpDefinition, call: Call) -> str:
     return "kernel"
 
 
-def device_backend(definition: OpDefinition, call: Call) -> str:
+def device_backend(definition: SignatureOpDefinition, call: Call) -> str:
     """Whether the CUDA backend has a kernel for a call."""
     lowering, binding = (
         RegionLowering(routine_of=device_routine),
@@ -114,13 +114,13 @@ def device_backend(definition: OpDefinition, call: Call) -> str:
     return "kernel"
 
 
-def example_call(definition: OpDefinition) -> Call:
+def example_call(definition: SignatureOpDefinition) -> Call:
     """The first example, over variables."""
     args, keywords = definition.sampled[0]
     return definition(*map(_stand_in, args), **{n: _stand_in(a) for n, a in keywords.items()})
 
 
-def entry(definition: OpDefinition) -> str:
+def entry(definition: SignatureOpDefinition) -> str:
     """One op: its signature, its line, what it does, and how it is computed."""
     doc = " ".join(definition.doc.split())
     kinds = [_kind(p) for p in definition.signature.parameters if p.kind is not None]
@@ -136,7 +136,7 @@ def _kind(parameter: Parameter) -> str:
     return f"`{parameter.name}`: {kind.expected}{or_none}"
 
 
-def _line(definition: OpDefinition) -> str:
+def _line(definition: SignatureOpDefinition) -> str:
     if not callable(definition.line):
         conditions = [c for c in (definition.where, definition.on) if c]
         extra = f", where `{', '.join(conditions)}`" if conditions else ""
@@ -146,7 +146,7 @@ def _line(definition: OpDefinition) -> str:
     return f"{told} {_shown(definition)}".strip()
 
 
-def _shown(definition: OpDefinition) -> str:
+def _shown(definition: SignatureOpDefinition) -> str:
     """What the line says at the first example."""
     if not definition.samples:
         return ""
@@ -161,13 +161,13 @@ def _stand_in(value: Any) -> Any:
     """An example's argument as a variable of its shape and dtype."""
     if isinstance(value, list):
         return [_stand_in(item) for item in value]
-    if not isinstance(value, Sample | Values):
+    if not isinstance(value, Sample | ExactValues):
         return value
     array = value.array()
     return Var("x", TensorStructInfo(array.shape, array.dtype.name))
 
 
-def _way(definition: OpDefinition) -> str:
+def _way(definition: SignatureOpDefinition) -> str:
     if definition.parts or "decompose" in definition.hooks:
         return "from its parts, other ops"
     if "reference" in definition.hooks:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from structir.ir.expr import Function
     from structir.ir.module import IRModule
 
-archive = lazy_module("structir.printer.archive")
+archive = lazy_module("structir.printer.files.archive")
 expr = lazy_module("structir.ir.expr")
-reader = lazy_module("structir.printer.reader")
+reader = lazy_module("structir.printer.parser.parser")
 
 ProgramFile = Annotated[
     Path,

@@ -4,7 +4,7 @@ import pytest
 
 import structir
 from structir.analysis import check_well_formed, well_formed
-from structir.analysis.well_formed import breaches
+from structir.analysis.well_formed import violations
 from structir.errors import WellFormedError
 from structir.ir import (
     BindingBlock,
@@ -345,5 +345,5 @@ class Module:
     module = structir.parse(text)
     helper = module["helper"]
     fewer = replace(helper, params=helper.params[:1])
-    (found,) = breaches(module.with_functions({**module.functions, "helper": fewer}))
+    (found,) = violations(module.with_functions({**module.functions, "helper": fewer}))
     assert found.message == "helper takes 1 arguments, not 2"

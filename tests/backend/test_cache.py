@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from structir.backend.cache import Entry, Store, digest, packed, store, unpacked
+from structir.backend.cache import CacheEntry, CacheStore, digest, packed, store, unpacked
 from structir.backend.cpu import objects
 from structir.backend.cpu.kernels import kernel
 
 KEY = digest("some text")
-ENTRY = Entry({"kind": "object", "text": "some text"}, b"machine code" * 20)
+ENTRY = CacheEntry({"kind": "object", "text": "some text"}, b"machine code" * 20)
 TEXT = """def kernel(a, lo, hi):
     p0 = float32_pointer(a[0])
     for i in range(lo, hi):
@@ -22,7 +22,7 @@ TEXT = """def kernel(a, lo, hi):
 
 @pytest.fixture
 def kept(tmp_path):
-    return Store(tmp_path, 10**6)
+    return CacheStore(tmp_path, 10**6)
 
 
 def test_what_was_written_is_read(kept):
@@ -60,7 +60,7 @@ def test_an_entry_under_the_name_of_another_is_not_taken(kept):
 
 
 def test_many_writers_leave_one_sound_entry(kept):
-    entries = [Entry({"writer": k}, bytes([k]) * 50_000) for k in range(8)]
+    entries = [CacheEntry({"writer": k}, bytes([k]) * 50_000) for k in range(8)]
 
     def write(entry):
         for _ in range(20):
@@ -77,10 +77,10 @@ def test_many_writers_leave_one_sound_entry(kept):
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path):
-    kept = Store(tmp_path, 5000)
+    kept = CacheStore(tmp_path, 5000)
     keys = [digest(str(k)) for k in range(6)]
     for age, key in enumerate(keys):
-        kept.write(key, Entry({}, bytes(800)))
+        kept.write(key, CacheEntry({}, bytes(800)))
         os.utime(kept.path(key), (1000 + age, 1000 + age))
     assert kept.read(keys[0]) is not None  # used now
     assert kept.sweep() == 2
@@ -91,7 +91,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
 
 def test_a_place_that_cannot_be_written_costs_nothing_else(tmp_path):
     (tmp_path / "file").write_text("")
-    blocked = Store(tmp_path / "file", 1000)
+    blocked = CacheStore(tmp_path / "file", 1000)
     blocked.write(KEY, ENTRY)
     assert blocked.read(KEY) is None
 

@@ -24,7 +24,7 @@ from structir.ir import (
 from structir.ir.dims import sym
 from structir.script import R
 from structir.tools.generate import random_arguments
-from structir.tools.kernels import KernelDrawer
+from structir.tools.kernels import KernelGenerator
 
 DTYPES = ["float32", "float64", "int64", "int32", "bool", "float16", "uint8", "bfloat16", "uint64"]
 INEXACT = ("tanh", "sigmoid")  # an own routine when compiled, NumPy's when interpreted
@@ -40,7 +40,7 @@ def random_call(seed: int) -> IRModule:
         )
         for _ in range(rng.randint(1, 3))
     ]
-    kernel, stated = KernelDrawer(rng, "drawn").draw(infos)
+    kernel, stated = KernelGenerator(rng, "drawn").draw(infos)
     builder = BlockBuilder()
     callee = builder.kernel(kernel)
     params = [Var(f"a{k}", info) for k, info in enumerate(infos)]

@@ -7,11 +7,11 @@ import warnings
 import pytest
 
 from structir.backend import cache, private_files
-from structir.backend.cache import Entry, Store, digest, packed
+from structir.backend.cache import CacheEntry, CacheStore, digest, packed
 from structir.errors import DiagnosticWarning
 
 KEY = digest("some text")
-ENTRY = Entry({"kind": "object"}, b"machine code" * 20)
+ENTRY = CacheEntry({"kind": "object"}, b"machine code" * 20)
 pytestmark = pytest.mark.skipif(not private_files.HAS_OWNERS, reason="files have no owners here")
 
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.skipif(not private_files.HAS_OWNERS, reason="files have
 def root(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "_warned", set())
     root = tmp_path / "above" / "cache"
-    Store(root, 10**6).write(KEY, ENTRY)
-    assert Store(root, 10**6).read(KEY) == ENTRY
+    CacheStore(root, 10**6).write(KEY, ENTRY)
+    assert CacheStore(root, 10**6).read(KEY) == ENTRY
     return root
 
 
 def entry_in(root):
-    return Store(root, 10**6).path(KEY)
+    return CacheStore(root, 10**6).path(KEY)
 
 
 def replaced_by(make):
@@ -83,7 +83,7 @@ PLANTED = {
 def test_what_others_can_write_is_not_read(plant, root):
     plant(root)
     with pytest.warns(DiagnosticWarning, match="the cache does not use it") as reported:
-        assert [Store(root, 10**6).read(KEY) for _ in range(3)] == [None] * 3
+        assert [CacheStore(root, 10**6).read(KEY) for _ in range(3)] == [None] * 3
     assert len(reported) == 1
 
 
@@ -91,7 +91,7 @@ def test_what_another_user_owns_is_not_read(root, monkeypatch):
     another = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: another)
     with pytest.warns(DiagnosticWarning, match=f"not to {another}"):
-        assert Store(root, 10**6).read(KEY) is None
+        assert CacheStore(root, 10**6).read(KEY) is None
 
 
 @pytest.mark.skipif(
@@ -101,7 +101,7 @@ def test_what_another_user_owns_is_not_read(root, monkeypatch):
 def test_root_does_not_read_what_another_user_owns(path_of, root):
     os.chown(path_of(root), 12345, 12345)
     with pytest.warns(DiagnosticWarning, match="belongs to user 12345"):
-        assert Store(root, 10**6).read(KEY) is None
+        assert CacheStore(root, 10**6).read(KEY) is None
 
 
 def test_links_and_shared_folders_that_only_owners_change_are_fine(root):
@@ -109,21 +109,21 @@ def test_links_and_shared_folders_that_only_owners_change_are_fine(root):
     root.parent.parent.chmod(0o1777)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Store(root.parent.parent / "link" / "cache", 10**6).read(KEY) == ENTRY
+        assert CacheStore(root.parent.parent / "link" / "cache", 10**6).read(KEY) == ENTRY
 
 
 def test_a_file_that_others_can_write_is_replaced(root):
     entry_in(root).chmod(0o666)
     with pytest.warns(DiagnosticWarning):
-        Store(root, 10**6).read(KEY)
-    Store(root, 10**6).write(KEY, ENTRY)
-    assert Store(root, 10**6).read(KEY) == ENTRY
+        CacheStore(root, 10**6).read(KEY)
+    CacheStore(root, 10**6).write(KEY, ENTRY)
+    assert CacheStore(root, 10**6).read(KEY) == ENTRY
 
 
 def test_a_cache_is_made_for_one_user(tmp_path):
     before = os.umask(0)
     try:
-        Store(tmp_path / "a" / "b", 10**6).write(KEY, ENTRY)
+        CacheStore(tmp_path / "a" / "b", 10**6).write(KEY, ENTRY)
     finally:
         os.umask(before)
     modes = [stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "a").rglob("*") if p.is_dir()]
@@ -133,13 +133,13 @@ def test_a_cache_is_made_for_one_user(tmp_path):
 
 def test_a_file_of_gigabytes_is_not_read(root):
     os.truncate(entry_in(root), 6 << 30)
-    assert Store(root, 10**6).read(KEY) is None
+    assert CacheStore(root, 10**6).read(KEY) is None
 
 
 def test_what_is_too_large_to_read_is_not_written(root, monkeypatch):
     monkeypatch.setattr(cache, "MOST_ENTRY_BYTES", 1000)
-    Store(root, 10**6).write(digest("large"), Entry({}, bytes(1000)))
-    assert not Store(root, 10**6).path(digest("large")).exists()
+    CacheStore(root, 10**6).write(digest("large"), CacheEntry({}, bytes(1000)))
+    assert not CacheStore(root, 10**6).path(digest("large")).exists()
 
 
 @pytest.mark.parametrize("head", [b"[]", b"3", b"[" * 100_000, b"{", b"1" * 5000, b'{"key": 3}'])
@@ -148,7 +148,7 @@ def test_a_head_that_is_no_table_counts_as_absent(head, root):
     whole = packed(KEY, ENTRY)
     checksum = cache.hashlib.sha256(body).digest()
     entry_in(root).write_bytes(whole[: len(cache.MAGIC)] + checksum + body)
-    assert Store(root, 10**6).read(KEY) is None
+    assert CacheStore(root, 10**6).read(KEY) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import structir
 from structir.backend import planned
 from structir.backend.step_plan import LEFT, StepPlan
-from structir.backend.traced import Tracer
+from structir.backend.traced import PlanTracer
 from structir.errors import ShapeMismatchError, StructIRError
 
 RNG = np.random.default_rng(5)
@@ -419,7 +419,7 @@ def test_what_the_host_must_do_is_left_to_it(runs: list[bool]) -> None:
     x = np.asarray([3, 1, 3, 2])
     calls = [(x, np.asarray(a)) for a in (False, *[True] * 9, False)]
     executable = agrees(HOST, *calls)
-    (why,) = executable.left_to_host
+    (why,) = executable.fallbacks
     assert why.startswith("main: unique has no kernel for what it is given (at <string>:")
     assert runs[0]
     assert not any(runs[1:])
@@ -461,23 +461,23 @@ RECURSIVE = """
 
 def test_recursion_is_the_hosts() -> None:
     executable = agrees(RECURSIVE, *[(f32(5) * size,) for size in (1, 100, 1e4)])
-    told = executable.left_to_host
+    told = executable.fallbacks
     assert any(why.startswith("halved: too many calls within each other (at ") for why in told)
 
 
 def test_a_plan_that_is_given_up_says_why() -> None:
     executable = agrees(HOST.replace("if a:", "if R.greater(R.max(R.unique(x)), R.min(x)):"))
     x, flag = np.asarray([3, 1, 3, 2]), np.asarray(True)
-    assert executable.left_to_host == ()
+    assert executable.fallbacks == ()
     profile = executable.profile(x, flag, repeat=2)
-    assert profile.left == executable.left_to_host != ()
+    assert profile.left == executable.fallbacks != ()
     assert "left to the host: main: unique has no kernel" in str(profile)
     assert profile.data()["left_to_host"] == list(profile.left)
 
 
 def test_a_check_that_fails_in_a_branch_is_told_with_its_sizes(runs: list[bool]) -> None:
     executable = agrees(CASTS, (f32(4), f32(3), np.asarray(False)))
-    (why,) = executable.left_to_host
+    (why,) = executable.fallbacks
     assert why.startswith("main: match_cast of z") and "3" in why and "4" in why
 
 
@@ -489,7 +489,7 @@ def test_defects_of_plans_are_not_taken_for_programs_of_the_host(
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(Tracer, "region", broken)
+    monkeypatch.setattr(PlanTracer, "region", broken)
     with pytest.raises(ZeroDivisionError, match="a defect"):
         executable["main"](f32(4), np.float32(0.1))
 

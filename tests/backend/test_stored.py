@@ -210,7 +210,7 @@ def test_plans_of_another_form_count_as_absent(field, value, empty_cache):
     shelf, _ = plans_of(parsed(text))
     entry = cache.store().read(shelf._key)
     said = json.loads(entry.data) | {field: value}
-    cache.store().write(shelf._key, cache.Entry(entry.facts, json.dumps(said).encode()))
+    cache.store().write(shelf._key, cache.CacheEntry(entry.facts, json.dumps(said).encode()))
     assert shelf_of(parsed(text)).functions() == []
     assert_same(results(structir.compile(parsed(text)), shapes), expected)
 

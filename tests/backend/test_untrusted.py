@@ -15,10 +15,10 @@ from structir.backend.cached_plans import CachedPlans
 from structir.backend.cpu import kernels, objects
 from structir.backend.loops.writer import MissingCodeError
 from structir.errors import DiagnosticWarning, StructIRError
-from structir.interpret.memory import within_memory
+from structir.interpret.out_of_memory import within_memory
 from structir.ir import dims
 from structir.ir.polynomial import opaque_atom
-from structir.printer.safe_file import mapped_file, write_file
+from structir.printer.files.safetensors_file import mapped_file, write_file
 
 TEXT = """
 @R.function
@@ -52,7 +52,7 @@ def plans(tmp_path, monkeypatch):
 
     def plant(said):
         data = said if isinstance(said, bytes) else json.dumps(said).encode()
-        cache.store().write(key, cache.Entry(entry.facts, data))
+        cache.store().write(key, cache.CacheEntry(entry.facts, data))
 
     return json.loads(entry.data), plant
 
@@ -136,7 +136,7 @@ def change_plans(path, change):
     changed = change(said)
     said = said if changed is None else changed
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    arrays[name] = np.frombuffer(cache.packed(key, cache.Entry({}, data)), np.uint8)
+    arrays[name] = np.frombuffer(cache.packed(key, cache.CacheEntry({}, data)), np.uint8)
     write_file(arrays, facts, path)
 
 
@@ -287,7 +287,7 @@ def test_mutated_machine_code_entries_are_refused_or_loaded(entry, marker):
     for _ in range(100):
         facts = mutated({"facts": dict(entry.facts)}, rng, code_for(marker))["facts"]
         facts = facts if isinstance(facts, dict) else {}
-        cache.store().write(objects.key_of(KERNEL), cache.Entry(facts, entry.data))
+        cache.store().write(objects.key_of(KERNEL), cache.CacheEntry(facts, entry.data))
         found = objects.from_disk(KERNEL)
         loaded += found is not None
         assert found is None or 0 not in found.addresses
@@ -296,13 +296,13 @@ def test_mutated_machine_code_entries_are_refused_or_loaded(entry, marker):
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF" + bytes(60), b"x" * 500])
 def test_machine_code_that_is_none_is_made_again(data, entry):
-    cache.store().write(objects.key_of(KERNEL), cache.Entry(entry.facts, data))
+    cache.store().write(objects.key_of(KERNEL), cache.CacheEntry(entry.facts, data))
     assert not kernels.kernel(KERNEL).loaded.from_disk
 
 
 def test_machine_code_without_its_symbol_is_not_loaded(entry):
     facts = {**entry.facts, "symbols": ["another_name"]}
-    cache.store().write(objects.key_of(KERNEL), cache.Entry(facts, entry.data))
+    cache.store().write(objects.key_of(KERNEL), cache.CacheEntry(facts, entry.data))
     assert objects.from_disk(KERNEL) is None
 
 

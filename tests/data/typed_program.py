@@ -9,7 +9,7 @@ from structir.analysis import binding_struct_infos
 from structir.errors import DiagnosticError
 from structir.ir import BlockBuilder, Function, IRModule, StructInfo, TensorStructInfo, Var
 from structir.passes import Instrument, Pass, PassContext
-from structir.passes.base import Step
+from structir.passes.base import PassRun
 from structir.script import R
 
 TEXT = """
@@ -25,7 +25,7 @@ class Names(Instrument):
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def end(self, step: Step) -> None:
+    def end(self, step: PassRun) -> None:
         self.seen.append(step.applied.name)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import structir
 from structir.distributed import plan
-from structir.distributed.part import Part, Parts
-from structir.distributed.plan import Plan, Shard
+from structir.distributed.plan import Shard, Plan
+from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.ir import Function, IRModule
 from structir.projections.boxes import Region
 from tests.projections.case_programs import function_of
@@ -33,19 +33,19 @@ def grid_of(case: dict) -> tuple[int, ...]:
     return tuple(given or [min(2, max(n, 1)) for n in shape])
 
 
-def part_of(found: Plan, shard: Shard) -> Part:
+def part_of(found: Plan, shard: Shard) -> ShardFunction:
     keys = [k for k in found.program.shapes if k == found.program.result]
-    return Parts(found.program).part(shard.regions, {keys[0]: shard.results[0]})
+    return PartialResults(found.program).part(shard.regions, {keys[0]: shard.results[0]})
 
 
-def sent(part: Part, shard: Shard, arrays: Arrays) -> list[np.ndarray]:
+def sent(part: ShardFunction, shard: Shard, arrays: Arrays) -> list[np.ndarray]:
     return [
         arrays[key[0].name][tuple(slice(a, b) for a, b in zip(*bounds, strict=True))]
         for key, bounds in part.inputs
     ]
 
 
-def run(part: Part, values: list[np.ndarray]) -> np.ndarray:
+def run(part: ShardFunction, values: list[np.ndarray]) -> np.ndarray:
     module = IRModule({"main": part.function})
     with np.errstate(all="ignore"):
         return np.asarray(structir.interpret(module, "main", part.sizes, *values))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import structir
-from structir.distributed.part import Parts
+from structir.distributed.shard_function import PartialResults
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import IRModule
 from structir.projections.program import leaves, program_of
@@ -51,7 +51,7 @@ def wrong(trial: Trial, seed: int) -> list[str]:
         return []
     rng = np.random.default_rng(seed)
     known = values_of(program, args) | dict(zip(mod["main"].params, args, strict=True))
-    parts, bad = Parts(program), []
+    parts, bad = PartialResults(program), []
     for which, key in enumerate(keys):
         regions = program.needed({key: some_box(program.shapes[key], rng)})
         part = parts.part(regions, {key: regions[key].bounds})

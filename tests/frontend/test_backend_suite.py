@@ -15,14 +15,14 @@ from onnx import ModelProto
 
 import structir
 from structir.frontend.onnx.model import from_onnx
-from structir.frontend.onnx_backend import Backend, Prepared
+from structir.frontend.onnx_backend import Backend, CompiledModel
 
 with warnings.catch_warnings(), np.errstate(all="ignore"):
     warnings.simplefilter("ignore")
     from onnx.backend.test import BackendTest
 
 
-class InterpretedModel(Prepared):
+class InterpretedModel(CompiledModel):
     """A model run op by op on NumPy."""
 
     def _program(self, values: Mapping[str, Any]) -> Any:
@@ -34,10 +34,10 @@ class Either(Backend):
     """The backend, with its kernels or without; the suite takes seconds to load, and is loaded
     once."""
 
-    model: type[Prepared] = Prepared
+    model: type[CompiledModel] = CompiledModel
 
     @classmethod
-    def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> Prepared:
+    def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> CompiledModel:
         return cls.model(model)
 
 

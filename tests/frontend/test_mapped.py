@@ -16,7 +16,7 @@ from structir.analysis.variables import walk
 from structir.errors import DiagnosticError
 from structir.frontend.onnx import from_onnx
 from structir.ir.expr import Constant
-from structir.printer.pages import let_go
+from structir.printer.files.mapped_memory import release_pages
 from tests.frontend.models import FLOAT, made, node, value
 
 TABLE = np.random.default_rng(0).standard_normal((400, 64), np.float32)
@@ -61,7 +61,7 @@ def test_large_constants_stay_in_the_file(tmp_path: Path) -> None:
     for _ in range(2):  # pages that are let go come back from the file
         np.testing.assert_allclose(main(ids), TABLE[ids] @ WEIGHT + 1, rtol=1e-4, atol=1e-5)
         for data in held:
-            let_go(data)
+            release_pages(data)
     assert all(
         (numpy_helper.to_array(t) == d).all()
         for t in model().graph.initializer

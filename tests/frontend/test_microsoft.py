@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.helper import np_dtype_to_tensor_dtype
 
-from structir.frontend.onnx.families import microsoft_quantised
+from structir.frontend.onnx.ops import microsoft_quantised
 from structir.frontend.onnx_backend import Backend
 
 RNG = np.random.default_rng(5)

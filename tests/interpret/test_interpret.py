@@ -6,7 +6,7 @@ import pytest
 
 import structir
 from structir.errors import ShapeMismatchError, StructIRError
-from structir.interpret import machine, register_extern
+from structir.interpret import interpreter, register_extern
 from structir.ir import (
     Call,
     DataflowBlock,
@@ -19,7 +19,7 @@ from structir.ir import (
     find_op,
 )
 from structir.ir import op as op_room
-from structir.ops.opaque import OpaqueDefinition
+from structir.opdef.opaque import OpaqueDefinition
 
 
 def module(body):
@@ -74,7 +74,7 @@ def test_deep_recursion_needs_no_deep_stack():
 
 
 def test_recursion_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(machine, "DEEPEST", 3000)
+    monkeypatch.setattr(interpreter, "DEEPEST", 3000)
     with pytest.raises(StructIRError, match=r"3000 calls .* wait .* at <string>:10:21.* an end\?"):
         run(COUNT_DOWN, "down", 5000)
     assert run(COUNT_DOWN, "down", 1000) == 1000

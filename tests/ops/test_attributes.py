@@ -15,9 +15,9 @@ from structir.ir import (
     find_op,
 )
 from structir.ir.dims import sym
-from structir.ops import attributes
-from structir.ops.attributes import WrongValue, dtype_among, kind_of
-from structir.ops.rows import Rejected, normal_axis
+from structir.opdef import attributes
+from structir.opdef.attributes import InvalidAttribute, dtype_among, kind_of
+from structir.opdef.axis_packs import InvalidCall, normal_axis
 
 N = sym("n")
 X = Var("x", TensorStructInfo((2, 3, 4), "float32"))
@@ -73,7 +73,7 @@ def test_values_are_kept_in_one_form(annotation, value, kept):
     ],
 )
 def test_what_is_no_such_value_is_refused(annotation, value):
-    with pytest.raises(WrongValue):
+    with pytest.raises(InvalidAttribute):
         taken(annotation, value)
 
 
@@ -95,7 +95,7 @@ def test_an_operand_has_no_kind():
 def test_axes_count_from_either_end():
     assert [normal_axis(a, 3) for a in (0, 2, -1, -3)] == [0, 2, 2, 0]
     for axis, rank in ((3, 3), (-4, 3), (0, 0)):
-        with pytest.raises(Rejected):
+        with pytest.raises(InvalidCall):
             normal_axis(axis, rank)
 
 

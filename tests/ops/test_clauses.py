@@ -5,7 +5,7 @@ import pytest
 
 import structir
 from structir.errors import DiagnosticError, ShapeMismatchError
-from structir.interpret.scope import Scope
+from structir.interpret.scope import Activation
 from structir.ir import Call, PrimValue, ShapeExpr, Tuple, Var
 from structir.ir.dims import as_dim, as_sym, sym
 from structir.ir.op import Op
@@ -32,10 +32,10 @@ def known(arg, values, sizes):
             return (
                 arg.value
                 if isinstance(arg.value, float | bool)
-                else Scope({}, sizes).size(arg.value)
+                else Activation({}, sizes).size(arg.value)
             )
         case ShapeExpr():
-            return tuple(Scope({}, sizes).size(d) for d in arg.dims)
+            return tuple(Activation({}, sizes).size(d) for d in arg.dims)
         case Tuple():
             return tuple(known(f, values, sizes) for f in arg.fields)
     return arg.data

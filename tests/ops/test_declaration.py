@@ -13,12 +13,12 @@ import structir
 from structir.errors import DiagnosticError
 from structir.ir import op as registry
 from structir.ir import registered_ops
-from structir.ops.declaration import check_declaration
-from structir.ops.declared import Declared
-from structir.ops.define import op
-from structir.ops.notation import NotationError
+from structir.opdef.declaration import DeclaredOp
+from structir.opdef.declaration_checks import check_declaration
+from structir.opdef.define import op
+from structir.opdef.notation import NotationError
 from structir.projections.monoid import MONOIDS
-from structir.projections.point import Index, Point
+from structir.projections.scalar_expr import LoopIndex, ScalarExpr
 
 
 @pytest.fixture(autouse=True)
@@ -30,46 +30,46 @@ def _same_ops_afterwards() -> Iterator[None]:
     registry._ops.update(before)
 
 
-def one(x: Point) -> Point:
+def one(x: ScalarExpr) -> ScalarExpr:
     return x
 
 
-def two(x: Point, y: Point) -> Point:
+def two(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
     return x * y
 
 
-def of_numpy(x: Point) -> Point:
+def of_numpy(x: ScalarExpr) -> ScalarExpr:
     return np.exp(x)
 
 
-def of_math(x: Point) -> Point:
+def of_math(x: ScalarExpr) -> ScalarExpr:
     return math.exp(x)  # type: ignore[arg-type, return-value]
 
 
-def branching(x: Point) -> Point:
+def branching(x: ScalarExpr) -> ScalarExpr:
     return x if x > 0 else 0 * x
 
 
-def an_array(x: Point) -> Point:
+def an_array(x: ScalarExpr) -> ScalarExpr:
     return np.zeros(3)  # type: ignore[return-value]
 
 
-def of_an_index(x: Point, k: Index) -> Point:
+def of_an_index(x: ScalarExpr, k: LoopIndex) -> ScalarExpr:
     return x
 
 
-def pair(x: Point) -> tuple[Point, Point]:
+def pair(x: ScalarExpr) -> tuple[ScalarExpr, ScalarExpr]:
     return x, x
 
 
-pair.__annotations__["return"] = Point
+pair.__annotations__["return"] = ScalarExpr
 
 
-def exp(x: Point) -> Point:
+def exp(x: ScalarExpr) -> ScalarExpr:
     return x
 
 
-def bare(x: Point):
+def bare(x: ScalarExpr):
     return x
 
 
@@ -168,7 +168,7 @@ def test_every_edit_that_a_hint_gives_is_accepted() -> None:
 @pytest.mark.parametrize("each", list(registered_ops()), ids=lambda each: each.name)
 def test_built_in_ops_pass_the_checks(each: Any) -> None:
     definition = each.definition
-    if isinstance(definition, Declared):
+    if isinstance(definition, DeclaredOp):
         check_declaration(definition)
 
 
@@ -179,7 +179,7 @@ ROW = "x[], y1 -> *ij@F~:+"
 def test_any_text_is_a_signature_or_a_notation_error(left: str, right: str) -> None:
     for text in (left, f"x[{left}] -> y[{right}]"):
         try:
-            check_declaration(Declared("fuzzed", text, one))
+            check_declaration(DeclaredOp("fuzzed", text, one))
         except DiagnosticError as error:
             assert len(error.diagnostics) == 1
             assert str(error)

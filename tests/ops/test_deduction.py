@@ -12,7 +12,7 @@ from structir.errors import DiagnosticError
 from structir.ir import Constant, TensorStructInfo, Tuple, TupleStructInfo, Var, find_op
 from structir.ir.dims import Sym, evaluate, substitute, sym, syms
 from structir.ir.op import registered_ops
-from structir.ops.define import OpDefinition
+from structir.opdef.define import SignatureOpDefinition
 
 
 def calls(text, *infos, **attributes):
@@ -262,7 +262,7 @@ def symbol_of(dim):
 
 def test_every_op_has_a_signature_and_says_what_it_does():
     for op in registered_ops():
-        if not isinstance(op.definition, OpDefinition):
+        if not isinstance(op.definition, SignatureOpDefinition):
             continue
         assert op.definition.doc, op.name
         assert op.definition.signature.op == op.name

@@ -17,7 +17,7 @@ from structir.ir import (
     structural_equal,
 )
 from structir.ir.dtype import is_float
-from structir.ops.gradient import gradients, statement
+from structir.opdef.gradient import describe_gradient, gradients
 from tests.backend.agreement import assert_agree, copied
 from tests.ops.calls import called, symbolic_call
 
@@ -79,7 +79,9 @@ def pairing(a, b):
 def test_an_op_says_whether_it_has_a_gradient(name):
     for args, keywords in examples(name):
         call, _ = called(name, *args, **keywords)
-        assert statement(OPS[name], call), "declare it by a hook: gradient or undifferentiable"
+        assert describe_gradient(OPS[name], call), (
+            "declare it by a hook: gradient or undifferentiable"
+        )
 
 
 @every_op

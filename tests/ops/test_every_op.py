@@ -23,7 +23,7 @@ from structir.ir import (
 )
 from structir.ir.dims import evaluate, syms
 from structir.ir.dtype import numpy_dtype
-from structir.ops.signature import REQUIRED
+from structir.opdef.parameters import REQUIRED
 from tests.ops.calls import called
 
 ops.load()

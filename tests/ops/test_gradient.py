@@ -8,7 +8,7 @@ import pytest
 import structir
 from structir.errors import DiagnosticError
 from structir.ir.dims import as_sym
-from structir.ops.gradient import gradients
+from structir.opdef.gradient import gradients
 from structir.projections.adjoint import adjoint
 from structir.projections.spec import product_of_reads
 from tests.ops.calls import called

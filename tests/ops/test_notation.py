@@ -2,27 +2,34 @@
 
 import pytest
 
-from structir.ops.formula import Apply, Attribute, Element, Extent, Letter, Number
-from structir.ops.notation import (
+from structir.opdef.desugar import desugar, expand_lists
+from structir.opdef.index_expr import (
+    AttributeRef,
+    ElementRef,
+    IndexExtent,
+    IndexOp,
+    IndexVar,
+    IntLiteral,
+)
+from structir.opdef.notation import (
     REQUIRED,
     NotationError,
-    read_line,
+    parse_index_signature,
     row_letters,
 )
-from structir.ops.spelling import spelled, with_members
 
 
 def entry(text, attributes=()):
     """The first entry of the first operand."""
     return (
-        read_line(f"x[{text}], ids[n] -> y[n]", "", "", frozenset(attributes))
+        parse_index_signature(f"x[{text}], ids[n] -> y[n]", "", "", frozenset(attributes))
         .operands[0]
         .entries[0]
     )
 
 
 def test_matmul_is_read_as_it_looks():
-    line = read_line("lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T")
+    line = parse_index_signature("lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T")
     lhs, rhs = line.operands
     assert [e.row for e in lhs.entries] == ["b", None, None]
     assert lhs.entries[0].loose
@@ -34,12 +41,12 @@ def test_matmul_is_read_as_it_looks():
 @pytest.mark.parametrize(
     ("text", "index", "size"),
     [
-        ("i", Letter("i"), Extent("i")),
-        ("3", None, Number(3)),
-        ("0 : q", Number(0), Extent("q")),
-        ("ids : q", Element("ids"), Extent("q")),
-        ("ids[j] : q", Element("ids", (Letter("j"),)), Extent("q")),
-        ("size(i) - i : i", Apply("sub", (Extent("i"), Letter("i"))), Extent("i")),
+        ("i", IndexVar("i"), IndexExtent("i")),
+        ("3", None, IntLiteral(3)),
+        ("0 : q", IntLiteral(0), IndexExtent("q")),
+        ("ids : q", ElementRef("ids"), IndexExtent("q")),
+        ("ids[j] : q", ElementRef("ids", (IndexVar("j"),)), IndexExtent("q")),
+        ("size(i) - i : i", IndexOp("sub", (IndexExtent("i"), IndexVar("i"))), IndexExtent("i")),
         ("_", None, None),
     ],
 )
@@ -56,59 +63,59 @@ def test_whole_and_loose_entries_are_marked():
 
 def test_a_name_is_an_attribute_if_the_op_has_it():
     found = entry("s * i + p[1] : n", {"s", "p"})
-    assert found.index == Apply(
-        "add", (Apply("mul", (Attribute("s"), Letter("i"))), Attribute("p", (1,)))
+    assert found.index == IndexOp(
+        "add", (IndexOp("mul", (AttributeRef("s"), IndexVar("i"))), AttributeRef("p", (1,)))
     )
 
 
 def test_a_choice_is_written_as_in_python():
-    assert entry("(n - i if i < n else i) : i").index == Apply(
+    assert entry("(n - i if i < n else i) : i").index == IndexOp(
         "select",
         (
-            Apply("lt", (Letter("i"), Letter("n"))),
-            Apply("sub", (Letter("n"), Letter("i"))),
-            Letter("i"),
+            IndexOp("lt", (IndexVar("i"), IndexVar("n"))),
+            IndexOp("sub", (IndexVar("n"), IndexVar("i"))),
+            IndexVar("i"),
         ),
     )
 
 
 def test_defaults_dtypes_and_scalars():
-    line = read_line("x[], bias[n] @ T2 or 0 -> y[n] @ int64")
+    line = parse_index_signature("x[], bias[n] @ T2 or 0 -> y[n] @ int64")
     assert line.operands[0].entries == ()
     assert line.operands[0].default is REQUIRED
     assert (line.operands[1].default, line.operands[1].dtypes) == (0, ("T2",))
 
 
 def test_side_conditions_speak_of_extents_and_of_indices():
-    line = read_line("x[i] -> y[j]", where="j == 2*i, i <= j", on="j <= i and i < 3")
+    line = parse_index_signature("x[i] -> y[j]", where="j == 2*i, i <= j", on="j <= i and i < 3")
     assert [r.op for r in line.where] == ["eq", "le"]
-    assert line.where[0].left == Extent("j")
-    assert [r.left for r in line.on] == [Letter("j"), Letter("i")]
+    assert line.where[0].left == IndexExtent("j")
+    assert [r.left for r in line.on] == [IndexVar("j"), IndexVar("i")]
 
 
 def test_rows_become_letters():
-    line = read_line("x[n, *s] -> y[n, flat(*s)]")
+    line = parse_index_signature("x[n, *s] -> y[n, flat(*s)]")
     x, y = line.operands[0], line.results[0]
-    assert [e.letter for e in spelled(x, {"s": 2}) or ()] == ["n", *row_letters("s", 2)]
-    group = (spelled(y, {"s": 2}) or ())[1]
+    assert [e.letter for e in desugar(x, {"s": 2}) or ()] == ["n", *row_letters("s", 2)]
+    group = (desugar(y, {"s": 2}) or ())[1]
     assert str(group.size) == "(s_0 * s_1)"
     assert str(group.index) == "((s_0 * s_1) + s_1)"
-    assert spelled(x, {"s": None}) is None
+    assert desugar(x, {"s": None}) is None
 
 
 def test_a_group_over_no_axes_has_one_element():
-    line = read_line("x[*s] -> y[flat(*s)]")
-    (group,) = spelled(line.results[0], {"s": 0}) or ()
-    assert (group.index, group.size) == (Number(0), Number(1))
+    line = parse_index_signature("x[*s] -> y[flat(*s)]")
+    (group,) = desugar(line.results[0], {"s": 0}) or ()
+    assert (group.index, group.size) == (IntLiteral(0), IntLiteral(1))
 
 
 def test_a_short_loose_operand_has_the_last_letters_of_its_row():
-    line = read_line("x[~s], y[~s] -> z[~s]")
-    assert [e.letter for e in spelled(line.operands[0], {"s": 3}, 1) or ()] == ["s_2"]
+    line = parse_index_signature("x[~s], y[~s] -> z[~s]")
+    assert [e.letter for e in desugar(line.operands[0], {"s": 3}, 1) or ()] == ["s_2"]
 
 
 def test_a_list_is_written_out_with_a_letter_for_each_member():
-    line = with_members(read_line("*xs[*p, i, *t] -> out[*p, join(*i), *t]"), {"xs": 3})
+    line = expand_lists(parse_index_signature("*xs[*p, i, *t] -> out[*p, join(*i), *t]"), {"xs": 3})
     assert [a.name for a in line.operands] == ["xs_0", "xs_1", "xs_2"]
     assert [a.shown for a in line.operands] == ["xs[0]", "xs[1]", "xs[2]"]
     assert [a.entries[1].letter for a in line.operands] == ["i_0", "i_1", "i_2"]
@@ -116,7 +123,7 @@ def test_a_list_is_written_out_with_a_letter_for_each_member():
 
 
 def test_a_condition_on_a_starred_letter_holds_for_each_member():
-    line = with_members(read_line("*xs[i] -> out[join(*u), i]", "u == 1"), {"xs": 2})
+    line = expand_lists(parse_index_signature("*xs[i] -> out[join(*u), i]", "u == 1"), {"xs": 2})
     assert [str(r.left) for r in line.where] == ["u_0", "u_1"]
 
 
@@ -126,4 +133,4 @@ def test_a_condition_on_a_starred_letter_holds_for_each_member():
 )
 def test_what_is_no_line_is_refused(text):
     with pytest.raises(NotationError):
-        read_line(text)
+        parse_index_signature(text)

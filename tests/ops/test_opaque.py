@@ -18,7 +18,7 @@ from structir.ir import (
     structural_equal,
 )
 from structir.ir.dims import sym
-from structir.ops.opaque import opaque_op
+from structir.opdef.opaque import opaque_op
 
 N = sym("n")
 

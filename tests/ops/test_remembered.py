@@ -2,7 +2,7 @@
 
 from structir.ir import Call, TensorStructInfo, Var
 from structir.ir.dims import sym
-from structir.ops.remembered import remembered, structure_of
+from structir.opdef.memo import memoize, structure_of
 from structir.script import R
 
 n = sym("n")
@@ -20,7 +20,7 @@ def test_calls_of_one_structure_are_derived_once() -> None:
         return str(call.struct_info)
 
     first, second = R.sum(tensor(n, 4), axis=0), R.sum(tensor(n, 4), axis=0)
-    assert remembered(derive, first) is remembered(derive, second)
+    assert memoize(derive, first) is memoize(derive, second)
     assert asked == [first]
 
 

@@ -12,7 +12,7 @@ from structir import ops
 from structir.errors import DiagnosticError, ShapeMismatchError
 from structir.ir import registered_ops
 from structir.ir.dtype import numpy_dtype
-from structir.ops.signature import REQUIRED
+from structir.opdef.parameters import REQUIRED
 from tests.backend.agreement import assert_agree
 from tests.ops.calls import called
 from tests.ops.test_every_op import assert_fits

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from structir.analysis.private import PRIVATE
+from structir.analysis.internal_functions import PRIVATE
 from structir.errors import StructIRError
 from structir.interpret import interpret
 from structir.ir import Function, IRModule, structural_equal

@@ -27,7 +27,7 @@ from structir.ir import (
     structural_equal,
 )
 from structir.passes import DeadCodeElimination, TopologicalSort
-from structir.tools.calls import CallDrawer
+from structir.tools.calls import CallGenerator
 from structir.tools.generate import random_arguments, random_module
 
 PROGRAM = """
@@ -170,7 +170,7 @@ def is_one_line(op: Op) -> bool:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_sorting_and_dropping_keep_the_meaning(seed: int) -> None:
-    module = random_module(seed, drawer=CallDrawer(Random(seed), admits=is_one_line))
+    module = random_module(seed, drawer=CallGenerator(Random(seed), admits=is_one_line))
     arguments = random_arguments(module["main"], seed)
     changed = DeadCodeElimination()(TopologicalSort(order="depth_first")(module))
     assert well_formed(changed)

@@ -4,9 +4,9 @@ import pytest
 
 import structir
 from structir.errors import DiagnosticError
-from structir.printer import pieces
+from structir.printer.parser import chunked_parse
 
-LENGTH = 3 * pieces.RUN
+LENGTH = 3 * chunked_parse.RUN
 
 
 def text_of(lines: list[str], indent: str = "    ") -> str:

@@ -11,7 +11,7 @@ from structir.errors import ParseError
 from structir.ir import ShapeStructInfo, StructInfo, TensorStructInfo, Var, struct_info
 from structir.ir.dims import Dim, as_dim
 from structir.ir.struct_info import KINDS
-from structir.printer.syntax import INFO_FORMS, Form
+from structir.printer.syntax import INFO_FORMS, SyntaxForm
 from tests.analysis.infos import INFOS, K, M, N
 
 SYMBOLS = {"n": N, "m": M, "k": K}
@@ -59,7 +59,9 @@ def test_forms(text: str, printed: str) -> None:
 
 @pytest.mark.parametrize("form", INFO_FORMS, ids=lambda form: form.name)
 @pytest.mark.parametrize("where", ["{0}", "R.Tuple({0})", "R.Callable(({0},), {0})"])
-def test_a_bare_name_is_a_struct_info_or_one_error_with_an_edit(form: Form, where: str) -> None:
+def test_a_bare_name_is_a_struct_info_or_one_error_with_an_edit(
+    form: SyntaxForm, where: str
+) -> None:
     bare, called = (where.format(f"R.{form.name}{call}") for call in ("", "()"))
     info = structir.parse_struct_info(called)
     try:

@@ -3,14 +3,16 @@
 import pytest
 
 from structir.ir.dims import sym
-from structir.projections.fusion import Relation, fusible, fusion
+from structir.projections.fusion import FusionRelation, fusible, fusion
 from structir.projections.spec import IndexSpec
 from tests.projections.op_specs import spec_of, tensor
 
 N = sym("n")
 
 
-def relation(producer: IndexSpec, consumer: IndexSpec, operand: int = 0) -> tuple[Relation, bool]:
+def relation(
+    producer: IndexSpec, consumer: IndexSpec, operand: int = 0
+) -> tuple[FusionRelation, bool]:
     """How the consumer's operand, made by the producer, is read; and whether it may be fused."""
     (clause,), (reader,) = producer.clauses, consumer.clauses
     read = next(r for r in reader.reads if r.operand == operand)
@@ -20,47 +22,50 @@ def relation(producer: IndexSpec, consumer: IndexSpec, operand: int = 0) -> tupl
 
 def test_elementwise_and_epilogues() -> None:
     exp = spec_of("exp", (N, 8))
-    assert relation(exp, spec_of("add", (N, 8), (8,))) == (Relation.INLINE, True)
+    assert relation(exp, spec_of("add", (N, 8), (8,))) == (FusionRelation.INLINE, True)
     product = spec_of("matmul", (N, 4), (4, 8))
-    assert relation(product, exp) == (Relation.INLINE, True)
-    assert relation(exp, spec_of("permute_dims", (N, 8))) == (Relation.INLINE, True)
-    assert relation(exp, spec_of("flip", (N, 8), 0)) == (Relation.INLINE, True)
+    assert relation(product, exp) == (FusionRelation.INLINE, True)
+    assert relation(exp, spec_of("permute_dims", (N, 8))) == (FusionRelation.INLINE, True)
+    assert relation(exp, spec_of("flip", (N, 8), 0)) == (FusionRelation.INLINE, True)
 
 
 def test_broadcast_reads_are_hoisted() -> None:
     total = spec_of("sum", (8, 5), axis=[1])
-    assert relation(total, spec_of("add", (4, 8), (8,)), 1) == (Relation.HOIST, True)
+    assert relation(total, spec_of("add", (4, 8), (8,)), 1) == (FusionRelation.HOIST, True)
     kept = spec_of("sum", (N, 8), axis=[1], keepdims=True)
-    assert relation(kept, spec_of("subtract", (N, 8), (N, 1)), 1) == (Relation.HOIST, True)
+    assert relation(kept, spec_of("subtract", (N, 8), (N, 1)), 1) == (FusionRelation.HOIST, True)
 
 
 def test_windows_and_reductions_meet_several_points() -> None:
     exp = spec_of("exp", (1, 2, 20))
-    assert relation(exp, spec_of("nn.conv1d", (1, 2, 20), (4, 2, 3))) == (Relation.WINDOW, True)
+    assert relation(exp, spec_of("nn.conv1d", (1, 2, 20), (4, 2, 3))) == (
+        FusionRelation.WINDOW,
+        True,
+    )
     product = spec_of("matmul", (N, 4), (4, 8))
-    assert relation(product, spec_of("matmul", (N, 8), (8, 3))) == (Relation.WINDOW, False)
+    assert relation(product, spec_of("matmul", (N, 8), (8, 3))) == (FusionRelation.WINDOW, False)
 
 
 def test_strides_skip_points() -> None:
     exp = spec_of("exp", (20,))
     half = spec_of("strided_slice", (20,), [0], [0], [20], [2])
-    assert relation(exp, half) == (Relation.SKIP, True)
+    assert relation(exp, half) == (FusionRelation.SKIP, True)
 
 
 def test_diagonals_tie_letters() -> None:
     found = relation(spec_of("exp", (5, 5)), spec_of("einsum", [(5, 5)], "ii->i"))
-    assert found == (Relation.DIAGONAL, True)
+    assert found == (FusionRelation.DIAGONAL, True)
 
 
 def test_whole_axes_and_data_stop_it() -> None:
     exp = spec_of("exp", (4, 8))
-    assert relation(exp, spec_of("nn.softmax", (4, 8))) == (Relation.WHOLE, False)
+    assert relation(exp, spec_of("nn.softmax", (4, 8))) == (FusionRelation.WHOLE, False)
     taken = spec_of("take", (4, 8), tensor(3, dtype="int64"), axis=0)
-    assert relation(exp, taken) == (Relation.BARRIER, False)
+    assert relation(exp, taken) == (FusionRelation.BARRIER, False)
 
 
 @pytest.mark.parametrize("size", [1, 5])
 def test_axes_of_one_element_move_nothing(size: int) -> None:
     exp = spec_of("exp", (1, size, 8))
     found = relation(exp, spec_of("add", (1, size, 8), (1, 1, 1)))
-    assert found == (Relation.INLINE, True)
+    assert found == (FusionRelation.INLINE, True)

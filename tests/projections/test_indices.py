@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from structir.projections.boxes import MAX_BOXES, Box, Region, region, region_of, whole
-from structir.projections.indices import EMPTY, SPAN, Indices, of, only
+from structir.projections.position_sets import EMPTY, SPAN, PositionSet, of, only
 
 positions = st.sets(st.integers(-9, 12), max_size=8)
 sets = positions.map(lambda s: of(sorted(s)))
 intervals = st.tuples(st.integers(-9, 9), st.integers(0, 9)).map(
-    lambda p: Indices(p[0], p[0] + p[1]) if p[1] else EMPTY
+    lambda p: PositionSet(p[0], p[0] + p[1]) if p[1] else EMPTY
 )
 either = st.one_of(sets, intervals)
 
 
-def as_set(indices: Indices) -> set[int]:
+def as_set(indices: PositionSet) -> set[int]:
     return set(indices.elements())
 
 
-def least_terms(indices: Indices) -> bool:
+def least_terms(indices: PositionSet) -> bool:
     """Whether the first and the last position are in, and a mask only where there are holes."""
     found = sorted(as_set(indices))
     if not found:
@@ -30,7 +30,7 @@ def least_terms(indices: Indices) -> bool:
 
 
 @given(either, either)
-def test_sums_and_set_operations(a: Indices, b: Indices) -> None:
+def test_sums_and_set_operations(a: PositionSet, b: PositionSet) -> None:
     left, right = as_set(a), as_set(b)
     for found, want in (
         (a.plus(b), {p + q for p in left for q in right}),
@@ -46,7 +46,7 @@ def test_sums_and_set_operations(a: Indices, b: Indices) -> None:
 
 
 @given(either, st.integers(-4, 4))
-def test_multiples_and_quotients(a: Indices, factor: int) -> None:
+def test_multiples_and_quotients(a: PositionSet, factor: int) -> None:
     own = as_set(a)
     assert as_set(a.times(factor)) == {factor * p for p in own}
     assert least_terms(a.times(factor))
@@ -60,7 +60,7 @@ def test_multiples_and_quotients(a: Indices, factor: int) -> None:
 
 
 @given(either, st.integers(-9, 12), st.integers(-9, 12))
-def test_clipping_and_runs(a: Indices, low: int, high: int) -> None:
+def test_clipping_and_runs(a: PositionSet, low: int, high: int) -> None:
     assert as_set(a.clipped(low, high)) == {p for p in as_set(a) if low <= p < high}
     assert least_terms(a.clipped(low, high))
     runs = list(a.runs())
@@ -69,7 +69,7 @@ def test_clipping_and_runs(a: Indices, low: int, high: int) -> None:
 
 
 @given(either, either)
-def test_a_superset_stays_one(a: Indices, b: Indices) -> None:
+def test_a_superset_stays_one(a: PositionSet, b: PositionSet) -> None:
     loose = b.marked(False) if b else b
     for found in (a.plus(loose), a.common(loose), a.joined(loose)):
         assert not found.exact or not found or not b
@@ -79,7 +79,7 @@ def test_a_superset_stays_one(a: Indices, b: Indices) -> None:
 def test_holes_end_where_sets_grow_long() -> None:
     far = only(0).joined(only(2 * SPAN))
     assert (far.size, far.exact) == (2 * SPAN + 1, False)
-    strided = Indices(0, SPAN).times(3)
+    strided = PositionSet(0, SPAN).times(3)
     assert (strided.start, strided.stop, strided.exact) == (0, 3 * (SPAN - 1) + 1, False)
 
 

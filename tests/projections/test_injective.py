@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 from structir.ir.dims import Sym, as_dim, sym
 from structir.projections.injective import covers, injective
-from structir.projections.spec import Entry
+from structir.projections.spec import AccessIndex
 
 LETTERS = tuple(Sym(n) for n in "ijk")
 
 
-def access(rows: list[list[int]]) -> list[Entry]:
+def access(rows: list[list[int]]) -> list[AccessIndex]:
     made = [sum(c * as_dim(s) for c, s in zip(row, LETTERS, strict=False)) for row in rows]
-    return [Entry(index, 99, inside=False) for index in made]
+    return [AccessIndex(index, 99, inside=False) for index in made]
 
 
 @given(
@@ -42,14 +42,18 @@ def test_signed_permutations_and_row_major_numbers_of_any_size() -> None:
     m, n, k = sym("m"), sym("n"), sym("k")
     i, j, h = (as_dim(s) for s in LETTERS)
     extents = dict(zip(LETTERS, (m, n, k), strict=True))
-    assert injective([Entry(j, n), Entry(m - 1 - i, m), Entry(h, k)], LETTERS, extents)
-    assert injective([Entry((i * n + j) * k + h, m * n * k)], LETTERS, extents)
-    assert injective([Entry(i + j, m + n), Entry(j, n), Entry(h, k)], LETTERS, extents)
-    assert injective([Entry(i, m), Entry(j, n)], LETTERS, extents) is not True
+    assert injective(
+        [AccessIndex(j, n), AccessIndex(m - 1 - i, m), AccessIndex(h, k)], LETTERS, extents
+    )
+    assert injective([AccessIndex((i * n + j) * k + h, m * n * k)], LETTERS, extents)
+    assert injective(
+        [AccessIndex(i + j, m + n), AccessIndex(j, n), AccessIndex(h, k)], LETTERS, extents
+    )
+    assert injective([AccessIndex(i, m), AccessIndex(j, n)], LETTERS, extents) is not True
 
 
 def test_a_window_that_overlaps_meets_itself() -> None:
     i, j, _ = (as_dim(s) for s in LETTERS)
     extents = {LETTERS[0]: 5, LETTERS[1]: 3}
-    assert injective([Entry(2 * i + j, 11)], LETTERS[:2], extents) is False
-    assert injective([Entry(3 * i + j, 15)], LETTERS[:2], extents) is True
+    assert injective([AccessIndex(2 * i + j, 11)], LETTERS[:2], extents) is False
+    assert injective([AccessIndex(3 * i + j, 15)], LETTERS[:2], extents) is True

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from structir.ir import dims
 from structir.ir.dims import Sym, as_dim, sym
 from structir.projections.maps import Projection, identity, inverse, of_result, projection
-from structir.projections.spec import Entry, IndexSpec
+from structir.projections.spec import AccessIndex, IndexSpec
 from tests.projections.op_specs import spec_of
 
 
@@ -80,18 +80,18 @@ def test_reverse_then_every_second() -> None:
 
 def test_mixed_signs_take_each_position_at_its_extreme() -> None:
     i, k = Sym("i"), Sym("k")
-    entry = Entry(as_dim(i) - as_dim(k), 9, inside=False)
+    entry = AccessIndex(as_dim(i) - as_dim(k), 9, inside=False)
     found = projection([entry], [i, k], {i: 5, k: 5})
     assert found.box([0, 0], [3, 4]) == ((-3,), (3,))
 
 
 def test_only_signed_permutations_have_an_inverse() -> None:
     i, j = Sym("i"), Sym("j")
-    entries = [Entry(4 - as_dim(j), 5), Entry(as_dim(i) + 2, 9)]
+    entries = [AccessIndex(4 - as_dim(j), 5), AccessIndex(as_dim(i) + 2, 9)]
     found = inverse(entries, [i, j], {i: 7, j: 5})
     assert found == Projection(((0, 1), (-1, 0)), (-2, 4), (1, 1))
-    assert inverse([Entry(as_dim(i) * 2, 14)], [i], {i: 7}) is None
-    assert inverse([Entry(as_dim(i), 7)], [i, j], {i: 7, j: 5}) is None
+    assert inverse([AccessIndex(as_dim(i) * 2, 14)], [i], {i: 7}) is None
+    assert inverse([AccessIndex(as_dim(i), 7)], [i, j], {i: 7, j: 5}) is None
 
 
 maps = st.builds(

@@ -11,14 +11,14 @@ from scipy import special
 
 from structir.ir.dims import sym
 from structir.ir.dtype import INTS, int_limits
-from structir.projections import point as points
-from structir.projections.point import (
+from structir.projections import scalar_expr as points
+from structir.projections.scalar_expr import (
     FUNCTIONS,
-    Apply,
-    Extent,
-    Index,
-    Literal,
-    Operand,
+    LoopIndex,
+    OperandElement,
+    ScalarExtent,
+    ScalarLiteral,
+    ScalarOp,
     cast,
     eq,
     exp,
@@ -27,9 +27,9 @@ from structir.projections.point import (
     select,
     substitute,
 )
-from structir.projections.values import Place, derivative, dtype_of, evaluate
+from structir.projections.values import EvaluationPoint, derivative, dtype_of, evaluate
 
-X, Y, Z = Operand("x"), Operand("y"), Operand("z")
+X, Y, Z = OperandElement("x"), OperandElement("y"), OperandElement("z")
 
 EXPECTED = {
     "add": np.add,
@@ -131,10 +131,10 @@ ONE_OPERAND = frozenset(
 )
 
 
-def applied(name: str) -> Apply:
+def applied(name: str) -> ScalarOp:
     """A function of the table over x, over x and y, or over x, y and z."""
     count = 1 if name in ONE_OPERAND else 3 if name == "select" else 2
-    return Apply(name, (X, Y, Z)[:count])
+    return ScalarOp(name, (X, Y, Z)[:count])
 
 
 def arguments(name: str, dtype: str) -> list[np.ndarray]:
@@ -156,7 +156,7 @@ def test_every_function_is_expected_somewhere():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_values_are_numpys(name, dtype):
     values = arguments(name, dtype)
-    found = evaluate(applied(name), Place(dict(zip("xyz", values, strict=False))))
+    found = evaluate(applied(name), EvaluationPoint(dict(zip("xyz", values, strict=False))))
     wanted = EXPECTED[name](*values)
     assert found.dtype == wanted.dtype
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
@@ -165,7 +165,7 @@ def test_values_are_numpys(name, dtype):
 @pytest.mark.parametrize("name", INTEGER_ONLY)
 def test_bits_are_numpys(name):
     x, y = np.array([0, 1, 5, -7], "int32"), np.array([1, 3, 2, 0], "int32")
-    found = evaluate(applied(name), Place({"x": x, "y": y}))
+    found = evaluate(applied(name), EvaluationPoint({"x": x, "y": y}))
     given_ = (x,) if name == "bitnot" else (x, y)
     np.testing.assert_array_equal(found, INTEGER_ONLY[name](*given_))
     assert found.dtype == np.int32
@@ -178,46 +178,62 @@ def test_derivatives_match_differences(name):
     for operand in operands_of(tree):
         if values[operand].dtype == bool:
             continue
-        slope = evaluate(derivative(tree, operand), Place(values))
+        slope = evaluate(derivative(tree, operand), EvaluationPoint(values))
         ahead, behind = dict(values), dict(values)
         ahead[operand] = values[operand] + 1e-6
         behind[operand] = values[operand] - 1e-6
-        rise = evaluate(tree, Place(ahead)) - evaluate(tree, Place(behind))
+        rise = evaluate(tree, EvaluationPoint(ahead)) - evaluate(tree, EvaluationPoint(behind))
         np.testing.assert_allclose(np.broadcast_to(slope, rise.shape), rise / 2e-6, rtol=1e-5)
 
 
 def test_derivative_of_a_composition():
     tree = log(1 + exp(X * Y)) / (X + 2)
     values = {"x": np.array([0.3, -1.2]), "y": np.array([2.0, 0.4])}
-    slope = evaluate(derivative(tree, "x"), Place(values))
-    rise = [evaluate(tree, Place({**values, "x": values["x"] + h})) for h in (1e-6, -1e-6)]
+    slope = evaluate(derivative(tree, "x"), EvaluationPoint(values))
+    rise = [
+        evaluate(tree, EvaluationPoint({**values, "x": values["x"] + h})) for h in (1e-6, -1e-6)
+    ]
     np.testing.assert_allclose(slope, (rise[0] - rise[1]) / 2e-6, rtol=1e-6)
-    assert derivative(tree, "z") == Literal(0)
-    assert derivative(cast(X, "int32"), "x") == Literal(0)
+    assert derivative(tree, "z") == ScalarLiteral(0)
+    assert derivative(cast(X, "int32"), "x") == ScalarLiteral(0)
 
 
 def test_ties_share_the_slope():
     values = {"x": np.array([1.0, 2.0]), "y": np.array([1.0, 1.0])}
     for operand, wanted in (("x", [0.5, 1.0]), ("y", [0.5, 0.0])):
-        slope = evaluate(derivative(points.max(X, Y), operand), Place(values))
+        slope = evaluate(derivative(points.max(X, Y), operand), EvaluationPoint(values))
         np.testing.assert_array_equal(slope, wanted)
 
 
 def test_python_operators_build_trees():
     n, i = sym("n"), next(iter(sym("i").terms))[0]
-    tree = (2 * X - Y) / n + Index(i) % 3
-    assert tree == Apply(
+    tree = (2 * X - Y) / n + LoopIndex(i) % 3
+    assert tree == ScalarOp(
         "add",
         (
-            Apply("div", (Apply("sub", (Apply("mul", (Literal(2), X)), Y)), Extent(n))),
-            Apply("mod", (Index(i), Literal(3))),
+            ScalarOp(
+                "div",
+                (ScalarOp("sub", (ScalarOp("mul", (ScalarLiteral(2), X)), Y)), ScalarExtent(n)),
+            ),
+            ScalarOp("mod", (LoopIndex(i), ScalarLiteral(3))),
         ),
     )
     assert repr(1 / (1 + exp(-X))) == "div(1, add(1, exp(neg(x))))"
 
 
 def test_literals_of_different_kinds_differ():
-    assert len({Literal(1), Literal(1.0), Literal(True), Literal(0.0), Literal(-0.0)}) == 5
+    assert (
+        len(
+            {
+                ScalarLiteral(1),
+                ScalarLiteral(1.0),
+                ScalarLiteral(True),
+                ScalarLiteral(0.0),
+                ScalarLiteral(-0.0),
+            }
+        )
+        == 5
+    )
 
 
 def test_a_point_is_no_condition_of_python():
@@ -249,8 +265,8 @@ def test_substitution_replaces_everywhere():
         (select(X, Y, 0), ("bool", "float32"), "float32"),
         (cast(X, "int8"), ("float32", ""), "int8"),
         (exp(X), ("int32", ""), "float64"),
-        (Literal(2) + 1, ("", ""), "int64"),
-        (Literal(2) / 3, ("", ""), "float64"),
+        (ScalarLiteral(2) + 1, ("", ""), "int64"),
+        (ScalarLiteral(2) / 3, ("", ""), "float64"),
     ],
 )
 def test_dtypes(tree, dtypes, wanted):
@@ -259,15 +275,15 @@ def test_dtypes(tree, dtypes, wanted):
 
 def test_an_index_takes_the_dtype_it_meets():
     letter = next(iter(sym("i").terms))[0]
-    place = Place({"x": np.ones(3, "float32")}, {letter: np.arange(3)})
-    found = evaluate(X * Index(letter), place)
+    place = EvaluationPoint({"x": np.ones(3, "float32")}, {letter: np.arange(3)})
+    found = evaluate(X * LoopIndex(letter), place)
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, [0, 1, 2])
 
 
 def test_integers_divide_as_numpy():
     x, y = np.array([7, -7, 7, -7, 5], "int32"), np.array([2, 2, -2, -2, 0], "int32")
-    place = Place({"x": x, "y": y})
+    place = EvaluationPoint({"x": x, "y": y})
     np.testing.assert_array_equal(evaluate(X // Y, place)[:4], [3, -4, -4, 3])
     np.testing.assert_array_equal(evaluate(X % Y, place)[:4], [1, 1, -1, -1])
     np.testing.assert_array_equal(evaluate(X / Y, place)[:4], [3.5, -3.5, -3.5, 3.5])
@@ -275,12 +291,14 @@ def test_integers_divide_as_numpy():
 
 def test_integer_powers_of_negative_exponents_truncate():
     x, y = np.array([2, 1, -1, -1, 3], "int64"), np.array([-1, -5, -3, -2, 3], "int64")
-    np.testing.assert_array_equal(evaluate(X**Y, Place({"x": x, "y": y})), [0, 1, -1, 1, 27])
+    np.testing.assert_array_equal(
+        evaluate(X**Y, EvaluationPoint({"x": x, "y": y})), [0, 1, -1, 1, 27]
+    )
 
 
 def test_truth_values_add_as_sets():
     x, y = np.array([True, True, False]), np.array([True, False, False])
-    place = Place({"x": x, "y": y})
+    place = EvaluationPoint({"x": x, "y": y})
     np.testing.assert_array_equal(evaluate(X + Y, place), [True, True, False])
     np.testing.assert_array_equal(evaluate(X * Y, place), [True, False, False])
     np.testing.assert_array_equal(evaluate(points.max(X, Y), place), [True, True, False])
@@ -289,26 +307,26 @@ def test_truth_values_add_as_sets():
 def test_rounding_keeps_integers():
     x = np.array([2**62 + 1], "int64")
     for name in ("ceil", "floor", "round", "trunc"):
-        assert evaluate(Apply(name, (X,)), Place({"x": x}))[0] == 2**62 + 1
+        assert evaluate(ScalarOp(name, (X,)), EvaluationPoint({"x": x}))[0] == 2**62 + 1
 
 
 def test_narrow_floats_are_computed_wide():
     x = np.array([1000.0], "float16")
-    assert evaluate(X * X / 1000, Place({"x": x}))[0] == pytest.approx(1000.0)
-    through = evaluate(cast(X * X, "float16") / 1000, Place({"x": x}))
+    assert evaluate(X * X / 1000, EvaluationPoint({"x": x}))[0] == pytest.approx(1000.0)
+    through = evaluate(cast(X * X, "float16") / 1000, EvaluationPoint({"x": x}))
     assert math.isinf(through[0])
 
 
 @given(st.lists(st.integers(-100, 100), min_size=1, max_size=5), st.integers(1, 9))
 def test_equality_of_points_compares_values(values, pivot):
     x = np.array(values)
-    found = evaluate(select(eq(X, pivot), 1, 0), Place({"x": x}))
+    found = evaluate(select(eq(X, pivot), 1, 0), EvaluationPoint({"x": x}))
     assert found.tolist() == [int(v == pivot) for v in values]
 
 
 def test_quotients_of_integers_are_rounded_toward_zero():
     x, y = np.array([7, -7, 7, -7, 2**62 + 1, 5]), np.array([2, 2, -2, -2, 3, 0])
-    found = evaluate(applied("quotient"), Place({"x": x, "y": y}, {}, {}))
+    found = evaluate(applied("quotient"), EvaluationPoint({"x": x, "y": y}, {}, {}))
     assert found.dtype == np.int64
     assert list(found) == [3, -3, -3, 3, (2**62 + 1) // 3, 0]
 

@@ -7,8 +7,8 @@ import structir
 from structir.errors import StructInfoError
 from structir.ir import Function, IRModule, Var
 from structir.ir.dims import Sym
+from structir.projections.axis_kinds import axis_kinds
 from structir.projections.boxes import NOTHING, region, whole
-from structir.projections.kinds import axis_kinds
 from structir.projections.program import Program, program_of
 from structir.projections.regions import dependence
 from tests.projections.op_specs import spec_of, tensor

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, as_dim
+from structir.projections import affine_forms, preimage, row_major
 from structir.projections import boxes as boxes_of_regions
-from structir.projections import forms, narrowing, row_major
-from structir.projections import indices as indices_of_axes
+from structir.projections import position_sets as indices_of_axes
 from structir.projections.boxes import Region, region, region_of
-from structir.projections.point import Operand
 from structir.projections.regions import dependence
 from structir.projections.run import run
+from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import (
-    Clause,
+    AccessIndex,
     Condition,
-    Entry,
     IndexSpec,
     OperandInfo,
     Read,
     ResultInfo,
+    Statement,
     Write,
 )
 
@@ -56,14 +56,14 @@ def indices(draw: st.DrawFn, letters: dict[Sym, int]) -> Dim:
 
 
 @st.composite
-def accesses(draw: st.DrawFn, letters: dict[Sym, int], rank: int) -> tuple[Entry, ...]:
+def accesses(draw: st.DrawFn, letters: dict[Sym, int], rank: int) -> tuple[AccessIndex, ...]:
     """Entries over axes that may be too short for some points."""
     made = []
     for _ in range(rank):
         index = draw(indices(letters))
         low, high = extreme(index, letters)
         size = max(1, high + 1 + draw(st.sampled_from([0, 0, 0, -1, 1])))
-        made.append(Entry(index, size, inside=low >= 0 and high < size))
+        made.append(AccessIndex(index, size, inside=low >= 0 and high < size))
     return tuple(made)
 
 
@@ -79,17 +79,17 @@ def specs(draw: st.DrawFn) -> IndexSpec:
         reads.append(Read(f"x{number}", number, entries))
     if draw(st.booleans()):
         order = draw(st.permutations(list(parallel)))
-        target = tuple(Entry(as_dim(s), parallel[s]) for s in order)
+        target = tuple(AccessIndex(as_dim(s), parallel[s]) for s in order)
     else:
         target = draw(accesses(parallel, draw(st.integers(1, 2))))
-    value = Operand("x0") if len(reads) == 1 else Operand("x0") * Operand("x1")
+    value = OperandElement("x0") if len(reads) == 1 else OperandElement("x0") * OperandElement("x1")
     conditions = ()
     if draw(st.integers(0, 3)) == 0:
         sides = [draw(indices(letters)) for _ in range(2)]
         op = draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]))
         conditions = (Condition(op, sides[0], sides[1]),)
     write = Write(0, target, value, unique=False)
-    clause = Clause(tuple(parallel), reduced, (), tuple(reads), (write,), conditions, "sum")
+    clause = Statement(tuple(parallel), reduced, (), tuple(reads), (write,), conditions, "sum")
     operands = [
         OperandInfo(r.name, (k,), tuple(e.size for e in r.entries), "float64")
         for k, r in enumerate(reads)
@@ -186,8 +186,8 @@ def test_regions_of_several_boxes(data: st.DataObject) -> None:
 
 LIMITS = (
     (indices_of_axes, "SPAN", 3),
-    (forms, "POINTS", 1),
-    (narrowing, "POINTS", 1),
+    (affine_forms, "POINTS", 1),
+    (preimage, "POINTS", 1),
     (boxes_of_regions, "MAX_BOXES", 1),
     (row_major, "MAX_BOXES", 1),
 )

@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 from structir.ir.dims import Sym, as_dim, sym
 from structir.ir.dtype import DTYPES, numpy_dtype
-from structir.projections.access import Space, fetch, window
-from structir.projections.conversion import converted
-from structir.projections.point import Index, Literal, Operand, exp
+from structir.projections.access import LoopSpace, fetch, window
+from structir.projections.conversion import convert_dtype
 from structir.projections.run import run
+from structir.projections.scalar_expr import LoopIndex, OperandElement, ScalarLiteral, exp
 from structir.projections.spec import (
-    Clause,
+    AccessIndex,
     Condition,
-    Entry,
     IndexSpec,
     OperandInfo,
     Read,
     ResultInfo,
     Scan,
+    Statement,
     Write,
     affine,
     product_of_reads,
     scan_of,
 )
 
-X, Y, IDS = Operand("x"), Operand("y"), Operand("ids")
+X, Y, IDS = OperandElement("x"), OperandElement("y"), OperandElement("ids")
 RNG = np.random.default_rng(3)
 
 
@@ -38,7 +38,7 @@ def letters(names):
 def entries(shape, *indices, **marks):
     """Entries over axes of these sizes; a letter stands for its own position."""
     made = [as_dim(i) if isinstance(i, Sym) else i for i in indices]
-    return tuple(Entry(i, n, **marks) for i, n in zip(made, shape, strict=True))
+    return tuple(AccessIndex(i, n, **marks) for i, n in zip(made, shape, strict=True))
 
 
 def spec_of(operands, result, extents, *clauses, dtype="float32", **keywords):
@@ -59,7 +59,7 @@ def matmul_spec(b, i, k, j, reads=None):
     left = Read("x", 0, entries((b, i, k), lb, li, lk))
     right = Read("y", 1, entries((b, k, j), lb, lk, lj))
     write = Write(0, entries((b, i, j), lb, li, lj), X * Y)
-    clause = Clause((lb, li, lj), (lk,), (), (left, right), (write,), monoid="sum")
+    clause = Statement((lb, li, lj), (lk,), (), (left, right), (write,), monoid="sum")
     extents = {lb: b, li: i, lk: k, lj: j}
     return spec_of({"x": (b, i, k), "y": (b, k, j)}, (b, i, j), extents, clause)
 
@@ -91,8 +91,8 @@ def test_views_need_no_contiguous_operands():
 
 def test_diagonal_and_reversal():
     (i,) = letters("i")
-    read = Read("x", 0, (Entry(as_dim(i), 4), Entry(3 - as_dim(i), 4)))
-    clause = Clause((i,), (), (), (read,), (Write(0, entries((4,), i), X),))
+    read = Read("x", 0, (AccessIndex(as_dim(i), 4), AccessIndex(3 - as_dim(i), 4)))
+    clause = Statement((i,), (), (), (read,), (Write(0, entries((4,), i), X),))
     x = floats(4, 4)
     (found,) = run(spec_of({"x": (4, 4)}, (4,), {i: 4}, clause), [x])
     np.testing.assert_array_equal(found, np.diag(x[:, ::-1]))
@@ -101,9 +101,9 @@ def test_diagonal_and_reversal():
 @pytest.mark.parametrize("broadcast", [1, 5])
 def test_loose_entries_read_one_element_of_a_short_axis(broadcast):
     i, j = letters("i j")
-    loose = (Entry(as_dim(i), 3), Entry(as_dim(j), broadcast, loose=True))
+    loose = (AccessIndex(as_dim(i), 3), AccessIndex(as_dim(j), broadcast, loose=True))
     reads = (Read("x", 0, loose), Read("y", 1, entries((3, 5), i, j)))
-    clause = Clause((i, j), (), (), reads, (Write(0, entries((3, 5), i, j), X - Y),))
+    clause = Statement((i, j), (), (), reads, (Write(0, entries((3, 5), i, j), X - Y),))
     x, y = floats(3, broadcast), floats(3, 5)
     spec = spec_of({"x": (3, broadcast), "y": (3, 5)}, (3, 5), {i: 3, j: 5}, clause)
     np.testing.assert_array_equal(run(spec, [x, y])[0], x - y)
@@ -114,8 +114,10 @@ def window_spec(monoid, value, n, window, stride, dilation, pad):
     h, p = letters("h p")
     count = (n + 2 * pad - dilation * (window - 1) - 1) // stride + 1
     index = stride * as_dim(h) + dilation * as_dim(p) - pad
-    read = Read("x", 0, (Entry(index, n, inside=False),))
-    clause = Clause((h,), (p,), (), (read,), (Write(0, entries((count,), h), value),), (), monoid)
+    read = Read("x", 0, (AccessIndex(index, n, inside=False),))
+    clause = Statement(
+        (h,), (p,), (), (read,), (Write(0, entries((count,), h), value),), (), monoid
+    )
     return spec_of({"x": (n,)}, (count,), {h: count, p: window}, clause), count
 
 
@@ -138,10 +140,10 @@ def test_windows(monoid, combine, stride, dilation, pad):
 
 def test_an_absent_point_adds_nothing_even_beside_infinity():
     h, p = letters("h p")
-    read = Read("x", 0, (Entry(as_dim(h) + as_dim(p) - 1, 3, inside=False),))
+    read = Read("x", 0, (AccessIndex(as_dim(h) + as_dim(p) - 1, 3, inside=False),))
     weights = Read("y", 1, entries((3,), p))
     write = Write(0, entries((3,), h), X * Y)
-    clause = Clause((h,), (p,), (), (read, weights), (write,), monoid="sum")
+    clause = Statement((h,), (p,), (), (read, weights), (write,), monoid="sum")
     spec = spec_of({"x": (3,), "y": (3,)}, (3,), {h: 3, p: 3}, clause)
     x, y = np.array([1, 2, 3], "float32"), np.array([np.inf, 1, 1], "float32")
     np.testing.assert_array_equal(run(spec, [x, y])[0], [3, np.inf, np.inf])
@@ -152,8 +154,8 @@ def scan_spec(op, monoid, flipped=False):
     i, j = letters("i j")
     sides = (as_dim(i), as_dim(j)) if flipped else (as_dim(j), as_dim(i))
     read = Read("x", 0, entries((2, 4), 0, j))
-    read = Read("x", 0, (Entry(0, 1), Entry(as_dim(j), 4)))
-    clause = Clause(
+    read = Read("x", 0, (AccessIndex(0, 1), AccessIndex(as_dim(j), 4)))
+    clause = Statement(
         (i,), (j,), (), (read,), (Write(0, entries((4,), i), X),), (Condition(op, *sides),), monoid
     )
     return spec_of({"x": (1, 4)}, (4,), {i: 4, j: 4}, clause), clause, i
@@ -177,7 +179,7 @@ def test_a_scan_over_the_running_number_of_two_letters():
     i, a, b = letters("i a b")
     read = Read("x", 0, entries((2, 3), a, b))
     condition = Condition("le", as_dim(a) * 3 + as_dim(b), as_dim(i))
-    clause = Clause(
+    clause = Statement(
         (i,), (a, b), (), (read,), (Write(0, entries((6,), i), X),), (condition,), "sum"
     )
     spec = spec_of({"x": (2, 3)}, (6,), {i: 6, a: 2, b: 3}, clause)
@@ -190,7 +192,9 @@ def test_a_triangle_that_is_no_scan():
     i, j = letters("i j")
     read = Read("x", 0, entries((4, 4), i, j))
     condition = Condition("le", as_dim(j), as_dim(i))
-    clause = Clause((i,), (j,), (), (read,), (Write(0, entries((4,), i), X),), (condition,), "sum")
+    clause = Statement(
+        (i,), (j,), (), (read,), (Write(0, entries((4,), i), X),), (condition,), "sum"
+    )
     spec = spec_of({"x": (4, 4)}, (4,), {i: 4, j: 4}, clause)
     assert scan_of(spec, clause) is None
     x = floats(4, 4)
@@ -199,9 +203,9 @@ def test_a_triangle_that_is_no_scan():
 
 def test_reads_by_data_and_their_absent_points():
     i, j = letters("i j")
-    table = (Entry(IDS, 5, inside=False), Entry(as_dim(j), 2))
+    table = (AccessIndex(IDS, 5, inside=False), AccessIndex(as_dim(j), 2))
     reads = (Read("x", 0, table), Read("ids", 1, entries((4,), i)))
-    clause = Clause((i, j), (), (), reads, (Write(0, entries((4, 2), i, j), X),))
+    clause = Statement((i, j), (), (), reads, (Write(0, entries((4, 2), i, j), X),))
     spec = spec_of({"x": (5, 2), "ids": (4,)}, (4, 2), {i: 4, j: 2}, clause, fill=-1)
     x, ids = floats(5, 2), np.array([4, 0, 7, -1], "int32")
     np.testing.assert_array_equal(run(spec, [x, ids])[0], [x[4], x[0], [-1, -1], [-1, -1]])
@@ -211,8 +215,8 @@ def test_reads_by_data_and_their_absent_points():
 def test_scatter_into_a_base(monoid):
     (i,) = letters("i")
     reads = (Read("y", 1, entries((4,), i)), Read("ids", 2, entries((4,), i)))
-    write = Write(0, (Entry(IDS, 3, inside=False),), Y, unique=False)
-    clause = Clause((i,), (), (), reads, (write,), (), monoid)
+    write = Write(0, (AccessIndex(IDS, 3, inside=False),), Y, unique=False)
+    clause = Statement((i,), (), (), reads, (write,), (), monoid)
     spec = spec_of({"x": (3,), "y": (4,), "ids": (4,)}, (3,), {i: 4}, clause, base=0)
     x, y = np.zeros(3, "float32"), np.array([1, 5, 2, 7], "float32")
     (found,) = run(spec, [x, y, np.array([1, 0, 1, 9])])
@@ -222,11 +226,11 @@ def test_scatter_into_a_base(monoid):
 
 def test_pieces_fill_one_result():
     i, j = letters("i j")
-    first = Clause(
+    first = Statement(
         (i,), (), (), (Read("x", 0, entries((2,), i)),), (Write(0, entries((6,), i), X),)
     )
-    moved = Write(0, (Entry(as_dim(j) + 3, 6),), Y)
-    second = Clause((j,), (), (), (Read("y", 1, entries((3,), j)),), (moved,))
+    moved = Write(0, (AccessIndex(as_dim(j) + 3, 6),), Y)
+    second = Statement((j,), (), (), (Read("y", 1, entries((3,), j)),), (moved,))
     spec = spec_of({"x": (2,), "y": (3,)}, (6,), {i: 2, j: 3}, first, second, fill=9)
     x, y = floats(2), floats(3)
     np.testing.assert_array_equal(run(spec, [x, y])[0], [*x, 9, *y])
@@ -235,8 +239,8 @@ def test_pieces_fill_one_result():
 def test_transposed_windows_meet():
     h, p = letters("h p")
     reads = (Read("x", 0, entries((3,), h)), Read("y", 1, entries((2,), p)))
-    write = Write(0, (Entry(as_dim(h) + as_dim(p), 4),), X * Y, unique=False)
-    clause = Clause((h, p), (), (), reads, (write,), (), "sum")
+    write = Write(0, (AccessIndex(as_dim(h) + as_dim(p), 4),), X * Y, unique=False)
+    clause = Statement((h, p), (), (), reads, (write,), (), "sum")
     spec = spec_of({"x": (3,), "y": (2,)}, (4,), {h: 3, p: 2}, clause)
     x, y = floats(3), floats(2)
     np.testing.assert_allclose(run(spec, [x, y])[0], np.convolve(x, y), rtol=1e-5)
@@ -252,7 +256,7 @@ def test_monoids_keep_dtypes(monoid, dtype, rows, columns):
     i, j = letters("i j")
     read = Read("x", 0, entries((rows, columns), i, j))
     write = Write(0, entries((rows,), i), X)
-    clause = Clause((i,), (j,), (), (read,), (write,), (), monoid)
+    clause = Statement((i,), (j,), (), (read,), (write,), (), monoid)
     spec = spec_of({"x": (rows, columns)}, (rows,), {i: rows, j: columns}, clause, dtype=dtype)
     x = np.random.default_rng(1).integers(0, 4, (rows, columns)).astype(dtype)
     (found,) = run(spec, [x])
@@ -268,7 +272,7 @@ def test_empty_reductions_are_identities():
     i, j = letters("i j")
     for monoid, wanted in (("sum", 0), ("prod", 1), ("max", -np.inf), ("min", np.inf)):
         read = Read("x", 0, entries((2, 0), i, j))
-        clause = Clause((i,), (j,), (), (read,), (Write(0, entries((2,), i), X),), (), monoid)
+        clause = Statement((i,), (j,), (), (read,), (Write(0, entries((2,), i), X),), (), monoid)
         spec = spec_of({"x": (2, 0)}, (2,), {i: 2, j: 0}, clause)
         assert run(spec, [floats(2, 0)])[0].tolist() == [wanted, wanted]
 
@@ -276,7 +280,7 @@ def test_empty_reductions_are_identities():
 def test_first_greatest_wins():
     i, j = letters("i j")
     read = Read("x", 0, entries((2, 4), i, j))
-    clause = Clause((i,), (j,), (), (read,), (Write(0, entries((2,), i), X),), (), "argmax")
+    clause = Statement((i,), (j,), (), (read,), (Write(0, entries((2,), i), X),), (), "argmax")
     spec = spec_of({"x": (2, 4)}, (2,), {i: 2, j: 4}, clause, dtype="int64")
     x = np.array([[1, 3, 3, 0], [5, 5, 5, 5]], "float32")
     assert run(spec, [x])[0].tolist() == [1, 0]
@@ -285,7 +289,7 @@ def test_first_greatest_wins():
 def test_narrow_sums_run_wide():
     (i,) = letters("i")
     read = Read("x", 0, entries((4096,), i))
-    clause = Clause((), (i,), (), (read,), (Write(0, (), X),), (), "sum")
+    clause = Statement((), (i,), (), (read,), (Write(0, (), X),), (), "sum")
     spec = spec_of({"x": (4096,)}, (), {i: 4096}, clause, dtype="float16")
     (found,) = run(spec, [np.ones(4096, "float16")])
     assert found == 4096 and found.dtype == np.float16  # a float16 sum would stop at 2048
@@ -293,8 +297,8 @@ def test_narrow_sums_run_wide():
 
 def test_letters_and_numbers_are_values_too():
     i, j = letters("i j")
-    value = exp(Index(i) * 0.5) + Index(j) - Literal(1)
-    clause = Clause((i, j), (), (), (), (Write(0, entries((2, 3), i, j), value),))
+    value = exp(LoopIndex(i) * 0.5) + LoopIndex(j) - ScalarLiteral(1)
+    clause = Statement((i, j), (), (), (), (Write(0, entries((2, 3), i, j), value),))
     spec = spec_of({}, (2, 3), {i: 2, j: 3}, clause)
     i_, j_ = np.indices((2, 3))
     np.testing.assert_allclose(run(spec, [])[0], np.exp(i_ * 0.5) + j_ - 1, rtol=1e-6)
@@ -302,8 +306,8 @@ def test_letters_and_numbers_are_values_too():
 
 def test_an_index_that_is_not_affine():
     (i,) = letters("i")
-    read = Read("x", 0, (Entry(as_dim(i) // 2 % 3, 3),))
-    clause = Clause((i,), (), (), (read,), (Write(0, entries((12,), i), X),))
+    read = Read("x", 0, (AccessIndex(as_dim(i) // 2 % 3, 3),))
+    clause = Statement((i,), (), (), (read,), (Write(0, entries((12,), i), X),))
     x = floats(3)
     (found,) = run(spec_of({"x": (3,)}, (12,), {i: 12}, clause), [x])
     np.testing.assert_array_equal(found, x[np.arange(12) // 2 % 3])
@@ -330,16 +334,16 @@ def test_every_dtype_converts_to_every_other():
     for source in sorted(DTYPES):
         ones = np.array([1, 0, 1], "int8").astype(numpy_dtype(source))
         for dtype in sorted(DTYPES):
-            made = converted(ones, dtype)
+            made = convert_dtype(ones, dtype)
             assert made.dtype == numpy_dtype(dtype)
             assert float(made[0]) == 1, (source, dtype)
 
 
 def test_a_way_that_goes_one_past_its_array_is_not_inside():
     letter = Sym("i")
-    space, array = Space((letter,), {letter: 4}, {}), np.ones(4)
-    past = (Entry(as_dim(letter) + 1, 4),)
+    space, array = LoopSpace((letter,), {letter: 4}, {}), np.ones(4)
+    past = (AccessIndex(as_dim(letter) + 1, 4),)
     found = fetch(array, Read("x", 0, past), space, {})
     assert found.exists.tolist() == [True, True, True, False]
     assert window(array, past, space) is None
-    assert window(array, (Entry(as_dim(letter), 4),), space) is not None
+    assert window(array, (AccessIndex(as_dim(letter), 4),), space) is not None

@@ -10,7 +10,7 @@ import structir
 from structir.errors import PassError
 from structir.ir import Constant, Expr, IRModule, Op, structural_equal
 from structir.ir.op import registered_ops
-from structir.ops.attributes import Ints, Sizes
+from structir.opdef.attributes import Ints, Sizes
 from structir.ops.broadcast import add, multiply
 from structir.ops.contract import matmul
 from structir.ops.elementwise import exp, negative, square, tanh
@@ -18,7 +18,9 @@ from structir.ops.joined import concat, split
 from structir.ops.layout import flip, permute_dims
 from structir.ops.reshape import reshape
 from structir.passes import PassContext, SameResults, Statistics, Trace, WellFormed, find_pass
-from structir.rewriting.conditions import (
+from structir.rewriting.driver import rewritten
+from structir.rewriting.extract import extracted
+from structir.rewriting.guards import (
     acts_element_wise,
     dims_of,
     divisible,
@@ -26,8 +28,6 @@ from structir.rewriting.conditions import (
     used_once,
     value_of,
 )
-from structir.rewriting.driver import rewritten
-from structir.rewriting.extract import extracted
 from structir.rewriting.rule import Parallel, rewrite
 from structir.tools.op_page import example_call
 

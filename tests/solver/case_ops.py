@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from structir.solver.constraints import (
+from structir.solver.constraints.constraint import (
     Constraint,
     DimEq,
     Divides,
@@ -17,9 +17,9 @@ from structir.solver.constraints import (
     When,
     Window,
 )
-from structir.solver.scheme import Scheme
-from structir.solver.signature import Letters, signature
-from structir.solver.terms import Row
+from structir.solver.constraints.scheme import Scheme
+from structir.solver.constraints.signature import SignatureVars, signature
+from structir.solver.domains.terms import Row
 
 Attrs = dict[str, Any]
 
@@ -51,7 +51,7 @@ def binary(attrs: Attrs, count: int) -> Scheme:
     return signature("~s; ~s -> ~s")
 
 
-def row_below(of: Letters, inner: str, outer: str) -> RowLe:
+def row_below(of: SignatureVars, inner: str, outer: str) -> RowLe:
     return RowLe((of.row_var(inner),), (of.row_var(outer),))
 
 
@@ -87,7 +87,7 @@ def conv(spatial: int) -> Callable[[Attrs, int], Scheme]:
         )
         bias = "; o" if count == 3 else ""
 
-        def conditions(of: Letters) -> list[Any]:
+        def conditions(of: SignatureVars) -> list[Any]:
             slides = [
                 Window(
                     of.letter(f"y{k}"),
@@ -108,7 +108,7 @@ def conv(spatial: int) -> Callable[[Attrs, int], Scheme]:
 
 
 def pool2d(attrs: Attrs, count: int) -> Scheme:
-    def conditions(of: Letters) -> list[Any]:
+    def conditions(of: SignatureVars) -> list[Any]:
         kernel, stride, pad = attrs["kernel"], attrs.get("stride", 1), attrs.get("pad", 0)
         return [
             Window(of.letter(y), of.letter(h), kernel, stride, 2 * pad, 1) for y, h in ("ah", "bw")

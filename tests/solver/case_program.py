@@ -6,15 +6,15 @@ from typing import Any
 import attrs
 
 from structir.ir.polynomial import Dim, as_dim
-from structir.solver.arithmetic import fresh
-from structir.solver.constraints import Constraint, DimEq, Divides, Ge, Label, Ne
-from structir.solver.generalise import generalised, looped
-from structir.solver.reasons import Origin
-from structir.solver.scheme import Scheme
-from structir.solver.signature import read_size
+from structir.solver.constraints.constraint import Constraint, DimEq, Divides, Ge, Label, Ne
+from structir.solver.constraints.scheme import Scheme
+from structir.solver.constraints.signature import read_size
+from structir.solver.domains.reasons import Origin
+from structir.solver.domains.terms import RAGGED, Element, Row, RowVar, symbol_of
+from structir.solver.program.generalisation import generalise, loop_scheme
+from structir.solver.propagation.arithmetic import fresh
+from structir.solver.propagation.store import ANONYMOUS
 from structir.solver.solver import Solver, Value
-from structir.solver.store import ANONYMOUS
-from structir.solver.terms import RAGGED, Element, Row, RowVar, symbol_of
 from tests.solver.case_ops import SCHEMES
 
 Case = dict[str, Any]
@@ -121,7 +121,7 @@ def scheme_of(op: Case, functions: dict[str, Case], count: int) -> Scheme:
         return function_scheme(functions[op["attrs"]["func"]], functions)
     if op["op"] == "scan":
         cell = function_scheme(functions[op["attrs"]["func"]], functions)
-        return looped(cell, op["attrs"]["states"])
+        return loop_scheme(cell, op["attrs"]["states"])
     return SCHEMES[op["op"]](op["attrs"], count)
 
 
@@ -132,7 +132,7 @@ def function_scheme(function: Case, functions: dict[str, Case]) -> Scheme:
     for op in function["ops"]:
         body.say(op)
     params = [body.value(param["name"]) for param in function["params"]]
-    return generalised(body.solver, params, [body.value(name) for name in function["ret"]])
+    return generalise(body.solver, params, [body.value(name) for name in function["ret"]])
 
 
 @attrs.frozen

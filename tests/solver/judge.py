@@ -6,10 +6,18 @@ from itertools import product
 from typing import Any
 
 from structir.ir.polynomial import Dim, Sym, evaluate
-from structir.solver.closing import close
-from structir.solver.explanation import explain
-from structir.solver.reasons import Conflict
-from structir.solver.terms import RAGGED, Row, RowVar, known_ends, row_vars, symbol_of, variables
+from structir.solver.domains.reasons import Conflict
+from structir.solver.domains.terms import (
+    RAGGED,
+    Row,
+    RowVar,
+    known_ends,
+    row_vars,
+    symbol_of,
+    variables,
+)
+from structir.solver.program.defaulting import close
+from structir.solver.program.unsat_core import explain
 from tests.solver.case_program import Answer, Case, Program
 
 

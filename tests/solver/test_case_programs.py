@@ -11,9 +11,9 @@ import structir
 from structir.errors import DiagnosticWarning, StructInfoError
 from structir.ir.axes import rows_in
 from structir.ir.dims import as_dim
-from structir.solver.report import Report
+from structir.solver.domains.terms import Row
+from structir.solver.program.report import Report
 from structir.solver.solver import Solver, Value
-from structir.solver.terms import Row
 from tests.solver import judge
 from tests.solver.case_program import Case
 from tests.solver.case_text import text_of, value

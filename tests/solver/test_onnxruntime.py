@@ -13,9 +13,9 @@ from structir.errors import StructIRError
 from structir.ir.expr import Call, Tuple, Var
 from structir.ir.op import find_op
 from structir.ir.struct_info import TensorStructInfo
-from structir.ops.rows import Rejected
-from structir.ops.schemes import scheme_of
-from structir.solver.reasons import Conflict, Origin
+from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.constraint_schemes import scheme_of
+from structir.solver.domains.reasons import Conflict, Origin
 from structir.solver.solver import Solver, Value
 
 onnx = pytest.importorskip("onnx")
@@ -267,7 +267,7 @@ def of_line(case: Instance) -> Shape | None:
     try:
         call = op.definition.bind(args, case.our_attrs, None)
         return solved(call)
-    except (StructIRError, Conflict, Rejected):
+    except (StructIRError, Conflict, InvalidCall):
         return None
 
 

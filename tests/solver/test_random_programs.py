@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from structir.solver.closing import close
+from structir.solver.program.defaulting import close
 from tests.solver import judge
 from tests.solver.concrete import forward
 from tests.solver.random_cases import random_case

@@ -11,11 +11,11 @@ from structir.ir.dims import sym
 from structir.ir.expr import Call, Tuple, Var
 from structir.ir.op import Op, registered_ops
 from structir.ir.struct_info import StructInfo, TensorStructInfo
-from structir.ops.schemes import scheme_of, window_of
-from structir.solver.reasons import Conflict, Origin
-from structir.solver.scheme import Scheme
+from structir.opdef.constraint_schemes import scheme_of, window_of
+from structir.solver.constraints.scheme import Scheme
+from structir.solver.domains.reasons import Conflict, Origin
+from structir.solver.domains.terms import Row, RowVar, row_vars
 from structir.solver.solver import Solver, Value
-from structir.solver.terms import Row, RowVar, row_vars
 
 
 def as_argument(value: Any) -> Any:

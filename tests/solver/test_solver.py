@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from structir.ir.dims import sym
 from structir.ir.polynomial import Dim
-from structir.solver.closing import close
-from structir.solver.constraints import (
+from structir.solver.constraints.constraint import (
     Constraint,
     DimEq,
     DimJoin,
@@ -21,12 +20,13 @@ from structir.solver.constraints import (
     When,
     Window,
 )
-from structir.solver.explanation import explain
-from structir.solver.generalise import generalised
-from structir.solver.reasons import Conflict, Origin
-from structir.solver.signature import read_signature
+from structir.solver.constraints.signature import read_signature
+from structir.solver.domains.reasons import Conflict, Origin
+from structir.solver.domains.terms import RAGGED, Row, RowVar, ragged, symbol_of
+from structir.solver.program.defaulting import close
+from structir.solver.program.generalisation import generalise
+from structir.solver.program.unsat_core import explain
 from structir.solver.solver import Solver, Value
-from structir.solver.terms import RAGGED, Row, RowVar, ragged, symbol_of
 
 FACT = Origin("fact", "fact")
 ADD = read_signature("~s; ~s -> ~s")
@@ -225,7 +225,7 @@ def test_a_solved_function_serves_several_shapes() -> None:
     inner, a, b, r = Solver(), Value("a"), Value("b"), Value("r")
     inner.apply(EQUAL, [a, b], [r], Origin("op"))
     inner.solve()
-    scheme = generalised(inner, [a, b], [r])
+    scheme = generalise(inner, [a, b], [r])
     solver = Solver()
     for shape in ((2, 3), (7,)):
         x, y, z = Value("x"), Value("y"), Value("z")

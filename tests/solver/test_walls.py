@@ -6,7 +6,7 @@ from pathlib import Path
 import structir.solver
 from structir.ir.op import registered_ops
 from structir.ir.polynomial import BUILDERS
-from structir.solver.constraints import Constraint
+from structir.solver.constraints.constraint import Constraint
 
 ROOM = Path(structir.solver.__file__).parent
 TREES = {path.name: ast.parse(path.read_text(encoding="utf-8")) for path in ROOM.glob("*.py")}

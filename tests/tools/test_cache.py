@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from structir.backend.cache import Entry, digest, store
+from structir.backend.cache import CacheEntry, digest, store
 from structir.tools.cli import build
 
 RUNNER = CliRunner()
@@ -14,8 +14,8 @@ def rows(text):
 
 def test_show_and_clear(monkeypatch, tmp_path):
     monkeypatch.setenv("STRUCTIR_CACHE", str(tmp_path / "here"))
-    store().write(digest("a"), Entry({}, b"1234"))
-    store().write(digest("b"), Entry({}, b"1234"))
+    store().write(digest("a"), CacheEntry({}, b"1234"))
+    store().write(digest("b"), CacheEntry({}, b"1234"))
     shown = RUNNER.invoke(build(), ["cache", "show"])
     assert "here" in shown.output and ["entries", "2"] in rows(shown.output)
     assert RUNNER.invoke(build(), ["cache", "clear"]).output == "removed 2 entries\n"

@@ -12,9 +12,9 @@ import structir
 from structir.errors import StructIRError
 from structir.ir import IRModule
 from structir.tools import checks
-from structir.tools.agreement import Disagreement, require_agreement
 from structir.tools.checks import CHECKS, run_check
 from structir.tools.cli import build
+from structir.tools.comparison import Disagreement, require_agreement
 from structir.tools.fuzzing import failure, failures, random_program, replayed, signature_of
 from structir.tools.reduction import size_of
 

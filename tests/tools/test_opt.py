@@ -10,7 +10,7 @@ from structir.tools.cli import build
 
 NEW_PASS = '''
 from structir.ir import Expr
-from structir.ops.attributes import Ints
+from structir.opdef.attributes import Ints
 from structir.ops.layout import permute_dims
 from structir.rewriting.rule import rewrite
 

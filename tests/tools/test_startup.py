@@ -110,4 +110,4 @@ def test_the_namespaces_of_the_language_are_light() -> None:
     modules = modules_after("from structir.script import I, R, T")
     assert not libraries(modules) and "structir.ops" not in modules
     modules = modules_after("from structir.script import R; R.add")
-    assert not libraries(modules) and "structir.ops.gradient" not in modules
+    assert not libraries(modules) and "structir.opdef.gradient" not in modules

@@ -115,7 +115,7 @@ NAMES: dict[str, Any] = {
 
 
 @attrs.frozen(eq=False)
-class Kernel:
+class CompiledKernel:
     """A compiled text: where its code is, and what making it took. The result keeps the code
     alive."""
 
@@ -135,7 +135,7 @@ llvm.set_option("structir", "-unroll-threshold=100")
 # LLVM's search for something better takes most of the time that machine code takes, and finds none.
 llvm.set_option("structir", "-disable-lsr")
 
-_kernels: dict[str, Kernel] = {}
+_kernels: dict[str, CompiledKernel] = {}
 _lock = threading.Lock()
 
 
@@ -184,7 +184,9 @@ def numba_library(text: str, symbol: str, names: dict[str, Any], arrays: bool) -
     return compiled[0].library, compiled[0].fndesc.llvm_func_name
 
 
-def kernel(text: str, routine: Callable[..., Any] | None = None, from_file: bool = False) -> Kernel:
+def kernel(
+    text: str, routine: Callable[..., Any] | None = None, from_file: bool = False
+) -> CompiledKernel:
     """The kernel `kernel(a, lo, hi)` of this text: addresses and sizes in `a`, a half-open
     range. Where the text calls `routine`, it is this function, whose source the text holds.
 
@@ -200,7 +202,7 @@ def kernel(text: str, routine: Callable[..., Any] | None = None, from_file: bool
             build = _refused if from_file else lambda: _built(text, routine)
             loaded = built(text, build)
             seconds = time.perf_counter() - start
-            found = _kernels[text] = Kernel(text, loaded.addresses[0], seconds, loaded)
+            found = _kernels[text] = CompiledKernel(text, loaded.addresses[0], seconds, loaded)
         return found
 
 

@@ -61,13 +61,13 @@ def to_disk(text: str, code: MachineCode) -> None:
         store.write(key_of(text), entry_of(text, code))
 
 
-def entry_of(text: str, code: MachineCode) -> disk.Entry:
+def entry_of(text: str, code: MachineCode) -> disk.CacheEntry:
     """Machine code as an entry of the cache."""
     facts = attrs.asdict(code, filter=lambda field, _: field.name != "data")
-    return disk.Entry({"kind": "object", "text": text, **facts}, code.data)
+    return disk.CacheEntry({"kind": "object", "text": text, **facts}, code.data)
 
 
-def _code_of(entry: disk.Entry) -> MachineCode | None:
+def _code_of(entry: disk.CacheEntry) -> MachineCode | None:
     """The code in an entry; None where it is not what `entry_of` writes."""
     match entry.facts:
         case {
@@ -123,7 +123,7 @@ def built(text: str, build: Callable[[], Loaded]) -> Loaded:
         return found
 
 
-def offer(key: str, entry: disk.Entry) -> None:
+def offer(key: str, entry: disk.CacheEntry) -> None:
     """Have an entry used when its key is asked for, before the cache is; raises ValueError where it
     is not one of machine code."""
     code = _code_of(entry)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from structir.backend.cuda.compiler import CardCode, capability_of, card_code
-from structir.backend.cuda.device import Launch, Memory
+from structir.backend.cuda.device import DeviceMemory, Launch
 from structir.backend.cuda.device_text import SIDE, THREADS, DeviceText
 from structir.errors import StructIRError
 
@@ -31,7 +31,7 @@ class AheadDevice:
             " executable, and structir.load it where there is one"
         )
 
-    def allocate(self, size: int, stream: int = 0) -> Memory:
+    def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
         """There is no memory."""
         raise self._absent()
 

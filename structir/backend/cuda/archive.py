@@ -27,7 +27,7 @@ from structir.backend.cuda.executable import DeviceExecutable
 from structir.backend.cuda.stored import DeviceReading, DeviceWriting
 from structir.backend.cuda.target import device_to_load_on
 from structir.errors import StructIRError
-from structir.printer.archive import contents, listed, module_of, write
+from structir.printer.files.archive import contents, listed, module_of, write
 
 ARCHITECTURE, TF32 = "structir.architecture", "structir.tf32"
 

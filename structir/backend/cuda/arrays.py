@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.backend.cuda.device import Device, Memory
+from structir.backend.cuda.device import Device, DeviceMemory
 from structir.backend.cuda.dlpack import capsule_of, tensor_of
 from structir.errors import ShapeMismatchError
-from structir.interpret.boundary import as_value
+from structir.interpret.argument_checks import as_value
 from structir.interpret.scope import ForeignTensor
 from structir.ir.struct_info import StructInfo
 
@@ -27,7 +27,7 @@ class DeviceArray(ForeignTensor):
     it to the host."""
 
     device: Device
-    memory: Memory
+    memory: DeviceMemory
     shape: tuple[int, ...]
     dtype: Any
 
@@ -171,7 +171,7 @@ def _shared(device: Device, value: Any) -> DeviceArray | None:
         return None if interface is None else _described(device, value, interface)
     address, shape, dtype, owner = tensor_of(value)
     size = prod(shape) * dtype.itemsize
-    return DeviceArray(device, Memory(address, size, owner), shape, dtype)
+    return DeviceArray(device, DeviceMemory(address, size, owner), shape, dtype)
 
 
 def _described(device: Device, value: Any, interface: Mapping[str, Any]) -> DeviceArray:
@@ -184,7 +184,7 @@ def _described(device: Device, value: Any, interface: Mapping[str, Any]) -> Devi
     waits_for = interface.get("stream")
     if waits_for is not None:
         device.synchronize(int(waits_for))
-    memory = Memory(int(interface["data"][0]), prod(shape) * dtype.itemsize, value)
+    memory = DeviceMemory(int(interface["data"][0]), prod(shape) * dtype.itemsize, value)
     return DeviceArray(device, memory, shape, dtype)
 
 

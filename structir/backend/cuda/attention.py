@@ -13,10 +13,10 @@ from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import (
-    Apply,
     Entry,
     Expression,
     Load,
+    Operation,
     apply,
     axis_dim,
     computed_in,
@@ -111,17 +111,17 @@ def attentions(
 def _one(makers: Makers, scores: Stage, mixing: Stage, taken: set[Stage]) -> Attention:
     """An attention with the maps that follow it; without them where another one has these, or where
     they read what may need totals that are read elsewhere."""
-    found = Match(makers, scores, mixing).attention()
+    found = AttentionMatch(makers, scores, mixing).attention()
     others = [read for read in loads_of(found.after) if read is not found.mixed]
     made = any(read.buffer.root in makers.writers for read in others)
     if taken & set(found.stages) or (found.kept and made):
-        found = Match(makers, scores, mixing, alone=True).attention()
+        found = AttentionMatch(makers, scores, mixing, alone=True).attention()
     if taken & set(found.stages):
         raise NoAttentionError("a part of it is part of another one")
     return found
 
 
-class Match:
+class AttentionMatch:
     """A product of scores and a product of values, looked at as one attention. All expressions are
     brought to the axes of the latter."""
 
@@ -224,7 +224,7 @@ class Match:
             return False
         sizes = {axis for axis in maker.parallel if maker.extents[axis] != 1}
         large = len(sizes) >= len([a for a in self.scores.parallel if self.scores.extents[a] != 1])
-        cost = sum(cost_of(n.fn) for n in walk(maker.body) if isinstance(n, Apply))
+        cost = sum(cost_of(n.fn) for n in walk(maker.body) if isinstance(n, Operation))
         here = all(self._leads_here(reader) for reader in self.makers.read_by(maker))
         return here and (large or cost < CHEAP)
 
@@ -261,12 +261,12 @@ class Match:
 
     # ---- weights
 
-    def _power(self, weight: Expression) -> tuple[Stage, Apply]:
+    def _power(self, weight: Expression) -> tuple[Stage, Operation]:
         """exp(score - most), where most is the maximum of the scores of a row."""
         for node in walk(weight):
-            if isinstance(node, Apply) and node.fn == "exp":
+            if isinstance(node, Operation) and node.fn == "exp":
                 (below,) = node.args
-                if isinstance(below, Apply) and below.fn == "sub":
+                if isinstance(below, Operation) and below.fn == "sub":
                     score, most = below.args
                     for stage, body in self.sums.items():
                         if stage.monoid == "max" and body is score and most is total(stage.out):

@@ -17,7 +17,7 @@ MOST = (1 << 31) - 1
 
 
 @attrs.frozen
-class Operand:
+class CublasOperand:
     """A matrix as cuBLAS sees it, by columns: as it lies, or transposed."""
 
     transposed: bool
@@ -26,7 +26,7 @@ class Operand:
     step: int  # from a column to the next one
 
 
-def operand(steps: Steps, rows: int, columns: int) -> Operand | None:
+def operand(steps: Steps, rows: int, columns: int) -> CublasOperand | None:
     """The transpose of a matrix of rows, as cuBLAS sees it; None where it has gaps within lines."""
     if steps.second == 1 or columns == 1:
         return _operand(False, steps.first, columns, rows)
@@ -35,25 +35,25 @@ def operand(steps: Steps, rows: int, columns: int) -> Operand | None:
     return None
 
 
-def _operand(transposed: bool, step: int, line: int, lines: int) -> Operand | None:
+def _operand(transposed: bool, step: int, line: int, lines: int) -> CublasOperand | None:
     """Lines that overlap are none of a matrix; of a single one the step does not matter."""
     if lines > 1 and not line <= step <= MOST:
         return None
-    return Operand(transposed, line, lines, step if lines > 1 else line)
+    return CublasOperand(transposed, line, lines, step if lines > 1 else line)
 
 
 @attrs.frozen
-class Call:
+class CublasProduct:
     """A product whose operands and result fit. The library has columns where the program has rows:
     it makes the transpose of the result, from those of the right one and the left one."""
 
     product: Product
-    left: Operand
-    right: Operand
-    out: Operand
+    left: CublasOperand
+    right: CublasOperand
+    out: CublasOperand
 
     @property
-    def sides(self) -> tuple[tuple[Steps, Operand], ...]:
+    def sides(self) -> tuple[tuple[Steps, CublasOperand], ...]:
         """What is multiplied and what that gives, in the library's order."""
         product = self.product
         return ((product.right, self.right), (product.left, self.left), (product.out, self.out))
@@ -69,7 +69,7 @@ class Call:
             yield [addresses[s.pointer] + size * (s.start + offset) for s, offset in pairs]
 
 
-def call_of(product: Product) -> Call | None:
+def call_of(product: Product) -> CublasProduct | None:
     """The product as a call of cuBLAS, if it can be one; its transpose where the result lies along
     columns."""
     m, n, k = product.m, product.n, product.k
@@ -83,7 +83,7 @@ def call_of(product: Product) -> Call | None:
     if left is None or right is None or out is None or out.transposed:
         return None
     fits = product.bias is None or _is_along_rows(product.bias, product)
-    return Call(product, left, right, out) if fits else None
+    return CublasProduct(product, left, right, out) if fits else None
 
 
 def _transposed(product: Product) -> Product:

@@ -7,13 +7,21 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from math import prod
 
-from structir.backend.cuda.device_text import Product, Steps
+from structir.backend.cuda.device_text import OperandStrides, Product
 from structir.backend.cuda.epilogue import Results, results_of
 from structir.backend.cuda.products import joined_terms, product_of
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
-from structir.backend.loops.expression import Apply, Expression, Load, Number, apply, load, number
+from structir.backend.loops.expression import (
+    Expression,
+    Load,
+    Number,
+    Operation,
+    apply,
+    load,
+    number,
+)
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.writer import Writer
 from structir.ir.dims import Dim, Sym
@@ -38,7 +46,7 @@ def described(
     """The product with what follows it, if it is a plain one of floats and what follows is known;
     pointers are numbered as a writer has them."""
     dtypes = {found.left.buffer.dtype, found.right.buffer.dtype, stage.out.dtype}
-    plain = isinstance(stage.body, Apply) and all(isinstance(x, Load) for x in stage.body.args)
+    plain = isinstance(stage.body, Operation) and all(isinstance(x, Load) for x in stage.body.args)
     if dtypes != {results[0][0].dtype} or not dtypes <= FLOATS or stage.guards or not plain:
         return None
     epilogue = _epilogue(stage, results)
@@ -75,9 +83,9 @@ def _described(
     others = [axis for axis in stage.parallel if axis not in (*m, *n)]
     outer = joined_axes(others, stage.extents, places)
 
-    def steps(buffer: Buffer, place: Address, first: Sym | None, second: Sym) -> Steps:
+    def steps(buffer: Buffer, place: Address, first: Sym | None, second: Sym) -> OperandStrides:
         pointer = writer.pointer(buffer)
-        return Steps(
+        return OperandStrides(
             list(writer.pointers.values()).index(pointer),
             place.rest,
             tuple([place.coefficient(group[-1]) for group in outer]),
@@ -115,7 +123,7 @@ def _epilogue(stage: Stage, results: Results) -> tuple[str, Load | None] | None:
     name, inner = _function(body)
     if inner is own:
         return name, None
-    parts = inner.args if isinstance(inner, Apply) and inner.fn == "add" else ()
+    parts = inner.args if isinstance(inner, Operation) and inner.fn == "add" else ()
     for part in parts:
         if isinstance(part, Load) and part is not own and own in parts:
             fits = part.buffer.dtype == out.dtype
@@ -126,12 +134,12 @@ def _epilogue(stage: Stage, results: Results) -> tuple[str, Load | None] | None:
 
 def _function(body: Expression) -> tuple[str, Expression]:
     """The last function of an expression, if the library knows it, and what it is applied to."""
-    if isinstance(body, Apply) and len(body.args) == 2:
+    if isinstance(body, Operation) and len(body.args) == 2:
         for inner, other in (body.args, body.args[::-1]):
             if body.fn == "max" and isinstance(other, Number) and other.value == 0:
                 return "relu", inner
         half = body.args[0]
-        if isinstance(half, Apply) and half.fn == "mul" and body is _gelu(half.args[1]):
+        if isinstance(half, Operation) and half.fn == "mul" and body is _gelu(half.args[1]):
             return "gelu", half.args[1]
     return "", body
 

@@ -14,7 +14,7 @@ import attrs
 
 from structir.backend.cuda.compiler import CardCode, card_code
 from structir.backend.cuda.cublas import Library
-from structir.backend.cuda.device import Launch, Memory
+from structir.backend.cuda.device import DeviceMemory, Launch
 from structir.backend.cuda.device_text import SIDE, THREADS, DeviceText
 from structir.errors import StructIRError
 
@@ -108,13 +108,13 @@ class Card:
 
     # memory
 
-    def allocate(self, size: int, stream: int = 0) -> Memory:
+    def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
         """Memory of any contents: what was given back on this stream, if it fits."""
         key = (stream, _rounded(size))
         with self._lock:
             free = self._free.setdefault(key, [])
             address = free.pop() if free else self._fresh(key[1])
-        return Memory(address, size, Owner(address, free))
+        return DeviceMemory(address, size, Owner(address, free))
 
     def _fresh(self, size: int) -> int:
         self.enter()
@@ -167,7 +167,7 @@ class Card:
         """What runs these launches on a stream, as often as it is called."""
         self.enter()
         found = [self._product(launch, stream) or self._launcher(launch) for launch in launches]
-        return Prepared(self, found, stream).run
+        return PreparedLaunches(self, found, stream).run
 
     def _product(self, launch: Launch, stream: int) -> Callable[[int], None] | None:
         """A matrix product by cuBLAS, if it takes it."""
@@ -220,7 +220,7 @@ class Card:
         checked("launching a graph", self.driver.cuGraphLaunch(graph, stream))
 
 
-class Prepared:
+class PreparedLaunches:
     """Launches with all that they are called with; a graph from the second time on."""
 
     def __init__(self, card: Card, launchers: Sequence[Callable[[int], None]], stream: int) -> None:

@@ -10,7 +10,7 @@ from structir.backend.loops.expression import load
 from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import Scope, loops
+from structir.backend.loops.writer import LoopScope, loops
 from structir.projections.monoid import MONOIDS
 
 
@@ -38,7 +38,7 @@ class ThreadColumnSchedule(ColumnSchedule):
         """All terms of one column added up."""
         monoid = self.center.monoid or ""
         identity = number_text(MONOIDS[monoid].identity(self.dtype), self.dtype)
-        scope = Scope(self.outer | set(self.vector))
+        scope = LoopScope(self.outer | set(self.vector))
         value = self.writer.value(simplified(self.written_out(self.center.body)), [scope])
         total = accumulation_text(monoid, self.dtype, "total", value)
         names = [self.writer.names[group[-1]] or "" for group in self.terms]
@@ -47,7 +47,7 @@ class ThreadColumnSchedule(ColumnSchedule):
 
     def _stores(self) -> list[str]:
         """What is stored from the total: the reduction itself, and maps over it."""
-        scope = Scope(frozenset([a for g in (*self.rows, self.vector) for a in g]))
+        scope = LoopScope(frozenset([a for g in (*self.rows, self.vector) for a in g]))
         own = load(self.center.out, self.center.write)
         scope.made[own] = "total"
         self.writer.local.add(self.center.out)

@@ -75,13 +75,13 @@ def key_of(text: str, architecture: str) -> str:
     return disk.digest(identity(), architecture, text)
 
 
-def entry_of(code: CardCode) -> disk.Entry:
+def entry_of(code: CardCode) -> disk.CacheEntry:
     """Code as an entry of the cache."""
     facts = {"entry": code.entry, "ptx": code.ptx, "seconds": code.seconds}
-    return disk.Entry({"kind": "cubin", "text": code.text, **facts}, code.cubin)
+    return disk.CacheEntry({"kind": "cubin", "text": code.text, **facts}, code.cubin)
 
 
-def offer(key: str, entry: disk.Entry, architecture: str) -> None:
+def offer(key: str, entry: disk.CacheEntry, architecture: str) -> None:
     """Have an entry used when its key is asked for; raises ValueError where it is not one."""
     code = _code_of(entry, entry.facts.get("text"), architecture)
     if code is None:
@@ -110,7 +110,7 @@ def _from_disk(key: str, text: str, architecture: str) -> CardCode | None:
     return _code_of(entry, text, architecture)
 
 
-def _code_of(entry: disk.Entry, text: Any, architecture: str) -> CardCode | None:
+def _code_of(entry: disk.CacheEntry, text: Any, architecture: str) -> CardCode | None:
     """The code in an entry; None where it is not what `entry_of` writes."""
     match entry.facts:
         case {"entry": str(name), "ptx": str(ptx), "seconds": int() | float() as seconds}:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.backend.cuda.by_columns import FLOATS, Call, Operand, call_of
+from structir.backend.cuda.by_columns import FLOATS, CublasOperand, CublasProduct, call_of
 from structir.errors import StructIRError
 
 SINGLE, DOUBLE, ROUNDED = 68, 70, 77  # `cublasComputeType_t`: of float32, float64 and tf32
@@ -74,7 +74,9 @@ class Library:
 class Multiplication:
     """A product on given memory, as the library's descriptions of it."""
 
-    def __init__(self, library: Library, call: Call, addresses: list[int], tf32: bool) -> None:
+    def __init__(
+        self, library: Library, call: CublasProduct, addresses: list[int], tf32: bool
+    ) -> None:
         self.library, self.binding, self.call = library, library.binding, call
         self._made: list[tuple[Callable[[int], None], int]] = []
         weakref.finalize(self, _destroyed, self._made).atexit = False
@@ -91,7 +93,7 @@ class Multiplication:
         key = (call, self.compute, aligned)
         self.algorithm = library.algorithm(key, lambda: self._algorithm(aligned))
 
-    def _layout(self, steps: Any, seen: Operand) -> int:
+    def _layout(self, steps: Any, seen: CublasOperand) -> int:
         """How a matrix lies, and those that follow it along the last outer axis."""
         binding, product = self.binding, self.call.product
         shape = (FLOATS[product.dtype], seen.rows, seen.columns, seen.step)

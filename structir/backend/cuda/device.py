@@ -11,7 +11,7 @@ from structir.backend.cuda.device_text import DeviceText, Product
 
 
 @attrs.frozen(eq=False)
-class Memory:
+class DeviceMemory:
     """Memory of a device; the owner keeps it alive."""
 
     address: int
@@ -20,7 +20,7 @@ class Memory:
 
 
 @attrs.frozen
-class Argument:
+class KernelPointer:
     """A pointer that a kernel gets, and how many elements lie there."""
 
     address: int
@@ -35,7 +35,7 @@ class Launch:
     kernel: Any
     blocks: int
     threads: int
-    arguments: tuple[Argument, ...]
+    arguments: tuple[KernelPointer, ...]
     sizes: tuple[int, ...]
     product: Product | None = None  # with numbers for all sizes
     tf32: bool = False  # whether a library may round factors of float32 to 10 bits
@@ -52,7 +52,7 @@ class Device(Protocol):
     def kernel(self, text: DeviceText) -> Any:
         """A kernel, ready to be launched."""
 
-    def allocate(self, size: int, stream: int = 0) -> Memory:
+    def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
         """Memory of any contents."""
 
     def copy_in(self, address: int, array: Any, stream: int = 0) -> None:

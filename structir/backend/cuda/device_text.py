@@ -16,7 +16,7 @@ SIDE = 16  # of the square that they are, where tiles are made by such
 
 
 @attrs.frozen
-class Steps:
+class OperandStrides:
     """How an operand of a product lies in memory: where it starts, and how far apart neighbours
     are along the outer axes, its first one and its second one."""
 
@@ -38,11 +38,11 @@ class Product:
     n: Dim
     k: Dim
     outer: tuple[Dim, ...]
-    left: Steps
-    right: Steps
-    out: Steps
+    left: OperandStrides
+    right: OperandStrides
+    out: OperandStrides
     epilogue: str = ""  # bias, relu, bias_relu, gelu or bias_gelu
-    bias: Steps | None = None  # of the product's dtype
+    bias: OperandStrides | None = None  # of the product's dtype
 
 
 @attrs.frozen(slots=False)

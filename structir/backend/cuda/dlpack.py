@@ -16,7 +16,7 @@ KINDS = {"i": 0, "u": 1, "f": 2, "b": 6}  # how DLPack numbers the kinds of dtyp
 BRAIN = 4
 
 
-class Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     """Where a tensor lies, and its form."""
 
     _fields_ = (
@@ -39,7 +39,7 @@ class ManagedTensor(ctypes.Structure):
 
 Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(ManagedTensor))
 ManagedTensor._fields_ = (
-    ("tensor", Tensor),
+    ("tensor", DLTensor),
     ("context", ctypes.c_void_p),
     ("deleter", Deleter),
 )
@@ -68,7 +68,7 @@ def capsule_of(
     if kind is None:
         raise BufferError(f"DLPack has no {dtype.name}")
     form = (kind, 8 * dtype.itemsize, 1, sizes, None, 0)
-    managed = ManagedTensor(Tensor(address, *place, len(shape), *form), None, _returned)
+    managed = ManagedTensor(DLTensor(address, *place, len(shape), *form), None, _returned)
     _lent[ctypes.addressof(managed)] = (owner, managed, sizes)
     new = _api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     return new(ctypes.addressof(managed), NAME, None)
@@ -89,7 +89,7 @@ def tensor_of(value: Any) -> tuple[int, tuple[int, ...], Any, Any]:
     return int(tensor.data or 0) + int(tensor.offset), shape, dtype, (capsule, value)
 
 
-def _dtype(tensor: Tensor) -> Any:
+def _dtype(tensor: DLTensor) -> Any:
     if tensor.kind == BRAIN:
         return numpy_dtype("bfloat16")
     letters = {number: letter for letter, number in KINDS.items()}

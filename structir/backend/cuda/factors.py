@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from structir.backend.loops.expression import (
-    Apply,
     Entry,
     Expression,
     Load,
+    Operation,
     Position,
     Total,
     walk,
@@ -52,7 +52,7 @@ def factors_of(node: Expression, power: Expression) -> tuple[tuple[str, Expressi
     is done with it."""
     found: list[tuple[str, Expression]] = []
     while node is not power:
-        if not isinstance(node, Apply) or node.fn not in ("mul", "div"):
+        if not isinstance(node, Operation) or node.fn not in ("mul", "div"):
             return None
         inside = [part for part in node.args if power in walk(part)]
         if len(inside) != 1 or (node.fn == "div" and inside[0] is not node.args[0]):

@@ -21,7 +21,7 @@ from llvmlite import ir
 from numba import types
 
 from structir.backend.cpu.operations import Operations, Typed, UntranslatedError
-from structir.backend.cuda.threads import LANE, Written
+from structir.backend.cuda.threads import LANE, InlinedFunction
 from structir.backend.math.bits import declared
 
 
@@ -120,7 +120,7 @@ def functions_of_fragments(older: bool = False) -> dict[str, str]:
     return made
 
 
-def _four_matrices(turned: bool) -> Written:
+def _four_matrices(turned: bool) -> InlinedFunction:
     """Four matrices of 8 x 8 elements in shared memory: of each, eight lanes say where its rows
     are. A lane gets two neighbours of a row of each, or turned, of a column."""
 
@@ -138,10 +138,10 @@ def _four_matrices(turned: bool) -> Written:
         name = LOAD.format(".trans" if turned else "")
         return _taken_apart(operations, builder.call(declared(builder.module, shape, name), [row]))
 
-    return Written(write)
+    return InlinedFunction(write)
 
 
-def _product(dtype: str) -> Written:
+def _product(dtype: str) -> InlinedFunction:
     """What two fragments add to the result's: `multiply_float16(a0, ..., a3, b0, b1, c0, ..., c3)`
     gives the new c0 to c3."""
     name, held = PRODUCTS[dtype]
@@ -155,10 +155,10 @@ def _product(dtype: str) -> Written:
         made = builder.call(declared(builder.module, shape, name), [*words, *totals])
         return _taken_apart(operations, made, types.float32)
 
-    return Written(write)
+    return InlinedFunction(write)
 
 
-def _pair(dtype: str) -> Written:
+def _pair(dtype: str) -> InlinedFunction:
     """Two float32 as a word of a fragment, the first one in its lower half."""
     name, held = PAIRS[dtype]
 
@@ -168,7 +168,7 @@ def _pair(dtype: str) -> Written:
         function = declared(builder.module, ir.FunctionType(held, [SINGLE] * 2), name)
         return Typed(builder.bitcast(builder.call(function, [high, low]), LANE), types.uint32)
 
-    return Written(write)
+    return InlinedFunction(write)
 
 
 def _rounded(operations: Operations, args: Sequence[Typed]) -> Typed:
@@ -195,6 +195,6 @@ NAMES = {
     "four_matrices_turned": _four_matrices(True),
     **{f"multiply_{dtype}": _product(dtype) for dtype in PRODUCTS},
     **{f"pair_{dtype}": _pair(dtype) for dtype in PAIRS},
-    "rounded_tf32": Written(_rounded),
-    "single_of_word": Written(_single),
+    "rounded_tf32": InlinedFunction(_rounded),
+    "single_of_word": InlinedFunction(_single),
 }

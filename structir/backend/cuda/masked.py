@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from structir.backend.loops.expression import Apply, Expression, Number, Position, apply
+from structir.backend.loops.expression import Expression, Number, Operation, Position, apply
 from structir.backend.loops.writer import Writer
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
@@ -34,7 +34,7 @@ class Mask:
 
 def mask_of(score: Expression) -> Mask | None:
     """The mask of scores that are chosen at last."""
-    if not (isinstance(score, Apply) and score.fn == "select"):
+    if not (isinstance(score, Operation) and score.fn == "select"):
         return None
     seen, value, other = score.args
     number = _number(other)
@@ -48,7 +48,7 @@ def _number(node: Expression) -> float | None:
     if isinstance(node, Number):
         return float(node.value)
     known = {"add": float.__add__, "mul": float.__mul__, "sub": float.__sub__}
-    if isinstance(node, Apply) and node.fn in known and node.dtype != "bool":
+    if isinstance(node, Operation) and node.fn in known and node.dtype != "bool":
         found = [_number(argument) for argument in node.args]
         if None not in found:
             return known[node.fn](*found)  # type: ignore[arg-type]
@@ -70,8 +70,8 @@ class Bounds:
             return Range(*[repr(node.value)] * 2)
         if isinstance(node, Position):
             return self._of_position(node.dim)
-        rule = RULES.get(node.fn) if isinstance(node, Apply) else None
-        if rule is None or not isinstance(node, Apply):
+        rule = RULES.get(node.fn) if isinstance(node, Operation) else None
+        if rule is None or not isinstance(node, Operation):
             return None
         parts = [self.of(argument) for argument in node.args]
         known = [part for part in parts if part is not None]

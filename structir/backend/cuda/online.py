@@ -19,7 +19,7 @@ from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Expression, Load, apply, axis_dim
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import Scope, Writer, indented
+from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, ceildiv
 
@@ -99,7 +99,7 @@ class AttentionSchedule:
         names = ["g"] if len(self.outer) == 1 else [f"g{k}" for k in range(len(self.outer))]
         names += ["row", "key", "column", "term"]
         self.writer.name_axes([(axis,) for axis in self.axes], names)
-        self.block = Scope(frozenset(found.outer))
+        self.block = LoopScope(frozenset(found.outer))
         self.of_rows = frozenset((*found.outer, self.query))
         self.ends = {axis: self.writer.size(self.extents[axis]) for axis in self.axes}
         self.tiles = tiles_of(found)
@@ -160,7 +160,7 @@ class AttentionSchedule:
         (axis, begin, count), (other, origin, each) = along, lines
         near = address_of(read.buffer, read.entries, self.axes).coefficient(axis) == 1
         first, second = ("across", "down") if near else ("down", "across")
-        scope = Scope(frozenset((*self.found.outer, axis, other)))
+        scope = LoopScope(frozenset((*self.found.outer, axis, other)))
         value = self.writer.value(read, [self.block, scope])
         name, line = self.writer.names[axis], self.writer.names[other]
         inside = [
@@ -310,17 +310,17 @@ class AttentionSchedule:
         end = self.ends[self.query]
         return f"row = min(first_row + down * {self.tiles.rows} + r, {end} - 1)"
 
-    def _made_of_product(self) -> tuple[Scope, Scope, str]:
+    def _made_of_product(self) -> tuple[LoopScope, LoopScope, str]:
         """The lines of a row and of a key of it that make a score of a product."""
-        row, inner = Scope(self.of_rows), Scope(self.of_rows | {self.found.key})
+        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {self.found.key})
         inner.made[self.found.product] = "product"
         value = self.writer.value(simplified(self.found.score), [self.block, row, inner])
         return row, inner, value
 
-    def _made_of_power(self) -> tuple[Scope, Scope, list[str]]:
+    def _made_of_power(self) -> tuple[LoopScope, LoopScope, list[str]]:
         """Those that make a weight of a power, and what is added up."""
         found = self.found
-        row, inner = Scope(self.of_rows), Scope(self.of_rows | {found.key})
+        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {found.key})
         inner.made[found.power] = "power"
         bodies = [found.weight, *[body for _, body in found.whole]]
         return row, inner, [self.writer.value(b, [self.block, row, inner]) for b in bodies]
@@ -433,14 +433,14 @@ class AttentionSchedule:
         self.writer.totals[found.most] = "highest"
         for k, (buffer, _) in enumerate(found.whole):
             self.writer.totals[buffer] = f"total{k}"
-        row, inner = Scope(self.of_rows), Scope(self.of_rows | {found.column})
+        row, inner = LoopScope(self.of_rows), LoopScope(self.of_rows | {found.column})
         kept = self._kept(row, once)
         inner.made[found.mixed] = "value"
         mixed: Expression = found.mixed
         for fn, factor in found.factors:
             mixed = apply(fn, (mixed, factor), self.dtype)
         name = self.writer.value(mixed, [self.block, row, inner])
-        after = Scope(inner.axes, inner.lines)
+        after = LoopScope(inner.axes, inner.lines)
         after.made[found.mixed] = name
         if not some:
             inner.lines.append(f"result = {name} if {self.ends[found.key]} > 0 else {self.zero}")
@@ -449,9 +449,9 @@ class AttentionSchedule:
         self.writer.store(found.out, found.write, value, [self.block, row, after])
         return [*head, *row.lines, *kept], inner.lines
 
-    def _kept(self, row: Scope, once: str) -> list[str]:
+    def _kept(self, row: LoopScope, once: str) -> list[str]:
         """Totals of a row that others read are one thread's to write."""
-        scope = Scope(row.axes)
+        scope = LoopScope(row.axes)
         for buffer in sorted(self.found.kept, key=lambda b: b.number):
             value = self.writer.totals[buffer]
             self.writer.store(buffer, self.found.writes[buffer], value, [self.block, scope])

@@ -8,11 +8,11 @@ from math import prod
 
 import attrs
 
-from structir.backend.cuda.places import RUN, Groups, Places, taken_apart
+from structir.backend.cuda.places import RUN, AxisGroups, Groups, taken_apart
 from structir.backend.loops.access import Address, joined_axes
 from structir.backend.loops.expression import Expression, apply
 from structir.backend.loops.stage import Guard
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym, exact_quotient
 
@@ -20,7 +20,7 @@ SHORT = 16  # terms side by side that are fewer are no reason to read along thes
 
 
 @attrs.frozen
-class Source:
+class OperandSource:
     """An element of a buffer, at an address, where guards hold; and the axes of whose points, the
     terms, a tile has a slice."""
 
@@ -44,14 +44,14 @@ class Way:
 SQUARE = Way(("line", "part"), ("near", "down"), ("across", "down"), "tile_side")
 
 
-class Operand:
+class TileOperand:
     """An operand on its way to the threads of a block, a tile at a time, from term `start` on. Each
     thread brings `reach` elements."""
 
     def __init__(
         self,
-        source: Source,
-        places: Places,
+        source: OperandSource,
+        places: AxisGroups,
         reach: int,
         way: Way = SQUARE,
         letter: str = "",
@@ -145,12 +145,12 @@ class Operand:
             if not (self.in_runs and (points or term)):
                 lines += _under(test, inside)
                 test, inside = self._test(slot, term), []
-            scope = Scope(frozenset(self.extents))
+            scope = LoopScope(frozenset(self.extents))
             value = self._element(dtype, scope)
             inside += [*scope.lines, f"{register} = {value}"]
         return [*lines, *_under(test, inside)]
 
-    def _element(self, dtype: str, scope: Scope) -> str:
+    def _element(self, dtype: str, scope: LoopScope) -> str:
         """The element at the position that is named."""
         return self.writer.value(apply("cast", (self.source.value,), dtype), [scope])
 

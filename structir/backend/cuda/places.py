@@ -14,7 +14,7 @@ RUN = 4  # neighbours that a thread reads, and makes: 16 bytes of float32
 Groups = list[tuple[Sym, ...]]
 
 
-class Places:
+class AxisGroups:
     """Groups of axes that all accesses walk as one. A tile has `reach` points for each thread along
     a side of its block. Where there are several groups, a table tells each point's positions, which
     are worked out once for a tile."""

@@ -12,13 +12,13 @@ import numpy as np
 
 from structir.backend import progress
 from structir.backend.cuda.arrays import DeviceArray, moved
-from structir.backend.cuda.device import Argument, Device, Launch, Memory
-from structir.backend.cuda.device_text import DeviceText, Product, Steps
+from structir.backend.cuda.device import Device, DeviceMemory, KernelPointer, Launch
+from structir.backend.cuda.device_text import DeviceText, OperandStrides, Product
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.writer import KernelText
 from structir.backend.memory import ALIGNMENT, laid_out
-from structir.backend.plan import REPORT, Numbers, Plan
-from structir.backend.recipe import Recipe
+from structir.backend.plan import REPORT, KernelPlan, Numbers
+from structir.backend.recipe import KernelSequence
 from structir.errors import StructIRError
 from structir.ir import dims
 from structir.ir.dims import Poly, Sym
@@ -30,10 +30,10 @@ MOST_PREPARED = 16  # sets of arrays for which launches are kept
 WORD = 8
 
 
-class DevicePlan(Plan):
+class DevicePlan(KernelPlan):
     """The kernels of one program, made for a device."""
 
-    def __init__(self, recipe: Recipe, device: Device, tf32: bool = False) -> None:
+    def __init__(self, recipe: KernelSequence, device: Device, tf32: bool = False) -> None:
         self.device, self.tf32 = device, tf32
         super().__init__(recipe)
 
@@ -54,13 +54,13 @@ class DevicePlan(Plan):
 
 
 @attrs.frozen(eq=False)
-class Space:
+class PlanMemory:
     """Memory of a bound plan on one stream: the arena with the places in it, and what kernels
     report of failures."""
 
-    arena: Memory
+    arena: DeviceMemory
     places: Mapping[Buffer, int]
-    reports: Memory
+    reports: DeviceMemory
 
 
 class BoundDevicePlan:
@@ -76,9 +76,9 @@ class BoundDevicePlan:
         self.blocks = [self._blocks(text, count) for text, count in both]  # type: ignore[arg-type]
         self.failing = any(text.sites for text in plan.texts)
         self._ready: OrderedDict[tuple[int, ...], Callable[[], None]] = OrderedDict()
-        self._spaces: dict[int, Space] = {}
+        self._spaces: dict[int, PlanMemory] = {}
 
-    def space(self, stream: int) -> Space:
+    def space(self, stream: int) -> PlanMemory:
         """What calls on a stream, of which one follows another, use in turn."""
         found = self._spaces.get(stream)
         if found is None:
@@ -88,7 +88,7 @@ class BoundDevicePlan:
             both = zip(self.plan.spans, offsets, strict=True)
             places = {span.buffer: base + offset for span, offset in both}
             reports = device.allocate(WORD * REPORT * len(self.plan.texts), stream)
-            found = self._spaces[stream] = Space(arena, places, reports)
+            found = self._spaces[stream] = PlanMemory(arena, places, reports)
         return found
 
     def _size(self, size: dims.Dim) -> int:
@@ -132,7 +132,7 @@ class BoundDevicePlan:
         return self.plan.results == self.plan.owned
 
     def launches(
-        self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], space: Space
+        self, inputs: Sequence[DeviceArray], owned: Sequence[DeviceArray], space: PlanMemory
     ) -> list[Launch]:
         """All kernels on these arrays, in order; those that have nothing to do are left out."""
         given = dict(zip(self.plan.inputs, inputs, strict=True))
@@ -144,17 +144,17 @@ class BoundDevicePlan:
             if count > 0
         ]
 
-    def _launch(self, k: int, given: Mapping[Buffer, DeviceArray], space: Space) -> Launch:
+    def _launch(self, k: int, given: Mapping[Buffer, DeviceArray], space: PlanMemory) -> Launch:
         text: Any = self.plan.texts[k]
         blocks, arguments = self.blocks[k], []
         for buffer in text.pointers:
             found = given.get(buffer)
             address = space.places[buffer] if found is None else found.address
             count = self._size(buffer.elements) * (blocks if buffer in text.scratch else 1)
-            arguments.append(Argument(address, buffer.dtype, count))
+            arguments.append(KernelPointer(address, buffer.dtype, count))
         if text.sites:
             place = space.reports.address + WORD * REPORT * k
-            arguments.append(Argument(place, "int64", REPORT))
+            arguments.append(KernelPointer(place, "int64", REPORT))
         return Launch(
             self.plan.kernels[k],
             blocks,
@@ -167,7 +167,7 @@ class BoundDevicePlan:
 
     def _in_numbers(self, value: Any) -> Any:
         """A description over sizes, as one over numbers."""
-        if isinstance(value, Product | Steps):
+        if isinstance(value, Product | OperandStrides):
             fields = [self._in_numbers(getattr(value, f.name)) for f in attrs.fields(type(value))]
             return type(value)(*fields)
         if isinstance(value, tuple):

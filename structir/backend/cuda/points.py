@@ -15,7 +15,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.nest import NestSchedule
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Sym
 
@@ -42,7 +42,7 @@ class PointSchedule(NestSchedule):
         super().__init__(stage)
         self.results = results
 
-    def store_total(self, value: str, scope: Scope) -> None:
+    def store_total(self, value: str, scope: LoopScope) -> None:
         """One result of a reduction, and what maps make of it, to where they belong."""
         if self.results is None:
             return super().store_total(value, scope)
@@ -104,7 +104,7 @@ class PointSchedule(NestSchedule):
         """What stands where a guard fails."""
         if self.stage.otherwise is None:
             return []
-        scope = Scope(frozenset(known))
+        scope = LoopScope(frozenset(known))
         value = self.writer.value(self.stage.otherwise, [scope])
         self.writer.store(self.stage.out, self.stage.write, value, [scope])
         return ["else:", *indented(scope.lines)]

@@ -10,7 +10,7 @@ from structir.backend.cuda.places import RUN
 from structir.backend.cuda.products import product_of
 from structir.backend.cuda.shares import PROCESSORS, SumSchedule, shares_buffer, shares_of
 from structir.backend.cuda.strips import MOST_ROWS, StripSchedule
-from structir.backend.cuda.tiled import TALL, TileSchedule
+from structir.backend.cuda.tiled import TALL, TiledProductSchedule
 from structir.backend.cuda.warp_tiles import schedule_of
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.group import Group
@@ -34,7 +34,7 @@ def product_kernels(group: Group, tf32: bool = False) -> tuple[DeviceText, ...]:
 def _tiled(stage: Stage, found: Contraction, results: Results, tf32: bool) -> list[DeviceText]:
     """The texts by tiles; where no library makes the product, terms may be shared among blocks."""
     made = schedule_of(stage, found, tf32)
-    tall = _height(stage, found, results) if made is TileSchedule else TALL
+    tall = _height(stage, found, results) if made is TiledProductSchedule else TALL
     schedule = made(stage, found, results, tall)
     count = shares_of(schedule)
     if count == 1 or schedule.product() is not None:
@@ -46,7 +46,7 @@ def _tiled(stage: Stage, found: Contraction, results: Results, tf32: bool) -> li
 
 def _height(stage: Stage, found: Contraction, results: Results) -> int:
     """How many rows a thread makes: fewer where few rows, or few tiles, are known."""
-    schedule = TileSchedule(stage, found, results)
+    schedule = TiledProductSchedule(stage, found, results)
     rows, tiles = schedule.rows.extent, schedule.tiles
     low = isinstance(rows, int) and rows <= SIDE * RUN
     return RUN if low or (isinstance(tiles, int) and tiles < PROCESSORS) else TALL

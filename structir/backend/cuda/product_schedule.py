@@ -9,14 +9,14 @@ from math import prod
 from structir.backend.cuda.by_library import described
 from structir.backend.cuda.device_text import Product
 from structir.backend.cuda.epilogue import Results
-from structir.backend.cuda.operand import Source
-from structir.backend.cuda.places import RUN, Groups, Places, taken_apart
+from structir.backend.cuda.operand import OperandSource
+from structir.backend.cuda.places import RUN, AxisGroups, Groups, taken_apart
 from structir.backend.cuda.products import axes_read
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import (
-    Apply,
     Load,
+    Operation,
     Position,
     computed_in,
     load,
@@ -25,7 +25,7 @@ from structir.backend.loops.expression import (
 )
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Scope, Writer, indented
+from structir.backend.loops.writer import LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -67,8 +67,8 @@ class ProductSchedule:
     def _joined(self, axes: Iterable[Sym]) -> Groups:
         return joined_axes(axes, self.extents, self.addresses, self.pinned)
 
-    def _places(self, letter: str, axes: tuple[Sym, ...], reach: int) -> Places:
-        return Places(letter, self._joined(axes), reach, self.extents, self.writer)
+    def _places(self, letter: str, axes: tuple[Sym, ...], reach: int) -> AxisGroups:
+        return AxisGroups(letter, self._joined(axes), reach, self.extents, self.writer)
 
     def extent(self, axes: Iterable[Sym]) -> Dim:
         """How many points some axes have together."""
@@ -90,14 +90,14 @@ class ProductSchedule:
                 return [other for other in groups if other is not group], group
         return [], self.found.k
 
-    def source(self, read: Load, address: Address) -> Source:
+    def source(self, read: Load, address: Address) -> OperandSource:
         """An operand where the program has it, with the guards that are about it."""
         body, axes = self.stage.body, frozenset(self.stage.axes)
-        assert isinstance(body, Apply)
+        assert isinstance(body, Operation)
         value = next(factor for factor in body.args if loads_of(factor) == [read])
         known = axes_read(value, axes)
         own = [guard for guard in self.stage.guards if dims.syms(guard.value) & axes <= known]
-        return Source(value, address, tuple(own), self.terms)
+        return OperandSource(value, address, tuple(own), self.terms)
 
     @property
     def sides(self) -> tuple[tuple[Sym, ...], ...]:
@@ -134,7 +134,7 @@ class ProductSchedule:
 
     def stored(self) -> list[str]:
         """What is made of a `total`, and where it goes."""
-        writer, scope = self.writer, Scope(frozenset(self.stage.parallel))
+        writer, scope = self.writer, LoopScope(frozenset(self.stage.parallel))
         scope.made[load(self.stage.out, self.stage.write)] = "total"
         for out, body in self.results:
             writer.store(out, self.stage.write, writer.value(body, [scope]), [scope])

@@ -11,10 +11,10 @@ import attrs
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import (
-    Apply,
     Expression,
     Load,
     Number,
+    Operation,
     computed_in,
     loads_of,
 )
@@ -61,7 +61,7 @@ def _factors(stage: Stage) -> tuple[Expression, Expression] | None:
         return None
     if any(isinstance(entry, Expression) for entry in stage.write) or body.dtype == "bool":
         return None
-    if not isinstance(body, Apply) or body.fn != "mul":
+    if not isinstance(body, Operation) or body.fn != "mul":
         return None
     if body.dtype != computed_in(stage.out.dtype):  # what is added up is rounded before
         return None
@@ -71,7 +71,7 @@ def _factors(stage: Stage) -> tuple[Expression, Expression] | None:
 
 def _is_operand(factor: Expression) -> bool:
     """Whether a factor is an element of one buffer, as it is or as another dtype."""
-    while isinstance(factor, Apply) and factor.fn == "cast":
+    while isinstance(factor, Operation) and factor.fn == "cast":
         (factor,) = factor.args
     return isinstance(factor, Load) and not any(isinstance(e, Expression) for e in factor.entries)
 

@@ -16,12 +16,12 @@ from structir.backend.cuda.plan import BoundDevicePlan, DevicePlan
 from structir.backend.cuda.schedule import scheduled
 from structir.backend.plan import KEPT_SHAPES
 from structir.backend.program import RegionCall, arranged
-from structir.backend.recipe import Assumed, Boundary, Recipe, boundary_of, writer_of
-from structir.backend.region import Region
+from structir.backend.recipe import Assumed, Boundary, KernelSequence, boundary_of, writer_of
+from structir.backend.region import LoweredRegion
 from structir.backend.stored import StoredFunction
-from structir.interpret.boundary import match
-from structir.interpret.machine import Frame, Machine, applied
-from structir.interpret.scope import Scope, check_call
+from structir.interpret.argument_checks import match
+from structir.interpret.interpreter import Frame, Interpreter, applied
+from structir.interpret.scope import Activation, check_call
 from structir.ir.expr import Call, Expr
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo
@@ -35,14 +35,14 @@ class DeviceRegion(CompiledRegion):
     def __init__(
         self,
         boundary: Boundary,
-        write: Callable[[bool], Recipe],
+        write: Callable[[bool], KernelSequence],
         device: Device,
         tf32: bool = False,
     ) -> None:
         super().__init__(boundary, write)
         self.device, self.tf32 = device, tf32
 
-    def planned(self, recipe: Recipe) -> DevicePlan:
+    def planned(self, recipe: KernelSequence) -> DevicePlan:
         """The plan of a recipe, made for the device."""
         return DevicePlan(recipe, self.device, self.tf32)
 
@@ -59,7 +59,7 @@ class DeviceRegion(CompiledRegion):
 
 
 def device_region(
-    region: Region, assumed: Assumed | None, device: Device, tf32: bool = False
+    region: LoweredRegion, assumed: Assumed | None, device: Device, tf32: bool = False
 ) -> DeviceRegion:
     """A region that has just been lowered."""
     write = writer_of(region, assumed, partial(scheduled, tf32=tf32))
@@ -109,7 +109,7 @@ class DeviceFunction:
 
     def _checked(self, given: list[Value], stream: int) -> tuple[Value, Any]:
         """A call with arguments of a form that is new, and their shapes."""
-        region, scope, params = self.region, Scope({}, {}), self.params
+        region, scope, params = self.region, Activation({}, {}), self.params
         where = [f"{self.name}: parameter {p.name}" for p in params]
         infos = [p.struct_info for p in params]
         match(zip(infos, given, where, strict=True), scope)
@@ -129,7 +129,7 @@ class DeviceFunction:
 
 
 @attrs.frozen(eq=False)
-class DeviceMachine(Machine):
+class DeviceMachine(Interpreter):
     """The interpreter's machine over functions whose regions run on a device."""
 
     device: Any = None
@@ -139,7 +139,7 @@ class DeviceMachine(Machine):
         """An argument of a call: tensors are moved to the device."""
         return on_device(self.device, info, value)
 
-    def evaluate(self, expr: Expr, scope: Scope) -> Value | Frame:
+    def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
         """The value of an expression; a region runs as one."""
         if type(expr) is RegionCall:
             pairs = [(v.struct_info, scope.value(v)) for v in expr.inputs]

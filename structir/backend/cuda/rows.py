@@ -19,7 +19,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.rows import RowSchedule
 from structir.backend.loops.short_rows import ShortRowSchedule, has_short_rows
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -58,7 +58,7 @@ class BlockRowSchedule(RowSchedule):
         groups = self.joined(axes)
         names = ["i"] if len(groups) == 1 else [f"i{k}" for k in range(len(groups))]
         writer.name_axes(groups, names)
-        scope = Scope(frozenset(axes))
+        scope = LoopScope(frozenset(axes))
         self.write_roots([s for s in self.stages if s.out in self.group.kept], 0, [scope])
         lanes = self._lanes(groups)
         whole, runs = self.extent(axes), dims.ceildiv(self.extent(axes), lanes)
@@ -141,9 +141,9 @@ class BlockRowSchedule(RowSchedule):
         stored = any(not stage.reduce for stage in stages)
         return [*lines, SYNC] if stored else lines
 
-    def store_row(self, row: Scope) -> None:
+    def store_row(self, row: LoopScope) -> None:
         """What is one value a row is one thread's to write."""
-        first = Scope(row.axes)
+        first = LoopScope(row.axes)
         first.made.update(row.made)
         super().store_row(first)
         if first.lines:

@@ -20,7 +20,7 @@ from structir.backend.cuda.tiles import tile_kernel
 from structir.backend.cuda.warped import attention_kernel
 from structir.backend.cuda.whole import is_large, whole_kernels
 from structir.backend.loops.compose import composed
-from structir.backend.loops.group import Group, Products
+from structir.backend.loops.group import Group, ProductSupport
 from structir.backend.loops.schedule import Scheduled, written
 from structir.backend.loops.stage import LoopProgram
 
@@ -41,7 +41,7 @@ SCHEDULES: dict[str, Callable[[Group], Texts]] = {
     "padding": point_kernel,
     "routine": routine_kernel,
 }
-PRODUCTS = Products(product_of, followed=followed, leads=takes_maps)
+PRODUCTS = ProductSupport(product_of, followed=followed, leads=takes_maps)
 
 
 def scheduled(program: LoopProgram, tf32: bool = False) -> Scheduled:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from structir.backend.cuda.device_text import DeviceText, device_text, over_threads
 from structir.backend.cuda.epilogue import Results
 from structir.backend.cuda.product_schedule import ProductSchedule
-from structir.backend.cuda.tiled import TileSchedule
+from structir.backend.cuda.tiled import TiledProductSchedule
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.scalar_text import accumulation_text, number_text
@@ -19,7 +19,7 @@ EACH = 2  # blocks of a multiprocessor
 LEAST = 8  # slices of terms that are worth a block
 
 
-def shares_of(schedule: TileSchedule) -> Dim:
+def shares_of(schedule: TiledProductSchedule) -> Dim:
     """Among how many blocks the terms of a tile are shared."""
     tiles = schedule.tiles
     if not isinstance(tiles, int) or not 0 < tiles < PROCESSORS:
@@ -59,7 +59,7 @@ class SumSchedule(ProductSchedule):
         return device_text(writer, lines, several, self.stage.origins)
 
 
-def shares_buffer(schedule: TileSchedule, count: Dim) -> Buffer:
+def shares_buffer(schedule: TiledProductSchedule, count: Dim) -> Buffer:
     """Where blocks leave their shares, if there are several."""
     several = dims.select(dims.compare(">", count, 1), count, 0)
     return Buffer((several, *[schedule.extent(axes) for axes in schedule.sides]), schedule.dtype)

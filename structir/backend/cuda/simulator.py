@@ -13,12 +13,12 @@ from numba import cuda
 
 from structir.backend.cpu.functions import plain_function
 from structir.backend.cuda import simulated_fragments
-from structir.backend.cuda.device import Argument, Launch, Memory
+from structir.backend.cuda.device import DeviceMemory, KernelPointer, Launch
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, shared_names
 from structir.backend.loops.scalar_text import LIBRARY, STORED_AS
 from structir.backend.loops.writer import MissingCodeError
-from structir.projections.point import FUNCTIONS
+from structir.projections.scalar_expr import FUNCTIONS
 from structir.projections.values import ufunc
 
 THREADS, BLOCKS = 4, 3  # of a block, and of a kernel: each is a thread of the system
@@ -120,10 +120,10 @@ class SimulatedDevice:
             self._kernels[text.text] = _simulated(text)
         return self._kernels[text.text]
 
-    def allocate(self, size: int, stream: int = 0) -> Memory:
+    def allocate(self, size: int, stream: int = 0) -> DeviceMemory:
         """Memory of any contents."""
         held = np.empty(max(size, 1), np.uint8)
-        return Memory(held.ctypes.data, size, held)
+        return DeviceMemory(held.ctypes.data, size, held)
 
     def copy_in(self, address: int, array: Any, stream: int = 0) -> None:
         """Bytes of a dense array of the host to the device."""
@@ -155,7 +155,7 @@ def _run(launches: Sequence[Launch]) -> None:
         launch.kernel[launch.blocks, launch.threads](*arguments, *launch.sizes)
 
 
-def _value(argument: Argument) -> Pointer:
+def _value(argument: KernelPointer) -> Pointer:
     dtype = np.dtype(STORED_AS.get(argument.dtype, argument.dtype))
     size = max(argument.elements * dtype.itemsize, 1)
     memory: Any = (ctypes.c_char * size).from_address(argument.address)

@@ -8,18 +8,18 @@ from typing import Any
 import attrs
 
 from structir.backend.cuda.device import Device
-from structir.backend.cuda.device_text import DeviceText, Product, Steps
+from structir.backend.cuda.device_text import DeviceText, OperandStrides, Product
 from structir.backend.cuda.regions import DeviceRegion
 from structir.backend.loops.writer import KernelText
-from structir.backend.recipe import Boundary, Recipe
-from structir.backend.stored import Json, Reading, Writing
+from structir.backend.recipe import Boundary, KernelSequence
+from structir.backend.stored import Json, TableReader, Writing
 from structir.backend.stored_checks import NotStoredError, require
 from structir.ir.dims import Poly
 
 SHARED = {f.name for f in attrs.fields(KernelText)}
 MOST_THREADS = 1024  # of a block, and more than any other number that a kernel has
 OWN = [f.name for f in attrs.fields(DeviceText) if f.name not in SHARED]
-DESCRIPTIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Product, Steps)}
+DESCRIPTIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Product, OperandStrides)}
 
 
 def _is_dim(value: Any) -> bool:
@@ -38,8 +38,8 @@ FITS: dict[str, Callable[[Any], bool]] = {
         v is None or (type(v) is tuple and len(v) == 2 and _is_dim(v[0]) and type(v[1]) is int)
     ),
     "Product | None": lambda v: v is None or type(v) is Product,
-    "Steps": lambda v: type(v) is Steps,
-    "Steps | None": lambda v: v is None or type(v) is Steps,
+    "OperandStrides": lambda v: type(v) is OperandStrides,
+    "OperandStrides | None": lambda v: v is None or type(v) is OperandStrides,
 }
 
 
@@ -72,7 +72,7 @@ class DeviceWriting(Writing):
         return {kind: [self._said(field) for field in fields]}
 
 
-class DeviceReading(Reading):
+class DeviceReading(TableReader):
     """Tables being read, of functions for a device."""
 
     def __init__(
@@ -100,6 +100,6 @@ class DeviceReading(Reading):
         require(_fits(type(made), attrs.asdict(made, recurse=False)), "a description of others")
         return made
 
-    def compiled(self, boundary: Boundary, write: Callable[[bool], Recipe]) -> DeviceRegion:
+    def compiled(self, boundary: Boundary, write: Callable[[bool], KernelSequence]) -> DeviceRegion:
         """The region on the device."""
         return DeviceRegion(boundary, write, self.device, self.tf32)

@@ -9,14 +9,14 @@ import attrs
 
 from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
 from structir.backend.cuda.epilogue import Results
-from structir.backend.cuda.operand import Operand, Way
+from structir.backend.cuda.operand import TileOperand, Way
 from structir.backend.cuda.places import RUN
 from structir.backend.cuda.product_schedule import HEAD, WAIT, ProductSchedule
 from structir.backend.loops.contraction import Contraction
 from structir.backend.loops.expression import apply
 from structir.backend.loops.scalar_text import number_text
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 from structir.ir.dims import Dim
 
 MOST_ROWS = 4
@@ -34,7 +34,7 @@ class StripSchedule(ProductSchedule):
         self.left = self.source(found.left, found.left_address)
         right = self.source(found.right, found.right_address)
         self.slices = [
-            Operand(right, self.columns, RUN, STRIP, letter, f"(start + {k} * far)")
+            TileOperand(right, self.columns, RUN, STRIP, letter, f"(start + {k} * far)")
             for k, letter in enumerate(LETTERS)
         ]
         self.along_terms = self.slices[0].along_terms
@@ -86,7 +86,7 @@ class StripSchedule(ProductSchedule):
         """How many columns a thread has."""
         return 1 if self.along_terms else RUN
 
-    def _multiplied(self, right: Operand) -> list[str]:
+    def _multiplied(self, right: TileOperand) -> list[str]:
         """The elements of a slice that a thread has read, times those of all rows."""
         lines, own = list[str](), range(RUN if self.along_terms else 1)
         for i in range(self.count):
@@ -96,7 +96,7 @@ class StripSchedule(ProductSchedule):
                 lines.append(f"c{i}_{j} = add_product(c{i}_{j}, x{i}_{term}, {factor})")
         return lines
 
-    def _of_left(self, right: Operand, row: int, terms: list[int]) -> list[str]:
+    def _of_left(self, right: TileOperand, row: int, terms: list[int]) -> list[str]:
         """The elements of a row of the left operand that a thread multiplies."""
         lines = [f"x{row}_{term} = zero" for term in terms]
         guard = "" if isinstance(self.rows.extent, int) else f"{row} < {self._rows} and "
@@ -106,7 +106,7 @@ class StripSchedule(ProductSchedule):
             lines.append(f"if {guard}{right.letter}_term{together[0]} < {self.size(self.terms)}:")
             for term in together:
                 right.name_terms(term)
-                scope = Scope(frozenset(self.extents))
+                scope = LoopScope(frozenset(self.extents))
                 value = self.writer.value(apply("cast", (self.left.value,), self.dtype), [scope])
                 lines += indented([*scope.lines, f"x{row}_{term} = {value}"])
         return lines

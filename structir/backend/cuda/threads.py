@@ -34,7 +34,7 @@ class Register:
 
 
 @attrs.frozen(eq=False)
-class Written:
+class InlinedFunction:
     """A function of a thread that is written where it is called."""
 
     write: Callable[[Operations, Sequence[Typed]], Typed]
@@ -86,7 +86,7 @@ def _wait(operations: Operations, args: Sequence[Typed]) -> Typed:
     return operations.nothing()
 
 
-def _shuffle(mode: str) -> Written:
+def _shuffle(mode: str) -> InlinedFunction:
     """The value of another lane; those of more than 32 bits go in two parts."""
     name, clamp = SHUFFLES[mode]
 
@@ -102,7 +102,7 @@ def _shuffle(mode: str) -> Written:
         ]
         return Typed(_whole(builder, parts, value.value.type), value.kind)
 
-    return Written(write)
+    return InlinedFunction(write)
 
 
 def _width(kind: Any) -> int:
@@ -148,7 +148,7 @@ def _add_product(operations: Operations, args: Sequence[Typed]) -> Typed:
     return Typed(builder.call(function, [left, right, total]), args[0].kind)
 
 
-def _unsigned(name: str) -> Written:
+def _unsigned(name: str) -> InlinedFunction:
     """A division of numbers that are not negative; nothing is divided by 0."""
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
@@ -157,17 +157,17 @@ def _unsigned(name: str) -> Written:
         size = builder.select(none, ir.Constant(WORD, 1), size)
         return Typed(getattr(builder, name)(number, size), types.int64)
 
-    return Written(write)
+    return InlinedFunction(write)
 
 
-def _wrapping(instruction: str) -> Written:
+def _wrapping(instruction: str) -> InlinedFunction:
     """Arithmetic of int64 that wraps around."""
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
         sides = [operations.cast(arg, types.int64) for arg in args]
         return Typed(getattr(operations.builder, instruction)(*sides), types.int64)
 
-    return Written(write)
+    return InlinedFunction(write)
 
 
 def _power_of_two(operations: Operations, args: Sequence[Typed]) -> Typed:
@@ -183,8 +183,8 @@ def _power_of_two(operations: Operations, args: Sequence[Typed]) -> Typed:
 OF_INDICES = {"times": _unsigned("udiv"), "left_over": _unsigned("urem")}
 WRITTEN = {
     **OF_INDICES,
-    "add_product": Written(_add_product),
-    "power_of_two": Written(_power_of_two),
+    "add_product": InlinedFunction(_add_product),
+    "power_of_two": InlinedFunction(_power_of_two),
     **{f"wrapping_{name}": _wrapping(name) for name in ("add", "sub", "mul")},
 }
 CUDA = SimpleNamespace(
@@ -192,9 +192,9 @@ CUDA = SimpleNamespace(
     blockIdx=BLOCK,
     blockDim=THREADS,
     gridDim=BLOCKS,
-    grid=Written(_grid),
-    gridsize=Written(_gridsize),
-    syncthreads=Written(_wait),
+    grid=InlinedFunction(_grid),
+    gridsize=InlinedFunction(_gridsize),
+    syncthreads=InlinedFunction(_wait),
     shared=SimpleNamespace(array=SHARED_ARRAY),
     local=SimpleNamespace(array=LOCAL_ARRAY),
     **{f"shfl_{mode}_sync" if mode else "shfl_sync": _shuffle(mode) for mode in SHUFFLES},

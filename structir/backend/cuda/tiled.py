@@ -12,7 +12,7 @@ import attrs
 
 from structir.backend.cuda.device_text import SIDE, DeviceText, device_text, over_blocks
 from structir.backend.cuda.epilogue import Results
-from structir.backend.cuda.operand import Operand
+from structir.backend.cuda.operand import TileOperand
 from structir.backend.cuda.places import RUN, Groups
 from structir.backend.cuda.product_schedule import HEAD, WAIT, ProductSchedule
 from structir.backend.loops.buffer import Buffer
@@ -27,12 +27,12 @@ WIDE_DTYPES = frozenset({"float64", "int64", "uint64"})
 TALL, WIDE = 8, 4  # rows and columns of a thread; rows of what takes twice the registers: 4
 
 
-class TileSchedule(ProductSchedule):
+class TiledProductSchedule(ProductSchedule):
     """A product on its way to text. A block makes one tile of the result after another; or where
     there is a place for `shares`, what a share of the terms adds to one."""
 
     block_of: ClassVar[Mapping[str, Any]] = {"square": True, "resident": 2}
-    operand: ClassVar[type[Operand]] = Operand
+    operand: ClassVar[type[TileOperand]] = TileOperand
 
     def __init__(
         self,

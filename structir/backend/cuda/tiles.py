@@ -13,7 +13,7 @@ from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Load, loads_of
 from structir.backend.loops.group import Group
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -102,7 +102,7 @@ class TileSchedule(BlockRowSchedule):
 
     def _read(self) -> list[str]:
         """Each turned operand, by neighbours in its memory."""
-        scope = Scope(frozenset((*self.rows, *self.last)))
+        scope = LoopScope(frozenset((*self.rows, *self.last)))
         for k, read in enumerate(self.turned):
             value = self.writer.value(read, [scope])
             scope.lines.append(f"tile{k}[down * (tile_side + 1) + across] = {_held(read)}({value})")
@@ -110,7 +110,7 @@ class TileSchedule(BlockRowSchedule):
 
     def _written(self) -> list[str]:
         """The results, by neighbours in theirs."""
-        scope = Scope(frozenset((*self.rows, *self.last)))
+        scope = LoopScope(frozenset((*self.rows, *self.last)))
         for k, read in enumerate(self.turned):
             scope.made[read] = self.writer.fresh()
             truth = " != 0" if read.dtype == "bool" else ""

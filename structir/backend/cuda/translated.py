@@ -24,7 +24,7 @@ from structir.backend.cpu.scalars import helpers
 from structir.backend.cuda import fragments
 from structir.backend.cuda.device_text import SIDE, DeviceText
 from structir.backend.cuda.numbers import functions_of_blocks, inside, sigmoid
-from structir.backend.cuda.threads import CUDA, UNROLLED, WRITTEN, Written
+from structir.backend.cuda.threads import CUDA, UNROLLED, WRITTEN, InlinedFunction
 from structir.backend.cuda.translation import DeviceOperations, DeviceTranslation
 from structir.backend.loops.scalar_text import LIBRARY, OF_TWO, STORED_AS
 from structir.backend.math.bits import declared
@@ -123,7 +123,7 @@ def _remainder(found: re.Match[str]) -> str:
     return f"call {kind} @__nv_fmod{WIDTHS[kind][0]}({kind} {left}, {kind} {right})"
 
 
-def _of_library(stem: str, arity: int) -> Written:
+def _of_library(stem: str, arity: int) -> InlinedFunction:
     """A function of NVIDIA's math library, on floats of either width."""
 
     def write(operations: Operations, args: Sequence[Typed]) -> Typed:
@@ -135,7 +135,7 @@ def _of_library(stem: str, arity: int) -> Written:
         function = declared(builder.module, ir.FunctionType(value, [value] * arity), name)
         return Typed(builder.call(function, [a.value for a in args]), kind)
 
-    return Written(write)
+    return InlinedFunction(write)
 
 
 @cache

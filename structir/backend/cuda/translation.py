@@ -23,8 +23,8 @@ from structir.backend.cuda.threads import (
     LOCAL_ARRAY,
     SHARED_ARRAY,
     UNROLLED,
+    InlinedFunction,
     Register,
-    Written,
 )
 
 H = TypeVar("H", bound=Typed)
@@ -35,7 +35,7 @@ SHARED, CONSTANT = 3, 4  # how LLVM numbers the memory of a block, and that of c
 
 
 @attrs.frozen(eq=False)
-class View(Typed):
+class DeviceView(Typed):
     """Elements behind a pointer, seen as an array; neighbours along an axis lie so many apart."""
 
     shape: tuple[Typed, ...] = ()
@@ -61,7 +61,7 @@ class DeviceOperations(Operations):
 
     def applied(self, function: Any, args: Sequence[Typed]) -> Typed:
         """A function on some values, written here."""
-        if isinstance(function, Written):
+        if isinstance(function, InlinedFunction):
             return function.write(self, args)
         if hasattr(function, "py_func"):
             raise UntranslatedError(f"{function} is compiled as a whole")
@@ -91,7 +91,7 @@ class DeviceTranslation(Translation):
             case ast.Call(ast.Name("array_at"), [pointer, ast.Tuple(sizes)]):
                 base, shape = self.value(pointer), tuple([self.value(s) for s in sizes])
                 steps = tuple([self._product(shape[k + 1 :]) for k in range(len(shape))])
-                return View(base.value, base.kind, shape=shape, steps=steps)
+                return DeviceView(base.value, base.kind, shape=shape, steps=steps)
             case ast.Call(ast.Name("len"), [ast.Name(name)]) if view := self._view(name):
                 return view.shape[0]
             case ast.Attribute(ast.Name(name), "shape") if view := self._view(name):
@@ -190,9 +190,9 @@ class DeviceTranslation(Translation):
             whole = self.operations.applied(operator.mul, (whole, size))
         return whole
 
-    def _view(self, name: str) -> View | None:
+    def _view(self, name: str) -> DeviceView | None:
         """The array that a name stands for, if it is one."""
-        return self._held_in(name, View)
+        return self._held_in(name, DeviceView)
 
     def _held_in(self, name: str, kind: type[H]) -> H | None:
         """What a name stands for, if it is of this kind."""
@@ -209,14 +209,14 @@ class DeviceTranslation(Translation):
             raise UntranslatedError(f"a register is chosen by {ast.unparse(index)}")
         return found
 
-    def _seen(self, view: View, index: ast.expr) -> Typed:
+    def _seen(self, view: DeviceView, index: ast.expr) -> Typed:
         """An element of an array, or a part along some of its axes."""
         moved = self._moved(view, index)
-        if isinstance(moved, View):
+        if isinstance(moved, DeviceView):
             return moved
         return self.operations.applied(operator.getitem, (moved, self.operations.constant(0)))
 
-    def _moved(self, view: View, index: ast.expr) -> Typed:
+    def _moved(self, view: DeviceView, index: ast.expr) -> Typed:
         entries = index.elts if isinstance(index, ast.Tuple) else [index]
         value, kept = view.value, list(range(len(entries), len(view.shape)))
         for axis, entry in enumerate(entries):
@@ -233,7 +233,7 @@ class DeviceTranslation(Translation):
         axes = sorted(kept)
         dense = view.dense and axes[0] == len(view.shape) - len(axes)
         shape, steps = ([of[k] for k in axes] for of in (view.shape, view.steps))
-        return View(value, view.kind, shape=tuple(shape), steps=tuple(steps), dense=dense)
+        return DeviceView(value, view.kind, shape=tuple(shape), steps=tuple(steps), dense=dense)
 
     def _is_table(self, name: str) -> bool:
         known = any(name in scope for scope in self.scopes) or name in self.slots

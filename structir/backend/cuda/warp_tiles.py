@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from structir.backend.cuda.operand import Operand
+from structir.backend.cuda.operand import TileOperand
 from structir.backend.cuda.places import RUN
 from structir.backend.cuda.product_schedule import WAIT
-from structir.backend.cuda.tiled import TileSchedule
+from structir.backend.cuda.tiled import TiledProductSchedule
 from structir.backend.loops.contraction import Contraction
-from structir.backend.loops.expression import Apply, Expression, computed_in, loads_of
+from structir.backend.loops.expression import Expression, Operation, computed_in, loads_of
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 
 HALVES = ("float16", "bfloat16")
 SIDE = 16  # terms of a slice, as of a matrix; rows of one, and columns of two
@@ -21,30 +21,30 @@ PAIRS = 2  # matrices of a warp along each side, of which one of columns is two
 GAP = 8  # elements between lines in shared memory: 8 of them begin in different banks
 
 
-def schedule_of(stage: Stage, found: Contraction, tf32: bool) -> type[TileSchedule]:
+def schedule_of(stage: Stage, found: Contraction, tf32: bool) -> type[TiledProductSchedule]:
     """The schedule by which a product is made: by warps, if cards have an instruction for what is
     multiplied."""
     dtype, body = found.left.buffer.dtype, stage.body
-    assert isinstance(body, Apply)
+    assert isinstance(body, Operation)
     exact = all(_is_exact(factor, dtype) for factor in body.args)
     if found.right.buffer.dtype == dtype and exact and computed_in(stage.out.dtype) == "float32":
         if dtype in HALVES:
             return WarpSchedule
         if tf32 and dtype == "float32":
             return RoundedSchedule
-    return TileSchedule
+    return TiledProductSchedule
 
 
 def _is_exact(factor: Expression, dtype: str) -> bool:
     """Whether a factor is an element as it is, whatever dtype it is seen as."""
-    while isinstance(factor, Apply):
+    while isinstance(factor, Operation):
         if factor.dtype not in (dtype, "float32", "float64"):
             return False
         (factor,) = factor.args
     return True
 
 
-class Bits(Operand):
+class Bits(TileOperand):
     """An operand that comes into shared memory as it is stored: where a thread reads neighbouring
     terms, these are neighbours there, too."""
 
@@ -55,7 +55,7 @@ class Bits(Operand):
         pitch = f"{self.pitch} = {line} + {GAP}"
         return [pitch, f"{self.letter}_size = {lines} * {self.pitch}"]
 
-    def _element(self, dtype: str, scope: Scope) -> str:
+    def _element(self, dtype: str, scope: LoopScope) -> str:
         (read,) = loads_of(self.source.value)
         return self.writer.place(read.buffer, read.entries, [scope])
 
@@ -73,7 +73,7 @@ class Bits(Operand):
         ]
 
 
-class Rounded(Operand):
+class Rounded(TileOperand):
     """An operand whose elements are rounded on their way into shared memory, where terms are
     neighbours."""
 
@@ -82,7 +82,7 @@ class Rounded(Operand):
         pitch = f"{self.pitch} = tile_side + {RUN}"
         return [pitch, f"{self.letter}_size = {self.letter}_wide * {self.pitch}"]
 
-    def _element(self, dtype: str, scope: Scope) -> str:
+    def _element(self, dtype: str, scope: LoopScope) -> str:
         return f"rounded_tf32({super()._element(dtype, scope)})"
 
     def stores(self, there: str) -> list[str]:
@@ -95,18 +95,18 @@ class Rounded(Operand):
         return lines
 
 
-class WarpSchedule(TileSchedule):
+class WarpSchedule(TiledProductSchedule):
     """A product on its way to text, of matrices that warps multiply."""
 
     block_of: ClassVar[dict[str, Any]] = {"warps": DOWN * ACROSS, "resident": 2}
-    operand: ClassVar[type[Operand]] = Bits
+    operand: ClassVar[type[TileOperand]] = Bits
     turns = 2  # in which the results go by way of shared memory
 
     def held_as(self) -> str:
         """The dtype of operands in shared memory: their bits."""
         return "uint16"
 
-    def _room(self, operand: Operand, wide: int) -> int:
+    def _room(self, operand: TileOperand, wide: int) -> int:
         """How many elements a slice of an operand takes in shared memory."""
         line, lines = (SIDE, wide) if operand.along_terms else (wide, SIDE)
         return lines * (line + GAP)
@@ -196,14 +196,14 @@ class WarpSchedule(TileSchedule):
 class RoundedSchedule(WarpSchedule):
     """A product of float32 on its way to text, whose factors are rounded to 10 bits."""
 
-    operand: ClassVar[type[Operand]] = Rounded
+    operand: ClassVar[type[TileOperand]] = Rounded
     turns = 4
 
     def held_as(self) -> str:
         """The dtype of operands in shared memory."""
         return "float32"
 
-    def _room(self, operand: Operand, wide: int) -> int:
+    def _room(self, operand: TileOperand, wide: int) -> int:
         return wide * (SIDE + RUN)
 
     def _factors(self) -> str:

@@ -13,7 +13,7 @@ from structir.backend.cuda.online import SYNC, AttentionSchedule, times, unrolle
 from structir.backend.loops.access import address_of
 from structir.backend.loops.expression import Load
 from structir.backend.loops.scalar_text import number_text
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 from structir.ir.dims import Dim, Sym, exact_quotient
 
 WARP, ROWS = 32, 16  # lanes of a warp, and rows of the result that it makes
@@ -31,10 +31,10 @@ def attention_kernel(found: Attention) -> DeviceText:
     sizes = [found.extents[axis] for axis in (found.depth, found.column)]
     small = all(isinstance(size, int) and 1 <= size <= WIDEST for size in sizes)
     fits = len(dtypes) == 1 and dtypes <= DTYPES and small
-    return (WarpSchedule if fits else AttentionSchedule)(found).device_text()
+    return (WarpAttentionSchedule if fits else AttentionSchedule)(found).device_text()
 
 
-class WarpSchedule(AttentionSchedule):
+class WarpAttentionSchedule(AttentionSchedule):
     """Such an attention on its way to text."""
 
     by_warps = True
@@ -90,7 +90,7 @@ class WarpSchedule(AttentionSchedule):
         """Some lines of an operand, as they are stored, in runs of 8 elements; with zeros where
         there are none."""
         line, origin, count = lines
-        scope = Scope(frozenset((*self.found.outer, along, line)))
+        scope = LoopScope(frozenset((*self.found.outer, along, line)))
         text = self.writer.place(read.buffer, read.entries, [self.block, scope])
         pointer, _, index = text.rstrip("]").partition("[")
         name, other = self.writer.names[along], self.writer.names[line]

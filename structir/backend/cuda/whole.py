@@ -13,7 +13,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.rows import RowSchedule
 from structir.backend.loops.scalar_text import accumulation_text, load_text, store_text
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import Scope, indented
+from structir.backend.loops.writer import LoopScope, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -92,7 +92,7 @@ class WholeSchedule(BlockRowSchedule):
             lines += [self._of_block(stage), *self._left(stage)]
         return lines
 
-    def store_row(self, row: Scope) -> None:
+    def store_row(self, row: LoopScope) -> None:
         """Results are there after all loops."""
         if self.step == self.made:
             super().store_row(row)

@@ -23,11 +23,11 @@ from structir.ir.kernel import (
     Element,
     For,
     Kernel,
+    KernelStatement,
     Literal,
     Local,
     Scalar,
     Scratch,
-    Statement,
 )
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.projections.monoid import MONOIDS
@@ -50,7 +50,7 @@ def shown_kernel(group: Group, name: str) -> ShownKernel:
     refused = [stage.out for stage in group.stages if not _plain(stage)]
     if refused:
         raise NotShown("a stage of a form of its own", refused)
-    writer = _Writer(group, name)
+    writer = _KernelNodeWriter(group, name)
     try:
         return writer.kernel()
     except NotShown as error:
@@ -63,14 +63,14 @@ def _plain(stage: Stage) -> bool:
     return monoid and stage.unique and not alone and not stage.guards
 
 
-class _Writer:
+class _KernelNodeWriter:
     def __init__(self, group: Group, name: str) -> None:
         self.group, self.name = group, name
         self.scalars = Scalars(self.read)
         self.params: dict[Buffer, Var] = {}  # of what is read from outside
         self.fills: dict[Buffer, Var] = {}
         self.inside: dict[Buffer, tuple[Stage, Var | Local]] = {}  # made here, kept nowhere
-        self.scratch: list[Statement] = []
+        self.scratch: list[KernelStatement] = []
         self.done: set[Buffer] = set()
         self.stage = group.stages[0]  # which is being written
 
@@ -79,7 +79,7 @@ class _Writer:
         for stage in self.group.stages:
             if stage.out in self.group.kept and stage.out not in self.fills:
                 self.fills[stage.out] = self._array(f"out{len(self.fills)}", stage.out)
-        body: list[Statement] = []
+        body: list[KernelStatement] = []
         self._loops(self.group.stages[0], self.group.rows, body, self._row)
         infos = [v.struct_info for v in (*self.params.values(), *self.fills.values())]
         mentioned = dict(self.scalars.symbols)
@@ -106,7 +106,7 @@ class _Writer:
         self,
         stage: Stage,
         axes: Sequence[Sym],
-        into: list[Statement],
+        into: list[KernelStatement],
         inner: object,
         stem: str = "i",
     ) -> None:
@@ -117,13 +117,13 @@ class _Writer:
         axis, *rest = axes
         variable = self.scalars.local(stem, "int64")
         self.scalars.axes[axis] = variable
-        body: list[Statement] = []
+        body: list[KernelStatement] = []
         self._loops(stage, rest, body, inner, stem)
         del self.scalars.axes[axis]
         stop = self.scalars.index(stage.extents[axis])
         into.append(For(variable, Literal(0, "int64"), stop, 1, tuple(body)))
 
-    def _row(self, into: list[Statement]) -> None:
+    def _row(self, into: list[KernelStatement]) -> None:
         for stage in self.group.stages:
             self.stage = stage
             inner = [axis for axis in stage.parallel if axis not in self.group.rows]
@@ -147,7 +147,7 @@ class _Writer:
 
     # ---- points
 
-    def _point(self, stage: Stage, into: list[Statement]) -> None:
+    def _point(self, stage: Stage, into: list[KernelStatement]) -> None:
         """One element: its value, or the total of its terms."""
         if not stage.reduce:
             self._keep(stage, self.scalars.value(simplified(stage.body), into), into)
@@ -156,7 +156,7 @@ class _Writer:
         total = self.scalars.local("total", dtype)
         into.append(Assign(total, stated(literal(monoid.identity(dtype), dtype))))
 
-        def term(body: list[Statement]) -> None:
+        def term(body: list[KernelStatement]) -> None:
             value = self.scalars.value(simplified(stage.body), body)
             if value.dtype != dtype:
                 value = applied("cast", [value], dtype)
@@ -165,7 +165,7 @@ class _Writer:
         self._loops(stage, stage.reduce, into, term, "k")
         self._keep(stage, total, into)
 
-    def _keep(self, stage: Stage, value: Scalar, into: list[Statement]) -> None:
+    def _keep(self, stage: Stage, value: Scalar, into: list[KernelStatement]) -> None:
         dtype = computed_in(stage.out.dtype)
         if value.dtype != dtype:
             value = applied("cast", [value], dtype)
@@ -180,7 +180,7 @@ class _Writer:
         inner = [self.scalars.axes[a] for a in stage.parallel if a not in self.group.rows]
         into.append(Assign(Element(room, tuple(inner), dtype), value))
 
-    def read(self, load: Load, into: list[Statement]) -> Scalar:
+    def read(self, load: Load, into: list[KernelStatement]) -> Scalar:
         """The number that a load stands for."""
         made = self.inside.get(load.buffer)
         if made is not None:
@@ -196,7 +196,7 @@ class _Writer:
         return Element(array, indices, computed_in(load.buffer.dtype))
 
     def _read_inside(
-        self, load: Load, stage: Stage, room: Var | Local, into: list[Statement]
+        self, load: Load, stage: Stage, room: Var | Local, into: list[KernelStatement]
     ) -> Scalar:
         if isinstance(room, Local):
             return room

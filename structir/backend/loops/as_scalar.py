@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Apply as Applied
 from structir.backend.loops.expression import (
     Entry,
     Expression,
@@ -19,9 +18,10 @@ from structir.backend.loops.expression import (
     parts_of,
     walk,
 )
+from structir.backend.loops.expression import Operation as Applied
 from structir.ir.dims import Dim, Opaque, Poly, Sym
 from structir.ir.dtype import is_float
-from structir.ir.kernel import Apply, Assign, Literal, Local, Scalar, Size, Statement
+from structir.ir.kernel import Apply, Assign, KernelStatement, Literal, Local, Scalar, Size
 from structir.ir.kernel_functions import CONVERSIONS, SCALAR_FUNCTIONS
 
 DEEPEST = 6  # operations within one another, before a name is given
@@ -50,7 +50,7 @@ class NotShown(Exception):
 class Scalars:
     """Writes the values of one kernel; `read` gives the number that stands for a load."""
 
-    def __init__(self, read: Callable[[Load, list[Statement]], Scalar]) -> None:
+    def __init__(self, read: Callable[[Load, list[KernelStatement]], Scalar]) -> None:
         self.read = read
         self.axes: dict[Sym, Scalar] = {}  # the variables of the loops around
         self.totals: dict[Any, Scalar] = {}
@@ -101,7 +101,7 @@ class Scalars:
             return term if factor > 0 else Apply("neg", (term,), "int64")
         return Apply("add" if factor > 0 else "sub", (total, term), "int64")
 
-    def place(self, entry: Entry, steps: list[Statement]) -> Scalar:
+    def place(self, entry: Entry, steps: list[KernelStatement]) -> Scalar:
         """An index, which may be read from data."""
         if isinstance(entry, Expression):
             return self._as_dtype(self.value(entry, steps), "int64")
@@ -109,7 +109,7 @@ class Scalars:
 
     # ---- values
 
-    def value(self, root: Expression, steps: list[Statement]) -> Scalar:
+    def value(self, root: Expression, steps: list[KernelStatement]) -> Scalar:
         """The value of an expression; names for its parts are bound in `steps`."""
         uses = Counter(part for node in walk(root) for part in parts_of(node))
         made: dict[Expression, tuple[Scalar, int]] = {}
@@ -129,7 +129,7 @@ class Scalars:
         self,
         node: Expression,
         made: Mapping[Expression, tuple[Scalar, int]],
-        steps: list[Statement],
+        steps: list[KernelStatement],
     ) -> tuple[Scalar, int]:
         match node:
             case Number(value, dtype):
@@ -146,7 +146,7 @@ class Scalars:
         raise NotShown(type(node).__name__)
 
     def _named(
-        self, node: Expression, uses: int, found: tuple[Scalar, int], steps: list[Statement]
+        self, node: Expression, uses: int, found: tuple[Scalar, int], steps: list[KernelStatement]
     ) -> tuple[Scalar, int]:
         scalar, depth = found
         plain = isinstance(scalar, Local | Literal | Size)

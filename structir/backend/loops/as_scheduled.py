@@ -23,7 +23,7 @@ from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.kernel import KERNEL_DTYPES, Kernel
 from structir.ir.struct_info import TensorStructInfo
-from structir.printer.reader import parse
+from structir.printer.parser.parser import parse
 
 NAMES = re.compile(r"[A-Za-z_]\w*")
 _READ: dict[str, Kernel] = {}  # kernels by their texts: layers of a model have the same ones

@@ -19,7 +19,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.rows import extents_of
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
-from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops
+from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
 
@@ -111,7 +111,7 @@ class ColumnSchedule:
         return loops(names[:-1], sizes[:-1], lines)
 
     def _terms(self, count: int) -> list[str]:
-        outer, lines = Scope(self.outer), list[str]()
+        outer, lines = LoopScope(self.outer), list[str]()
         everything = self.outer | set(self.vector)
         axis, name = self.terms[-1][-1], f"u{len(self.terms) - 1}"
         body = simplified(self.written_out(self.center.body))
@@ -119,7 +119,7 @@ class ColumnSchedule:
         for step in range(count):
             self.writer.names[axis] = f"({name} + {step})" if step else name
             outer.made.clear()
-            inner = Scope(everything, lines)
+            inner = LoopScope(everything, lines)
             values.append(self.writer.value(body, [outer, inner]))
         self.writer.names[axis] = name
         monoid = self.center.monoid or ""
@@ -139,8 +139,8 @@ class ColumnSchedule:
     def _results(self) -> list[str]:
         """What is stored from the totals: the reduction itself, and maps over it."""
         row_axes = frozenset(a for g in self.rows for a in g)
-        outer = Scope(row_axes)
-        inner = Scope(row_axes | set(self.vector))
+        outer = LoopScope(row_axes)
+        inner = LoopScope(row_axes | set(self.vector))
         total = f"{self.totals_name}[j - j0]"
         name = "total"
         inner.lines.append(f"{name} = {total}{' != 0' if self.dtype == 'bool' else ''}")

@@ -31,10 +31,10 @@ def composed(program: LoopProgram, product_of: ProductOf = contraction_of) -> Lo
     """The program with index stages composed into their readers, and without what nobody reads."""
     stages, changed = list(program.stages), True
     while changed:
-        table = Table(program, stages, product_of)
+        table = BufferTable(program, stages, product_of)
         made = [_composed_stage(stage, table) for stage in stages]
         if any(a is not b for a, b in zip(made, stages, strict=True)):
-            table = Table(program, made, product_of)
+            table = BufferTable(program, made, product_of)
         made = _written_through(made, table)
         kept = live_stages(program, made)
         changed = len(kept) < len(stages) or any(
@@ -55,7 +55,7 @@ def live_stages(program: LoopProgram, stages: list[Stage]) -> list[Stage]:
     return kept[::-1]
 
 
-class Table:
+class BufferTable:
     """Who writes a buffer, how often it is read, and whether its memory must exist."""
 
     def __init__(self, program: LoopProgram, stages: list[Stage], product_of: ProductOf) -> None:
@@ -103,7 +103,7 @@ def _unit_axes(read: Load) -> set[Sym]:
     return {s for s in symbols if s is not None}
 
 
-def _written_through(stages: list[Stage], table: Table) -> list[Stage]:
+def _written_through(stages: list[Stage], table: BufferTable) -> list[Stage]:
     """Matrix products whose result is only moved elsewhere write there at once."""
     moved: dict[Stage, Stage] = {}
     for mover in stages:
@@ -125,7 +125,7 @@ def _written_through(stages: list[Stage], table: Table) -> list[Stage]:
     return [moved.get(s, s) for s in kept]
 
 
-def _writing_as(maker: Stage, mover: Stage, read: Load, table: Table) -> Stage | None:
+def _writing_as(maker: Stage, mover: Stage, read: Load, table: BufferTable) -> Stage | None:
     """A matrix product that writes where another stage would move its result to."""
     if table.product_of(maker) is None or not maker.direct or mover.out.dtype != maker.out.dtype:
         return None
@@ -146,7 +146,7 @@ def _writing_as(maker: Stage, mover: Stage, read: Load, table: Table) -> Stage |
     return made if found is not None and not found.windows else None
 
 
-def _composed_stage(stage: Stage, table: Table) -> Stage:
+def _composed_stage(stage: Stage, table: BufferTable) -> Stage:
     if stage.routine is not None or not any(_moved(stage, x, table) for x in stage.loads):
         return stage
 
@@ -167,7 +167,7 @@ def _composed_stage(stage: Stage, table: Table) -> Stage:
     return _composed_factors(stage, leaf, table) if lost else made
 
 
-def _composed_factors(stage: Stage, leaf: object, table: Table) -> Stage:
+def _composed_factors(stage: Stage, leaf: object, table: BufferTable) -> Stage:
     """Only as much composed as leaves a matrix product one: each factor by itself, or none."""
     for factor in loads_of(stage.body):
         body = rebuilt(stage.body, lambda n, f=factor: leaf(n) if n is f else n)  # type: ignore[operator,misc]
@@ -177,12 +177,12 @@ def _composed_factors(stage: Stage, leaf: object, table: Table) -> Stage:
     return stage
 
 
-def _composed_load(stage: Stage, read: Load, table: Table) -> Expression | None:
+def _composed_load(stage: Stage, read: Load, table: BufferTable) -> Expression | None:
     maker = _moved(stage, read, table)
     return None if maker is None else value_at(maker, read.entries)
 
 
-def _moved(stage: Stage, read: Load, table: Table) -> Stage | None:
+def _moved(stage: Stage, read: Load, table: BufferTable) -> Stage | None:
     """What makes an element that is read, if it is to be computed where it is read."""
     maker = table.map_into(read.buffer)
     if maker is None or maker is stage:
@@ -206,7 +206,7 @@ def value_at(maker: Stage, entries: tuple[Entry, ...]) -> Expression | None:
     return substituted(maker.body, axes, data)
 
 
-def _moves_along(stage: Stage, read: Load, maker: Stage, table: Table) -> bool:
+def _moves_along(stage: Stage, read: Load, maker: Stage, table: BufferTable) -> bool:
     """Whether a map can move into its only reader, which reads it in another order or with steps,
     without computing anything twice."""
     if table.uses[read.buffer] != 1 or read.buffer in table.kept or table.is_epilogue(maker):

@@ -14,7 +14,7 @@ from structir.backend.cpu.products import (
 )
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.buffer import Buffer
-from structir.backend.loops.expression import Apply, Load, loads_of
+from structir.backend.loops.expression import Load, Operation, loads_of
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym, exact_quotient
 
@@ -92,7 +92,7 @@ def factors_of(stage: Stage) -> tuple[Load, Load] | None:
     body = stage.body
     if stage.monoid != "sum" or not stage.reduce:
         return None
-    if not (isinstance(body, Apply) and body.fn == "mul" and len(loads_of(body)) == 2):
+    if not (isinstance(body, Operation) and body.fn == "mul" and len(loads_of(body)) == 2):
         return None
     left, right = body.args
     if not (isinstance(left, Load) and isinstance(right, Load)):
@@ -123,9 +123,9 @@ def _small_factors(stage: Stage) -> tuple[Load, Load] | None:
     body = stage.body
     if not (stage.monoid == "sum" and stage.reduce and stage.out.dtype == "int32"):
         return None
-    if not (isinstance(body, Apply) and body.fn == "mul" and body.dtype == "int32"):
+    if not (isinstance(body, Operation) and body.fn == "mul" and body.dtype == "int32"):
         return None
-    found = [a.args[0] for a in body.args if isinstance(a, Apply) and a.fn == "cast"]
+    found = [a.args[0] for a in body.args if isinstance(a, Operation) and a.fn == "cast"]
     small = [x for x in found if isinstance(x, Load) and x.buffer.dtype == "int8"]
     return (small[0], small[1]) if len(small) == 2 else None
 

@@ -61,7 +61,7 @@ class Load(Expression):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Apply(Expression):
+class Operation(Expression):
     """A scalar function of the table; with `exact`, one that no other may stand for."""
 
     fn: str
@@ -122,9 +122,9 @@ def load(buffer: Buffer, entries: tuple[Entry, ...]) -> Load:
     return _once((Load, buffer, entries), lambda: Load(buffer, entries, dtype))
 
 
-def apply(fn: str, args: tuple[Expression, ...], dtype: str, exact: bool = False) -> Apply:
+def apply(fn: str, args: tuple[Expression, ...], dtype: str, exact: bool = False) -> Operation:
     """A scalar function applied."""
-    return _once((Apply, fn, args, dtype, exact), lambda: Apply(fn, args, dtype, exact))
+    return _once((Operation, fn, args, dtype, exact), lambda: Operation(fn, args, dtype, exact))
 
 
 def total(buffer: Buffer) -> Total:
@@ -139,7 +139,7 @@ def axis_dim(axis: Sym) -> Dim:
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
     """The expressions right below one: arguments, and indices that are read from data."""
-    if isinstance(expression, Apply):
+    if isinstance(expression, Operation):
         return expression.args
     if isinstance(expression, Load):
         return tuple([e for e in expression.entries if isinstance(e, Expression)])
@@ -170,7 +170,7 @@ def rebuilt(expression: Expression, leaf: Callable[[Expression], Expression]) ->
     def visit(node: Expression) -> Expression:
         found = made.get(node)
         if found is None:
-            if isinstance(node, Apply):
+            if isinstance(node, Operation):
                 args = tuple([visit(a) for a in node.args])
                 found = apply(node.fn, args, node.dtype, node.exact)
             else:
@@ -186,7 +186,7 @@ def exactly(expression: Expression) -> Expression:
     made: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
-        if not isinstance(node, Apply):
+        if not isinstance(node, Operation):
             return node
         if node not in made:
             made[node] = apply(node.fn, tuple([visit(a) for a in node.args]), node.dtype, True)

@@ -14,9 +14,9 @@ from structir.ir.kernel import (
     Element,
     For,
     Kernel,
+    KernelStatement,
     Literal,
     Local,
-    Statement,
     nodes_of,
 )
 
@@ -34,7 +34,7 @@ def surely_filled(kernel: Kernel, result: Var, ranges: IndexRanges) -> bool:
 
 
 def _filled(
-    statements: Sequence[Statement], loops: tuple[For, ...], result: Var, ranges: IndexRanges
+    statements: Sequence[KernelStatement], loops: tuple[For, ...], result: Var, ranges: IndexRanges
 ) -> bool:
     """Whether statements inside these loops write the result at every position."""
     if len(loops) == len(ranges.shapes[result]):
@@ -47,7 +47,7 @@ def _filled(
 
 
 def _writes(
-    statements: Sequence[Statement],
+    statements: Sequence[KernelStatement],
     variables: list[Local],
     loops: tuple[For, ...],
     result: Var,
@@ -80,7 +80,7 @@ def _whole(loop: For, size: object, ranges: IndexRanges) -> bool:
     return from_start and loop.step == 1 and ranges.value(loop.stop) == size
 
 
-def _jumps(statements: Sequence[Statement]) -> bool:
+def _jumps(statements: Sequence[KernelStatement]) -> bool:
     """Whether a loop with this body may end, or skip, a round."""
     return any(
         isinstance(s, Break | Continue)

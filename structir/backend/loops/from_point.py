@@ -20,8 +20,16 @@ from structir.backend.loops.scalar_text import EIGHTHS, is_written
 from structir.errors import StructIRError
 from structir.ir.dims import Dim, Sym, substitute
 from structir.ir.dtype import EXTENDED, is_float
-from structir.projections.conversion import converted
-from structir.projections.point import FUNCTIONS, Apply, Extent, Index, Literal, Operand, Point
+from structir.projections.conversion import convert_dtype
+from structir.projections.scalar_expr import (
+    FUNCTIONS,
+    LoopIndex,
+    OperandElement,
+    ScalarExpr,
+    ScalarExtent,
+    ScalarLiteral,
+    ScalarOp,
+)
 from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promoted
 
 ROUNDED = (
@@ -37,7 +45,7 @@ class NoKernelError(StructIRError):
 
 
 @attrs.frozen
-class Typed:
+class TypedExpression:
     """An expression and the kind of its value: a dtype, or a weak one that takes what it meets."""
 
     value: Expression
@@ -61,49 +69,51 @@ def _number_as(value: float | int | bool, dtype: str) -> float | int | bool:
         return bool(value)
     if is_float(dtype):
         return float(value)
-    found: int = converted(np.asarray(value), dtype).item()
+    found: int = convert_dtype(np.asarray(value), dtype).item()
     return found
 
 
 def expression_of(
-    point: Point,
+    point: ScalarExpr,
     reads: Mapping[str, Expression],
     dtypes: Mapping[str, str],
     letters: Mapping[Sym, Dim],
 ) -> Expression:
     """The expression of a point, given what its reads bring and what its letters stand for."""
-    made: dict[Point, Typed] = {}
+    made: dict[ScalarExpr, TypedExpression] = {}
 
-    def visit(node: Point) -> Typed:
+    def visit(node: ScalarExpr) -> TypedExpression:
         found = made.get(node)
         if found is None:
             found = made[node] = convert(node)
         return found
 
-    def convert(node: Point) -> Typed:
+    def convert(node: ScalarExpr) -> TypedExpression:
         match node:
-            case Operand(name):
-                return Typed(reads[name], dtypes[name])
-            case Literal(value):
+            case OperandElement(name):
+                return TypedExpression(reads[name], dtypes[name])
+            case ScalarLiteral(value):
                 kind = LITERAL_KINDS[type(value)]
                 dtype = SETTLED.get(kind, kind)
-                return Typed(number(value, dtype), kind)
-            case Index(letter):
-                return Typed(position(letters.get(letter, axis_dim(letter)), "int64"), WEAK_INT)
-            case Extent(dim):
-                return Typed(position(substitute(dim, dict(letters)), "int64"), WEAK_INT)
-            case Apply(fn, args, dtype):
+                return TypedExpression(number(value, dtype), kind)
+            case LoopIndex(letter):
+                return TypedExpression(
+                    position(letters.get(letter, axis_dim(letter)), "int64"), WEAK_INT
+                )
+            case ScalarExtent(dim):
+                return TypedExpression(position(substitute(dim, dict(letters)), "int64"), WEAK_INT)
+            case ScalarOp(fn, args, dtype):
                 return _applied(fn, [visit(a) for a in args], dtype)
         raise NoKernelError(f"no kernel form for {node!r}")
 
     return visit(point).value
 
 
-def _applied(fn: str, args: list[Typed], dtype: str | None) -> Typed:
+def _applied(fn: str, args: list[TypedExpression], dtype: str | None) -> TypedExpression:
     rule = FUNCTIONS[fn].rule
     kind = RULES[rule]([a.kind for a in args], dtype)
     if fn == "cast":
-        return Typed(_explicit_cast(args[0].value, kind), kind)
+        return TypedExpression(_explicit_cast(args[0].value, kind), kind)
     settled = SETTLED.get(kind, kind)
     if rule == "logic":
         operands = [_truth(a.value) for a in args]
@@ -117,7 +127,7 @@ def _applied(fn: str, args: list[Typed], dtype: str | None) -> Typed:
         fn = OF_FLOATS.get(fn, fn)
     _require(fn, operands[-1].dtype)
     _require_dtype(settled)
-    return Typed(apply(fn, tuple(operands), result), kind)
+    return TypedExpression(apply(fn, tuple(operands), result), kind)
 
 
 def _explicit_cast(value: Expression, dtype: str) -> Expression:

@@ -25,8 +25,8 @@ from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
 from structir.projections import spec as specs
 from structir.projections.monoid import MONOIDS
-from structir.projections.point import Point
-from structir.projections.spec import Clause, IndexSpec, Read, Write, scan_of
+from structir.projections.scalar_expr import ScalarExpr
+from structir.projections.spec import IndexSpec, Read, Statement, Write, scan_of
 from structir.projections.values import widened
 
 PICKING = frozenset({"argmax", "argmin"})
@@ -105,7 +105,7 @@ def _literal_dtype(value: float | int | bool) -> str:
 class ClauseLowering:
     """One write of one clause on its way to a stage."""
 
-    def __init__(self, lowering: SpecLowering, clause: Clause, write: Write) -> None:
+    def __init__(self, lowering: SpecLowering, clause: Statement, write: Write) -> None:
         self.lowering, self.clause = lowering, clause
         outside = clause.reduce and not all(e.inside for e in write.entries)
         # Each term is tested where the total's place may lie outside.
@@ -298,12 +298,12 @@ class ClauseLowering:
             )
         return load(buffer, tuple(entries))
 
-    def _entry(self, entry: specs.Entry, buffer: Buffer) -> Entry:
+    def _entry(self, entry: specs.AccessIndex, buffer: Buffer) -> Entry:
         """An index over the stage's axes; where it may leave its axis, with a guard or a test."""
         if entry.data is not None:
             return self._data_entry(entry)
         index = entry.index
-        letter = None if isinstance(index, Point) else dims.as_sym(index)
+        letter = None if isinstance(index, ScalarExpr) else dims.as_sym(index)
         loose = entry.loose and not self._full(letter, entry.size)
         found = dims.substitute(entry.dim if loose else entry.index, self.letters)  # type: ignore[arg-type]
         if not entry.inside:
@@ -314,7 +314,7 @@ class ClauseLowering:
     def _full(self, letter: Sym | None, size: Dim) -> bool:
         return letter is not None and self.lowering.spec.extents.get(letter) == size
 
-    def _data_entry(self, entry: specs.Entry) -> Entry:
+    def _data_entry(self, entry: specs.AccessIndex) -> Entry:
         point = entry.data
         assert point is not None
         self.may_read_nothing |= dims.at_least(entry.size, 1) is not True
@@ -371,7 +371,7 @@ def loose_sizes(spec: IndexSpec) -> list[tuple[Dim, Dim, str]]:
         for read in clause.reads:
             for entry in read.entries:
                 index = entry.index
-                letter = None if isinstance(index, Point) else dims.as_sym(index)
+                letter = None if isinstance(index, ScalarExpr) else dims.as_sym(index)
                 if entry.loose and letter is not None and letter in spec.extents:
                     extent = spec.extents[letter]
                     if entry.size != extent:

@@ -58,7 +58,7 @@ class Decision:
 
 
 @attrs.frozen
-class Products:
+class ProductSupport:
     """How a backend sees matrix products: which stages are some, and of which dtypes they can share
     a kernel with other stages. Or, where `followed` is there, whether a product's kernel makes with
     it some stages, with those buffers kept: maps at the points of its result. So it is with stages
@@ -73,19 +73,19 @@ class Products:
 
 
 def grouped(
-    program: LoopProgram, products: Products | None = None
+    program: LoopProgram, products: ProductSupport | None = None
 ) -> tuple[list[Group], list[Decision]]:
     """The kernels-to-be in an order that can run, and the log of what was joined or refused."""
-    fusion = Fusion(program, products or Products())
+    fusion = FusionState(program, products or ProductSupport())
     fusion.join_producers()
     fusion.join_pieces()
     return fusion.groups(), fusion.decisions
 
 
-class Fusion:
+class FusionState:
     """The state of grouping: which stages are together, and which axes have become one."""
 
-    def __init__(self, program: LoopProgram, products: Products) -> None:
+    def __init__(self, program: LoopProgram, products: ProductSupport) -> None:
         self.joins_products, self.followed = products.joined, products.followed
         self.stages = list(program.stages)
         self.place = {stage: i for i, stage in enumerate(self.stages)}

@@ -12,11 +12,11 @@ from structir.ir.kernel import (
     Element,
     For,
     Kernel,
+    KernelStatement,
     LibraryCall,
     Local,
     Scalar,
     Scratch,
-    Statement,
     While,
     nodes_of,
 )
@@ -36,7 +36,7 @@ def independent_loop(kernel: Kernel) -> For | None:
     return loop if own and _reads_its_own(loop) else None
 
 
-def _ends(body: Sequence[Statement]) -> bool:
+def _ends(body: Sequence[KernelStatement]) -> bool:
     """Whether a statement ends the loop that it stands in, inner loops aside."""
     for statement in body:
         if isinstance(statement, Break):
@@ -78,7 +78,7 @@ def _reads_its_own(loop: For) -> bool:
     return _made(loop.body, {loop.variable.name}) is not None
 
 
-def _made(body: Sequence[Statement], known: set[str]) -> set[str] | None:
+def _made(body: Sequence[KernelStatement], known: set[str]) -> set[str] | None:
     """The names that surely have a value after some statements; None where one is read before."""
     known = set(known)
     for statement in body:
@@ -89,7 +89,7 @@ def _made(body: Sequence[Statement], known: set[str]) -> set[str] | None:
     return known
 
 
-def _after(statement: Statement, known: set[str]) -> set[str] | None:
+def _after(statement: KernelStatement, known: set[str]) -> set[str] | None:
     match statement:
         case Assign(target, value):
             places = target.indices if isinstance(target, Element) else ()

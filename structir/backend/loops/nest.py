@@ -18,7 +18,7 @@ from structir.backend.loops.scalar_text import (
 )
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
-from structir.backend.loops.writer import INDENT, SINGLE, KernelText, Scope, Writer, indented
+from structir.backend.loops.writer import INDENT, SINGLE, KernelText, LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
@@ -38,7 +38,7 @@ class NestSchedule:
         self.dtype = computed_in(stage.out.dtype)
         self.monoid = stage.monoid or ""
         self.guards = list(stage.guards)
-        self.tested: Scope | None = None  # where loops around the point tell that it exists
+        self.tested: LoopScope | None = None  # where loops around the point tell that it exists
 
     def text(self) -> KernelText:
         """The kernel's text. The first parallel axis is the range; a scatter is one indivisible
@@ -145,7 +145,7 @@ class NestSchedule:
 
     def _existence(self, known: set[Sym]) -> list[str]:
         assert self.stage.exists is not None
-        self.tested = Scope(frozenset(known))
+        self.tested = LoopScope(frozenset(known))
         condition = self.writer.value(self.stage.exists, [self.tested])
         return [*self.tested.lines, f"if {condition}:"]
 
@@ -157,7 +157,7 @@ class NestSchedule:
         return " and ".join(f"{self.writer.index_text(g.value)} >= 0" for g in ready)
 
     def _map_point(self, known: set[Sym]) -> list[str]:
-        def point(scope: Scope) -> None:
+        def point(scope: LoopScope) -> None:
             stage = self.stage
             value = self.writer.value(simplified(stage.body), [scope])
             if stage.monoid and not stage.unique:
@@ -166,21 +166,21 @@ class NestSchedule:
 
         return self._where_it_exists(known, point)
 
-    def _where_it_exists(self, known: set[Sym], point: Callable[[Scope], None]) -> list[str]:
+    def _where_it_exists(self, known: set[Sym], point: Callable[[LoopScope], None]) -> list[str]:
         """The lines of a point, under the condition that it exists if that is read from data."""
-        scope = Scope(frozenset(known))
+        scope = LoopScope(frozenset(known))
         if self.tested is not None:
             scope.made.update(self.tested.made)
         if self.stage.exists is None or self.tested is not None:
             point(scope)
             return scope.lines
         condition = self.writer.value(self.stage.exists, [scope])
-        inner = Scope(scope.axes)
+        inner = LoopScope(scope.axes)
         inner.made.update(scope.made)
         point(inner)
         return [*scope.lines, f"if {condition}:", *indented(inner.lines)]
 
-    def _combined(self, value: str, scope: Scope) -> str:
+    def _combined(self, value: str, scope: LoopScope) -> str:
         """What is there already, with one value more."""
         place = self.writer.place(self.stage.out, self.stage.write, [scope])
         before, after = self.writer.fresh(), self.writer.fresh()
@@ -196,14 +196,14 @@ class NestSchedule:
         terms = self._loops(list(self.stage.reduce), known, None, self._term)
         meets = not self.stage.unique  # where no term exists, there is no place either
         lines += [f"if {test}:", *indented(terms)] if test and not meets else terms
-        scope = Scope(frozenset(known), lines)
+        scope = LoopScope(frozenset(known), lines)
         value = self._result(lines)
         if meets:
             value = self._combined(value, scope)
         self.store_total(value, scope)
         return [f"if {test}:", *indented(lines)] if test and meets else lines
 
-    def store_total(self, value: str, scope: Scope) -> None:
+    def store_total(self, value: str, scope: LoopScope) -> None:
         """One result of a reduction to where it belongs."""
         self.writer.store(self.stage.out, self.stage.write, value, [scope])
 
@@ -222,7 +222,7 @@ class NestSchedule:
     def _term(self, known: set[Sym]) -> list[str]:
         return self._where_it_exists(known, self._add_term)
 
-    def _add_term(self, scope: Scope) -> None:
+    def _add_term(self, scope: LoopScope) -> None:
         value = self.writer.value(simplified(self.stage.body), [scope])
         if self.monoid in ("argmax", "argmin"):
             sign = ">" if self.monoid == "argmax" else "<"
@@ -253,7 +253,7 @@ class NestSchedule:
         stage, running = self.stage, self.stage.running
         assert running is not None
         self.writer.names[running.target] = self._running_number()
-        scope = Scope(frozenset(known | {running.target, *stage.reduce}))
+        scope = LoopScope(frozenset(known | {running.target, *stage.reduce}))
         value = self.writer.value(simplified(stage.body), [scope])
         add = f"total = {accumulation_text(self.monoid, self.dtype, 'total', value)}"
         place = self.writer.place(stage.out, stage.write, [scope])

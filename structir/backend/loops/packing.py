@@ -18,7 +18,7 @@ from structir.backend.loops.contraction import Contraction, MatrixForm, constant
 from structir.backend.loops.expression import Load
 from structir.backend.loops.stage import Stage
 from structir.ir.dims import Dim, Sym
-from structir.printer.pages import let_go
+from structir.printer.files.mapped_memory import release_pages
 
 PACKINGS: dict[str, Callable[[Any], Any]] = {
     "wide": packed,
@@ -95,7 +95,7 @@ def panels_of(data: Any, form: MatrixForm, packing: str) -> Any:
         steps = form.down * flat.itemsize, form.across * flat.itemsize
         matrix = np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
         panels = PACKINGS[packing](matrix)
-        let_go(data)  # what is in panels is rarely read again
+        release_pages(data)  # what is in panels is rarely read again
         held, own = weakref.ref(data), id(panels)
         _origins[own] = PanelsOrigin(held, form, packing)
         _panels[key] = (held, weakref.ref(panels, lambda _: _forget(key, own)))

@@ -12,7 +12,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import store_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Guard, Stage
-from structir.backend.loops.writer import SINGLE, KernelText, Scope, Writer, indented
+from structir.backend.loops.writer import SINGLE, KernelText, LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
@@ -95,10 +95,10 @@ class PaddingSchedule:
         end: Dim = dims.floordiv(rest, -step) + 1
         return False, self.writer.index_text(end)
 
-    def _scopes(self) -> list[Scope]:
+    def _scopes(self) -> list[LoopScope]:
         inner = frozenset(self.stage.parallel)
         outer = inner - {self.last} if self.last is not None else inner
-        return [Scope(outer), Scope(inner)]
+        return [LoopScope(outer), LoopScope(inner)]
 
     def _values(self, low: str, high: str) -> list[str]:
         scopes, body = self._scopes(), simplified(self.stage.body)
@@ -122,7 +122,7 @@ class PaddingSchedule:
         return plain and all(a.coefficient(self.last) == 1 for a in addresses)
 
     def _run_from(
-        self, low: str, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[Scope]
+        self, low: str, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[LoopScope]
     ) -> str:
         """The pointer to the first element of a run."""
         assert self.last is not None
@@ -139,6 +139,6 @@ class PaddingSchedule:
         scopes[-1].lines.append(f"{place} = {value}")
         return self._along(low, high, scopes)
 
-    def _along(self, low: str, high: str, scopes: list[Scope]) -> list[str]:
+    def _along(self, low: str, high: str, scopes: list[LoopScope]) -> list[str]:
         name = self.names[-1] if self.names else "point"
         return [*scopes[0].lines, *self._loop(name, low, high, scopes[-1].lines)]

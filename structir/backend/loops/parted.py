@@ -17,7 +17,14 @@ from structir.backend.loops.library_text import (
 )
 from structir.backend.loops.scalar_text import cost_of
 from structir.backend.loops.steady import steady_elements, with_local
-from structir.backend.loops.streams import MORE, MUCH, Store, is_large, may_be_large, two_loops
+from structir.backend.loops.streams import (
+    MORE,
+    MUCH,
+    StreamingStore,
+    is_large,
+    may_be_large,
+    two_loops,
+)
 from structir.backend.loops.texts import bare
 from structir.backend.loops.writer import INDENT, indented
 from structir.ir.expr import Var
@@ -158,7 +165,9 @@ class PartedWriter(KernelNames):
             return None  # the two loops compare the length, which may not be one of 64 bits
         for line, target in zip(lines, targets, strict=True):
             if isinstance(target, Element) and target.array in self.only_filled:
-                stores.append(Store(self.only_filled[target.array], line, *line.split(" = ", 1)))
+                stores.append(
+                    StreamingStore(self.only_filled[target.array], line, *line.split(" = ", 1))
+                )
         if not stores or len(stores) < sum(isinstance(t, Element) for t in targets):
             return None
         name = self.name(loop.variable)

@@ -7,9 +7,9 @@ import attrs
 from structir.backend.loops.buffer import Buffer
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
-    Apply,
     Expression,
     Load,
+    Operation,
     axis_dim,
     computed_in,
     load,
@@ -141,7 +141,7 @@ class Phases:
                 continue
             seen.add(node)
             todo += parts_of(node)
-            if isinstance(node, Apply):
+            if isinstance(node, Operation):
                 cost += cost_of(node.fn)
             elif isinstance(node, Load):
                 maker = self.makers.get(node.buffer)

@@ -40,6 +40,7 @@ from structir.ir.kernel import (
     Extent,
     For,
     Kernel,
+    KernelStatement,
     LibraryCall,
     Literal,
     Local,
@@ -47,7 +48,6 @@ from structir.ir.kernel import (
     Scalar,
     Scratch,
     Size,
-    Statement,
     Sync,
     While,
 )
@@ -153,7 +153,7 @@ class _Writer(PartedWriter):
 
     # ---- statements
 
-    def block(self, statements: Sequence[Statement]) -> list[str]:
+    def block(self, statements: Sequence[KernelStatement]) -> list[str]:
         """The lines of some statements."""
         lines = [line for s in statements for line in _STATEMENTS[type(s)](self, s)]
         return lines or ["pass"]

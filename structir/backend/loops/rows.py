@@ -14,7 +14,7 @@ from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
 from structir.backend.loops.streams import MORE, MUCH, may_be_large, two_loops
-from structir.backend.loops.writer import KernelText, Scope, Writer, indented, loops
+from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented, loops
 from structir.ir.dims import Dim, Sym
 from structir.projections.monoid import MONOIDS
 
@@ -111,7 +111,7 @@ class RowSchedule:
         """Maps that all accesses walk as one axis: one loop over elements."""
         if self.last:
             self.writer.name_axes([self.last], ["i"])
-        outer, inner = Scope(frozenset()), Scope(frozenset(self.last))
+        outer, inner = LoopScope(frozenset()), LoopScope(frozenset(self.last))
         self.write_roots([s for s in self.stages if s.out in self.group.kept], 0, [outer, inner])
         return [*outer.lines, *self._loop(["i"], [], inner.lines)]
 
@@ -136,11 +136,11 @@ class RowSchedule:
         """What one element of all that is stored takes, an addition being 1."""
         return sum(self.phases.cost(s) for s in self.stages if s.out in self.group.kept)
 
-    def write_roots(self, roots: list[Stage], phase: int, scopes: list[Scope]) -> None:
+    def write_roots(self, roots: list[Stage], phase: int, scopes: list[LoopScope]) -> None:
         for stage in roots:
             self._write_root(stage, phase, scopes)
 
-    def _write_root(self, stage: Stage, phase: int, scopes: list[Scope]) -> None:
+    def _write_root(self, stage: Stage, phase: int, scopes: list[LoopScope]) -> None:
         body = simplified(self.phases.resolved(stage.body, phase))
         value = self.writer.value(body, scopes)
         if stage.reduce:
@@ -163,13 +163,13 @@ class RowSchedule:
 
     def row_lines(self, known: frozenset[Sym] = frozenset()) -> list[str]:
         """All of one row: its loops phase by phase, then what is one value a row."""
-        row = Scope(frozenset(self.rows) | known)
+        row = LoopScope(frozenset(self.rows) | known)
         for (phase, _), stages in sorted(self.loops().items(), key=lambda item: item[0][0]):
             self._write_loop(phase, stages, row)
         self.store_row(row)
         return row.lines
 
-    def store_row(self, row: Scope) -> None:
+    def store_row(self, row: LoopScope) -> None:
         """Write what is one value a row."""
         for stage in self.stages:
             if stage.out not in self.group.kept or (self.phases.inner[stage] and not stage.reduce):
@@ -191,7 +191,7 @@ class RowSchedule:
                 found.setdefault(key, []).append(stage)
         return found
 
-    def _write_loop(self, phase: int, stages: list[Stage], row: Scope) -> None:
+    def _write_loop(self, phase: int, stages: list[Stage], row: LoopScope) -> None:
         order = max(stages, key=lambda s: len(s.parallel))
         kept = [s for s in stages if s.out in self.phases.kept]
         axes = tuple(self.writer.axes)
@@ -205,7 +205,7 @@ class RowSchedule:
             if stage.reduce:
                 row_total = self._start_total(stage.out, stage.monoid or "")
                 row.lines.append(row_total)
-        inner = Scope(row.axes | set(self.phases.inner[order]))
+        inner = LoopScope(row.axes | set(self.phases.inner[order]))
         self.write_roots(stages, phase, [row, inner])
         row.lines += self.loop_lines(groups, stages, inner.lines)
 

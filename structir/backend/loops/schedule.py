@@ -11,7 +11,7 @@ from structir.backend.loops.blocks import block_kernel
 from structir.backend.loops.columns import column_kernel
 from structir.backend.loops.compose import composed
 from structir.backend.loops.expression import exactly
-from structir.backend.loops.group import Decision, Group, Products, grouped
+from structir.backend.loops.group import Decision, Group, ProductSupport, grouped
 from structir.backend.loops.matrix import matrix_kernel
 from structir.backend.loops.nest import nest_kernel
 from structir.backend.loops.padding import padding_kernel
@@ -114,7 +114,7 @@ def _texts(found: KernelText | tuple[KernelText, ...] | None) -> tuple[KernelTex
 def written(
     program: LoopProgram,
     schedules: Mapping[str, Callable[[Group], KernelText | tuple[KernelText, ...] | None]],
-    products: Products | None = None,
+    products: ProductSupport | None = None,
     settled: Callable[[LoopProgram, Sequence[Group]], Sequence[Group]] = lambda _, groups: groups,
 ) -> Scheduled:
     """A program in groups, each written out by the schedule for its kind: mostly as one kernel."""

@@ -8,9 +8,9 @@ from math import prod
 from structir.backend.loops.access import Address, address_of, joined_axes
 from structir.backend.loops.compose import value_at
 from structir.backend.loops.expression import (
-    Apply,
     Expression,
     Load,
+    Operation,
     apply,
     computed_in,
     load,
@@ -23,7 +23,7 @@ from structir.backend.loops.group import Group
 from structir.backend.loops.scalar_text import accumulation_text, number_text
 from structir.backend.loops.simplify import simplified
 from structir.backend.loops.stage import Stage
-from structir.backend.loops.writer import KernelText, Scope, Writer, indented
+from structir.backend.loops.writer import KernelText, LoopScope, Writer, indented
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.dtype import is_float
@@ -67,7 +67,7 @@ class ShortRowSchedule:
         self.extents = {a: e for s in group.stages for a, e in s.extents.items()}
         self.axes = tuple(dict.fromkeys(a for s in group.stages for a in s.axes))
         self.writer = Writer(self.axes, group.rows)
-        self.row = Scope(frozenset(group.rows))
+        self.row = LoopScope(frozenset(group.rows))
 
     def text(self) -> KernelText:
         """The kernel's text."""
@@ -154,7 +154,7 @@ class ShortRowSchedule:
         made: dict[Expression, Expression] = {}
 
         def visit(node: Expression) -> Expression:
-            if not isinstance(node, Apply):
+            if not isinstance(node, Operation):
                 return node
             if node not in made:
                 args = tuple([visit(a) for a in node.args])
@@ -163,7 +163,7 @@ class ShortRowSchedule:
 
         return visit(root)
 
-    def _multiplied(self, node: Apply) -> Expression:
+    def _multiplied(self, node: Operation) -> Expression:
         if node.exact or node.fn != "div" or not is_float(node.dtype):
             return node
         over, under = node.args

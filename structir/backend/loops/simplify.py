@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from structir.backend.loops.expression import Apply, Expression, Number, apply, number
+from structir.backend.loops.expression import Expression, Number, Operation, apply, number
 from structir.ir.dtype import is_float
 
 
@@ -13,7 +13,7 @@ def simplified(expression: Expression) -> Expression:
     made: dict[Expression, Expression] = {}
 
     def visit(node: Expression) -> Expression:
-        if not isinstance(node, Apply):
+        if not isinstance(node, Operation):
             return node
         found = made.get(node)
         if found is None:
@@ -25,7 +25,7 @@ def simplified(expression: Expression) -> Expression:
     return visit(expression)
 
 
-def _rewritten(node: Apply) -> Expression:
+def _rewritten(node: Operation) -> Expression:
     if node.exact or not is_float(node.dtype) or len(node.args) != 2:
         return node
     if node.fn in ("add", "mul") and isinstance(node.args[0], Number):
@@ -35,7 +35,7 @@ def _rewritten(node: Apply) -> Expression:
     return node if rule is None else rule(node, *node.args)
 
 
-def _sum(node: Apply, left: Expression, right: Expression) -> Expression:
+def _sum(node: Operation, left: Expression, right: Expression) -> Expression:
     """1 + tanh(u) is 2 / (1 + exp(-2u)): one exponential and no polynomial beside it; 1 + erf(u)
     needs no digits of erf(u) below those of 1."""
     if not (isinstance(right, Number) and right.value == 1):
@@ -51,7 +51,7 @@ def _sum(node: Apply, left: Expression, right: Expression) -> Expression:
     return node
 
 
-def _product(node: Apply, left: Expression, right: Expression) -> Expression:
+def _product(node: Operation, left: Expression, right: Expression) -> Expression:
     """Products with constants, as few as will do; none overflows or underflows on the way where the
     expression as it was written does not."""
     dtype = node.dtype
@@ -78,11 +78,11 @@ def _is_normal(value: float, dtype: str) -> bool:
     return least <= abs(value) <= most
 
 
-def _calls(node: Expression, fn: str) -> TypeGuard[Apply]:
-    return isinstance(node, Apply) and node.fn == fn
+def _calls(node: Expression, fn: str) -> TypeGuard[Operation]:
+    return isinstance(node, Operation) and node.fn == fn
 
 
 def _constant_factor(node: Expression) -> tuple[Expression, float] | None:
-    if isinstance(node, Apply) and node.fn == "mul" and isinstance(node.args[1], Number):
+    if isinstance(node, Operation) and node.fn == "mul" and isinstance(node.args[1], Number):
         return node.args[0], node.args[1].value
     return None

@@ -32,7 +32,7 @@ BEHIND = 256  # bytes from a load up to a store in its page for which it waits
 
 
 @attrs.frozen
-class Store:
+class StreamingStore:
     """A line that stores a value in an element of a result that may be large."""
 
     buffer: Buffer
@@ -72,7 +72,7 @@ def two_loops(
     name: str,
     bounds: tuple[str, str],
     lines: Sequence[str],
-    stores: Sequence[Store],
+    stores: Sequence[StreamingStore],
     size_text: Callable[[Buffer], str],
     start_text: Callable[[Buffer], str],
     beside: Mapping[Buffer, Iterable[Buffer]] = {},

@@ -16,13 +16,13 @@ from structir.backend.loops.from_point import NoKernelError
 from structir.backend.loops.stage import Routine, Stage, routine_stages
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly, Sym
-from structir.projections.spec import Clause, Entry, IndexSpec
+from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
 HELD = (bool, int, float, type(None))  # kinds of numbers that a kernel's text can hold
 
 
 @attrs.frozen
-class Place:
+class BufferPoint:
     """What a routine sees of a buffer at one point: along each axis an index, or all (None)."""
 
     buffer: Buffer
@@ -48,8 +48,8 @@ class PointCalls:
 class Named:
     """What a routine's parameters may be named after: operands, results, other numbers."""
 
-    operands: Mapping[str, Place | None]
-    results: Mapping[str, Place]
+    operands: Mapping[str, BufferPoint | None]
+    results: Mapping[str, BufferPoint]
     numbers: Mapping[str, Any]
     axes: Mapping[str, Dim]  # of the points: where along each of them a point is
 
@@ -127,7 +127,7 @@ def _copy(source: Buffer, target: Buffer) -> Stage:
     return Stage(target, tuple(known), (), extents, load(source, at), at)
 
 
-def _place(buffer: Buffer, entries: Iterable[Entry], clause: Clause) -> Place:
+def _place(buffer: Buffer, entries: Iterable[AccessIndex], clause: Statement) -> BufferPoint:
     found: list[Dim | None] = []
     for entry in entries:
         if entry.data is not None or not entry.inside:
@@ -137,7 +137,7 @@ def _place(buffer: Buffer, entries: Iterable[Entry], clause: Clause) -> Place:
         if not whole and dims.syms(entry.dim) & frozenset(clause.whole):
             raise NoKernelError("an axis is seen whole in part")
         found.append(None if whole else entry.dim)
-    return Place(buffer, tuple(found))
+    return BufferPoint(buffer, tuple(found))
 
 
 class PointText:
@@ -168,7 +168,7 @@ class PointText:
         )
 
     def _argument(self, argument: Any) -> str:
-        if isinstance(argument, Place):
+        if isinstance(argument, BufferPoint):
             return self._seen(argument)
         if isinstance(argument, tuple):
             return f"({''.join([f'{self._argument(part)}, ' for part in argument])})"
@@ -177,7 +177,7 @@ class PointText:
             return self._index(argument) if own else self._size(argument)
         return repr(argument) if not isinstance(argument, float) else f"float64({argument!r})"
 
-    def _seen(self, place: Place) -> str:
+    def _seen(self, place: BufferPoint) -> str:
         filled = place.buffer in self.calls.results
         scalar = filled and all(at is not None for at in place.at)
         at = [":" if i is None else self._index(i) for i in place.at] + [":"] * scalar

@@ -72,7 +72,7 @@ def _is_candidate(stage: Stage) -> bool:
 
 
 @attrs.frozen
-class Window:
+class WindowIndex:
     """An index `step * axis + sum(apart * tap) + start`; what is read lies from `low` to before
     `stop`, which the guards say, or the ends of the operand's axis."""
 
@@ -89,7 +89,7 @@ class Window:
         return bool(self.taps) or self.step > 1
 
 
-def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> Window | None:
+def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> WindowIndex | None:
     """How an index moves, if it does with whole positive steps along at most one parallel axis."""
     if isinstance(entry, Expression):
         return None
@@ -102,7 +102,7 @@ def _window(entry: Entry, low: Dim, stop: Dim, stage: Stage) -> Window | None:
         return None
     axis = outer[0] if outer else None
     taps = tuple([(a, c) for a, c in steps.items() if a is not axis])
-    return Window(axis, steps[axis] if axis is not None else 1, taps, rest, low, stop)
+    return WindowIndex(axis, steps[axis] if axis is not None else 1, taps, rest, low, stop)
 
 
 def _guards_of(entry: Entry, stage: Stage) -> dict[Dim, tuple[Dim | None, Dim | None]]:
@@ -127,7 +127,7 @@ class Plainer:
 
     def __init__(self, stage: Stage, read: Load, columns: Sequence[Sym], filled: float) -> None:
         self.stage, self.read, self.filled = stage, read, filled
-        self.windows: dict[int, Window] = {}
+        self.windows: dict[int, WindowIndex] = {}
         self.fits = True
         guards = {g.value for g in stage.guards}
         for k, (entry, size) in enumerate(zip(read.entries, read.buffer.shape, strict=True)):
@@ -159,7 +159,7 @@ class Plainer:
         """The stage that makes the copy, and the read of it that stands for the old one. The axes
         that do not move come first, then the places within a step if steps are taken apart, then
         those that move."""
-        copy = Copy(self.read.buffer)
+        copy = CopyPlan(self.read.buffer)
         old: dict[int, Dim] = {}
         for k, size in enumerate(self.read.buffer.shape):
             if k not in self.windows:
@@ -178,19 +178,19 @@ class Plainer:
             copy.guards += [Guard(old[k] - window.low), Guard(window.stop - 1 - old[k])]
         return copy.stage([old[k] for k in range(len(old))], self.filled, self.stage.origin)
 
-    def _within(self, window: Window, copy: Copy) -> Dim:
+    def _within(self, window: WindowIndex, copy: CopyPlan) -> Dim:
         """The axis of places within a step, as many as are read."""
         count = dims.dim_min(window.step, self._farthest(window) + 1)
         return (
             copy.axis(count, dims.floormod(self._reach(window), window.step)) if count != 1 else 0
         )
 
-    def _length(self, window: Window, step: int) -> Dim:
+    def _length(self, window: WindowIndex, step: int) -> Dim:
         """How many places are read, or a few more, taken together by so many."""
         moves = self._extent(window) * (window.step // step)
         return moves + dims.floordiv(self._farthest(window), step)
 
-    def _shared_border(self, window: Window) -> int:
+    def _shared_border(self, window: WindowIndex) -> int:
         """How much of a line's border after it can be the next line's border before it. Reads go
         that far past the end of their line; one line more stands behind the last."""
         before = window.low - window.start
@@ -199,23 +199,23 @@ class Plainer:
             return 0
         return max(min(before, after), 0)
 
-    def _extent(self, window: Window) -> Dim:
+    def _extent(self, window: WindowIndex) -> Dim:
         return self.stage.extents[window.axis] if window.axis is not None else 1
 
-    def _reach(self, window: Window) -> Dim:
+    def _reach(self, window: WindowIndex) -> Dim:
         reach: Dim = 0
         for tap, apart in window.taps:
             reach = reach + axis_dim(tap) * apart
         return reach
 
-    def _farthest(self, window: Window) -> Dim:
+    def _farthest(self, window: WindowIndex) -> Dim:
         reach: Dim = 0
         for tap, apart in window.taps:
             reach = reach + (self.stage.extents[tap] - 1) * apart
         return reach
 
 
-class Copy:
+class CopyPlan:
     """A copy in the making: its axes in order, and how it is read."""
 
     def __init__(self, source: Buffer) -> None:
@@ -472,11 +472,11 @@ def _as_mean(stage: Stage) -> list[Stage] | None:
     return [*made, over]
 
 
-def _tapped(plainer: Plainer) -> list[Window]:
+def _tapped(plainer: Plainer) -> list[WindowIndex]:
     return [w for w in plainer.windows.values() if w.taps]
 
 
-def _count(window: Window, stage: Stage) -> Dim:
+def _count(window: WindowIndex, stage: Stage) -> Dim:
     """How many terms of a window exist along its axis."""
     place = axis_dim(window.axis) if window.axis is not None else 0
     first = place * window.step + window.start

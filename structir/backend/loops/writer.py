@@ -10,11 +10,11 @@ import attrs
 from structir.backend.loops.access import address_of
 from structir.backend.loops.buffer import Buffer, element_bytes
 from structir.backend.loops.expression import (
-    Apply,
     Entry,
     Expression,
     Load,
     Number,
+    Operation,
     Position,
     Total,
     apply,
@@ -27,7 +27,7 @@ from structir.backend.loops.scalar_text import (
     number_text,
     store_text,
 )
-from structir.backend.loops.streams import Store, is_large
+from structir.backend.loops.streams import StreamingStore, is_large
 from structir.ir import dims
 from structir.ir.dims import Atom, Dim, Monomial, Opaque, Sym
 from structir.ir.dtype import is_float
@@ -78,7 +78,7 @@ class BlockPlace:
 
 
 @attrs.define
-class Scope:
+class LoopScope:
     """Lines under some loops: the axes known there, and the names of values already written."""
 
     axes: frozenset[Sym]
@@ -102,7 +102,7 @@ class Writer:
         self.scratch: list[Buffer] = []
         self.moved: dict[Buffer, BlockPlace] = {}
         self.large: frozenset[Buffer] = frozenset()  # results that are at some sizes
-        self.stores: list[Store] = []  # to these, in loops
+        self.stores: list[StreamingStore] = []  # to these, in loops
         self.reads: dict[str, Buffer] = {}  # what is read, by where
         self.starts: dict[Buffer, str] = {}  # their addresses, in elements
         self.counter = 0
@@ -139,7 +139,7 @@ class Writer:
 
     def _needed_axes(self, node: Expression) -> frozenset[Sym]:
         match node:
-            case Apply(_, args):
+            case Operation(_, args):
                 return frozenset().union(*map(self.needed_axes, args))
             case Load(buffer, entries):
                 local = self.rows if buffer in self.local else frozenset()
@@ -156,13 +156,13 @@ class Writer:
             return self.needed_axes(entry)
         return dims.syms(entry) & frozenset(self.axes)
 
-    def value(self, node: Expression, scopes: list[Scope]) -> str:
+    def value(self, node: Expression, scopes: list[LoopScope]) -> str:
         """The name of a value, written into the outermost scope that knows what it depends on."""
         if isinstance(node, Number):
             return number_text(node.value, node.dtype)
         if isinstance(node, Total):
             return self.totals[node.buffer]
-        if isinstance(node, Apply) and node.fn in ROUNDINGS:
+        if isinstance(node, Operation) and node.fn in ROUNDINGS:
             self.exact.update(node.args)
         node = self._with_reciprocal(node, scopes)
         scope = self.scope_of(node, scopes)
@@ -177,15 +177,15 @@ class Writer:
         scope.made[node] = name
         return name
 
-    def scope_of(self, node: Expression, scopes: list[Scope]) -> Scope:
+    def scope_of(self, node: Expression, scopes: list[LoopScope]) -> LoopScope:
         """The outermost scope that knows what a value depends on."""
         needed = self.needed_axes(node)
         return next((s for s in scopes if needed <= s.axes), scopes[-1])
 
-    def _with_reciprocal(self, node: Expression, scopes: list[Scope]) -> Expression:
+    def _with_reciprocal(self, node: Expression, scopes: list[LoopScope]) -> Expression:
         """A division by what an outer scope fixes, as a product with its reciprocal; not one that
         is rounded to an integer, where the last bit may decide."""
-        if node in self.exact or not isinstance(node, Apply) or node.exact:
+        if node in self.exact or not isinstance(node, Operation) or node.exact:
             return node
         if node.fn != "div" or not is_float(node.dtype):
             return node
@@ -196,9 +196,9 @@ class Writer:
         reciprocal = apply("div", (number(1.0, node.dtype), under), node.dtype)
         return apply("mul", (over, reciprocal), node.dtype)
 
-    def _text(self, node: Expression, scopes: list[Scope]) -> str:
+    def _text(self, node: Expression, scopes: list[LoopScope]) -> str:
         match node:
-            case Apply(fn, args, dtype):
+            case Operation(fn, args, dtype):
                 texts = [self.value(a, scopes) for a in args]
                 operand = args[1].dtype if fn == "select" else args[0].dtype
                 return application_text(fn, dtype, operand, texts)
@@ -270,7 +270,7 @@ class Writer:
             return buffer, entries
         return moved.place, (moved.row, *[entries[k] for k in moved.inner])
 
-    def place(self, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[Scope]) -> str:
+    def place(self, buffer: Buffer, entries: tuple[Entry, ...], scopes: list[LoopScope]) -> str:
         """An element of a buffer, as a subscripted pointer."""
         buffer, entries = self.located(buffer, entries)
         outer: list[str] = []
@@ -294,7 +294,7 @@ class Writer:
         index_text = " + ".join([*([base] if base else []), *inner]) or "0"
         return f"{self.pointer(buffer)}[{index_text}]"
 
-    def _base(self, text: str, scopes: list[Scope]) -> str:
+    def _base(self, text: str, scopes: list[LoopScope]) -> str:
         """The part of an address that the outermost scope fixes, as a name of that scope."""
         if not text or text.isidentifier() or len(scopes) == 1:
             return text
@@ -305,14 +305,14 @@ class Writer:
         return scope.made[text]
 
     def store(
-        self, buffer: Buffer, entries: tuple[Entry, ...], value: str, scopes: list[Scope]
+        self, buffer: Buffer, entries: tuple[Entry, ...], value: str, scopes: list[LoopScope]
     ) -> None:
         """Write a value to an element, in the innermost scope."""
         place = self.place(buffer, entries, scopes)
         line = f"{place} = {store_text(buffer.dtype, value)}"
         scopes[-1].lines.append(line)
         if buffer in self.large and len(scopes) > 1:
-            self.stores.append(Store(buffer, line, place, value))
+            self.stores.append(StreamingStore(buffer, line, place, value))
 
     def read_at(self, index: str) -> dict[str, Buffer]:
         """The pointers that are read at an index, and what they point to."""

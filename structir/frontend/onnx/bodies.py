@@ -7,11 +7,11 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, NodeProto
 
-from structir.frontend.onnx.node import Node, schema_of
+from structir.frontend.onnx.node import OnnxNode, schema_of
 from structir.frontend.onnx.types import type_of_info
 
 
-def body_of(node: Node, functions: Mapping[tuple[str, str], FunctionProto]) -> FunctionProto:
+def body_of(node: OnnxNode, functions: Mapping[tuple[str, str], FunctionProto]) -> FunctionProto:
     """The function that a node stands for."""
     own = functions.get((node.domain, node.op_type))
     if own is not None:
@@ -25,7 +25,7 @@ def body_of(node: Node, functions: Mapping[tuple[str, str], FunctionProto]) -> F
     return body
 
 
-def arguments_of(node: Node, body: FunctionProto) -> dict[str, AttributeProto]:
+def arguments_of(node: OnnxNode, body: FunctionProto) -> dict[str, AttributeProto]:
     """What a body's attributes refer to: the node's, or else the defaults of the op."""
     schema = schema_of(node.domain, node.op_type, node.version)
     declared = schema.attributes.items() if schema is not None else ()
@@ -37,7 +37,7 @@ def _plain_body(schema: Any) -> FunctionProto | None:
     return schema.function_body if schema.has_function else None
 
 
-def _body_in_context(schema: Any, node: Node) -> FunctionProto | None:
+def _body_in_context(schema: Any, node: OnnxNode) -> FunctionProto | None:
     """A body that hangs on the attributes and on the types of the operands."""
     if not schema.has_context_dependent_function:
         return None

@@ -20,21 +20,21 @@ from structir.frontend.onnx.bodies import arguments_of, body_of
 from structir.frontend.onnx.joins import bound, choice_of, common, either
 from structir.frontend.onnx.listing import listed
 from structir.frontend.onnx.mapped import MappedModel
-from structir.frontend.onnx.names import Names, lookup
-from structir.frontend.onnx.node import ABSENT, Node, RunTimeValueError, Split
+from structir.frontend.onnx.names import GraphNames, lookup
+from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split
 from structir.frontend.onnx.registry import DEFAULT, find_build, find_carry
-from structir.frontend.onnx.survey import plain_domain
 from structir.frontend.onnx.tensors import array_of, dense
-from structir.frontend.onnx.types import Symbols
+from structir.frontend.onnx.types import OnnxSymbols
+from structir.frontend.onnx.unsupported import plain_domain
 from structir.frontend.onnx.values import (
-    Value,
+    OnnxValue,
     carried_dtype,
     constant_elements,
     is_carried,
     stated,
 )
-from structir.interpret.machine import Machine
-from structir.interpret.scope import Scope as RunScope
+from structir.interpret.interpreter import Interpreter
+from structir.interpret.scope import Activation as RunScope
 from structir.ir.expr import Constant, Expr, SeqExpr, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -47,7 +47,7 @@ UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeErro
 
 
 @attrs.frozen(eq=False)
-class Steps:
+class GraphSchedule:
     """The nodes of a graph, their places, and the values that are wanted of them."""
 
     nodes: Sequence[NodeProto]
@@ -55,7 +55,7 @@ class Steps:
     wanted: Sequence[str]
 
 
-class Importer:
+class OnnxImporter:
     """Builds the functions of one module."""
 
     def __init__(
@@ -69,14 +69,14 @@ class Importer:
         self.mapped = mapped
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
-        self.symbols = Symbols()
+        self.symbols = OnnxSymbols()
         self.everything = everything  # branches that no run takes, too
         self.built = 0
         self.seen: dict[str, StructInfo | None] = {}  # of every value of every graph, as built last
 
     # ---- graphs
 
-    def constants(self, graph: GraphProto, names: Names) -> None:
+    def constants(self, graph: GraphProto, names: GraphNames) -> None:
         """Bring the initialisers of a graph into scope."""
         for tensor in graph.initializer:
             held = None if self.mapped is None else self.mapped.array_of(tensor)
@@ -86,12 +86,12 @@ class Importer:
             names.values[sparse.values.name] = constant(dense(sparse, self.folder))
 
     def outputs(
-        self, nodes: Sequence[NodeProto], names: Names, wanted: Sequence[str]
-    ) -> list[Value]:
+        self, nodes: Sequence[NodeProto], names: GraphNames, wanted: Sequence[str]
+    ) -> list[OnnxValue]:
         """Build nodes in order; the values of these names at the end."""
-        return self._going_on(Steps(nodes, listed(nodes, names.where), wanted), 0, names)
+        return self._going_on(GraphSchedule(nodes, listed(nodes, names.where), wanted), 0, names)
 
-    def _going_on(self, steps: Steps, start: int, names: Names) -> list[Value]:
+    def _going_on(self, steps: GraphSchedule, start: int, names: GraphNames) -> list[OnnxValue]:
         for k in range(start, len(steps.nodes)):
             split = self.node(steps.nodes[k], names, steps.places[k])
             self.progress()
@@ -99,7 +99,9 @@ class Importer:
                 return self._in_both(split, steps, k + 1, names)
         return [lookup(names, name, None) for name in steps.wanted]
 
-    def _in_both(self, split: Split, steps: Steps, start: int, names: Names) -> list[Value]:
+    def _in_both(
+        self, split: Split, steps: GraphSchedule, start: int, names: GraphNames
+    ) -> list[OnnxValue]:
         """What follows a choice, built in each of its branches, where its ranks are known."""
         node = split.node
         if names.splits >= MOST_SPLITS:
@@ -128,19 +130,19 @@ class Importer:
             around.update(parts[choice.failing] | parts[1 - choice.failing])
         joined = [common(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
         return [
-            Value(bound(self, stem, choice.made[k], info, node.place))
+            OnnxValue(bound(self, stem, choice.made[k], info, node.place))
             for k, info in enumerate(joined)
         ]
 
     def inner_graph(
-        self, graph: GraphProto, names: Names, given: Mapping[str, Value]
-    ) -> list[Value]:
+        self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
+    ) -> list[OnnxValue]:
         """The results of a graph within another one, built into the open scope."""
         self.constants(graph, names)
         names.values.update(given)
         return self.outputs(graph.node, names, [o.name for o in graph.output])
 
-    def node(self, proto: NodeProto, names: Names, place: Span) -> Split | None:
+    def node(self, proto: NodeProto, names: GraphNames, place: Span) -> Split | None:
         """Build one node. A choice that all that follows hangs on is given back."""
         values = [lookup(names, name, place) if name else None for name in proto.input]
         domain = plain_domain(proto.domain)
@@ -149,7 +151,7 @@ class Importer:
             raise DiagnosticError(
                 Diagnostic(f"the model imports no opset of {domain or 'ai.onnx'!r}", place)
             )
-        node = Node(proto, version, values, self, names, place)
+        node = OnnxNode(proto, version, values, self, names, place)
         self.built += 1
         if self.built > MOST_BUILT:
             node.fail(f"the model unfolds to more than {MOST_BUILT} nodes")
@@ -168,7 +170,7 @@ class Importer:
                 Diagnostic(f"this node cannot be understood ({detail})", place, node.op_type)
             ) from error
 
-    def _results(self, node: Node) -> Sequence[Value | None] | Split:
+    def _results(self, node: OnnxNode) -> Sequence[OnnxValue | None] | Split:
         """The values of a node's outputs."""
         sources = frozenset().union(*[v.sources for v in node.values if v is not None])
         carried = self._carried(node)
@@ -187,7 +189,7 @@ class Importer:
             return made
         return [as_value(r, sources) for r in listed_results(made)]
 
-    def _carried(self, node: Node) -> Value | None:
+    def _carried(self, node: OnnxNode) -> OnnxValue | None:
         """The result where all operands are known numbers and sizes, and so is it."""
         carry = find_carry(node.domain, node.op_type)
         if carry is None or any(v is not None and v.elements is None for v in node.values):
@@ -202,22 +204,22 @@ class Importer:
         made = np.asarray(made, object)
         if not carried_dtype(dtype) or not is_carried(made):
             return None
-        return Value(stated(made, dtype), made)
+        return OnnxValue(stated(made, dtype), made)
 
-    def _folded(self, node: Node, build: Any) -> list[Value | None] | None:
+    def _folded(self, node: OnnxNode, build: Any) -> list[OnnxValue | None] | None:
         """The results worked out now, where all operands are constants and the results small."""
         sequence = self.builder.aside(lambda: Tuple(tuple(_expressions(build(node)))))
         if not all(_small(b.var) for block in sequence.blocks for b in block.bindings):
             return self._kept(sequence)
         try:
-            found = Machine(IRModule({})).value(sequence, RunScope({}, {}))
+            found = Interpreter(IRModule({})).value(sequence, RunScope({}, {}))
         except StructIRError:
             return self._kept(sequence)
         if not all(isinstance(f, np.ndarray | np.generic) or f == () for f in found):
             return self._kept(sequence)
         return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in found]
 
-    def looked_at(self, build: Callable[[], list[Value]]) -> None:
+    def looked_at(self, build: Callable[[], list[OnnxValue]]) -> None:
         """A branch that no run takes, built aside where the sizes of all values are asked for."""
         if self.everything:
             with suppress(DiagnosticError):
@@ -227,23 +229,23 @@ class Importer:
         """A value that only constants make, as a constant; any other as it is."""
         if not all_constant(value):
             return value
-        found = Machine(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
+        found = Interpreter(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
         return Constant(np.asarray(found))
 
-    def _kept(self, sequence: SeqExpr) -> list[Value | None]:
+    def _kept(self, sequence: SeqExpr) -> list[OnnxValue | None]:
         """A sequence built aside, put into the function after all."""
         for binding in sequence.bindings():
             self.builder.scopes[-1].add(binding)
         fields: Any = sequence.body
         return [None if f is ABSENT else as_value(f, frozenset()) for f in fields.fields]
 
-    def _laid_open(self, node: Node) -> list[Value | None]:
+    def _laid_open(self, node: OnnxNode) -> list[OnnxValue | None]:
         """The outputs of a node that stands for a body of other nodes."""
         if node.names.depth > DEEPEST:
             node.fail(f"functions are nested more than {DEEPEST} deep; does one call itself?")
         body = body_of(node, self.functions)
         values = dict(zip(body.input, node.values, strict=False))
-        names = Names(
+        names = GraphNames(
             {k: v for k, v in values.items() if v is not None},
             {DEFAULT: onnx_opset_version()}
             | dict(node.names.opsets)
@@ -259,7 +261,7 @@ class Importer:
 
     # ---- results
 
-    def _bind(self, node: Node, results: Iterable[Value | None]) -> None:
+    def _bind(self, node: OnnxNode, results: Iterable[OnnxValue | None]) -> None:
         for name, value in zip(node.outputs, results, strict=False):
             if not name:
                 continue
@@ -271,7 +273,7 @@ class Importer:
             node.names.values[name] = named
             self.seen[name] = named.expr.struct_info
 
-    def _named(self, value: Value, name: str, node: Node) -> Value:
+    def _named(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
         """A value bound to a variable of its name, its sizes given names where they are unknown."""
         expr = value.expr
         if type(expr) is Constant:
@@ -282,7 +284,7 @@ class Importer:
             expr = self.builder.emit(expr, name)
         return self.measured(attrs.evolve(value, expr=expr), name, node.place)
 
-    def measured(self, value: Value, name: str, place: Span) -> Value:
+    def measured(self, value: OnnxValue, name: str, place: Span) -> OnnxValue:
         """A value of known rank with sizes: unknown ones get names, bound when the program runs."""
         info = value.expr.struct_info
         if not isinstance(info, TensorStructInfo) or isinstance(info.dims, tuple) or not info.ndim:
@@ -300,20 +302,20 @@ def listed_results(made: Any) -> list[Any]:
 def _expressions(made: Any) -> list[Expr]:
     """What a mapping gives, as expressions; an output that it does not make is the empty tuple."""
     results = listed_results(made)
-    return [ABSENT if r is None else r.expr if isinstance(r, Value) else r for r in results]
+    return [ABSENT if r is None else r.expr if isinstance(r, OnnxValue) else r for r in results]
 
 
-def as_value(result: Any, sources: frozenset[str]) -> Value | None:
+def as_value(result: Any, sources: frozenset[str]) -> OnnxValue | None:
     """An output of a mapping as a value."""
-    if result is None or isinstance(result, Value):
+    if result is None or isinstance(result, OnnxValue):
         return result
-    return Value(result, constant_elements(result), sources)
+    return OnnxValue(result, constant_elements(result), sources)
 
 
-def constant(data: np.ndarray[Any, Any]) -> Value:
+def constant(data: np.ndarray[Any, Any]) -> OnnxValue:
     """A value that is known now."""
     expr = Constant(data)
-    return Value(expr, constant_elements(expr))
+    return OnnxValue(expr, constant_elements(expr))
 
 
 def _small(var: Var) -> bool:
@@ -328,7 +330,7 @@ def _small(var: Var) -> bool:
     )
 
 
-def placed(error: DiagnosticError, node: Node) -> DiagnosticError:
+def placed(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
     """An error with its node's place, where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error

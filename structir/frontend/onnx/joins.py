@@ -9,7 +9,7 @@ import attrs
 
 from structir.analysis.lattice import unify_to_lca
 from structir.errors import DiagnosticError, Span
-from structir.frontend.onnx.node import Host, RunTimeValueError
+from structir.frontend.onnx.node import OnnxImportContext, RunTimeValueError
 from structir.frontend.onnx.types import unsized
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -22,7 +22,7 @@ Side = Callable[[], Sequence[Expr]]
 
 
 @attrs.frozen(eq=False)
-class Choice:
+class BranchJoin:
     """A choice that is built, and what holds of its outputs in the two branches."""
 
     made: Var
@@ -30,14 +30,16 @@ class Choice:
     failing: int | None = None  # the branch that fails when it is taken
 
 
-def choice_of(host: Host, condition: Expr, sides: Sequence[Side], stem: str) -> Choice:
+def choice_of(
+    host: OnnxImportContext, condition: Expr, sides: Sequence[Side], stem: str
+) -> BranchJoin:
     """Two branches built. One that can never be right fails when it is taken, not before: models
     hold such branches for ranks that their inputs do not have."""
     tried = _Branches(sides)
     made = host.builder.if_else(condition, tried.build(0), tried.build(1), stem)
     wrong = [k for k in (0, 1) if tried.errors[k] is not None]
     if not wrong:
-        return Choice(made, (tried.infos[0], tried.infos[1]))
+        return BranchJoin(made, (tried.infos[0], tried.infos[1]))
     if len(wrong) == 2:
         raise DiagnosticError([d for e in tried.errors if e is not None for d in e.diagnostics])
     host.builder.scopes[-1].bindings.pop()
@@ -46,10 +48,10 @@ def choice_of(host: Host, condition: Expr, sides: Sequence[Side], stem: str) -> 
     failing = _failing(host, message, good)
     again = [tried.build(k) if k != bad else failing for k in (0, 1)]
     made = host.builder.if_else(condition, again[0], again[1], stem)
-    return Choice(made, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
+    return BranchJoin(made, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
 
 
-def _failing(host: Host, message: str, like: Infos) -> Callable[[], Expr]:
+def _failing(host: OnnxImportContext, message: str, like: Infos) -> Callable[[], Expr]:
     info = TupleStructInfo(tuple([unsized(i) for i in like]))
     call = R.call_pure_packed("fail.because", StringImm(message), sinfo_args=info)
     return lambda: host.builder.emit(call)
@@ -86,7 +88,7 @@ def differ(infos: Sequence[Any]) -> bool:
     return tensors and len({i.ndim for i in infos}) > 1
 
 
-def common(host: Host, stem: str, infos: Sequence[Any]) -> StructInfo:
+def common(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> StructInfo:
     """What holds of a value in all cases, axis by axis; sizes that differ are new variables."""
     if not all(isinstance(i, TensorStructInfo) for i in infos):
         return unify_to_lca(infos[0], infos[-1])
@@ -117,7 +119,7 @@ def either(parts: Iterable[Mapping[str, StructInfo | None]]) -> dict[str, Struct
     return found
 
 
-def bound(host: Host, stem: str, value: Expr, info: StructInfo, place: Span) -> Expr:
+def bound(host: OnnxImportContext, stem: str, value: Expr, info: StructInfo, place: Span) -> Expr:
     """A value under what is known of it, checked when the program runs."""
     if value.struct_info == info or not isinstance(info, TensorStructInfo):
         return value

@@ -21,7 +21,7 @@ VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # how they are written
 UNTOUCHED = {TensorProto.STRING, *PACKED}  # types whose elements are not whole bytes
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     """A field of a message: its number, how it is written, where it begins, and its value."""
 
     number: int
@@ -40,7 +40,7 @@ class MappedModel:
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.places: dict[str, Field] = {}
+        self.places: dict[str, MessageField] = {}
 
     def rest(self) -> bytes:
         """The model without its large parts; raises ValueError where it is not understood."""
@@ -91,7 +91,7 @@ class MappedModel:
                 found.append(_sized(field.number, change(field.start, field.end)))
         return b"".join(found)
 
-    def _fields(self, at: int, end: int) -> Iterator[Field]:
+    def _fields(self, at: int, end: int) -> Iterator[MessageField]:
         while at < end:
             tag, start = self._number(at)
             kind, stop = tag & 7, start
@@ -106,7 +106,7 @@ class MappedModel:
                 raise ValueError(f"a field written as {kind}")
             if stop > end:
                 raise ValueError("a field that is cut off")
-            yield Field(tag >> 3, kind, at, start, stop)
+            yield MessageField(tag >> 3, kind, at, start, stop)
             at = stop
 
     def _number(self, at: int) -> tuple[int, int]:

@@ -14,15 +14,15 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from structir.errors import Diagnostic, warn
-from structir.frontend.onnx import families
-from structir.frontend.onnx.importer import UNREADABLE, Importer, constant
+from structir.frontend.onnx import ops
+from structir.frontend.onnx.importer import UNREADABLE, OnnxImporter, constant
 from structir.frontend.onnx.mapped import MappedModel
-from structir.frontend.onnx.names import Names, types_of
+from structir.frontend.onnx.names import GraphNames, types_of
 from structir.frontend.onnx.registry import find_build
-from structir.frontend.onnx.survey import check_supported, graphs_of, plain_domain
 from structir.frontend.onnx.tensors import wrong
-from structir.frontend.onnx.types import Symbols, info_of_type, items_of_type
-from structir.frontend.onnx.values import Value
+from structir.frontend.onnx.types import OnnxSymbols, info_of_type, items_of_type
+from structir.frontend.onnx.unsupported import check_supported, graphs_of, plain_domain
+from structir.frontend.onnx.values import OnnxValue
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.module import IRModule
@@ -60,7 +60,7 @@ def imported(
     mapped: bool = False,
 ) -> tuple[IRModule, Infos]:
     """The module of a model, and what is known of all values of its graphs, by their names."""
-    families.load()
+    ops.load()
     file = _mapped(model) if mapped else None
     proto, home = _read(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
@@ -68,19 +68,19 @@ def imported(
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
-        importer = Importer(functions, home, count, everything, file)
+        importer = OnnxImporter(functions, home, count, everything, file)
         return _imported(importer, proto, str(where or "model"), known)
     except UNREADABLE as error:  # names that are no text, fields that contradict each other
         raise wrong(f"the model cannot be understood ({type(error).__name__}: {error})") from error
 
 
 def _imported(
-    importer: Importer, proto: ModelProto, where: str, known: Mapping[str, Any]
+    importer: OnnxImporter, proto: ModelProto, where: str, known: Mapping[str, Any]
 ) -> tuple[IRModule, Infos]:
     graph = proto.graph
     opsets = {plain_domain(o.domain): int(o.version) for o in proto.opset_import}
     check_supported(graph.node, importer.functions, opsets)
-    names = Names({}, opsets, where, types=types_of(graph))
+    names = GraphNames({}, opsets, where, types=types_of(graph))
     module = _module(importer, graph, names, known)
     given = {name: value.expr.struct_info for name, value in names.values.items()}
     return module, importer.seen | given
@@ -137,7 +137,7 @@ def _read(
 
 
 def _module(
-    importer: Importer, graph: GraphProto, names: Names, known: Mapping[str, Any]
+    importer: OnnxImporter, graph: GraphProto, names: GraphNames, known: Mapping[str, Any]
 ) -> IRModule:
     importer.constants(graph, names)
     params = _parameters(importer, graph, names, known)
@@ -157,7 +157,7 @@ def _module(
     return builder.get()
 
 
-def _is_flat(node: NodeProto, names: Names) -> bool:
+def _is_flat(node: NodeProto, names: GraphNames) -> bool:
     """Whether a node can stand in a dataflow block: no branches are in it."""
     domain = plain_domain(node.domain)
     version = names.opsets.get(domain, 1)
@@ -174,7 +174,7 @@ def _interface(graph: GraphProto, params: list[Var]) -> dict[str, Any]:
 
 
 def _parameters(
-    importer: Importer, graph: GraphProto, names: Names, known: Mapping[str, Any]
+    importer: OnnxImporter, graph: GraphProto, names: GraphNames, known: Mapping[str, Any]
 ) -> list[Var]:
     """The inputs as variables; what is known already is a constant."""
     params = []
@@ -187,22 +187,22 @@ def _parameters(
             continue
         var = Var(name, info_of_type(declared.type, importer.symbols, name))
         params.append(var)
-        names.values[name] = Value(var, None, frozenset({name}), items_of_type(declared.type))
+        names.values[name] = OnnxValue(var, None, frozenset({name}), items_of_type(declared.type))
     return params
 
 
-def _output(importer: Importer, value: Expr, declared: ValueInfoProto) -> Expr:
+def _output(importer: OnnxImporter, value: Expr, declared: ValueInfoProto) -> Expr:
     """A result of the graph; a declaration that cannot be true is told of."""
     builder = importer.builder
-    info = info_of_type(declared.type, Symbols(), declared.name)
-    _distrust(declared.name, info, value.struct_info)
+    info = info_of_type(declared.type, OnnxSymbols(), declared.name)
+    _validate(declared.name, info, value.struct_info)
     if type(value) is Var:
         return value
     emit = builder.emit_output if builder.scopes[-1].in_dataflow else builder.emit
     return emit(value, declared.name)
 
 
-def _distrust(name: str, declared: Any, found: Any) -> None:
+def _validate(name: str, declared: Any, found: Any) -> None:
     tensors = isinstance(declared, TensorStructInfo) and isinstance(found, TensorStructInfo)
     if not tensors or declared.dims is None or not isinstance(found.dims, tuple):
         return

@@ -9,15 +9,15 @@ import attrs
 from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
-from structir.frontend.onnx.values import Value
+from structir.frontend.onnx.values import OnnxValue
 
 
 @attrs.frozen(eq=False)
-class Names:
+class GraphNames:
     """What names mean in one graph: values, opset versions, and the attributes of the function
     that is being laid open."""
 
-    values: MutableMapping[str, Value]
+    values: MutableMapping[str, OnnxValue]
     opsets: Mapping[str, int]
     where: str
     arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
@@ -26,19 +26,19 @@ class Names:
     splits: int = 0  # choices that this graph goes on in
     types: Mapping[str, TypeProto] = attrs.Factory(dict)  # what the graph declares of its values
 
-    def inner(self, graph: GraphProto, where: str) -> Names:
+    def inner(self, graph: GraphProto, where: str) -> GraphNames:
         """The names inside of a graph within this one."""
         values = ChainMap({}, *own_maps(self.values))
         return attrs.evolve(
             self, values=values, where=where, results=frozenset(), types=types_of(graph)
         )
 
-    def branch(self) -> Names:
+    def branch(self) -> GraphNames:
         """The names of this graph inside of one branch of a choice that it goes on in."""
         values = ChainMap({}, *own_maps(self.values))
         return attrs.evolve(self, values=values, splits=self.splits + 1)
 
-    def own(self) -> MutableMapping[str, Value]:
+    def own(self) -> MutableMapping[str, OnnxValue]:
         """The names that this graph itself has brought into scope."""
         return own_maps(self.values)[0]
 
@@ -54,7 +54,7 @@ class Names:
         return found
 
 
-def own_maps(values: MutableMapping[str, Value]) -> list[MutableMapping[str, Value]]:
+def own_maps(values: MutableMapping[str, OnnxValue]) -> list[MutableMapping[str, OnnxValue]]:
     return values.maps if isinstance(values, ChainMap) else [values]
 
 
@@ -63,7 +63,7 @@ def types_of(graph: GraphProto) -> dict[str, TypeProto]:
     return {v.name: v.type for v in (*graph.value_info, *graph.output)}
 
 
-def lookup(names: Names, name: str, place: Span | None) -> Value:
+def lookup(names: GraphNames, name: str, place: Span | None) -> OnnxValue:
     """What a name stands for."""
     found = names.values.get(name)
     if found is None:

@@ -14,10 +14,10 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.onnx.names import Names
+from structir.frontend.onnx.names import GraphNames
 from structir.frontend.onnx.tensors import dtype_name
-from structir.frontend.onnx.types import Symbols, info_of_type
-from structir.frontend.onnx.values import Elements, Value
+from structir.frontend.onnx.types import OnnxSymbols, info_of_type
+from structir.frontend.onnx.values import Elements, OnnxValue
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Constant, Expr, Tuple, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo
@@ -26,24 +26,24 @@ ABSENT = Tuple(())  # an operand that is not given
 REQUIRED: Any = object()
 
 
-class Host(Protocol):
+class OnnxImportContext(Protocol):
     """What a mapping may ask of the import that it is part of."""
 
     builder: NodeBuilder
     folder: Path | None
-    symbols: Symbols
+    symbols: OnnxSymbols
 
     def inner_graph(
-        self, graph: GraphProto, names: Names, given: Mapping[str, Value]
-    ) -> list[Value]:
+        self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
+    ) -> list[OnnxValue]:
         """The results of a graph within another one, built into the open scope."""
         ...
 
-    def measured(self, value: Value, name: str, place: Span) -> Value:
+    def measured(self, value: OnnxValue, name: str, place: Span) -> OnnxValue:
         """A value of known rank, its unknown sizes named and bound when the program runs."""
         ...
 
-    def looked_at(self, build: Callable[[], list[Value]]) -> None:
+    def looked_at(self, build: Callable[[], list[OnnxValue]]) -> None:
         """A branch that no run takes, built aside where the sizes of all values are asked for."""
         ...
 
@@ -70,16 +70,16 @@ def schema_of(domain: str, name: str, version: int) -> Any:
         return None
 
 
-class Node:
+class OnnxNode:
     """One node of a graph, with its operands looked up."""
 
     def __init__(
         self,
         proto: NodeProto,
         version: int,
-        values: list[Value | None],
-        importer: Host,
-        names: Names,
+        values: list[OnnxValue | None],
+        importer: OnnxImportContext,
+        names: GraphNames,
         place: Span,
     ) -> None:
         self.proto, self.version, self.values = proto, version, values
@@ -248,7 +248,9 @@ class Node:
         """A name for something inside of the node."""
         return f"{next((o for o in self.outputs if o), self.op_type)}_part"
 
-    def inside(self, graph: GraphProto, given: Mapping[str, Value] | None = None) -> list[Value]:
+    def inside(
+        self, graph: GraphProto, given: Mapping[str, OnnxValue] | None = None
+    ) -> list[OnnxValue]:
         """The outputs of a graph within the node, built into the open scope."""
         names = self.names.inner(graph, f"{self.names.where}: {self.part_name()}")
         return self.importer.inner_graph(graph, names, given or {})
@@ -257,7 +259,7 @@ class Node:
         """The dtype and the rank that the graph declares of an output."""
         name = self.outputs[place] if place < len(self.outputs) else ""
         found = self.names.types.get(name)
-        info = None if found is None else info_of_type(found, Symbols(), name)
+        info = None if found is None else info_of_type(found, OnnxSymbols(), name)
         if isinstance(info, TensorStructInfo):
             return TensorStructInfo(None, info.dtype, info.ndim)
         return info
@@ -280,7 +282,7 @@ class Split:
     """A choice between two graphs whose outputs have different ranks: what follows must be built in
     both branches."""
 
-    node: Node
+    node: OnnxNode
     condition: Expr
     graphs: tuple[GraphProto, GraphProto]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.scalars import number
 from structir.ir import dims
 from structir.ir.dims import Dim
@@ -16,7 +16,7 @@ Amounts = list[Dim]
 
 
 def padded(
-    node: Node, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any = 0.0
+    node: OnnxNode, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any = 0.0
 ) -> Expr:
     """A tensor with more elements around it: `value` in the mode `constant`."""
     if mode not in MODES:
@@ -31,7 +31,7 @@ def padded(
     return _pieced(node, x, before, after, value)
 
 
-def _cut(node: Node, x: Expr, before: Amounts, after: Amounts) -> tuple[Expr, Amounts, Amounts]:
+def _cut(node: OnnxNode, x: Expr, before: Amounts, after: Amounts) -> tuple[Expr, Amounts, Amounts]:
     """Negative padding takes elements away."""
     low = [isinstance(p, int) and p < 0 for p in before]
     high = [isinstance(p, int) and p < 0 for p in after]
@@ -49,7 +49,9 @@ def _cut(node: Node, x: Expr, before: Amounts, after: Amounts) -> tuple[Expr, Am
     )
 
 
-def _static(node: Node, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any) -> Expr:
+def _static(
+    node: OnnxNode, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any
+) -> Expr:
     widths = [w for pair in zip(before, after, strict=True) for w in pair]
     dtype = node.tensor_info(x).dtype
     if isinstance(value, Constant):
@@ -61,7 +63,7 @@ def _static(node: Node, x: Expr, before: Amounts, after: Amounts, mode: str, val
     return _pieced(node, x, before, after, filler)
 
 
-def _pieced(node: Node, x: Expr, before: Amounts, after: Amounts, value: Any) -> Expr:
+def _pieced(node: OnnxNode, x: Expr, before: Amounts, after: Amounts, value: Any) -> Expr:
     """Blocks of the value put before and after, axis by axis."""
     if not isinstance(value, Expr):
         value = number(value, node.tensor_info(x).dtype or "float32")

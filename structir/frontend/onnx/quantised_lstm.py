@@ -8,7 +8,7 @@ from textwrap import indent
 
 from structir.frontend.recurrent_kernels import CELLS
 from structir.ir.kernel import Kernel
-from structir.printer.reader import parse
+from structir.printer.parser.parser import parse
 
 TEXT = """\
 @I.kernel

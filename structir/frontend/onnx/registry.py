@@ -18,14 +18,14 @@ CLASSIC = "ai.onnx.ml"
 
 
 @attrs.frozen
-class Entry:
+class OpMapping:
     """One way to build an op, which holds from an opset on."""
 
     since: int
     build: Build
 
 
-_entries: dict[tuple[str, str], list[Entry]] = {}
+_entries: dict[tuple[str, str], list[OpMapping]] = {}
 _carries: dict[tuple[str, str], Carry] = {}
 
 
@@ -35,7 +35,7 @@ def onnx_op(*names: str, since: int = 1, domain: str = DEFAULT) -> Callable[[Bui
     def register(build: Build) -> Build:
         for name in names:
             entries = _entries.setdefault((domain, name), [])
-            entries.append(Entry(since, build))
+            entries.append(OpMapping(since, build))
             entries.sort(key=lambda entry: -entry.since)
         return build
 

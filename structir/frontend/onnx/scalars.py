@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.node import OnnxNode
 from structir.ir.dims import Dim
 from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
@@ -18,12 +18,12 @@ def number(value: Any, dtype: str) -> Constant:
     return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
 
 
-def like(node: Node, value: Any, place: int = 0) -> Constant:
+def like(node: OnnxNode, value: Any, place: int = 0) -> Constant:
     """A number in the dtype of an operand."""
     return number(value, node.dtype(place))
 
 
-def scalar(node: Node, value: Expr) -> Expr:
+def scalar(node: OnnxNode, value: Expr) -> Expr:
     """An operand of one element as a tensor without axes."""
     rank = node.tensor_info(value).ndim
     if rank == 0:

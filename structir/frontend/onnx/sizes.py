@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.node import OnnxNode
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
 from structir.ir.struct_info import ShapeStructInfo
 from structir.script import R
 
 
-def sizes_of(node: Node, place: int) -> tuple[Dim, ...]:
+def sizes_of(node: OnnxNode, place: int) -> tuple[Dim, ...]:
     """The sizes that an operand states: known now, or read at run time."""
     if node.elements(place) is not None:
         return node.sizes(place)
@@ -19,7 +19,7 @@ def sizes_of(node: Node, place: int) -> tuple[Dim, ...]:
     return run_time_sizes(node, expr)
 
 
-def run_time_sizes(node: Node, expr: Expr) -> tuple[Dim, ...]:
+def run_time_sizes(node: OnnxNode, expr: Expr) -> tuple[Dim, ...]:
     """The elements of a vector of integers as sizes that are bound when the program runs."""
     info = node.tensor_info(expr)
     count = info.dims[0] if isinstance(info.dims, tuple) and info.ndim == 1 else None

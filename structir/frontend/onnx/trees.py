@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from structir.ir.kernel import Kernel
-from structir.printer.reader import parse
+from structir.printer.parser.parser import parse
 
 LEQ, LESS, GEQ, GREATER, EQUAL, DIFFERENT, MEMBER, LEAF = range(8)
 

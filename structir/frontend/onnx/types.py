@@ -18,7 +18,7 @@ from structir.ir.struct_info import (
 )
 
 
-class Symbols:
+class OnnxSymbols:
     """The symbolic variables of a model's inputs, by the names that the model gives them."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def identifier(name: str) -> str:
     return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
 
 
-def info_of_type(declared: TypeProto, symbols: Symbols, name: str) -> StructInfo:
+def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> StructInfo:
     """The StructInfo of a declared type."""
     kind = declared.WhichOneof("value")
     if kind == "tensor_type":
@@ -69,7 +69,7 @@ def items_of_type(declared: TypeProto) -> StructInfo | None:
         return items_of_type(declared.optional_type.elem_type)
     if kind != "sequence_type":
         return None
-    item = info_of_type(declared.sequence_type.elem_type, Symbols(), "item")
+    item = info_of_type(declared.sequence_type.elem_type, OnnxSymbols(), "item")
     return unsized(item)
 
 

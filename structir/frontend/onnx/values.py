@@ -19,7 +19,7 @@ Elements = np.ndarray[Any, Any]  # of dtype object: each a number or a symbolic 
 
 
 @attrs.frozen(eq=False)
-class Value:
+class OnnxValue:
     """An ONNX value: an expression; its elements, if each is known as a number or a size; the
     graph inputs that it is made from; for a list, what holds of each of its items."""
 

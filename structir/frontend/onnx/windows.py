@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from structir.frontend.onnx.node import Node
+from structir.frontend.onnx.node import OnnxNode
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 
@@ -12,7 +12,7 @@ MOST_PADDING = 1 << 31
 
 
 @attrs.frozen
-class Window:
+class OnnxWindow:
     """A window over some axes: its size, its steps, and the padding on both sides."""
 
     sizes: tuple[int, ...]
@@ -32,7 +32,7 @@ class Window:
         return [*self.before, *self.after]  # type: ignore[list-item]
 
 
-def window_of(node: Node, sizes: tuple[int, ...]) -> Window:
+def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
     """The window of a convolution or of a pool."""
     count = len(sizes)
     strides = _listed(node, "strides", count)
@@ -48,7 +48,7 @@ def window_of(node: Node, sizes: tuple[int, ...]) -> Window:
             node.fail(f"{len(pads)} pads are given for {count} axes")
         if max(map(abs, pads)) > MOST_PADDING:
             node.fail(f"padding by {max(map(abs, pads))} elements is not supported")
-        return Window(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
+        return OnnxWindow(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         node.fail(f"there is no automatic padding {mode!r}")
     totals = [
@@ -58,10 +58,10 @@ def window_of(node: Node, sizes: tuple[int, ...]) -> Window:
     small = tuple([dims.floordiv(t, 2) for t in totals])
     large = tuple([t - p for t, p in zip(totals, small, strict=True)])
     first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
-    return Window(sizes, strides, dilations, first, last)
+    return OnnxWindow(sizes, strides, dilations, first, last)
 
 
-def _listed(node: Node, name: str, count: int) -> tuple[int, ...]:
+def _listed(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
     found = tuple(node.attr(name, None) or (1,) * count)
     if len(found) != count or any(v < 1 for v in found):
         node.fail(f"{name} must be {count} positive numbers")

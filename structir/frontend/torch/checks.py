@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from structir.errors import Diagnostic, warn
-from structir.frontend.torch.graph import Program, Ref
+from structir.frontend.torch.graph import ExportedModule, Ref
 from structir.frontend.torch.guards import fixed_size, guard_condition, is_internal, range_key
-from structir.frontend.torch.importer import Importer
+from structir.frontend.torch.importer import TorchImporter
 from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.sizes import UnreadableSizeError
 from structir.ir import dims
@@ -19,7 +19,7 @@ FAR = 1 << 40  # an upper bound from here on is no limit
 UNCHECKED = 2  # torch states this lower bound of every dynamic size, and enforces only higher ones
 
 
-def check_sizes(importer: Importer, program: Program, params: Parameters) -> None:
+def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parameters) -> None:
     """Emits the checks of sizes that torch makes at each call: ranges, then guards."""
     ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
     enforced: set[Dim] = {1}
@@ -35,7 +35,7 @@ def check_sizes(importer: Importer, program: Program, params: Parameters) -> Non
             _check_condition(importer, params, condition)
 
 
-def _inputs(program: Program, params: Parameters) -> dict[str, StructInfo]:
+def _inputs(program: ExportedModule, params: Parameters) -> dict[str, StructInfo]:
     """Returns what is known of the inputs, by name and, as strict exports have it, by position."""
     known = {var.name: var.struct_info for var in params.variables}
     user = [given.value for given in program.inputs if given.kind == "user"]
@@ -61,7 +61,7 @@ def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
     return 1 if is_internal(text) else condition
 
 
-def _check_condition(importer: Importer, params: Parameters, condition: Dim) -> None:
+def _check_condition(importer: TorchImporter, params: Parameters, condition: Dim) -> None:
     """Emits a check of one input, whose size is another one where the condition is 0."""
     used = dims.syms(condition)
     for var in params.variables:
@@ -73,7 +73,7 @@ def _check_condition(importer: Importer, params: Parameters, condition: Dim) -> 
             return
 
 
-def _check(importer: Importer, var: Var, sizes: Sequence[Dim]) -> None:
+def _check(importer: TorchImporter, var: Var, sizes: Sequence[Dim]) -> None:
     if list(sizes) != _sizes(var.struct_info):
         info: StructInfo = PrimStructInfo("int64", value=sizes[0]) if sizes else var.struct_info
         if isinstance(var.struct_info, TensorStructInfo):

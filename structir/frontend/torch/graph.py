@@ -29,7 +29,7 @@ class DTypeName:
 
 
 @attrs.frozen
-class Word:
+class StorageAttribute:
     """A device, a layout, a memory format: what says how a value is stored, not what it is."""
 
     text: str
@@ -57,7 +57,7 @@ class NodeSpec:
 
 
 @attrs.frozen(eq=False)
-class Graph:
+class FxGraph:
     """A graph: its nodes in order, its inputs and outputs, and its values' descriptions."""
 
     inputs: tuple[Any, ...]
@@ -87,10 +87,10 @@ class Output:
 
 
 @attrs.frozen(eq=False)
-class Program:
+class ExportedModule:
     """A whole exported program but its tensors."""
 
-    graph: Graph
+    graph: FxGraph
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     ranges: Mapping[str, tuple[int | None, int | None]]
@@ -98,12 +98,12 @@ class Program:
     version: str
 
 
-def program_of(stated: Any) -> Program:
+def program_of(stated: Any) -> ExportedModule:
     """The program that a `.pt2` archive states."""
     module = field(stated, "graph_module", dict)
     signature = field(module, "signature", dict)
     ranges = field(stated, "range_constraints", dict)
-    return Program(
+    return ExportedModule(
         _graph(field(module, "graph", dict), 0),
         tuple([_input(i) for i in field(signature, "input_specs", list)]),
         tuple([_output(o) for o in field(signature, "output_specs", list)]),
@@ -124,14 +124,14 @@ def _bound(stated: Any, name: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _graph(stated: Any, depth: int) -> Graph:
+def _graph(stated: Any, depth: int) -> FxGraph:
     if depth > DEEPEST:
         raise malformed(f"an end: graphs are nested more than {DEEPEST} deep")
     scalars: dict[str, int | float | str] = {}
     for kind in ("sym_int_values", "sym_bool_values", "sym_float_values"):
         for name, value in (stated.get(kind) or {}).items():
             scalars[name] = _symbolic(value)
-    return Graph(
+    return FxGraph(
         tuple([argument(a, depth) for a in field(stated, "inputs", list)]),
         tuple([argument(a, depth) for a in field(stated, "outputs", list)]),
         tuple([_node(n, k, depth) for k, n in enumerate(field(stated, "nodes", list))]),
@@ -225,7 +225,7 @@ def _plain(kind: type) -> Callable[[Any, int], Any]:
     return read
 
 
-def _inner_graph(value: Any, depth: int) -> Graph:
+def _inner_graph(value: Any, depth: int) -> FxGraph:
     return _graph(field(value, "graph", dict), depth + 1)
 
 
@@ -263,12 +263,12 @@ ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
     "as_sym_float": _symbol,
     "as_sym_floats": _each(_symbol),
     "as_scalar_type": lambda value, depth: DTypeName(DTYPES.get(value)),
-    "as_memory_format": lambda value, depth: Word(str(value)),
-    "as_layout": lambda value, depth: Word(str(value)),
-    "as_device": lambda value, depth: Word(str(value)),
-    "as_operator": lambda value, depth: Word(str(value)),
+    "as_memory_format": lambda value, depth: StorageAttribute(str(value)),
+    "as_layout": lambda value, depth: StorageAttribute(str(value)),
+    "as_device": lambda value, depth: StorageAttribute(str(value)),
+    "as_operator": lambda value, depth: StorageAttribute(str(value)),
     "as_custom_obj": _named,
-    "as_complex": lambda value, depth: Word("complex"),
+    "as_complex": lambda value, depth: StorageAttribute("complex"),
     "as_graph": _inner_graph,
     "as_string_to_argument": _by_name,
 }

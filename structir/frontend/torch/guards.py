@@ -14,7 +14,7 @@ from structir.frontend.torch.sizes import (
     FUNCTIONS,
     LONGEST,
     Ratio,
-    Symbols,
+    TorchSymbols,
     UnreadableSizeError,
     unreadable,
 )
@@ -55,7 +55,7 @@ CALLS |= {"torch.sym_max": "Max", "torch.sym_min": "Min"}
 CALLS |= {"math.trunc": "TruncToInt", "torch.sym_float": "ToFloat", "float": "ToFloat"}
 
 
-def range_key(symbols: Symbols, text: str) -> Dim:
+def range_key(symbols: TorchSymbols, text: str) -> Dim:
     """Returns the size that a range is of: a variable, or an expression such as `2*s0 + 1`."""
 
     def leaf(tree: ast.expr) -> Dim | None:

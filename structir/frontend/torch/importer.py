@@ -8,19 +8,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.analysis.deduction import disjoint
+from structir.analysis.deduction import are_disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.constants import all_constant
-from structir.frontend.torch.graph import Graph, NodeSpec, Ref, names_of
+from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, names_of
 from structir.frontend.torch.listing import listed
-from structir.frontend.torch.memory import Memory, written_names
-from structir.frontend.torch.node import Node, Scope
+from structir.frontend.torch.memory import AliasState, written_names
+from structir.frontend.torch.node import FxNode, FxScope
 from structir.frontend.torch.registry import find_build, find_view, in_place
 from structir.frontend.torch.scalars import cast, tensor_info
-from structir.frontend.torch.sizes import Symbols
-from structir.interpret.machine import Machine
-from structir.interpret.scope import Scope as RunScope
+from structir.frontend.torch.sizes import TorchSymbols
+from structir.interpret.interpreter import Interpreter
+from structir.interpret.scope import Activation as RunScope
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 from structir.ir.expr import (
@@ -39,23 +39,23 @@ Ranges = Mapping[str, tuple[int | None, int | None]]
 MOST_BUILT = 300_000  # nodes; graphs within graphs can stand for more than a file holds
 
 
-class Importer:
+class TorchImporter:
     """Builds the function of a program."""
 
     def __init__(
         self,
-        symbols: Symbols,
+        symbols: TorchSymbols,
         ranges: Ranges,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
         self.builder = NodeBuilder()
         self.symbols, self.ranges, self.progress = symbols, ranges, progress
-        self.memory = Memory(self)
+        self.memory = AliasState(self)
         self.built = 0
 
     # ---- graphs
 
-    def run(self, scope: Scope) -> list[Any]:
+    def run(self, scope: FxScope) -> list[Any]:
         """Build the nodes of a graph in order; what its outputs stand for at the end."""
         for spec, place in zip(
             scope.graph.nodes, listed(scope.graph.nodes, scope.where), strict=True
@@ -64,14 +64,14 @@ class Importer:
             self.progress()
         return [self._found(scope, output) for output in scope.graph.outputs]
 
-    def _found(self, scope: Scope, stated: Any) -> Any:
+    def _found(self, scope: FxScope, stated: Any) -> Any:
         if isinstance(stated, Ref):
             return self.read(scope, stated.name)
         if isinstance(stated, tuple):
             return tuple([self._found(scope, item) for item in stated])
         return stated
 
-    def inner(self, graph: Graph, operands: Sequence[Any], where: str) -> list[Any]:
+    def inner(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
         """The results of a graph within another one, built into the open scope."""
         names = [name for given in graph.inputs for name in names_of(given)]
         if len(names) != len(operands):
@@ -85,9 +85,9 @@ class Importer:
                     hint="export a functional program: ep.run_decompositions()",
                 )
             )
-        outer, self.memory = self.memory, Memory(self)
+        outer, self.memory = self.memory, AliasState(self)
         try:
-            return self.run(Scope(graph, dict(zip(names, operands, strict=True)), where))
+            return self.run(FxScope(graph, dict(zip(names, operands, strict=True)), where))
         finally:
             self.memory = outer
 
@@ -97,7 +97,7 @@ class Importer:
         least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == found]
         return found is not None and bool(least) and least[0] is not None and least[0] >= 0
 
-    def read(self, scope: Scope, name: str) -> Any:
+    def read(self, scope: FxScope, name: str) -> Any:
         """What a name stands for now."""
         if name not in scope.values:
             raise DiagnosticError(Diagnostic(f"{name!r} is used, but no node before makes it"))
@@ -105,9 +105,9 @@ class Importer:
 
     # ---- nodes
 
-    def node(self, spec: NodeSpec, scope: Scope, place: Span) -> None:
+    def node(self, spec: NodeSpec, scope: FxScope, place: Span) -> None:
         """Build one node."""
-        node = Node(spec, self, scope, place)
+        node = FxNode(spec, self, scope, place)
         self.built += 1
         if self.built > MOST_BUILT:
             node.fail(f"the program unfolds to more than {MOST_BUILT} nodes")
@@ -122,7 +122,7 @@ class Importer:
                 Diagnostic(f"this node cannot be understood ({detail})", place, spec.target)
             ) from error
 
-    def _built(self, node: Node) -> None:
+    def _built(self, node: FxNode) -> None:
         functional = in_place(node.spec.target)
         if functional is not None and find_build(node.spec.target) is None:
             self._written(node, functional)
@@ -136,7 +136,7 @@ class Importer:
         self.bind(node, self.results(node))
         self.memory.note(node)
 
-    def _told(self, node: Node, names: list[str]) -> bool:
+    def _told(self, node: FxNode, names: list[str]) -> bool:
         """Bind symbolic numbers that the program states; False where one is not known yet."""
         known = self.builder.scopes[-1].symbols()
         values: dict[str, Any] = {}
@@ -155,14 +155,14 @@ class Importer:
         node.scope.values.update(values)
         return True
 
-    def results(self, node: Node) -> list[Any]:
+    def results(self, node: FxNode) -> list[Any]:
         """What the mapping of a node gives."""
         build = find_build(node.spec.target)
         assert build is not None  # the survey has found all of them
         made = build(node)
         return list(made) if isinstance(made, list | tuple) else [made]
 
-    def _written(self, node: Node, functional: str) -> None:
+    def _written(self, node: FxNode, functional: str) -> None:
         """A node that writes its first operand: the new elements take its place."""
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
@@ -174,7 +174,7 @@ class Importer:
             )
         old = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
-        new = self.results(Node(spec, self, node.scope, node.place))[0]
+        new = self.results(FxNode(spec, self, node.scope, node.place))[0]
         info = tensor_info(old)
         new = cast(new, info.dtype or "float32")
         if isinstance(info.dims, tuple) and tensor_info(new).dims != info.dims:
@@ -186,7 +186,7 @@ class Importer:
 
     # ---- results
 
-    def bind(self, node: Node, results: Sequence[Any]) -> None:
+    def bind(self, node: FxNode, results: Sequence[Any]) -> None:
         """Bind the results of a node to variables of their names."""
         names = names_of(node.spec.outputs)
         for place, (name, value) in enumerate(zip(names, results, strict=False)):
@@ -196,7 +196,7 @@ class Importer:
         if len(results) < len(names):
             node.fail(f"there are {len(names)} results, but {len(results)} are made")
 
-    def _named(self, node: Node, name: str, value: Any, place: int) -> Any:
+    def _named(self, node: FxNode, name: str, value: Any, place: int) -> Any:
         if not isinstance(value, Expr) or type(value) is Constant:
             return value
         if name not in node.scope.graph.tensors:
@@ -207,14 +207,14 @@ class Importer:
             value = self.builder.emit(value, name)
         return self._measured(node, name, value, place)
 
-    def _measured(self, node: Node, name: str, value: Expr, place: int) -> Expr:
+    def _measured(self, node: FxNode, name: str, value: Expr, place: int) -> Expr:
         """A value under what torch knows of it, where that says more: sizes that only running tells
         are bound, simpler ones are checked when the program runs."""
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
         stated = TensorStructInfo(node.out_dims(place), node.out_dtype(place))
-        if disjoint(stated, info):
+        if are_disjoint(stated, info):
             node.fail(f"{name!r} is {info} here, but the program says that it is {stated}")
         known = self.builder.scopes[-1].symbols()
         if isinstance(info.dims, tuple) and not any(
@@ -227,7 +227,7 @@ class Importer:
         """A value that only constants make, as a constant; any other as it is."""
         if not all_constant(value):
             return value
-        found = Machine(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
+        found = Interpreter(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
         return Constant(np.asarray(found))
 
     def shown(self, value: Any, name: str) -> Expr:
@@ -255,7 +255,7 @@ def _sharper(stated: Dim, found: Dim, known: Collection[Sym]) -> bool:
     return dims.equal(stated, found) is None and len(dims.text(stated)) < len(dims.text(found))
 
 
-def placed(error: DiagnosticError, node: Node) -> DiagnosticError:
+def placed(error: DiagnosticError, node: FxNode) -> DiagnosticError:
     """An error with its node's place, where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error
@@ -263,4 +263,4 @@ def placed(error: DiagnosticError, node: Node) -> DiagnosticError:
     return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in made])
 
 
-__all__ = ["UNREADABLE", "Importer", "placed"]
+__all__ = ["UNREADABLE", "TorchImporter", "placed"]

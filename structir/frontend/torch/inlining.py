@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.torch.graph import Graph, NodeSpec, Program, Ref, names_of
+from structir.frontend.torch.graph import ExportedModule, FxGraph, NodeSpec, Ref, names_of
 
 # blocks by the place of their graph among the arguments, and of the first operand
 BLOCKS = {
@@ -19,14 +19,14 @@ BLOCKS = {
 AUTOCAST = "higher_order.wrap_with_autocast"  # one that is enabled changes dtypes, and stays
 
 
-def laid_open(program: Program) -> Program:
+def laid_open(program: ExportedModule) -> ExportedModule:
     """A program without such blocks."""
     graph, standing = _opened(program.graph)
     outputs = [attrs.evolve(o, value=_with(o.value, standing)) for o in program.outputs]
     return attrs.evolve(program, graph=graph, outputs=tuple(outputs))
 
 
-def _opened(graph: Graph) -> tuple[Graph, Mapping[str, Any]]:
+def _opened(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
     """A graph without blocks, and what the results of blocks are instead."""
     body = _Body(graph)
     for spec in graph.nodes:
@@ -43,13 +43,13 @@ def _is_block(spec: NodeSpec) -> bool:
     values = list(spec.args.values())
     place = BLOCKS.get(spec.target, (len(values), 0))[0]
     enabled = spec.target == AUTOCAST and values[2:3] != [False]
-    return not enabled and place < len(values) and isinstance(values[place], Graph)
+    return not enabled and place < len(values) and isinstance(values[place], FxGraph)
 
 
 class _Body:
     """The nodes of a graph as blocks are laid open."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: FxGraph) -> None:
         self.nodes: list[NodeSpec] = []
         self.tensors, self.scalars = dict(graph.tensors), dict(graph.scalars)
         self.names = {name for spec in graph.nodes for name in names_of(spec.outputs)}
@@ -58,7 +58,7 @@ class _Body:
 
     def argument(self, value: Any) -> Any:
         """An argument with what the results of blocks are instead."""
-        return _opened(value)[0] if isinstance(value, Graph) else _with(value, self.standing)
+        return _opened(value)[0] if isinstance(value, FxGraph) else _with(value, self.standing)
 
     def open(self, spec: NodeSpec) -> None:
         """Put the nodes of a block in its place."""
@@ -90,7 +90,7 @@ class _Body:
         self.names.add(made)
         return made
 
-    def graph(self, old: Graph) -> Graph:
+    def graph(self, old: FxGraph) -> FxGraph:
         """The graph as it is now."""
         return attrs.evolve(
             old,

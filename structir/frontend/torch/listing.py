@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from structir.errors import Source, Span
-from structir.frontend.torch.graph import DTypeName, Graph, NodeSpec, Ref, Word, names_of
+from structir.frontend.torch.graph import (
+    DTypeName,
+    FxGraph,
+    NodeSpec,
+    Ref,
+    StorageAttribute,
+    names_of,
+)
 
 LONGEST = 240  # characters of a line
 FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+)[^\n]*(?:\n[ \t]*(?P<code>[^\n]*))?')
@@ -53,11 +60,11 @@ def _shown(name: str, value: Any) -> str:
 
 def _text(value: Any) -> str:
     match value:
-        case Ref(name=text) | Word(text=text):
+        case Ref(name=text) | StorageAttribute(text=text):
             return text
         case DTypeName(dtype=dtype):
             return str(dtype)
-        case Graph():
+        case FxGraph():
             return "<graph>"
         case tuple():
             return f"[{', '.join(_text(v) for v in value)}]"

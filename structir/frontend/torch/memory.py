@@ -12,44 +12,44 @@ import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.torch.graph import NodeSpec, Ref, names_of
-from structir.frontend.torch.node import Node, Scope
+from structir.frontend.torch.node import FxNode, FxScope
 from structir.frontend.torch.registry import Write, find_view, may_copy
 from structir.ir.expr import Expr
 
 
 @attrs.frozen(eq=False)
-class View:
+class TensorView:
     """A tensor that shares the memory of another one: the node that made it, and its place among
     the node's results."""
 
-    node: Node
+    node: FxNode
     base: str
     place: int
     write: Write | None  # None where it is the very same tensor
     unsure: bool = False  # whether torch may have made a copy
 
 
-class Maker(Protocol):
+class ViewRebuilder(Protocol):
     """What makes a view anew."""
 
     builder: Any
 
-    def results(self, node: Node) -> list[Any]:
+    def results(self, node: FxNode) -> list[Any]:
         """What the mapping of a node gives."""
         ...
 
 
-class Memory:
+class AliasState:
     """Which tensors of a graph share memory, and which of them are out of date."""
 
-    def __init__(self, maker: Maker) -> None:
+    def __init__(self, maker: ViewRebuilder) -> None:
         self.maker = maker
-        self.views: dict[str, View] = {}
+        self.views: dict[str, TensorView] = {}
         self.aliases: dict[str, str] = {}
         self.changes: dict[str, int] = {}  # by the root of a family: how often it was written
         self.seen: dict[str, int] = {}  # by name: the changes that its value knows of
 
-    def note(self, node: Node) -> None:
+    def note(self, node: FxNode) -> None:
         """Remember a node that makes views."""
         write = find_view(node.spec.target)
         if write is None:
@@ -60,7 +60,7 @@ class Memory:
         copies = may_copy(node.spec.target)
         unsure = copies is not None and copies(node)
         for place, name in enumerate(names_of(node.spec.outputs)):
-            self.views[name] = View(node, self._own(first.name), place, write, unsure)
+            self.views[name] = TensorView(node, self._own(first.name), place, write, unsure)
             self.seen[name] = self.changes.get(self.root(name), 0)
 
     def same(self, name: str, of: str) -> None:
@@ -80,7 +80,7 @@ class Memory:
             name = self._own(self.views[name].base)
         return name
 
-    def read(self, scope: Scope, name: str) -> Any:
+    def read(self, scope: FxScope, name: str) -> Any:
         """The value of a name, made anew if its memory was written since."""
         name = self._own(name)
         view = self.views.get(name)
@@ -94,11 +94,11 @@ class Memory:
             self.seen[name] = now
         return scope.values[name]
 
-    def _again(self, view: View, name: str) -> Expr:
+    def _again(self, view: TensorView, name: str) -> Expr:
         made = self.maker.results(view.node)[view.place]
         return self.maker.builder.emit(made, name)
 
-    def write(self, node: Node, name: str, new: Expr) -> None:
+    def write(self, node: FxNode, name: str, new: Expr) -> None:
         """Give a tensor new elements, and what it is a view of."""
         name, scope = self._own(name), node.scope
         self._carry(scope, name, new)
@@ -108,7 +108,7 @@ class Memory:
             self.seen[name] = self.changes[root]
             name = self._own(self.views[name].base)
 
-    def _carry(self, scope: Scope, name: str, new: Expr) -> None:
+    def _carry(self, scope: FxScope, name: str, new: Expr) -> None:
         while name in self.views:
             view = self.views[name]
             if view.unsure:
@@ -117,21 +117,21 @@ class Memory:
             self.read(scope, base)
             assert view.write is not None
             with self.maker.builder.at(view.node.place):
-                whole = self.maker.builder.emit(view.write(Part(view), new), base)
+                whole = self.maker.builder.emit(view.write(ViewNode(view), new), base)
             scope.values[name], name, new = new, base, whole
         scope.values[name] = new
 
 
-class Part(Node):
+class ViewNode(FxNode):
     """A view as its writer sees it: the node that made it, and which of its results it is."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TensorView) -> None:
         node = view.node
         super().__init__(node.spec, node.host, node.scope, node.place)
         self.place_among = view.place
 
 
-def _unsure(view: View) -> DiagnosticError:
+def _unsure(view: TensorView) -> DiagnosticError:
     return DiagnosticError(
         Diagnostic(
             "a tensor is written in place that may or may not share its memory with this one",

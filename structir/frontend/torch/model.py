@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from structir.errors import Diagnostic, DiagnosticError, MissingExtraError
-from structir.frontend.torch import families
+from structir.frontend.torch import ops
 from structir.frontend.torch.archive import Archive, wrong
 from structir.frontend.torch.checks import check_sizes
-from structir.frontend.torch.graph import Graph, Program, Ref, program_of
-from structir.frontend.torch.importer import UNREADABLE, Importer
+from structir.frontend.torch.graph import ExportedModule, FxGraph, Ref, program_of
+from structir.frontend.torch.importer import UNREADABLE, TorchImporter
 from structir.frontend.torch.inlining import AUTOCAST, laid_open
-from structir.frontend.torch.node import Scope
+from structir.frontend.torch.node import FxScope
 from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.scalars import as_tensor
-from structir.frontend.torch.sizes import Ratio, Symbols
-from structir.frontend.torch.survey import UnmappedOpsError, check_supported
+from structir.frontend.torch.sizes import Ratio, TorchSymbols
+from structir.frontend.torch.unsupported import UnmappedOpsError, check_supported
 from structir.ir.dims import Poly
 from structir.ir.expr import Expr, Tuple
 from structir.ir.module import IRModule
@@ -117,14 +117,14 @@ def _module(
     as_inputs: bool,
     progress: Progress | None,
 ) -> IRModule:
-    families.load()
+    ops.load()
     archive = Archive(file, name)
     try:
         program = laid_open(program_of(archive.program()))
         check_supported(program.graph)
-        symbols = Symbols(names or {})
+        symbols = TorchSymbols(names or {})
         count = _counter(progress, len(program.graph.nodes))
-        importer = Importer(symbols, program.ranges, count)
+        importer = TorchImporter(symbols, program.ranges, count)
         params = Parameters(archive, program, importer, as_inputs)
         return _built(importer, program, params, name)
     except UNREADABLE as error:  # names that are no text, fields that contradict each other
@@ -144,10 +144,12 @@ def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
     return count
 
 
-def _built(importer: Importer, program: Program, params: Parameters, where: str) -> IRModule:
+def _built(
+    importer: TorchImporter, program: ExportedModule, params: Parameters, where: str
+) -> IRModule:
     graph, builder = program.graph, importer.builder
     named = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
-    scope = Scope(graph, params.values, where, frozenset(named))
+    scope = FxScope(graph, params.values, where, frozenset(named))
     shown = [o for o in program.outputs if o.kind == "user"]
     kept = params.changed(program)
     attributes: dict[str, Any] = {
@@ -171,9 +173,9 @@ def _built(importer: Importer, program: Program, params: Parameters, where: str)
     return builder.get()
 
 
-def is_flat(graph: Graph) -> bool:
+def is_flat(graph: FxGraph) -> bool:
     """Whether a graph can stand in a dataflow block: no choices and loops are in it."""
-    inner = [v for n in graph.nodes for v in n.args.values() if isinstance(v, Graph)]
+    inner = [v for n in graph.nodes for v in n.args.values() if isinstance(v, FxGraph)]
     return all(n.target not in CHOICES for n in graph.nodes) and all(is_flat(g) for g in inner)
 
 

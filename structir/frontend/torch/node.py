@@ -10,9 +10,9 @@ import attrs
 
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
-from structir.frontend.torch.graph import Graph, Meta, NodeSpec, Ref, names_of
+from structir.frontend.torch.graph import FxGraph, Meta, NodeSpec, Ref, names_of
 from structir.frontend.torch.scalars import as_tensor, cast, tensor_info
-from structir.frontend.torch.sizes import Ratio, Symbols
+from structir.frontend.torch.sizes import Ratio, TorchSymbols
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.dtype import is_float
@@ -22,22 +22,22 @@ REQUIRED: Any = object()
 
 
 @attrs.frozen(eq=False)
-class Scope:
+class FxScope:
     """What names mean inside of one graph."""
 
-    graph: Graph
+    graph: FxGraph
     values: MutableMapping[str, Any]
     where: str
     results: frozenset[str] = frozenset()  # values that are seen after the block
 
 
-class Host(Protocol):
+class TorchImportContext(Protocol):
     """What a mapping may ask of the import that it is part of."""
 
     builder: NodeBuilder
-    symbols: Symbols
+    symbols: TorchSymbols
 
-    def inner(self, graph: Graph, operands: Sequence[Any], where: str) -> list[Any]:
+    def inner(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
         """The results of a graph within another one, built into the open scope."""
         ...
 
@@ -45,7 +45,7 @@ class Host(Protocol):
         """Whether a symbolic number is a variable that is never below 0."""
         ...
 
-    def read(self, scope: Scope, name: str) -> Any:
+    def read(self, scope: FxScope, name: str) -> Any:
         """What a name stands for now."""
         ...
 
@@ -54,10 +54,12 @@ class Host(Protocol):
         ...
 
 
-class Node:
+class FxNode:
     """One node of a graph."""
 
-    def __init__(self, spec: NodeSpec, host: Host, scope: Scope, place: Span) -> None:
+    def __init__(
+        self, spec: NodeSpec, host: TorchImportContext, scope: FxScope, place: Span
+    ) -> None:
         self.spec, self.host, self.scope, self.place = spec, host, scope, place
 
     # ---- arguments

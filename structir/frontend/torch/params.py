@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from structir.frontend.torch.archive import Archive, wrong
-from structir.frontend.torch.graph import Input, Meta, Program, Ref
-from structir.frontend.torch.importer import Importer
+from structir.frontend.torch.graph import ExportedModule, Input, Meta, Ref
+from structir.frontend.torch.importer import TorchImporter
 from structir.frontend.torch.memory import written_names
 from structir.frontend.torch.registry import in_place
-from structir.frontend.torch.sizes import Symbols
+from structir.frontend.torch.sizes import TorchSymbols
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Constant, Var
@@ -24,7 +24,7 @@ class Parameters:
     constants for the rest."""
 
     def __init__(
-        self, archive: Archive, program: Program, importer: Importer, as_inputs: bool
+        self, archive: Archive, program: ExportedModule, importer: TorchImporter, as_inputs: bool
     ) -> None:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
@@ -81,7 +81,7 @@ class Parameters:
             else:
                 self.values[name] = Constant(archive.tensor(given.target, payloads[given.target]))
 
-    def changed(self, program: Program) -> dict[str, str]:
+    def changed(self, program: ExportedModule) -> dict[str, str]:
         """What the program changes: by the name that it is told under, the value that holds its
         elements in the end."""
         found = {}
@@ -95,7 +95,7 @@ class Parameters:
 
 
 def solved(
-    symbols: Symbols, metas: Mapping[str, Meta], numbers: Sequence[str]
+    symbols: TorchSymbols, metas: Mapping[str, Meta], numbers: Sequence[str]
 ) -> dict[tuple[str, int], Dim]:
     """Sizes under variables of their own, where torch's variables stand alone in no size: these are
     worked out from them. An input of `2 * s` rows has `n` rows, and `s` is `n // 2`."""

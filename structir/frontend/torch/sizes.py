@@ -34,7 +34,7 @@ class UnreadableSizeError(Exception):
     """An expression has no meaning for sizes."""
 
 
-class Symbols:
+class TorchSymbols:
     """The symbolic variables of a program, by the names that torch gives them."""
 
     def __init__(self, names: Mapping[str, str]) -> None:

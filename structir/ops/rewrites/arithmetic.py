@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from structir.ir.expr import Expr
 from structir.ops.broadcast import add, divide, multiply, power, subtract
 from structir.ops.elementwise import abs_, logical_not, negative
-from structir.rewriting.conditions import dtype_of
+from structir.rewriting.guards import dtype_of
 from structir.rewriting.rule import rewrite
 
 

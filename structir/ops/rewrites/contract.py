@@ -14,7 +14,7 @@ from structir.ir.dims import Dim, at_least, equal, substitute, sym, syms
 from structir.ir.expr import Expr
 from structir.ops.contract import matmul
 from structir.ops.joined import concat, split
-from structir.rewriting.conditions import dims_of, dtype_of, made_by, rank_of
+from structir.rewriting.guards import dims_of, dtype_of, made_by, rank_of
 from structir.rewriting.rule import Parallel, rewrite
 
 
@@ -53,7 +53,7 @@ Order = Any  # of a chain: a factor, or the pair of what is multiplied
 
 
 @attrs.frozen(eq=False)
-class Choice:
+class ChainOrder:
     """An order of a part of a chain, factors by their numbers, and how many multiplications it
     takes."""
 
@@ -108,12 +108,14 @@ def _best(sizes: list[Dim], now: Dim) -> Order | None:
     """An order that provably takes fewer steps than now, and provably no more than any other where
     there is such a one: the parts of a chain from short to long, each by its best orders."""
     count = len(sizes) - 1
-    found: dict[tuple[int, int], list[Choice]] = {(i, i): [Choice(i, 0)] for i in range(count)}
+    found: dict[tuple[int, int], list[ChainOrder]] = {
+        (i, i): [ChainOrder(i, 0)] for i in range(count)
+    }
     for length in range(1, count):
         for i in range(count - length):
             j = i + length
             found[i, j] = _undominated(
-                Choice(
+                ChainOrder(
                     (left.order, right.order),
                     left.steps + right.steps + sizes[i] * sizes[k + 1] * sizes[j + 1],
                 )
@@ -125,9 +127,9 @@ def _best(sizes: list[Dim], now: Dim) -> Order | None:
     return better[0].order if better else None
 
 
-def _undominated(choices: Iterator[Choice]) -> list[Choice]:
+def _undominated(choices: Iterator[ChainOrder]) -> list[ChainOrder]:
     """The orders that none of the others provably beats."""
-    kept: list[Choice] = []
+    kept: list[ChainOrder] = []
     for choice in choices:
         if any(_no_more(other.steps, choice.steps) for other in kept):
             continue

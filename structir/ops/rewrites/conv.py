@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from structir.ir.expr import Expr
 from structir.ir.op import Op
-from structir.ops.attributes import Ints
+from structir.opdef.attributes import Ints
 from structir.ops.conv import conv2d
 from structir.ops.layout import permute_dims
-from structir.rewriting.conditions import acts_element_wise, rank_of, used_once
+from structir.rewriting.guards import acts_element_wise, rank_of, used_once
 from structir.rewriting.rule import rewrite
 
 GROUP = "convert_layout"

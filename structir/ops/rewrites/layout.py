@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from structir.ir.expr import Expr
-from structir.ops.attributes import DType, Ints, Sizes
+from structir.opdef.attributes import DType, Ints, Sizes
 from structir.ops.elementwise import astype
 from structir.ops.layout import broadcast_to, permute_dims
 from structir.ops.reshape import reshape
-from structir.rewriting.conditions import dims_of, dtype_of, rank_of, same_sizes
-from structir.rewriting.roles import plays
+from structir.rewriting.guards import dims_of, dtype_of, rank_of, same_sizes
+from structir.rewriting.op_traits import has_trait
 from structir.rewriting.rule import rewrite
 
-plays("convert", astype)
+has_trait("convert", astype)
 
 
 @rewrite(group="simplify")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from structir.ir.expr import Expr
-from structir.ops.attributes import Axes, Ints
+from structir.opdef.attributes import Axes, Ints
 from structir.ops.layout import batch_flatten, expand_dims, flatten, permute_dims, squeeze
 from structir.ops.reshape import reshape
-from structir.rewriting.conditions import dims_of
+from structir.rewriting.guards import dims_of
 from structir.rewriting.rule import rewrite
 
 GROUP = "rewrite_dataflow_reshape"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from structir.ir.expr import Expr
-from structir.ops.attributes import Ints
+from structir.opdef.attributes import Ints
 from structir.ops.broadcast import add, multiply, subtract
 from structir.ops.conv import conv2d
 from structir.ops.elementwise import rsqrt
 from structir.ops.layout import expand_dims
 from structir.ops.normalise import batch_norm
-from structir.rewriting.conditions import used_once
+from structir.rewriting.guards import used_once
 from structir.rewriting.rule import rewrite
 
 

@@ -12,7 +12,7 @@ from structir.ops.broadcast import equal
 from structir.ops.elementwise import astype
 from structir.ops.reduce import min_
 from structir.ops.shapes import shape_to_tensor
-from structir.rewriting.roles import plays
+from structir.rewriting.op_traits import has_trait
 
 
 def sizes_are(sizes: Sequence[Dim], numbers: Sequence[int]) -> Expr:
@@ -22,4 +22,4 @@ def sizes_are(sizes: Sequence[Dim], numbers: Sequence[int]) -> Expr:
     return astype(min_(astype(same, "int64")), "bool")
 
 
-plays("sizes_are", sizes_are)
+has_trait("sizes_are", sizes_are)

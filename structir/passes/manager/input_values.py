@@ -25,7 +25,7 @@ SCALAR: Range = (-9, 9)  # a lone integer may count the steps of a loop
 
 
 @attrs.frozen
-class Values:
+class InputValues:
     """How arrays are filled: a domain for floats, ranges for integers by parameter."""
 
     domain: str = "signed"
@@ -36,7 +36,7 @@ class Values:
 class Drawer:
     """Draws the arrays of one set of arguments; large ones are drawn once for several sets."""
 
-    def __init__(self, values: Values, large: dict[Any, Array]) -> None:
+    def __init__(self, values: InputValues, large: dict[Any, Array]) -> None:
         self.values = values
         self.large = large
         self.count = 0

@@ -9,11 +9,11 @@ import attrs
 import numpy as np
 
 from structir.errors import StructIRError
-from structir.interpret.machine import Machine
-from structir.interpret.scope import Scope, Value
+from structir.interpret.interpreter import Interpreter
+from structir.interpret.scope import Activation, Value
 from structir.ir.expr import Call, Expr
 from structir.ir.op import Op
-from structir.projections.point import Operand
+from structir.projections.scalar_expr import OperandElement
 from structir.projections.spec import IndexSpec
 
 Path = tuple[int, ...]
@@ -25,18 +25,18 @@ class IllegalIndexError(StructIRError):
 
 
 @attrs.frozen(eq=False)
-class IndexChecker(Machine):
+class IndexChecker(Interpreter):
     """An interpreter that raises IllegalIndexError for an index outside its axis."""
 
     bounds: dict[int, tuple[Bound, ...]] = attrs.field(factory=dict, kw_only=True)  # by call
 
-    def evaluate(self, expr: Expr, scope: Scope) -> Any:
+    def evaluate(self, expr: Expr, scope: Activation) -> Any:
         if type(expr) is Call and type(expr.op) is Op and len(expr.args) > 1:
             if id(expr) not in self.bounds:
                 self.bounds[id(expr)] = tuple(_bounds(expr))
             if self.bounds[id(expr)]:
                 self._check(self.bounds[id(expr)], [self.value(a, scope) for a in expr.args])
-        return Machine.evaluate(self, expr, scope)
+        return Interpreter.evaluate(self, expr, scope)
 
     def _check(self, bounds: tuple[Bound, ...], args: list[Value]) -> None:
         for indices, tensor, axis in bounds:
@@ -62,7 +62,7 @@ def _bounds(call: Call) -> Iterator[Bound]:
         operands = {read.name: read.operand for read in clause.reads}
         for read in clause.reads:
             for axis, entry in enumerate(read.entries):
-                if not entry.inside and isinstance(entry.data, Operand):
+                if not entry.inside and isinstance(entry.data, OperandElement):
                     assert spec is not None
                     indices = spec.operands[operands[entry.data.name]].path
                     yield indices, spec.operands[read.operand].path, axis

@@ -9,8 +9,8 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from structir.interpret.machine import Machine
-from structir.interpret.scope import Scope, Value
+from structir.interpret.interpreter import Interpreter
+from structir.interpret.scope import Activation, Value
 from structir.ir.dtype import FLOATS, dtype_of
 from structir.ir.expr import Binding, Call, Constant, Expr
 
@@ -19,7 +19,7 @@ NARROW = FLOATS - {"float32", "float64"}
 
 
 @attrs.frozen(eq=False)
-class PerturbedInterpreter(Machine):
+class PerturbedInterpreter(Interpreter):
     """An interpreter that moves values by about as much as they may have been rounded: constants,
     and what bindings of some dtypes hold."""
 
@@ -28,13 +28,13 @@ class PerturbedInterpreter(Machine):
     among: Set[str] = attrs.field(kw_only=True, default=NARROW)  # dtypes of bindings
     exact: bool = attrs.field(kw_only=True, default=False)  # whether casts and integers are kept
 
-    def _bind(self, binding: Binding, value: Value, scope: Scope) -> None:
+    def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
         among = self.among & _dtypes_read(binding.value) if self.exact else self.among
         moved = nudged(value, self.numbers, self.wide, among, self.exact)
-        Machine._bind(self, binding, moved, scope)
+        Interpreter._bind(self, binding, moved, scope)
 
-    def value(self, expr: Expr, scope: Scope) -> Value:
-        value = Machine.value(self, expr, scope)
+    def value(self, expr: Expr, scope: Activation) -> Value:
+        value = Interpreter.value(self, expr, scope)
         if type(expr) is not Constant:
             return value
         return nudged(value, self.numbers, self.wide, exact=self.exact)

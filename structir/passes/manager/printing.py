@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import attrs
 
-from structir.passes.base import Instrument, Step
+from structir.passes.base import Instrument, PassRun
 
 ALL = "all"
 Show = Callable[[str, str], None]
@@ -26,11 +26,11 @@ class Printing(Instrument):
     after: Collection[str] = ()
     changes: bool = False
 
-    def begin(self, step: Step) -> None:
+    def begin(self, step: PassRun) -> None:
         if _named(step, self.before):
             self.show(f"before {step.applied}", step.before.script())
 
-    def end(self, step: Step) -> None:
+    def end(self, step: PassRun) -> None:
         assert step.after is not None
         if _named(step, self.after):
             self.show(f"after {step.applied}", step.after.script())
@@ -38,12 +38,12 @@ class Printing(Instrument):
             self.show(f"changed by {step.applied}", difference(step))
 
 
-def difference(step: Step) -> str:
+def difference(step: PassRun) -> str:
     """What a pass changed, as a unified diff."""
     assert step.after is not None
     old, new = (module.script().splitlines() for module in (step.before, step.after))
     return "\n".join(difflib.unified_diff(old, new, "before", "after", lineterm="", n=2))
 
 
-def _named(step: Step, names: Collection[str]) -> bool:
+def _named(step: PassRun, names: Collection[str]) -> bool:
     return ALL in names or not {step.applied.name, *step.applied.aliases}.isdisjoint(names)

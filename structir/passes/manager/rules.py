@@ -12,8 +12,8 @@ from structir.passes.base import Pass, note
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.rewriting.driver import rewritten
+from structir.rewriting.op_traits import PLAYERS
 from structir.rewriting.provenance import Provenance
-from structir.rewriting.roles import PLAYERS
 from structir.rewriting.rule import RULES, Rule, rules_of
 
 families = lazy_module("structir.ops.rewrites")

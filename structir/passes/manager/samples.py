@@ -13,7 +13,7 @@ import numpy as np
 from structir.analysis.variables import walk_values
 from structir.errors import StructIRError
 from structir.interpret.arguments import random_values
-from structir.interpret.machine import Machine
+from structir.interpret.interpreter import Interpreter
 from structir.ir.dtype import is_int
 from structir.ir.expr import Call, Function, MatchCast, Var
 from structir.ir.module import IRModule
@@ -25,7 +25,7 @@ from structir.passes.manager.input_sizes import (
     has_kernels,
     size_space,
 )
-from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, Range, Values
+from structir.passes.manager.input_values import DOMAINS, NARROW, Drawer, InputValues, Range
 from structir.passes.manager.legal_indices import IllegalIndexError, IndexChecker
 from structir.passes.manager.perturbation import leaves
 
@@ -37,7 +37,7 @@ EVERYTHING: Range = None
 
 
 @attrs.frozen(eq=False)
-class Sample:
+class InputSample:
     """Arguments of a function, and what it gives for them: a result or an error."""
 
     sizes: Sizes
@@ -54,17 +54,17 @@ class Sample:
         """How many elements of the result can be compared: NaN cannot."""
         return sum(map(_comparable, leaves(self.expected))) if self.accepted else 0
 
-    def after(self, result: Any) -> Sample:
+    def after(self, result: Any) -> InputSample:
         """The same arguments with the result of a rewritten function."""
         return attrs.evolve(self, expected=result)
 
 
 def outcome(module: IRModule, name: str, arguments: list[Any]) -> Any:
     """The result of a function, or the error that it raises."""
-    return outcome_of(Machine(module), name, arguments)
+    return outcome_of(Interpreter(module), name, arguments)
 
 
-def outcome_of(machine: Machine, name: str, arguments: list[Any]) -> Any:
+def outcome_of(machine: Interpreter, name: str, arguments: list[Any]) -> Any:
     """The result of a function in an interpreter, or the error that it raises."""
     try:
         with np.errstate(all="ignore"):
@@ -87,7 +87,7 @@ class Sampler:
     heavy: bool = attrs.field(init=False)  # whether a run takes long
     large: dict[Any, Any] = attrs.field(factory=dict, init=False)  # arrays for several samples
     bounds: dict[int, Any] = attrs.field(factory=dict, init=False)  # of indices, by call
-    rejected: list[Sample] = attrs.field(factory=list, init=False)
+    rejected: list[InputSample] = attrs.field(factory=list, init=False)
     reason: StructIRError | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Sampler:
 
     # ---- one set of inputs
 
-    def attempt(self, sizes: Sizes, values: Values, params: Any = None) -> Sample | None:
+    def attempt(self, sizes: Sizes, values: InputValues, params: Any = None) -> InputSample | None:
         """The function on inputs of these sizes and values; None if there are no such inputs."""
         chosen = self.space.params if params is None else params
         among = tuple(size for size in self.space.pool if size)
@@ -107,7 +107,7 @@ class Sampler:
         except StructIRError as error:
             self.reason = error
             return None
-        sample = Sample(sizes, arguments, self.outcome(arguments))
+        sample = InputSample(sizes, arguments, self.outcome(arguments))
         if isinstance(sample.expected, IllegalIndexError):
             return None
         if not sample.accepted:
@@ -118,20 +118,20 @@ class Sampler:
 
     def outcome(self, arguments: list[Any]) -> Any:
         """The result of the function, or the error that it raises."""
-        machine = Machine(self.module)
+        machine = Interpreter(self.module)
         if _integer_params(self.function.params):
             machine = IndexChecker(self.module, bounds=self.bounds)
         return outcome_of(machine, self.name, arguments)
 
     # ---- the search
 
-    def first(self) -> tuple[Sample, Values] | None:
+    def first(self) -> tuple[InputSample, InputValues] | None:
         """A sample whose tensors all have elements, with integers and floats as wide as they may
         be; one of less, if there is none."""
         fallback = None
         known = {name: size for name, size in self.fixed.items() if name in self.space.names}
         for number, sizes in enumerate(islice(self.space.proposals(known, self.seed), TRIES)):
-            values = Values(seed=self.seed + number)
+            values = InputValues(seed=self.seed + number)
             sample = self.attempt(sizes, values)
             if sample is not None and sample.accepted:
                 if sample.elements and _all_have_elements(sample.arguments):
@@ -141,7 +141,7 @@ class Sampler:
                 break
         return fallback
 
-    def widened(self, sample: Sample, values: Values) -> tuple[Sample, Values]:
+    def widened(self, sample: InputSample, values: InputValues) -> tuple[InputSample, InputValues]:
         """The same sizes, with other domains of values."""
         for param in _integer_params(self.space.params):
             sample, values = self._widest(param, sample, values)
@@ -152,10 +152,12 @@ class Sampler:
                 sample, values = found, other
         return sample, values
 
-    def _widest(self, param: str, sample: Sample, values: Values) -> tuple[Sample, Values]:
+    def _widest(
+        self, param: str, sample: InputSample, values: InputValues
+    ) -> tuple[InputSample, InputValues]:
         """The widest range of integers for a parameter: all, or the indices of some axis."""
 
-        def tried(chosen: Range) -> tuple[Sample, Values] | None:
+        def tried(chosen: Range) -> tuple[InputSample, InputValues] | None:
             other = attrs.evolve(values, ranges={**values.ranges, param: chosen})
             found = self.attempt(sample.sizes, other)
             good = found is not None and found.accepted and found.elements >= sample.elements
@@ -178,7 +180,7 @@ class Sampler:
 
     # ---- other samples
 
-    def samples(self, count: int, edges: bool) -> Iterator[Sample]:
+    def samples(self, count: int, edges: bool) -> Iterator[InputSample]:
         """Samples of ordinary values, and those at the edges of what is allowed."""
         start = self.first()
         if start is None:
@@ -204,7 +206,7 @@ class Sampler:
         while True:
             yield sizes
 
-    def _edges(self, sample: Sample, values: Values) -> Iterator[Sample]:
+    def _edges(self, sample: InputSample, values: InputValues) -> Iterator[InputSample]:
         for domain in ("large",) if self.heavy else ("large", "non_finite", "signed"):
             if domain != values.domain:
                 yield from self._tried(sample.sizes, attrs.evolve(values, domain=domain))
@@ -232,14 +234,16 @@ class Sampler:
         firsts = {sym.name: first for sym, first in self.space.classes.items()}
         return [other for other in firsts if firsts[other] is firsts[name]]
 
-    def _misfits(self, values: Values) -> Iterator[Sample]:
+    def _misfits(self, values: InputValues) -> Iterator[InputSample]:
         """Inputs that the casts of the program should reject."""
         if self.space.params != self.function.params:
             for seed in range(3):
                 odd = attrs.evolve(values, seed=values.seed + seed + 1)
                 yield from self._tried({}, odd, self.function.params)
 
-    def _tried(self, sizes: Sizes, values: Values, params: Any = None) -> Iterator[Sample]:
+    def _tried(
+        self, sizes: Sizes, values: InputValues, params: Any = None
+    ) -> Iterator[InputSample]:
         sample = self.attempt(sizes, values, params)
         if sample is None and values.ranges:
             least = attrs.evolve(values, ranges=dict.fromkeys(values.ranges, (0, 0)))
@@ -258,7 +262,7 @@ def samples_of(
     edges: bool = False,
     sizes: Mapping[str, int] | None = None,
     few: bool | None = None,
-) -> Iterator[Sample]:
+) -> Iterator[InputSample]:
     """Samples of a function of a module."""
     small = has_kernels(module) if few is None else few
     return Sampler(module, name, function, sizes or {}, seed, small).samples(count, edges)
@@ -273,7 +277,7 @@ def _comparable(leaf: Any) -> int:
     return int(np.count_nonzero(np.isfinite(array.astype(np.float64, copy=False))))
 
 
-def _finite_share(sample: Sample) -> float:
+def _finite_share(sample: InputSample) -> float:
     """The share of numbers in a result that are finite."""
     if not sample.accepted:
         return -1.0

@@ -11,7 +11,7 @@ from structir.ir.expr import Call, Function, If
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.lazy import lazy_module
-from structir.passes.base import Instrument, Step
+from structir.passes.base import Instrument, PassRun
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,21 +20,21 @@ tables = lazy_module("rich.table")
 
 
 @attrs.frozen
-class Figures:
+class ModuleStatistics:
     """How large a module is; nested functions and branches counted in."""
 
     functions: int
     bindings: int
     calls: Counter[str]
 
-    def changes(self, after: Figures) -> str:
+    def changes(self, after: ModuleStatistics) -> str:
         """The calls that came and went: a number and a name each."""
         names = sorted({*self.calls, *after.calls})
         changed = [(after.calls[name] - self.calls[name], name) for name in names]
         return ", ".join(f"{count:+d} {name}" for count, name in changed if count)
 
 
-def figures(module: IRModule) -> Figures:
+def figures(module: IRModule) -> ModuleStatistics:
     """The size of a module."""
     functions, bindings, calls = 0, 0, Counter[str]()
     todo = [f for f in module.functions.values() if isinstance(f, Function)]
@@ -51,16 +51,18 @@ def figures(module: IRModule) -> Figures:
             elif isinstance(value, Function):
                 functions += 1
                 bodies.append(value.body)
-    return Figures(functions, bindings, calls)
+    return ModuleStatistics(functions, bindings, calls)
 
 
 @attrs.define(eq=False)
 class Statistics(Instrument):
     """The sizes before and after each pass."""
 
-    rows: list[tuple[Step, Figures, Figures]] = attrs.field(factory=list, init=False)
+    rows: list[tuple[PassRun, ModuleStatistics, ModuleStatistics]] = attrs.field(
+        factory=list, init=False
+    )
 
-    def end(self, step: Step) -> None:
+    def end(self, step: PassRun) -> None:
         if step.applied.made_of or step.after is None:
             return
         before = figures(step.before)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from structir.lazy import lazy_module
-from structir.passes.base import Instrument, Step
+from structir.passes.base import Instrument, PassRun
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -19,9 +19,9 @@ trees = lazy_module("rich.tree")
 class Timing(Instrument):
     """The time of every pass that ran."""
 
-    steps: list[Step] = attrs.field(factory=list, init=False)
+    steps: list[PassRun] = attrs.field(factory=list, init=False)
 
-    def begin(self, step: Step) -> None:
+    def begin(self, step: PassRun) -> None:
         self.steps.append(step)
 
     @property

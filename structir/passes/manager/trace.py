@@ -10,7 +10,7 @@ import attrs
 
 from structir.ir.module import IRModule
 from structir.lazy import lazy_module
-from structir.passes.base import Instrument, Step
+from structir.passes.base import Instrument, PassRun
 from structir.passes.manager.printing import difference
 
 explorer = lazy_module("structir.tools.explorer.page")
@@ -20,9 +20,9 @@ explorer = lazy_module("structir.tools.explorer.page")
 class Trace(Instrument):
     """Remembers every run of a pass, with what it changed."""
 
-    steps: list[Step] = attrs.field(factory=list, init=False)
+    steps: list[PassRun] = attrs.field(factory=list, init=False)
 
-    def begin(self, step: Step) -> None:
+    def begin(self, step: PassRun) -> None:
         self.steps.append(step)
 
     def records(self) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ class Trace(Instrument):
             file.write_text(json.dumps(self.records(), indent=1) + "\n", encoding="utf-8")
 
 
-def record(step: Step, first: float) -> dict[str, Any]:
+def record(step: PassRun, first: float) -> dict[str, Any]:
     """One run of a pass as plain data; times count from `first`."""
     return {
         "pass": step.applied.name,

@@ -8,26 +8,26 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.analysis.private import PRIVATE
-from structir.analysis.well_formed import breaches
+from structir.analysis.internal_functions import PRIVATE
+from structir.analysis.well_formed import violations
 from structir.errors import Diagnostic, PassError, StructIRError
 from structir.ir.expr import Function
 from structir.ir.module import IRModule
-from structir.passes.base import Instrument, Pass, Step
+from structir.passes.base import Instrument, Pass, PassRun
 from structir.passes.dead_code_elimination import dead_code_elimination
 from structir.passes.manager.comparison import difference, within_rounding
 from structir.passes.manager.input_sizes import Sizes, has_kernels
-from structir.passes.manager.samples import Sample, Sampler, outcome, samples_of
+from structir.passes.manager.samples import InputSample, Sampler, outcome, samples_of
 
 SHOWN = 300  # characters of a value in a message
 
 
 @attrs.define(eq=False)
-class WellFormed(Instrument):
+class VerifyIR(Instrument):
     """Checks the rules of scope and form after each pass."""
 
-    def end(self, step: Step) -> None:
-        found = breaches(step.after) if step.changed and step.after is not None else []
+    def end(self, step: PassRun) -> None:
+        found = violations(step.after) if step.changed and step.after is not None else []
         if found:
             message = f"the pass {step.applied} leaves a program that is not well formed"
             raise PassError([Diagnostic(message), *found])
@@ -57,7 +57,7 @@ class Compared:
 
 
 @attrs.define(eq=False)
-class SameResults(Instrument):
+class VerifyResults(Instrument):
     """Runs the program before and after each pass on random inputs, in the reference interpreter.
 
     The first pass that changes a result is an error, which names it and shows the input; so is a
@@ -75,11 +75,11 @@ class SameResults(Instrument):
     compared: int = attrs.field(default=0, init=False)  # results that were the same
     functions: dict[str, Compared] = attrs.field(factory=dict, init=False)
     _latest: IRModule | None = attrs.field(default=None, init=False)
-    _samples: dict[str, list[Sample]] = attrs.field(factory=dict, init=False)
+    _samples: dict[str, list[InputSample]] = attrs.field(factory=dict, init=False)
     _few: bool = attrs.field(default=False, init=False)
     _reasons: dict[str, StructIRError | None] = attrs.field(factory=dict, init=False)
 
-    def end(self, step: Step) -> None:
+    def end(self, step: PassRun) -> None:
         if not step.changed or step.after is None:
             return
         if step.applied.comparable:
@@ -99,7 +99,7 @@ class SameResults(Instrument):
         if module is not self._latest or few != self._few:
             self._samples, self._few = {}, few
 
-    def _known(self, module: IRModule, name: str) -> list[Sample]:
+    def _known(self, module: IRModule, name: str) -> list[InputSample]:
         if name not in self._samples:
             function: Any = module.functions[name]
             sampler = Sampler(module, name, function, self.sizes, self.seed, self._few)
@@ -107,7 +107,7 @@ class SameResults(Instrument):
             self._reasons[name] = sampler.reason
         return self._samples[name]
 
-    def _function(self, step: Step, name: str) -> int:
+    def _function(self, step: PassRun, name: str) -> int:
         """Compare one function; how many elements were compared."""
         total, samples = 0, self._known(step.before, name)
         for place, sample in enumerate(samples):
@@ -120,7 +120,7 @@ class SameResults(Instrument):
             total += self._count(name, sample, error)
         return total
 
-    def _count(self, name: str, sample: Sample, error: float) -> int:
+    def _count(self, name: str, sample: InputSample, error: float) -> int:
         compared = self.functions.setdefault(name, Compared(sample.sizes))
         if not sample.accepted:
             compared.rejected += 1
@@ -132,7 +132,7 @@ class SameResults(Instrument):
         compared.largest = max(compared.largest, error)
         return sample.elements
 
-    def _compared_nothing(self, step: Step, names: list[str]) -> Diagnostic:
+    def _compared_nothing(self, step: PassRun, names: list[str]) -> Diagnostic:
         """The error where no function gives a result that could be compared."""
         function: Any = step.before.functions[names[0]]
         diagnostic = Diagnostic(
@@ -169,7 +169,7 @@ def answers(
         yield sample.arguments, sample.expected
 
 
-def _error(step: Step, name: str, sample: Sample, found: Any) -> float | None:
+def _error(step: PassRun, name: str, sample: InputSample, found: Any) -> float | None:
     """The difference between the results for a sample; None if it is more than rounding."""
     if not sample.accepted:
         return 0.0 if _rejects(step, name, sample, found) else None
@@ -183,7 +183,7 @@ def _error(step: Step, name: str, sample: Sample, found: Any) -> float | None:
     return error
 
 
-def _rejects(step: Step, name: str, sample: Sample, found: Any) -> bool:
+def _rejects(step: PassRun, name: str, sample: InputSample, found: Any) -> bool:
     """Whether a program still rejects an input, but for errors of what nothing reads."""
     if isinstance(found, StructIRError):
         return True
@@ -191,7 +191,9 @@ def _rejects(step: Step, name: str, sample: Sample, found: Any) -> bool:
     return not isinstance(outcome(without, name, sample.arguments), StructIRError)
 
 
-def _changed(applied: Pass, name: str, module: IRModule, sample: Sample, found: Any) -> Diagnostic:
+def _changed(
+    applied: Pass, name: str, module: IRModule, sample: InputSample, found: Any
+) -> Diagnostic:
     function: Any = module.functions[name]
     what = f"changes what {name} computes" if sample.accepted else f"drops a check of {name}"
     diagnostic = Diagnostic(f"the pass {applied} {what}", function.span)

@@ -47,7 +47,7 @@ Saved = Annotated[
 
 
 @attrs.define(eq=False)
-class Campaign:
+class FuzzRun:
     """What a run of the fuzzer has tried and found."""
 
     checks: tuple[str, ...]
@@ -159,7 +159,7 @@ def fuzz(
         return
     refuse_unknown("--check", "check", check or (), set(checks.CHECKS))
     first = time.time_ns() % (1 << 31) if seed is None else seed
-    campaign = Campaign(tuple(check or checks.CHECKS), size, output)
+    campaign = FuzzRun(tuple(check or checks.CHECKS), size, output)
     interrupted = _run(campaign, _seeds(first, programs, minutes))
     if json:
         write(campaign.data() | {"seed": first, "interrupted": interrupted})
@@ -182,7 +182,7 @@ def _seeds(first: int, programs: int | None, minutes: float) -> Iterator[int]:
         seed += 1
 
 
-def _run(campaign: Campaign, seeds: Iterator[int]) -> bool:
+def _run(campaign: FuzzRun, seeds: Iterator[int]) -> bool:
     """Go through the seeds; whether it was interrupted."""
     columns = (
         rich_progress.SpinnerColumn(),

@@ -14,7 +14,7 @@ from structir.tools.terminal import console, diagnostics, show_program
 
 binding_dims = lazy_module("structir.ir.binding_dims")
 expr = lazy_module("structir.ir.expr")
-archive = lazy_module("structir.printer.archive")
+archive = lazy_module("structir.printer.files.archive")
 PANEL = "Change"
 Output = Annotated[
     Path | None,

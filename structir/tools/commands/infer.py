@@ -14,8 +14,8 @@ from structir.tools.exit_codes import ExitCode
 from structir.tools.programs import ProgramFile, read_program
 from structir.tools.terminal import console, diagnostics, show, show_program
 
-inference = lazy_module("structir.solver.inference")
-report_room = lazy_module("structir.solver.report")
+inference = lazy_module("structir.solver.program.inference")
+report_room = lazy_module("structir.solver.program.report")
 PANEL = "Read and look"
 
 

@@ -130,8 +130,8 @@ def opt(
     timing, counting = passes_room.Timing(), passes_room.Statistics()
     tracing = passes_room.Trace()
     printing = passes_room.Printing(_show, print_before or (), print_after or (), print_changed)
-    comparing = passes_room.SameResults(sizes=sizes_of(sizes))
-    checks = [passes_room.WellFormed(), comparing]
+    comparing = passes_room.VerifyResults(sizes=sizes_of(sizes))
+    checks = [passes_room.VerifyIR(), comparing]
     chosen = [
         (True, printing),
         (time, timing),

@@ -31,7 +31,7 @@ PANEL = "Run"
 COLUMNS = ("value", "dtype", "shape", "mean", "std", "min", "max")
 
 
-class Backend(StrEnum):
+class ExecutionBackend(StrEnum):
     """A way to execute a program."""
 
     interpret = "interpret"
@@ -45,7 +45,9 @@ def run(
         Path | None,
         typer.Option(metavar="FILE.npz", exists=True, help="Arrays for parameters, by name."),
     ] = None,
-    backend: Annotated[Backend, typer.Option(help="Backend to execute with.")] = Backend.cpu,
+    backend: Annotated[
+        ExecutionBackend, typer.Option(help="Backend to execute with.")
+    ] = ExecutionBackend.cpu,
     function: FunctionName = None,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     repeat: Annotated[int, typer.Option(min=1, help="Number of calls.")] = 1,
@@ -127,10 +129,10 @@ def _arrays(file: Path) -> dict[str, Any]:
 
 
 def _runner(
-    module: IRModule, name: str, backend: Backend
+    module: IRModule, name: str, backend: ExecutionBackend
 ) -> tuple[Callable[..., Any], float | None]:
     """Returns the callable function, and the seconds that its compilation took."""
-    if backend is Backend.interpret:
+    if backend is ExecutionBackend.interpret:
         return lambda *arguments: interpreter.interpret(module, name, *arguments), None
     compile_ = backend_room.compile  # imports the backend, which is no part of the time
     start = time.perf_counter()

@@ -12,20 +12,20 @@ from structir.ir.expr import Call, Tuple
 from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from structir.ops.complaint import line_text
-from structir.ops.rows import Rejected
-from structir.printer.writer import Writer
-from structir.projections.spec import Clause, Entry, IndexSpec
-from structir.solver.reasons import Origin
-from structir.solver.report import Report, element_text, explain
-from structir.solver.trees import leaves
+from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.diagnostics import line_text
+from structir.printer.expr_printer import ExprPrinter
+from structir.projections.spec import AccessIndex, IndexSpec, Statement
+from structir.solver.domains.reasons import Origin
+from structir.solver.program.report import Report, element_text, explain
+from structir.solver.program.value_trees import leaves
 
 NEAREST = 8  # statements that an explanation holds
 Source = tuple[tuple[int, ...], int, bool]  # the operand, its axis, whether it is the very size
 
 
 @attrs.define(eq=False)
-class Table:
+class FactTable:
     """Plain data that many places refer to by number."""
 
     rows: list[Any] = attrs.field(factory=list)
@@ -72,14 +72,14 @@ def _tensor(info: StructInfo | None) -> dict[str, Any]:
     axes = info.axes if info.axes is not None else info.dims
     if type(axes) is not tuple:
         return told
-    return told | {"dims": [Writer().size(axis).strip('"') for axis in axes]}
+    return told | {"dims": [ExprPrinter().size(axis).strip('"') for axis in axes]}
 
 
 def op_line(call: Call) -> str:
     """The line that declares an op, at a call; nothing where an op has none."""
     try:
         return line_text(call.op.definition.line_of(call))  # type: ignore[attr-defined]
-    except (StructIRError, Rejected, AttributeError):
+    except (StructIRError, InvalidCall, AttributeError):
         return ""
 
 
@@ -102,12 +102,12 @@ def _spec(call: Call) -> IndexSpec | None:
         return None
     try:
         spec: IndexSpec | None = call.op.definition.index_spec(call)  # type: ignore[attr-defined]
-    except (StructIRError, Rejected, AttributeError):
+    except (StructIRError, InvalidCall, AttributeError):
         return None
     return spec
 
 
-def _read_along(spec: IndexSpec, clause: Clause, entry: Entry) -> list[Source]:
+def _read_along(spec: IndexSpec, clause: Statement, entry: AccessIndex) -> list[Source]:
     """The axes of operands that move as one axis of the result does."""
     letters: frozenset[Sym] = entry.letters & spec.extents.keys()
     found = []
@@ -125,7 +125,7 @@ class Explanations:
     """Which statements of a program tell each size, as the shape solver has it."""
 
     def __init__(self, module: IRModule) -> None:
-        self.table = Table()
+        self.table = FactTable()
         try:
             self.report = explain(module)
         except StructIRError:

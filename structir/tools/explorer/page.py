@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from structir.ir.module import IRModule
-from structir.passes.base import Step
+from structir.passes.base import PassRun
 from structir.passes.manager.trace import record
 from structir.tools.explorer.kernels import Timed, kernel_data
 from structir.tools.explorer.program import shown
@@ -29,7 +29,7 @@ HARMFUL = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 def page(
     module: IRModule,
     title: str,
-    steps: Sequence[Step] = (),
+    steps: Sequence[PassRun] = (),
     timed: Timed | None = None,
     small: bool = False,
 ) -> str:
@@ -43,7 +43,7 @@ def page(
 def data_of(
     module: IRModule,
     title: str,
-    steps: Sequence[Step] = (),
+    steps: Sequence[PassRun] = (),
     timed: Timed | None = None,
     fused: bool = True,
 ) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from structir.errors import DiagnosticWarning
 from structir.ir.expr import Binding, Function, If, MatchCast, SeqExpr, Tuple, Var
 from structir.ir.kernel import Kernel
 from structir.ir.module import IRModule
-from structir.printer.reader import parse
-from structir.tools.explorer.facts import Explanations, Table, info_data, is_told, sources
+from structir.printer.parser.parser import parse
+from structir.tools.explorer.facts import Explanations, FactTable, info_data, is_told, sources
 from structir.tools.explorer.values import Operands, brief, cast, described
 
 FILE = "program"  # what the text is called in places
@@ -68,7 +68,7 @@ class Drawing:
         self.explanations = explanations
         self.nodes: list[Data] = []
         self.containers: list[Data] = []
-        self.infos, self.op_lines = Table(), Table()
+        self.infos, self.op_lines = FactTable(), FactTable()
         self.made: dict[Var, int] = {}  # by which node or container a variable is made
         self.count = 0
         self.function = ""

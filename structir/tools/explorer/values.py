@@ -22,7 +22,7 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.printer.constants import is_inline
-from structir.printer.writer import Writer, attribute
+from structir.printer.expr_printer import ExprPrinter, attribute
 from structir.tools.explorer.facts import is_missing, op_line
 
 SHORT = 48  # characters of an operand that is written out in a node
@@ -124,6 +124,6 @@ def _of_constant(constant: Constant) -> str:
 
 BRIEF: dict[type, Callable[[Any], str]] = {
     Constant: _of_constant,
-    ShapeExpr: lambda shape: Writer().sizes(shape.dims),
-    PrimValue: lambda prim: Writer().number(prim.value),
+    ShapeExpr: lambda shape: ExprPrinter().sizes(shape.dims),
+    PrimValue: lambda prim: ExprPrinter().number(prim.value),
 }

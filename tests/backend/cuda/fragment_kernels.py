@@ -4,7 +4,7 @@ what they must give."""
 import numpy as np
 
 import structir
-from structir.backend.cuda.device import Argument, Launch
+from structir.backend.cuda.device import KernelPointer, Launch
 from structir.backend.cuda.device_text import DeviceText
 from structir.backend.loops.buffer import Buffer
 from structir.ir.dtype import numpy_dtype
@@ -69,8 +69,8 @@ def assert_multiplied(device, dtype, left_turned, right_turned):
     given = [a.swapaxes(1, 2) if left_turned else a, b.T if right_turned else b]
     given = [np.ascontiguousarray(x).view(np.uint16) for x in given]
     out = np.zeros((2, 16, 16), np.float32)
-    arguments = [Argument(x.ctypes.data, dtype, x.size) for x in given]
-    arguments.append(Argument(out.ctypes.data, "float32", 512))
+    arguments = [KernelPointer(x.ctypes.data, dtype, x.size) for x in given]
+    arguments.append(KernelPointer(out.ctypes.data, "float32", 512))
     kernel = device.kernel(text_of(dtype, left_turned, right_turned))
     device.prepared([Launch(kernel, 1, 64, tuple(arguments), ())])()
     made = a.astype("f4") @ b.astype("f4")

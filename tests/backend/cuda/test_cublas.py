@@ -12,7 +12,7 @@ from structir.backend.cuda import cublas
 from structir.backend.cuda.by_columns import call_of
 from structir.backend.cuda.card import Card
 from structir.backend.cuda.cublas import Library
-from structir.backend.cuda.device_text import Product, Steps
+from structir.backend.cuda.device_text import OperandStrides, Product
 from structir.backend.cuda.executable import DeviceExecutable
 from structir.errors import StructIRError
 from tests.backend.agreement import assert_agree
@@ -86,7 +86,7 @@ def test_layers_are_one_call(body, dtype):
 def steps(array, pointer, axes):
     """How an operand lies, over outer axes and two more of a view."""
     found = [0 if axis is None else array.strides[axis] // array.itemsize for axis in axes]
-    return Steps(pointer, 0, tuple(found[:-2]), *found[-2:])
+    return OperandStrides(pointer, 0, tuple(found[:-2]), *found[-2:])
 
 
 def turned(array, is_turned):
@@ -124,19 +124,19 @@ def test_products_of_all_kinds(library, dtype, epilogue, own):
             np.testing.assert_allclose(out.astype("f8"), wanted, near, near)
 
 
-DENSE, RIGHT, OUT = (Steps(i, 0, (), s, 1) for i, s in enumerate((5, 4, 4)))
+DENSE, RIGHT, OUT = (OperandStrides(i, 0, (), s, 1) for i, s in enumerate((5, 4, 4)))
 PRODUCT = Product("float32", 3, 4, 5, (), DENSE, RIGHT, OUT)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"left": Steps(0, 0, (), 20, 2)},
+        {"left": OperandStrides(0, 0, (), 20, 2)},
         {"dtype": "int32"},
         {"k": 0},
         {"k": 1 << 31},
-        {"epilogue": "bias", "bias": Steps(3, 0, (), 1, 0)},
-        {"epilogue": "bias", "bias": Steps(3, 0, (), 0, 2)},
+        {"epilogue": "bias", "bias": OperandStrides(3, 0, (), 1, 0)},
+        {"epilogue": "bias", "bias": OperandStrides(3, 0, (), 0, 2)},
     ],
 )
 def test_products_that_are_none_of_the_librarys(changes):

@@ -183,9 +183,9 @@ def test_torch_is_asked_for_where_it_is_needed():
     ],
 )
 def test_expressions(text, wanted):
-    from structir.frontend.torch.sizes import Symbols
+    from structir.frontend.torch.sizes import TorchSymbols
 
-    symbols = Symbols({})
+    symbols = TorchSymbols({})
     found = symbols.dim(text)
     names = {n: dims.as_sym(d) for n, d in symbols.by_name.items()}
     for n, m in ((3, 4), (10, 2), (17, 33)):

@@ -10,14 +10,14 @@ import structir
 from structir.errors import PassError
 from structir.ir import IRModule
 from structir.passes import PassContext, SameResults, pipeline
-from structir.passes.manager.samples import Sample, samples_of
+from structir.passes.manager.samples import InputSample, samples_of
 
 
 def program(params: str, body: str) -> IRModule:
     return structir.parse(f"@R.function\ndef main({params}):\n    {body}\n")
 
 
-def first(params: str, body: str, **options: Any) -> Sample:
+def first(params: str, body: str, **options: Any) -> InputSample:
     module = program(params, body)
     return next(iter(samples_of(module, "main", module["main"], **options)))
 

@@ -1,0 +1,68 @@
+"""Functions of a module that only the module itself calls: their parameters and results may
+change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from structir.analysis.variables import walk_values
+from structir.ir.bodies import bindings_of, with_bindings
+from structir.ir.expr import Binding, Call, Function, GlobalVar
+from structir.ir.module import IRModule
+from structir.ir.node import Node
+
+PRIVATE = "private"  # the attribute of a function that nothing outside of its module calls
+
+
+def internal_functions(module: IRModule) -> dict[str, Function]:
+    """Functions marked private that are only called, never handed on."""
+    if not any(
+        getattr(function, "attrs", {}).get(PRIVATE) for function in module.functions.values()
+    ):
+        return {}
+    calls, mentions = dict[str, int](), dict[str, int]()
+    for function in module.functions.values():
+        if not isinstance(function, Function):
+            continue
+        for item in walk_values(function):
+            if isinstance(item, GlobalVar):
+                mentions[item.name] = mentions.get(item.name, 0) + 1
+        for binding in bindings_of(function):
+            name = called_function(binding)
+            if name is not None:
+                calls[name] = calls.get(name, 0) + 1
+    return {
+        name: function
+        for name, function in module.functions.items()
+        if isinstance(function, Function)
+        and function.attrs.get(PRIVATE)
+        and calls.get(name, 0) == mentions.get(name, 0)
+    }
+
+
+def called_function(binding: Binding) -> str | None:
+    """The function of the module that a binding calls, by name."""
+    value = binding.value
+    if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+        return value.op.name
+    return None
+
+
+def replace_functions(
+    module: IRModule,
+    changed: dict[str, Function],
+    each: Callable[[Binding, str], list[Binding]],
+) -> IRModule:
+    """The module with some functions exchanged, and every call of them by `each`."""
+    if not changed:
+        return module
+    functions: dict[str, Node] = {**module.functions, **changed}
+
+    def in_place(binding: Binding) -> list[Binding]:
+        name = called_function(binding)
+        return [binding] if name is None or name not in changed else each(binding, name)
+
+    for name, function in functions.items():
+        if isinstance(function, Function):
+            functions[name] = with_bindings(function, in_place)
+    return module.with_functions(functions)

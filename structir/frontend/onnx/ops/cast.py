@@ -1,0 +1,72 @@
+"""Conversions between dtypes, and the same bits seen as another dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import number
+from structir.ir.dtype import INTS, SMALL_FLOATS, SMALL_INTS, is_float, numpy_dtype
+from structir.ir.expr import Constant, Expr
+from structir.lazy import lazy_module
+from structir.script import R
+
+ml_dtypes = lazy_module("ml_dtypes")
+
+
+@onnx_op("Cast")
+def cast(node: OnnxNode) -> Any:
+    dtype = node.dtype_attr("to") or ""
+    if not dtype:
+        node.fail("attribute 'to' names no element type")
+    return _converted(node, dtype)
+
+
+@onnx_op("CastLike")
+def cast_like(node: OnnxNode) -> Any:
+    return _converted(node, node.dtype(1))
+
+
+def _converted(node: OnnxNode, dtype: str) -> Any:
+    if node.dtype() == dtype:
+        return node.values[0]
+    return converted(node, node[0], dtype, node.flag("saturate", 1))
+
+
+def converted(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
+    """A tensor in another dtype; small floats saturate, small integers wrap around."""
+    own = node.tensor_info(x).dtype or "float32"
+    if dtype in SMALL_FLOATS and saturate and dtype != "float8_e8m0fnu":
+        x = R.astype(x, "float32") if own != "float32" else x
+        top = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
+        x = R.where(R.isnan(x), x, R.clip(x, -top, top))
+    elif dtype in SMALL_INTS and own not in INTS:
+        x = R.astype(x, "int32")
+    elif own in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
+        x = R.astype(x, "float32")
+    made: Expr = R.astype(x, dtype)
+    return made
+
+
+@onnx_op("BitCast")
+def bit_cast(node: OnnxNode) -> Any:
+    dtype = node.dtype_attr("to") or ""
+    if isinstance(node[0], Constant):
+        return Constant(node.constant(0).view(numpy_dtype(dtype)))
+    if node.dtype() == dtype:
+        return node.values[0]
+    if numpy_dtype(dtype).itemsize != numpy_dtype(node.dtype()).itemsize:
+        node.fail(f"{dtype} and {node.dtype()} are not of the same width")
+    if "bool" in (dtype, node.dtype()):
+        return _of_bool(node, dtype)
+    return R.memory.view(node[0], dtype=dtype)
+
+
+def _of_bool(node: OnnxNode, dtype: str) -> Expr:
+    if dtype == "bool":
+        return R.not_equal(node[0], number(np.int8(0), node.dtype()))
+    made: Expr = R.astype(node[0], dtype)
+    return made

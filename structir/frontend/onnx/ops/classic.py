@@ -1,0 +1,193 @@
+"""Ops of ai.onnx.ml: features made ready, and linear models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
+from structir.frontend.onnx.scalars import like, number
+from structir.frontend.onnx.tensors import array_of
+from structir.ir.expr import Constant, Expr, StringImm, Tuple
+from structir.ir.struct_info import TensorStructInfo
+
+FLOAT = "float32"
+
+
+def as_floats(node: OnnxNode, place: int = 0) -> Expr:
+    """An operand in floats, which these ops compute in."""
+    x = node[place]
+    return x if node.dtype(place) in (FLOAT, "float64") else R.astype(x, FLOAT)
+
+
+def row(values: Any, dtype: str = FLOAT) -> Constant:
+    """Attribute values, one for each feature."""
+    return Constant(np.asarray(values, dtype))
+
+
+@onnx_op("ArrayFeatureExtractor", domain=CLASSIC)
+def array_feature_extractor(node: OnnxNode) -> Expr:
+    places = shaped(R.astype(node[1], "int64"), (-1,))
+    made = R.take(node[0], places, axis=node.rank() - 1)
+    return shaped(made, (1, -1)) if node.rank() == 1 else made
+
+
+@onnx_op("Binarizer", domain=CLASSIC)
+def binarizer(node: OnnxNode) -> Expr:
+    above = R.greater(node[0], like(node, node.attr("threshold", 0.0)))
+    return R.astype(above, node.dtype())
+
+
+@onnx_op("Scaler", domain=CLASSIC)
+def scaler(node: OnnxNode) -> Expr:
+    offset, scale = node.attr("offset", None), node.attr("scale", None)
+    x = R.astype(node[0], FLOAT)
+    x = x if offset is None else R.subtract(x, row(offset))
+    return x if scale is None else R.multiply(x, row(scale))
+
+
+@onnx_op("Imputer", domain=CLASSIC)
+def imputer(node: OnnxNode) -> Expr:
+    floats = node.attr("imputed_value_floats", None)
+    known = floats if floats is not None else node.attr("imputed_value_int64s")
+    kind = "float" if floats is not None else "int64"
+    missing = node.attr(f"replaced_value_{kind}", 0)
+    gone = R.isnan(node[0]) if missing != missing else R.equal(node[0], like(node, missing))
+    return R.where(gone, row(known, node.dtype()), node[0])
+
+
+@onnx_op("Normalizer", domain=CLASSIC)
+def normalizer(node: OnnxNode) -> Expr:
+    x, norm = node.emit(R.astype(node[0], FLOAT)), node.attr("norm", "MAX")
+    axes: dict[str, Any] = {"axis": [node.rank() - 1], "keepdims": True}
+    if norm == "MAX":
+        size = R.max(x, **axes)
+    elif norm == "L1":
+        size = R.sum(R.abs(x), **axes)
+    elif norm == "L2":
+        size = R.sqrt(R.sum(R.multiply(x, x), **axes))
+    else:
+        node.fail(f"there is no norm {norm!r}")
+    size, zero = node.emit(size), number(0, FLOAT)
+    return R.divide(x, R.where(R.equal(size, zero), number(1, FLOAT), size))
+
+
+@onnx_op("FeatureVectorizer", domain=CLASSIC)
+def feature_vectorizer(node: OnnxNode) -> Expr:
+    parts = [R.astype(x, FLOAT) for x in node.operands]
+    return R.concat(Tuple(tuple(parts)), axis=1)
+
+
+@onnx_op("OneHotEncoder", domain=CLASSIC)
+def one_hot_encoder(node: OnnxNode) -> Expr:
+    categories = node.attr("cats_int64s", None)
+    if categories is None:
+        node.fail("categories that are texts are not supported")
+    apart = R.expand_dims(R.astype(node[0], "int64"), [node.rank()])
+    return R.astype(R.equal(apart, row(categories, "int64")), FLOAT)
+
+
+# ---- labels
+
+KINDS = {"strings": None, "int64s": "int64", "floats": FLOAT}
+
+
+@onnx_op("LabelEncoder", domain=CLASSIC)
+def label_encoder(node: OnnxNode) -> Expr:
+    """A table from keys to values; either may be texts."""
+    keys, _ = _column(node, "keys")
+    values, dtype = _column(node, "values")
+    default = _default(node, dtype)
+    info = (
+        TensorStructInfo(node.dims(), dtype) if dtype else TensorStructInfo(None, None, node.rank())
+    )
+    return R.call_pure_packed("text.labelled", node[0], keys, values, default, sinfo_args=info)
+
+
+def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
+    """Keys or values, and their dtype; texts stand in one."""
+    if f"{name}_tensor" in node.attributes:
+        data = array_of(node.attr(f"{name}_tensor"), None)
+        if data.dtype == object:
+            return StringImm("\0".join([_text(t) for t in data])), None
+        return Constant(data), data.dtype.name
+    for kind, dtype in KINDS.items():
+        given = node.attr(f"{name}_{kind}", None)
+        if given is not None and dtype is None:
+            return StringImm("\0".join(given)), None
+        if given is not None:
+            return row(given, str(dtype)), dtype
+    raise node.wrong(f"{name} are missing")
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _default(node: OnnxNode, dtype: str | None) -> Expr:
+    if "default_tensor" in node.attributes:
+        data = array_of(node.attr("default_tensor"), None).reshape(-1)[:1]
+        return StringImm(_text(data[0])) if dtype is None else Constant(data.astype(dtype))
+    if dtype is None:
+        return StringImm(node.attr("default_string", "_Unused"))
+    whole = "int" in dtype
+    default = node.attr("default_int64", -1) if whole else node.attr("default_float", -0.0)
+    return row([default], dtype)
+
+
+# ---- linear models
+
+
+@onnx_op("LinearRegressor", domain=CLASSIC)
+def linear_regressor(node: OnnxNode) -> Expr:
+    return transformed(
+        node, _linear(node, int(node.attr("targets", 1))), node.attr("post_transform")
+    )
+
+
+def _linear(node: OnnxNode, rows: int) -> Expr:
+    coefficients = np.asarray(node.attr("coefficients"), FLOAT).reshape(rows, -1)
+    made = R.matmul(R.astype(node[0], FLOAT), Constant(np.ascontiguousarray(coefficients.T)))
+    shift = node.attr("intercepts", None)
+    return made if shift is None else R.add(made, row(shift))
+
+
+@onnx_op("LinearClassifier", domain=CLASSIC)
+def linear_classifier(node: OnnxNode) -> list[Any]:
+    labels = node.attr("classlabels_ints", None)
+    if labels is None:
+        node.fail("labels that are texts are not supported")
+    width = node.dims()[-1]
+    rows = len(node.attr("intercepts", None) or labels)
+    if isinstance(width, int) and width:
+        rows = len(node.attr("coefficients")) // width
+    scores = node.emit(_linear(node, rows))
+    return classified(node, scores, labels, rows, node.attr("post_transform"))
+
+
+def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, how: str) -> list[Any]:
+    """The label of the greatest score, and all scores; a lone score is that of the second label."""
+    names = row(labels, "int64")
+    if count == 1 and len(labels) == 2:
+        made = node.emit(transformed(node, scores, how))
+        limit = 0.0 if how in ("NONE", "LOGISTIC") else 0.5
+        second = shaped(R.greater(scores, number(limit, FLOAT)), (-1,))
+        chosen = R.where(second, number(labels[1], "int64"), number(labels[0], "int64"))
+        other = R.subtract(number(1, FLOAT), made) if how == "LOGISTIC" else R.negative(made)
+        return [chosen, R.concat(Tuple((other, made)), axis=1)]
+    best = R.argmax(scores, axis=1)
+    return [R.take(names, best, axis=0), transformed(node, scores, how)]
+
+
+def transformed(node: OnnxNode, x: Expr, how: str) -> Expr:
+    """Scores as the node wants to give them."""
+    if how == "NONE":
+        return x
+    if how == "LOGISTIC":
+        return R.sigmoid(x)
+    if how == "SOFTMAX":
+        return R.nn.softmax(x, axis=1)
+    raise node.wrong(f"the transform {how!r} is not supported")

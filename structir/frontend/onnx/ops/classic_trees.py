@@ -1,0 +1,165 @@
+"""Ensembles of decision trees of ai.onnx.ml, in the newest form and in the older two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.classic import FLOAT, as_floats, classified, row, transformed
+from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
+from structir.frontend.onnx.scalars import number
+from structir.frontend.onnx.tensors import array_of
+from structir.frontend.onnx.trees import LEAF, MEMBER, Trees, tree_kernel
+from structir.ir.expr import Constant, Expr
+from structir.ir.struct_info import TensorStructInfo
+
+MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def voted(node: OnnxNode, trees: Trees, targets: int, how: str) -> Expr:
+    """What the leaves that each row reaches say of each target."""
+    x = node.emit(as_floats(node))
+    info = node.tensor_info(x)
+    dtype, kind = str(info.dtype), "sum" if how in ("SUM", "AVERAGE") else how.lower()
+    shape = (node.dims()[0], targets)
+    call = R.call_kernel(
+        node.importer.builder.kernel(tree_kernel(kind, dtype)),
+        (x, *[Constant(a) for a in trees.arrays(dtype)]),
+        out_sinfo=(TensorStructInfo(shape, dtype), TensorStructInfo(shape, "bool")),
+    )
+    made: Expr = node.emit(node.emit(call)[0])
+    if how == "AVERAGE":
+        made = R.divide(made, number(len(trees.roots), dtype))
+    return made
+
+
+@onnx_op("TreeEnsemble", domain=CLASSIC)
+def tree_ensemble(node: OnnxNode) -> Expr:
+    trees = _newest(node)
+    how = AGGREGATES[node.attr("aggregate_function", 1)]
+    made = voted(node, trees, int(node.attr("n_targets")), how)
+    return transformed(node, made, TRANSFORMS[node.attr("post_transform", 0)])
+
+
+def _numbers(node: OnnxNode, name: str) -> list[Any]:
+    found = node.attr(name, None)
+    return [] if found is None else array_of(found, None).ravel().tolist()
+
+
+def _newest(node: OnnxNode) -> Trees:
+    """Inner nodes first, leaves behind them; the members of a set end with NaN."""
+    modes, members = _numbers(node, "nodes_modes"), _numbers(node, "membership_values")
+    weights = _numbers(node, "leaf_weights")
+    inner, leaves = len(modes), len(weights)
+    ends = [k for k, v in enumerate(members) if v != v]
+    first, last, start = [0] * inner, [0] * inner, 0
+    for k, mode in enumerate(modes):
+        if mode == MEMBER:
+            if not ends:
+                node.fail("a set of membership_values has no end")
+            first[k], last[k] = start, ends.pop(0)
+            start = last[k] + 1
+
+    def children(side: str) -> list[int]:
+        places, flags = node.attr(f"nodes_{side}nodeids"), node.attr(f"nodes_{side}leafs")
+        return [p + inner * bool(f) for p, f in zip(places, flags, strict=True)] + [0] * leaves
+
+    missing = node.attr("nodes_missing_value_tracks_true", None) or [0] * inner
+    return Trees(
+        [*modes, *[LEAF] * leaves],
+        [*node.attr("nodes_featureids"), *[0] * leaves],
+        [*_numbers(node, "nodes_splits"), *[0.0] * leaves],
+        children("true"),
+        children("false"),
+        [*missing, *[0] * leaves],
+        [*first, *range(leaves)],
+        [*last, *range(1, leaves + 1)],
+        members,
+        node.attr("tree_roots"),
+        weights,
+        node.attr("leaf_targetids"),
+    )
+
+
+@onnx_op("TreeEnsembleRegressor", domain=CLASSIC)
+def tree_ensemble_regressor(node: OnnxNode) -> Expr:
+    how, targets = node.attr("aggregate_function", "SUM"), int(node.attr("n_targets"))
+    made = voted(node, _older(node, "target"), targets, how)
+    base = node.attr("base_values", None)
+    made = made if base is None else R.add(made, row(base))
+    return transformed(node, R.astype(made, FLOAT), node.attr("post_transform"))
+
+
+@onnx_op("TreeEnsembleClassifier", domain=CLASSIC)
+def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
+    labels = node.attr("classlabels_int64s", None)
+    if labels is None:
+        node.fail("labels that are texts are not supported")
+    trees = _older(node, "class")
+    lone = len(labels) == 2 and len(set(trees.targets)) == 1
+    if lone:
+        trees = attrs.evolve(trees, targets=[0] * len(trees.targets))
+    made = voted(node, trees, 1 if lone else len(labels), "SUM")
+    base = node.attr("base_values", None)
+    made = node.emit(R.astype(made if base is None else R.add(made, row(base)), FLOAT))
+    how = node.attr("post_transform")
+    if lone and how == "NONE":
+        return _two_labels(node, made, labels)
+    return classified(node, made, labels, 1 if lone else len(labels), how)
+
+
+def _two_labels(node: OnnxNode, second: Expr, labels: Sequence[int]) -> list[Any]:
+    """The label of a lone probability, which is that of the second label."""
+    flat = R.reshape(R.greater(second, number(0.5, FLOAT)), (-1,))
+    chosen = R.where(flat, number(labels[1], "int64"), number(labels[0], "int64"))
+    return [chosen, R.concat((R.subtract(number(1, FLOAT), second), second), axis=1)]
+
+
+def _older(node: OnnxNode, kind: str) -> Trees:
+    """Nodes named by tree and number, each its own place; leaves have entries of a list."""
+    tree_ids, numbers = node.attr("nodes_treeids"), node.attr("nodes_nodeids")
+    places = {pair: k for k, pair in enumerate(zip(tree_ids, numbers, strict=True))}
+    modes = [_mode(node, text) for text in node.attr("nodes_modes")]
+    ids = zip(node.attr(f"{kind}_treeids"), node.attr(f"{kind}_nodeids"), strict=True)
+    owners = [places[pair] for pair in ids]
+    order = np.argsort(owners, kind="stable")
+    bounds = np.searchsorted(np.asarray(owners)[order], np.arange(len(modes) + 1))
+
+    def child(side: str) -> list[int]:
+        found = zip(tree_ids, node.attr(f"nodes_{side}nodeids"), modes, strict=True)
+        return [0 if mode == LEAF else places[tree, k] for tree, k, mode in found]
+
+    weights, targets = node.attr(f"{kind}_weights"), node.attr(f"{kind}_ids")
+    firsts: dict[int, int] = {}
+    for k, tree in enumerate(tree_ids):
+        firsts.setdefault(tree, k)
+    missing = node.attr("nodes_missing_value_tracks_true", None) or [0] * len(modes)
+    return Trees(
+        modes,
+        node.attr("nodes_featureids"),
+        node.attr("nodes_values"),
+        child("true"),
+        child("false"),
+        missing,
+        bounds[:-1].tolist(),
+        bounds[1:].tolist(),
+        [],
+        list(firsts.values()),
+        [weights[k] for k in order],
+        [targets[k] for k in order],
+    )
+
+
+def _mode(node: OnnxNode, text: str) -> int:
+    if text == "LEAF":
+        return LEAF
+    short = text.removeprefix("BRANCH_")
+    if short not in MODES[:-1]:
+        node.fail(f"there is no mode {text!r}")
+    return MODES.index(short)

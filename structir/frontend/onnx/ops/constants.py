@@ -1,0 +1,150 @@
+"""Constants, and tensors made from a shape: filled, counted, with ones on a diagonal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.registry import carries, onnx_op
+from structir.frontend.onnx.scalars import constant, scalar, size_number
+from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
+from structir.frontend.onnx.tensors import array_of, dense
+from structir.frontend.onnx.values import Elements
+from structir.ir.dims import Poly
+from structir.ir.dtype import is_float
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
+from structir.script import R
+
+
+@onnx_op("Constant")
+def constant_node(node: OnnxNode) -> Expr:
+    given = node.attributes
+    if "value" in given:
+        return Constant(array_of(given["value"].t, node.importer.folder))
+    if "sparse_value" in given:
+        return Constant(dense(given["sparse_value"].sparse_tensor, node.importer.folder))
+    for name, dtype in LITERALS.items():
+        if name in given:
+            return constant(node.attr(name), dtype)
+    if "value_string" in given or "value_strings" in given:
+        return Constant(np.array(node.attr(next(iter(given))), object))
+    raise node.wrong("a constant needs a value")
+
+
+LITERALS = {
+    "value_float": "float32",
+    "value_floats": "float32",
+    "value_int": "int64",
+    "value_ints": "int64",
+}
+
+
+@onnx_op("ConstantOfShape")
+def constant_of_shape(node: OnnxNode) -> Expr:
+    filler = np.zeros(1, np.float32)
+    if "value" in node.attributes:
+        filler = array_of(node.attributes["value"].t, node.importer.folder)
+    return R.full(ShapeExpr(sizes_of(node, 0)), Constant(filler.reshape(())))
+
+
+@carries("ConstantOfShape")
+def _constant_of_shape(node: OnnxNode, shape: Elements) -> Any:
+    if any(isinstance(d, Poly) for d in shape.ravel()) or np.prod(shape, initial=1) > 64:
+        return None
+    data = np.zeros(1, np.float32)
+    if "value" in node.attributes:
+        data = array_of(node.attributes["value"].t, node.importer.folder)
+    if data.dtype.kind not in "ib":
+        return None
+    return np.full(tuple(shape.ravel()), data.item(), object), data.dtype.name
+
+
+@onnx_op("Range")
+def range_of(node: OnnxNode) -> Expr:
+    bounds = [node.elements(place) for place in range(3)]
+    dtype = node.dtype()
+    if all(b is not None and not isinstance(b.item(), float) for b in bounds):
+        start, end, step = [_number(b.item()) for b in bounds]  # type: ignore[union-attr]
+        if not is_float(dtype) or not any(isinstance(b.item(), Poly) for b in bounds):  # type: ignore[union-attr]
+            return R.arange(start, end, step, dtype=dtype)
+    start, end, step = [scalar(node, node[place]) for place in range(3)]
+    wide = [R.astype(v, "float64") for v in (start, end, step)]
+    count = R.ceil(R.divide(R.subtract(wide[1], wide[0]), wide[2]))
+    count = R.astype(R.maximum(count, constant(0.0, "float64")), "int64")
+    (size,) = run_time_sizes(node, R.reshape(count, ShapeExpr((1,))))
+    places = R.astype(R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), dtype)
+    return R.add(start, R.multiply(places, step))
+
+
+def _number(value: Any) -> Any:
+    return PrimValue(value) if isinstance(value, Poly) else int(value)
+
+
+@carries("Range")
+def _range(node: OnnxNode, start: Elements, end: Elements, step: Elements) -> Any:
+    bounds = [start.item(), end.item(), step.item()]
+    if any(not isinstance(b, int) for b in bounds) or abs(bounds[1] - bounds[0]) > 4096:
+        return None
+    return np.array(list(range(*bounds)), object), node.dtype()
+
+
+@onnx_op("EyeLike")
+def eye_like(node: OnnxNode) -> Expr:
+    dtype = node.dtype_attr("dtype", node.dtype()) or ""
+    return R.eye_like(node[0], k=node.attr("k"), dtype=dtype)
+
+
+@onnx_op("OneHot")
+def one_hot(node: OnnxNode) -> Expr:
+    axis = node.attr("axis")
+    axis = node.counted(axis, node.rank() + 1)
+    depth = sizes_of(node, 1)[0]
+    indices = R.expand_dims(R.astype(node[0], "int64"), [axis])
+    behind = node.rank() - axis
+    places = R.reshape(
+        R.arange(PrimValue(0), PrimValue(depth), PrimValue(1), dtype="int64"),
+        ShapeExpr((depth, *[1] * behind)),
+    )
+    width = size_number(depth)
+    indices = R.where(R.less(indices, constant(0)), R.add(indices, width), indices)
+    values = [R.take(node[2], constant(k), axis=0) for k in (0, 1)]
+    return R.where(R.equal(indices, places), values[1], values[0])
+
+
+@onnx_op("Trilu")
+def trilu(node: OnnxNode) -> Expr:
+    k: Any = 0
+    if node.has(1):
+        k = node.sizes(1)[0]
+    keep = R.triu if node.attr("upper") else R.tril
+    x, dtype = node[0], node.dtype()
+    if dtype == "bool":
+        return R.astype(keep(R.astype(x, "int8"), k), "bool")
+    return keep(x, k)
+
+
+def _window(terms: tuple[float, ...]) -> Any:
+    def build(node: OnnxNode) -> Expr:
+        dtype = node.dtype_attr("output_datatype", "float32") or "float32"
+        size = sizes_of(node, 0)[0]
+        places = R.astype(
+            R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), "float64"
+        )
+        length = size if node.flag("periodic", 1) else size - 1
+        turn = R.divide(
+            R.multiply(places, constant(2 * np.pi, "float64")), size_number(length, "float64")
+        )
+        made: Expr = constant(terms[0], "float64")
+        for k, weight in enumerate(terms[1:], start=1):
+            wave = R.cos(R.multiply(turn, constant(float(k), "float64")))
+            made = R.add(made, R.multiply(wave, constant(weight, "float64")))
+        return R.astype(made, dtype)
+
+    return build
+
+
+onnx_op("HannWindow")(_window((0.5, -0.5)))
+onnx_op("HammingWindow")(_window((25 / 46, -21 / 46)))
+onnx_op("BlackmanWindow")(_window((0.42, -0.5, 0.08)))

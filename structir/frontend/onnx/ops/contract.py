@@ -1,0 +1,68 @@
+"""Matrix products and Einstein sums."""
+
+from __future__ import annotations
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.registry import direct, onnx_op
+from structir.frontend.onnx.scalars import like
+from structir.ir.dtype import is_float
+from structir.ir.expr import Expr, Tuple
+from structir.script import R
+
+direct({"MatMul": R.matmul})
+
+
+@onnx_op("Gemm")
+def gemm(node: OnnxNode) -> Expr:
+    left, right = node[0], node[1]
+    left = R.permute_dims(left, [1, 0]) if node.attr("transA", 0) else left
+    right = R.permute_dims(right, [1, 0]) if node.attr("transB", 0) else right
+    made = _scaled(node, R.matmul(left, right), node.attr("alpha", 1.0))
+    if not node.has(2):
+        return made
+    return R.add(made, _scaled(node, node[2], node.attr("beta", 1.0)))
+
+
+def _scaled(node: OnnxNode, x: Expr, factor: float) -> Expr:
+    if factor == 1.0:
+        return x
+    if is_float(node.dtype()):
+        return R.multiply(x, like(node, factor))
+    wide = R.multiply(R.astype(x, "float64"), factor)
+    return R.astype(wide, node.dtype())
+
+
+@onnx_op("Einsum")
+def einsum(node: OnnxNode) -> Expr:
+    equation = node.attr("equation").replace(" ", "")
+    return R.einsum(Tuple(tuple(node.operands)), subscripts=equation)
+
+
+@onnx_op("Det")
+def det(node: OnnxNode) -> Expr:
+    """The determinant by elimination without division where the matrix is small."""
+    *_, n, m = node.static_dims()
+    if n != m or n > 4:
+        node.fail(f"the determinant of {n} x {m} matrices is not supported")
+    rows = [[_entry(node, i, j) for j in range(n)] for i in range(n)]
+    return _expanded(rows)
+
+
+def _entry(node: OnnxNode, i: int, j: int) -> Expr:
+    last = node.rank() - 1
+    cut = R.strided_slice(node[0], [last - 1, last], [i, j], [i + 1, j + 1])
+    return node.emit(R.squeeze(cut, [last - 1, last]))
+
+
+def _expanded(rows: list[list[Expr]]) -> Expr:
+    """The determinant by its first row."""
+    if len(rows) == 1:
+        return rows[0][0]
+    total: Expr | None = None
+    for j, entry in enumerate(rows[0]):
+        minor = _expanded([[*row[:j], *row[j + 1 :]] for row in rows[1:]])
+        term = R.multiply(entry, minor)
+        signed = R.negative(term) if j % 2 else term
+        total = signed if total is None else R.add(total, signed)
+    assert total is not None
+    return total

@@ -1,0 +1,288 @@
+"""Choices and loops: the graphs inside of a node as branches, and as functions that a loop calls.
+
+A loop's body is a function within the function, so that it sees all values around it; what calls it
+again and again is `loop.iterate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from structir.frontend.onnx.joins import bound, choice_of, common, differ
+from structir.frontend.onnx.node import ABSENT, OnnxNode, Split
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import constant, scalar, size_number
+from structir.frontend.onnx.values import OnnxValue
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm, Tuple, Var
+from structir.ir.struct_info import (
+    OBJECT,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from structir.script import R
+
+MOST_ROUNDS = 8  # until what is known of a loop's values no longer changes
+INDEX = TensorStructInfo((), "int64")
+FLAG = TensorStructInfo((), "bool")
+
+
+@onnx_op("If")
+def choice(node: OnnxNode) -> Any:
+    condition = scalar(node, node[0])
+    then, other = node.attr("then_branch"), node.attr("else_branch")
+    if isinstance(condition, Constant):
+        chosen, unused = (then, other) if condition.data.item() else (other, then)
+        node.importer.looked_at(lambda: node.inside(unused))
+        return node.inside(chosen)
+    if len(then.output) != len(other.output):
+        node.fail("the branches have different numbers of outputs")
+    sides = [lambda g=g: [v.expr for v in node.inside(g)] for g in (then, other)]
+    made = choice_of(node.importer, condition, sides, node.part_name())
+    pairs = list(zip(*made.infos, strict=True))
+    if any(differ(pair) for pair in pairs):
+        # the choice is made again, around all that follows it
+        node.importer.builder.scopes[-1].bindings.pop()
+        return Split(node, condition, (then, other))
+    return [_measured(node, made.made[k], _common(node, pair)) for k, pair in enumerate(pairs)]
+
+
+def _common(node: OnnxNode, infos: Sequence[Any]) -> StructInfo:
+    return common(node.importer, node.part_name(), infos)
+
+
+def _measured(node: OnnxNode, value: Expr, info: StructInfo) -> Expr:
+    return bound(node.importer, node.part_name(), value, info, node.place)
+
+
+# ---- loops
+
+
+@attrs.frozen(eq=False)
+class OnnxLoop:
+    """A loop: its values as they enter, and what builds its body from the values of a step."""
+
+    node: OnnxNode
+    carried: tuple[Expr, ...]
+    body: Callable[[Expr, Expr, list[Expr]], list[Expr]]  # next condition, carried, outputs
+
+    def run(self, trips: Expr, condition: Expr, length: Dim | None) -> list[Expr]:
+        """The carried values at the end, then the outputs, of this length if it is known."""
+        builder, node = self.node.importer.builder, self.node
+        body, infos, results = self._settled()
+        grown = results[1 + len(self.carried) :]
+        empty = Tuple(tuple([self._none(info) for info in grown]))
+        dtypes = StringImm(" ".join([info.dtype or "float32" for info in grown]))
+        closed = [_closed(info) for info in infos]
+        outputs = [_one_more(info) for info in grown]
+        stated = TupleStructInfo((*closed, *outputs))
+        call = R.call_pure_packed(
+            "loop.iterate",
+            body,
+            trips,
+            condition,
+            Tuple(self.carried),
+            empty,
+            dtypes,
+            sinfo_args=stated,
+        )
+        made = builder.emit(call, node.part_name())
+        values = [made[k] for k in range(len(stated.fields))]
+        known = [*infos, *[self._stacked(info, length) for info in grown]]
+        return [_measured(node, v, i) for v, i in zip(values, known, strict=True)]
+
+    def _settled(self) -> tuple[Var, list[StructInfo], list[Any]]:
+        """The body as a function, what holds of the carried values at every step, and of all that
+        the body gives. A body that was built with too much taken to hold is built again."""
+        node, infos = self.node, list[Any]([v.struct_info for v in self.carried])
+        for _ in range(MOST_ROUNDS):
+            body, results = self._function(infos)
+            after = results[1 : 1 + len(infos)]
+            if all(_holds(i, r) for i, r in zip(infos, after, strict=True)):
+                return body, infos, results
+            node.importer.builder.scopes[-1].bindings.pop()
+            infos = [
+                i if _holds(i, r) else _common(node, [i, r])
+                for i, r in zip(infos, after, strict=True)
+            ]
+        infos = [_closed(i) for i in infos]
+        body, results = self._function(infos)
+        return body, infos, results
+
+    def _params(self, infos: Sequence[Any]) -> list[Var]:
+        names = [f"{self.node.part_name()}_{k}" for k in range(len(infos))]
+        carried = [Var(n, _closed(i)) for n, i in zip(names, infos, strict=True)]
+        return [Var("step", INDEX), Var("going", FLAG), *carried]
+
+    def _function(self, infos: Sequence[Any]) -> tuple[Var, list[Any]]:
+        """The body as a function, and what holds of its results inside."""
+        params, results = self._params(infos), list[Any]()
+
+        def build() -> Expr:
+            inner = [_measured(self.node, v, i) for v, i in zip(params[2:], infos, strict=True)]
+            made = self.body(params[0], params[1], inner)
+            results.extend([r.struct_info for r in made])
+            return Tuple(tuple(made))
+
+        name = f"{self.node.part_name()}_body"
+        return self.node.importer.builder.local_function(params, build, name), results
+
+    def _none(self, info: Any) -> Expr:
+        """The shape of an output that has not grown."""
+        known = self.node.importer.builder.scopes[-1].symbols()
+        sizes = info.dims if isinstance(info.dims, tuple) else (0,) * (info.ndim or 0)
+        first = [d if dims.syms(d) <= known else 0 for d in sizes]
+        return ShapeExpr((0, *first))
+
+    def _stacked(self, info: Any, length: Dim | None) -> StructInfo:
+        if info.ndim is None:
+            return TensorStructInfo(None, info.dtype)
+        symbols, stem = self.node.importer.symbols, self.node.part_name()
+        known = self.node.importer.builder.scopes[-1].symbols()
+        first = symbols.fresh(f"{stem}_steps") if length is None else length
+        sizes = info.dims if isinstance(info.dims, tuple) else (None,) * info.ndim
+        rest = [
+            d if d is not None and dims.syms(d) <= known else symbols.fresh(f"{stem}_{k}")
+            for k, d in enumerate(sizes)
+        ]
+        return TensorStructInfo((first, *rest), info.dtype)
+
+
+def _closed(info: Any) -> StructInfo:
+    """An info without sizes, as the boundary of a loop's body states it."""
+    if not isinstance(info, TensorStructInfo):
+        return OBJECT
+    whole = isinstance(info.dims, tuple) and all(isinstance(d, int) for d in info.dims)
+    return info if whole else TensorStructInfo(None, info.dtype, info.ndim)
+
+
+def _one_more(info: Any) -> StructInfo:
+    rank = None if info.ndim is None else info.ndim + 1
+    return TensorStructInfo(None, info.dtype, rank)
+
+
+def _holds(info: Any, after: Any) -> bool:
+    """Whether what was known of a value is still so after a step."""
+    if not isinstance(info, TensorStructInfo) or not isinstance(after, TensorStructInfo):
+        return not isinstance(info, TensorStructInfo)
+    if info.dtype != after.dtype or info.ndim != after.ndim:
+        return info.dtype in (None, after.dtype) and info.ndim is None
+    if not isinstance(info.dims, tuple):
+        return True
+    if not isinstance(after.dims, tuple):
+        return False
+    return all(dims.equal(a, b) for a, b in zip(info.dims, after.dims, strict=True))
+
+
+@onnx_op("OnnxLoop")
+def loop(node: OnnxNode) -> list[Expr]:
+    graph = node.attr("body")
+    names = [i.name for i in graph.input]
+    trips = scalar(node, node[0]) if node.has(0) else ABSENT
+    condition = scalar(node, node[1]) if node.has(1) else ABSENT
+    carried = tuple([node[k] for k in range(2, len(node.values))])
+    if len(names) != 2 + len(carried):
+        node.fail(f"the body takes {len(names)} values, but the loop has {2 + len(carried)}")
+
+    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
+        given = [OnnxValue(v) for v in (step, going, *inner)]
+        made = [v.expr for v in node.inside(graph, dict(zip(names, given, strict=True)))]
+        return [scalar(node, made[0]), *made[1:]]
+
+    return OnnxLoop(node, carried, body).run(trips, condition, None)
+
+
+@onnx_op("Scan", since=9)
+def scan(node: OnnxNode) -> list[Expr]:
+    graph, count = node.attr("body"), node.attr("num_scan_inputs")
+    states = len(node.values) - count
+    outputs = len(node.outputs) - states
+    read = [
+        (node[states + k], axis, back)
+        for k, (axis, back) in enumerate(
+            zip(_axes(node, "input", count), _directions(node, "input", count), strict=True)
+        )
+    ]
+    return _scanned(node, graph, [node[k] for k in range(states)], read, outputs)
+
+
+def _scanned(
+    node: OnnxNode, graph: Any, states: list[Expr], read: list[Any], outputs: int
+) -> list[Expr]:
+    """States moved along by the elements of the scanned operands, one after the other."""
+    names = [i.name for i in graph.input]
+    places = [node.counted(a, len(_sizes(node, x))) for x, a, _ in read]
+    length = _sizes(node, read[0][0])[places[0]] if read else 0
+    last = size_number(length - 1)
+
+    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
+        back_step = node.emit(R.subtract(last, step)) if any(b for *_, b in read) else step
+        elements = [
+            node.emit(R.take(x, back_step if back else step, axis=place))
+            for (x, _, back), place in zip(read, places, strict=True)
+        ]
+        given = {n: OnnxValue(v) for n, v in zip(names, [*inner, *elements], strict=True)}
+        return [constant(True, "bool"), *[v.expr for v in node.inside(graph, given)]]
+
+    made = OnnxLoop(node, tuple(states), body).run(PrimValue(length), ABSENT, length)
+    grown = made[len(states) :]
+    turns = zip(
+        grown,
+        _axes(node, "output", outputs),
+        _directions(node, "output", outputs),
+        strict=True,
+    )
+    return [*made[: len(states)], *[_turned(node, x, axis, back) for x, axis, back in turns]]
+
+
+def _sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
+    sizes = node.tensor_info(x).dims
+    if not isinstance(sizes, tuple):
+        node.fail("the rank of a scanned operand is not known")
+    return sizes
+
+
+def _axes(node: OnnxNode, kind: str, count: int) -> tuple[int, ...]:
+    return tuple(node.attr(f"scan_{kind}_axes", None) or (0,) * count)
+
+
+def _directions(node: OnnxNode, kind: str, count: int) -> tuple[int, ...]:
+    name = "directions" if node.version < 9 else f"scan_{kind}_directions"
+    return tuple(node.attr(name, None) or (0,) * count)
+
+
+def _turned(node: OnnxNode, x: Expr, axis: int, back: int) -> Expr:
+    """An output with its steps where the node wants them."""
+    x = R.flip(x, axis=0) if back else x
+    rank = node.tensor_info(x).ndim or 1
+    place = node.counted(axis, rank)
+    if place == 0:
+        return x
+    order = [*range(1, place + 1), 0, *range(place + 1, rank)]
+    return R.permute_dims(x, order)
+
+
+@onnx_op("Scan")
+def scan_of_batches(node: OnnxNode) -> list[Any]:
+    """Scan of opset 8: a batch of sequences, each scanned by itself."""
+    graph, count = node.attr("body"), node.attr("num_scan_inputs")
+    if node.has(0):
+        node.fail("Scan of sequences of different lengths is not supported")
+    values = [node[k] for k in range(1, len(node.values))]
+    batch = _sizes(node, values[0])[0]
+    if not isinstance(batch, int):
+        node.fail("Scan of opset 8 needs a known number of sequences")
+    states = len(values) - count
+    back = _directions(node, "input", count)
+    outputs = len(node.outputs) - states
+    rows = []
+    for k in range(batch):
+        row: list[Expr] = [node.emit(R.take(v, constant(k), axis=0)) for v in values]
+        read = [(x, 0, b) for x, b in zip(row[states:], back, strict=True)]
+        rows.append(_scanned(node, graph, row[:states], read, outputs))
+    return [R.stack(Tuple(tuple(column)), axis=0) for column in zip(*rows, strict=True)]

@@ -1,0 +1,200 @@
+"""Convolutions, transposed and of integers too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.deform_conv import deformed_kernel
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.windows import window_of
+from structir.ir.dims import Poly
+from structir.ir.expr import Constant, Expr, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+Array = np.ndarray[Any, Any]
+CONVOLUTIONS: dict[int, Callable[..., Expr]] = {
+    1: R.nn.conv1d,
+    2: R.nn.conv2d,
+    3: R.nn.conv3d,
+}
+TRANSPOSED: dict[int, Callable[..., Expr]] = {
+    1: R.nn.conv1d_transpose,
+    2: R.nn.conv2d_transpose,
+    3: R.nn.conv3d_transpose,
+}
+
+
+@onnx_op("Conv")
+def conv(node: OnnxNode) -> Expr:
+    return with_bias(node, convolved(node, node[0], node[1]), 2)
+
+
+def convolved(node: OnnxNode, x: Expr, weight: Expr, place: int = 1) -> Expr:
+    """The convolution that a node's attributes tell of, without its bias."""
+    sizes = kernel_sizes(node, place)
+    window = window_of(node, sizes)
+    if not window.is_static:
+        x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant")
+    return CONVOLUTIONS[len(sizes)](
+        x,
+        weight,
+        strides=list(window.strides),
+        padding=window.padding if window.is_static else [0] * len(sizes),
+        dilation=list(window.dilations),
+        groups=node.attr("group", 1),
+    )
+
+
+def kernel_sizes(node: OnnxNode, place: int = 1) -> tuple[int, ...]:
+    """The spatial sizes of the weight."""
+    sizes = node.dims(place)[2:]
+    given = node.attr("kernel_shape", None)
+    if any(isinstance(d, Poly) for d in sizes):
+        sizes = tuple(given or ())
+    if not 1 <= len(sizes) <= 3:
+        node.fail(f"a convolution over {len(sizes)} axes is not supported")
+    if given is not None and tuple(given) != sizes:
+        node.fail(f"kernel_shape is {list(given)}, but the weight has {list(sizes)}")
+    return sizes  # type: ignore[return-value]
+
+
+def with_bias(node: OnnxNode, x: Expr, place: int) -> Expr:
+    """A number for each channel added, if it is given."""
+    if not node.has(place):
+        return x
+    behind = [1] * (node.rank() - 2)
+    return R.add(x, R.reshape(node[place], ShapeExpr((1, node.dims(place)[0], *behind))))
+
+
+@onnx_op("ConvTranspose")
+def conv_transpose(node: OnnxNode) -> Expr:
+    sizes = kernel_sizes(node)
+    count = len(sizes)
+    extra = list(node.attr("output_padding", None) or [0] * count)
+    strides = list(node.attr("strides", None) or [1] * count)
+    dilations = list(node.attr("dilations", None) or [1] * count)
+    before, after = _trimmed(node, sizes, strides, dilations, extra)
+    if node.is_constant(1) and set(dilations) == {1}:
+        made = _by_phases(node, sizes, strides)
+    else:
+        made = TRANSPOSED[count](
+            node[0],
+            node[1],
+            strides=strides,
+            padding=[0] * (2 * count),
+            output_padding=[0] * count,
+            dilation=dilations,
+            groups=node.attr("group", 1),
+        )
+    room = [max(0, e - a) for e, a in zip(extra, after, strict=True)]
+    cut = [a - e for e, a in zip(extra, after, strict=True)]
+    ends = [r - max(0, c) if c > 0 else r for r, c in zip(room, cut, strict=True)]
+    made = padded(node, made, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
+    return with_bias(node, made, 2)
+
+
+def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
+    """The transposed convolution as a plain one with a channel for each phase of the strides, whose
+    results then stand side by side: it reads where the transposed one would write."""
+    count, groups = len(sizes), node.attr("group", 1)
+    taps = [-(-k // s) for k, s in zip(sizes, strides, strict=True)]
+    made = CONVOLUTIONS[count](
+        node[0],
+        Constant(phases(node.constant(1), strides, taps, groups)),
+        padding=[t - 1 for t in taps] * 2,
+        groups=groups,
+    )
+    channels = groups * node.static_dims(1)[1]
+    batch, *spatial = [node.dims()[0], *node.dims()[2:]]
+    moves = [n + t - 1 for n, t in zip(spatial, taps, strict=True)]
+    whole = R.reshape(made, ShapeExpr((batch, channels, *strides, *moves)))
+    turned = [place for k in range(count) for place in (2 + count + k, 2 + k)]
+    beside = R.permute_dims(whole, [0, 1, *turned])
+    long = [n * s for n, s in zip(moves, strides, strict=True)]
+    made = R.reshape(beside, ShapeExpr((batch, channels, *long)))
+    ends = [(n - 1) * s + k for n, s, k in zip(spatial, strides, sizes, strict=True)]
+    axes = [k + 2 for k in range(count) if ends[k] != long[k]]
+    if not axes:
+        return made
+    cut = [ends[a - 2] for a in axes]
+    return R.strided_slice(made, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(cut)))
+
+
+def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> Array:
+    """The weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a channel
+    for each result and phase, the taps that meet it in reverse."""
+    count = len(strides)
+    full = [t * s for t, s in zip(taps, strides, strict=True)]
+    room = [(0, f - k) for f, k in zip(full, weight.shape[2:], strict=True)]
+    wide = np.pad(weight, [(0, 0), (0, 0), *room])
+    inner, outer = weight.shape[0] // groups, weight.shape[1]
+    apart = [n for t, s in zip(taps, strides, strict=True) for n in (t, s)]
+    parts = wide.reshape(groups, inner, outer, *apart)
+    tap_axes, phase_axes = range(3, 3 + 2 * count, 2), range(4, 4 + 2 * count, 2)
+    parts = np.flip(parts, tuple(tap_axes)).transpose(0, 2, *phase_axes, 1, *tap_axes)
+    return np.ascontiguousarray(parts.reshape(-1, inner, *taps))
+
+
+def _trimmed(
+    node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], extra: list[int]
+) -> tuple[list[int], list[int]]:
+    """How much is cut off before and after along each axis."""
+    count = len(sizes)
+    mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
+    wanted = node.attr("output_shape", None)
+    if wanted is None and mode == "NOTSET":
+        pads = list(node.attr("pads", None) or [0] * (2 * count))
+        return pads[:count], pads[count:]
+    if wanted is None and mode == "VALID":
+        return [0] * count, [0] * count
+    before, after = [], []
+    spatial = node.dims()[2:]
+    for axis in range(count):
+        extent = (sizes[axis] - 1) * dilations[axis] + 1
+        if wanted is not None:
+            size = spatial[axis]
+            if isinstance(size, Poly):
+                node.fail("output_shape needs known sizes of the operand")
+            total = strides[axis] * (size - 1) + extra[axis] + extent - wanted[axis]
+        else:
+            total = extra[axis] + extent - strides[axis]
+        small, large = total // 2, total - total // 2
+        first, last = (small, large) if mode == "SAME_UPPER" else (large, small)
+        before.append(first)
+        after.append(last)
+    return before, after
+
+
+@onnx_op("DeformConv")
+def deform_conv(node: OnnxNode) -> Expr:
+    """Readings of the image between its elements, then a product with the weights of each group."""
+    if node.rank() != 4:
+        node.fail(f"a deformed convolution over {node.rank() - 2} axes is not supported")
+    batch, channels, *_ = node.dims()
+    outputs, inner, tall, wide = node.static_dims(1)
+    moved, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1
+    strides = tuple(node.attr("strides", None) or (1, 1))
+    dilations = tuple(node.attr("dilations", None) or (1, 1))
+    pads = node.attr("pads", None) or (0,) * 4
+    made = node.dims(2)[2:]
+    shape = (batch, moved, tall, wide)
+    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *made))))
+    counts = node.get(4)
+    mask = R.ones(ShapeExpr((*shape, *made)), node.dtype())
+    if counts is not None:
+        mask = R.reshape(counts, ShapeExpr((*shape, *made)))
+    steps = (*strides, *dilations, pads[0], pads[1])
+    kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), steps))
+    info = TensorStructInfo((batch, channels, tall, wide, *made), node.dtype())
+    read = node.emit(R.call_kernel(kernel, (node[0], offset, node.emit(mask)), out_sinfo=info))
+    terms, places = inner * tall * wide, made[0] * made[1]
+    columns = R.reshape(read, ShapeExpr((batch, groups, terms, places)))
+    weight = R.reshape(node[1], ShapeExpr((1, groups, outputs // groups, terms)))
+    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *made)))
+    return with_bias(node, product, 3)

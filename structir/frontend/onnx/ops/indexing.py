@@ -1,0 +1,179 @@
+"""Reads and writes whose places are read from data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.registry import carries, onnx_op
+from structir.frontend.onnx.scalars import constant, like, size_number
+from structir.frontend.onnx.values import Elements, OnnxValue
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, ShapeExpr
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+
+def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
+    """Indices along an axis, negative ones counted from its end."""
+    if isinstance(indices, Constant):
+        data = indices.data.astype(np.int64)
+        if (data >= 0).all():
+            return Constant(data)
+        if isinstance(size, int):
+            return Constant(np.where(data < 0, data + size, data))
+    wide = R.astype(indices, "int64") if node.tensor_info(indices).dtype != "int64" else indices
+    return R.where(R.less(wide, constant(0)), R.add(wide, size_number(size)), wide)
+
+
+@onnx_op("Gather")
+def gather(node: OnnxNode) -> Expr:
+    axis = node.axis("axis", 0)
+    indices = from_the_front(node, node[1], node.dims()[axis])
+    return R.take(node[0], indices, axis=axis)
+
+
+@carries("Gather")
+def _gather(node: OnnxNode, x: Elements, indices: Elements) -> Any:
+    made = np.take(x, indices.astype(np.int64), axis=node.attr("axis", 0))
+    return np.asarray(made, object), node.dtype()
+
+
+@onnx_op("GatherElements")
+def gather_elements(node: OnnxNode) -> Expr:
+    axis = node.axis("axis", 0)
+    return R.gather_elements(node[0], from_the_front(node, node[1], node.dims()[axis]), axis=axis)
+
+
+@onnx_op("GatherND")
+def gather_nd(node: OnnxNode) -> Expr:
+    batch = node.attr("batch_dims", 0)
+    return R.gather_nd(node[0], _tuples(node, batch), batch_dims=batch)
+
+
+def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
+    """Tuples of indices, negative ones counted from the end of their axis."""
+    indices, sizes = node[1], node.dims()[batch:]
+    depth = node.dims(1)[-1]
+    if isinstance(indices, Constant) and (indices.data >= 0).all():
+        return Constant(indices.data.astype(np.int64))
+    if not isinstance(depth, int):
+        node.fail("how many indices make a place is not known")
+    widths = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
+    if all(isinstance(s, int) for s in sizes[:depth]):
+        widths = constant(list(sizes[:depth]))
+    return R.where(R.less(indices, constant(0)), R.add(indices, widths), indices)
+
+
+REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _reduction(node: OnnxNode) -> str:
+    name = node.attr("reduction", "none")
+    if name not in REDUCTIONS:
+        node.fail(f"there is no reduction {name!r}")
+    return REDUCTIONS[name]
+
+
+@onnx_op("ScatterElements", "Scatter")
+def scatter_elements(node: OnnxNode) -> Expr:
+    axis = node.axis("axis", 0)
+    indices = from_the_front(node, node[1], node.dims()[axis])
+    return R.scatter_elements(node[0], indices, node[2], axis=axis, reduction=_reduction(node))
+
+
+@onnx_op("ScatterND")
+def scatter_nd(node: OnnxNode) -> Expr:
+    return R.scatter_nd(node[0], _tuples(node), node[2], reduction=_reduction(node))
+
+
+@onnx_op("NonZero")
+def non_zero(node: OnnxNode) -> Expr:
+    found = R.nonzero(node[0])
+    info = node.tensor_info(found)
+    if isinstance(info.dims, tuple) or not node.info().ndim:
+        return found
+    sizes = (node.rank(), node.importer.symbols.fresh(f"{node.part_name()}_1"))
+    stated = TensorStructInfo(sizes, info.dtype)
+    return bound(node.importer, node.part_name(), found, stated, node.place)
+
+
+@onnx_op("Compress")
+def compress(node: OnnxNode) -> Any:
+    axis = node.attr("axis", None)
+    x = node[0]
+    if axis is None:
+        x, axis = node.emit(R.flatten(x)), 0
+    else:
+        axis = node.counted(axis, node.rank())
+    places = node.emit(R.squeeze(R.nonzero(node[1]), [0]))
+    value = OnnxValue(places)
+    bound = node.importer.measured(value, node.part_name(), node.place)
+    return R.take(x, bound.expr, axis=axis)
+
+
+@onnx_op("ReverseSequence")
+def reverse_sequence(node: OnnxNode) -> Expr:
+    return R.reverse_sequence(
+        node[0],
+        R.astype(node[1], "int64"),
+        seq_axis=node.attr("time_axis"),
+        batch_axis=node.attr("batch_axis"),
+    )
+
+
+@onnx_op("TensorScatter")
+def tensor_scatter(node: OnnxNode) -> Expr:
+    """Updates written behind what each item of a batch holds already; around the end if asked."""
+    axis = node.axis("axis", -2)
+    sizes, added = node.dims(), node.dims(1)
+    batch, rank = sizes[0], len(sizes)
+    start = node.get(2) or R.full(ShapeExpr((batch,)), constant(0))
+    places = R.arange(R.prim_value(0), R.prim_value(added[axis]), R.prim_value(1), dtype="int64")
+    first = R.reshape(start, ShapeExpr((batch, *[1] * (rank - 1))))
+    along = R.reshape(places, ShapeExpr((added[axis], *[1] * (rank - 1 - axis))))
+    at = R.add(first, along)
+    if node.attr("mode") == "circular":
+        at = R.mod(at, size_number(sizes[axis]))
+    spread = R.broadcast_to(at, ShapeExpr(added))
+    return R.scatter_elements(node[0], spread, node[1], axis=axis)
+
+
+@onnx_op("Col2Im")
+def col_to_im(node: OnnxNode) -> Expr:
+    """Blocks of columns added up where they stand in the image."""
+    image, block = node.ints(1), node.ints(2)
+    count = len(image)
+    strides = node.attr("strides", None) or (1,) * count
+    dilations = node.attr("dilations", None) or (1,) * count
+    pads = node.attr("pads", None) or (0,) * (2 * count)
+    sizes = node.dims()
+    wide = [n + pads[k] + pads[k + count] for k, n in enumerate(image)]
+    moves = [
+        (w - (b - 1) * d - 1) // s + 1
+        for w, b, d, s in zip(wide, block, dilations, strides, strict=True)
+    ]
+    flat = np.zeros((*block, *moves), np.int64)
+    for k in range(count):
+        shape = [1] * (2 * count)
+        inner, outer = shape.copy(), shape.copy()
+        inner[k], outer[count + k] = block[k], moves[k]
+        at = np.arange(block[k]).reshape(inner) * dilations[k]
+        flat = flat * wide[k] + at + np.arange(moves[k]).reshape(outer) * strides[k]
+    batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
+    if channels is None:
+        node.fail("the columns do not hold whole blocks")
+    many = int(flat.size)
+    columns = R.reshape(node[0], ShapeExpr((batch, channels, many)))
+    total = int(np.prod(wide))
+    zeros = R.full(ShapeExpr((batch, channels, total)), like(node, 0))
+    places = R.broadcast_to(constant(flat.reshape(1, 1, many)), ShapeExpr((batch, channels, many)))
+    made = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
+    made = R.reshape(made, ShapeExpr((batch, channels, *wide)))
+    before = [0, 0, *[-p for p in pads[:count]]]
+    return padded(node, made, before, [0, 0, *[-p for p in pads[count:]]], "constant")

@@ -1,0 +1,276 @@
+"""Attention as ONNX Runtime's optimiser writes it: projections inside, masks of several shapes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.microsoft_quantised import FLOAT, integer_product
+from structir.frontend.onnx.ops.quantise import spread
+from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
+from structir.frontend.onnx.scalars import number, size_number
+from structir.ir.dims import Dim, exact_quotient
+from structir.ir.expr import Expr, PrimValue, Tuple
+
+
+@attrs.frozen(eq=False)
+class HeadLayout:
+    """Queries, keys and values: batch, heads, positions, channels."""
+
+    query: Expr
+    key: Expr
+    value: Expr
+
+    def after(self, node: OnnxNode, keys: Expr, values: Expr) -> HeadLayout:
+        """With keys and values of the past before these."""
+        key = node.emit(R.concat(Tuple((keys, self.key)), axis=2))
+        value = node.emit(R.concat(Tuple((values, self.value)), axis=2))
+        return HeadLayout(self.query, key, value)
+
+
+def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
+    """The sizes of a value."""
+    found = node.tensor_info(x).dims
+    if not isinstance(found, tuple):
+        node.fail("the rank of an operand of attention is not known")
+    return found
+
+
+def split(node: OnnxNode, x: Expr, heads: int) -> Expr:
+    """Channels taken apart by heads, which come before the positions."""
+    batch, length, width = sizes(node, x)
+    apart = shaped(x, (batch, length, heads, width // heads))
+    return node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
+
+
+def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
+    """The values weighted by how queries meet keys; heads side by side."""
+    batch, count, length, width = sizes(node, heads.query)
+    total = sizes(node, heads.key)[2]
+    scores = R.matmul(heads.query, R.permute_dims(heads.key, [0, 1, 3, 2]))
+    scores = R.multiply(scores, _scale(node, width, _dtype(node, heads.query)))
+    if node.flag("unidirectional"):
+        masks = [*masks, _causal(node, heads, length, total)]
+    for mask in masks:
+        scores = R.add(scores, mask)
+    made = R.matmul(R.nn.softmax(node.emit(scores), axis=3), heads.value)
+    channels = sizes(node, heads.value)[3]
+    return shaped(R.permute_dims(made, [0, 2, 1, 3]), (batch, length, count * channels))
+
+
+def _scale(node: OnnxNode, width: Dim, dtype: str) -> Expr:
+    """What scores are scaled by: as stated, or by the root of the channels of a head."""
+    stated = node.attr("scale", 0.0)
+    if stated:
+        return number(stated, dtype)
+    if isinstance(width, int):
+        return number(1 / math.sqrt(width), dtype)
+    return R.rsqrt(size_number(width, dtype))
+
+
+def _dtype(node: OnnxNode, x: Expr) -> str:
+    return node.tensor_info(x).dtype or FLOAT
+
+
+def _range(size: Dim) -> Expr:
+    return R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
+
+
+def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
+    """What keeps a position from those after it."""
+    rows = R.add(shaped(_range(length), (length, 1)), size_number(total - length))
+    later = R.greater(shaped(_range(total), (1, total)), rows)
+    return _barred(node, heads, later, lowest=True)
+
+
+def _barred(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
+    """A great negative number where attention is barred, else 0."""
+    dtype = _dtype(node, heads.query)
+    value = -3.4028235e38 if lowest else node.attr("mask_filter_value", -10000.0)
+    return R.where(where, number(value, dtype), number(0, dtype))
+
+
+def masks_of(node: OnnxNode, place: int, heads: HeadLayout) -> list[Expr]:
+    """The mask operand: lengths of keys, ends and starts, or a flag for each key."""
+    if not node.has(place):
+        return []
+    batch, _, length, _ = sizes(node, heads.query)
+    total = sizes(node, heads.key)[2]
+    mask, rank, zero = node[place], node.rank(place), number(0, node.dtype(place))
+    if rank == 2:
+        barred = shaped(R.equal(mask, zero), (batch, 1, 1, total))
+    elif rank == 3:
+        barred = shaped(R.equal(mask, zero), (batch, 1, length, total))
+    elif rank == 1:
+        barred = _beyond(node, mask, node.dims(place)[0] == 2 * batch, batch, total)
+    else:
+        node.fail(f"a mask of {rank} axes is not supported")
+    return [_barred(node, heads, barred)]
+
+
+def _beyond(node: OnnxNode, mask: Expr, both: bool, batch: Dim, total: Dim) -> Expr:
+    """Keys after the end of their row, and before its start where that is given too."""
+    places = shaped(R.astype(_range(total), "int32"), (1, 1, 1, total))
+
+    def column(start: Dim) -> Expr:
+        cut = R.strided_slice(mask, [0], (start,), (start + batch,))
+        return shaped(cut, (batch, 1, 1, 1))
+
+    late = R.greater_equal(places, column(0))
+    return R.logical_or(late, R.less(places, column(batch))) if both else late
+
+
+def projected(node: OnnxNode, whole: Expr) -> HeadLayout:
+    """Queries, keys and values, which stand side by side in the channels."""
+    count = int(node.attr("num_heads"))
+    width = sizes(node, whole)[2]
+    widths = list(node.attr("qkv_hidden_sizes", None) or [width // 3] * 3)
+    found, start = [], 0
+    for each in widths:
+        cut = R.strided_slice(whole, [2], (start,), (start + each,))
+        found.append(split(node, node.emit(cut), count))
+        start = start + each
+    return HeadLayout(*found)
+
+
+def _with_past(node: OnnxNode, heads: HeadLayout, place: int) -> tuple[HeadLayout, Expr | None]:
+    """The heads behind those of the past, and what the next call gets as its past."""
+    if node.has(place):
+        keys, values = (R.take(node[place], number(k, "int64"), axis=0) for k in (0, 1))
+        heads = heads.after(node, keys, values)
+    present = None
+    if node.wants(1):
+        present = R.stack(Tuple((heads.key, heads.value)), axis=0)
+    return heads, present
+
+
+def _refused(node: OnnxNode, *names: str) -> None:
+    for name in names:
+        if node.attr(name, 0):
+            node.fail(f"{name} is not supported")
+
+
+@onnx_op("Attention", domain=MICROSOFT)
+def attention(node: OnnxNode) -> list[Any]:
+    _refused(node, "do_rotary", "past_present_share_buffer")
+    whole = R.matmul(node[0], node[1])
+    whole = node.emit(R.add(whole, node[2]) if node.has(2) else whole)
+    heads, present = _with_past(node, projected(node, whole), 4)
+    masks = masks_of(node, 3, heads)
+    if node.has(5):
+        masks.append(node[5])
+    return [attended(node, heads, masks), present]
+
+
+@onnx_op("QAttention", domain=MICROSOFT)
+def quantised_attention(node: OnnxNode) -> list[Any]:
+    product = integer_product(node, node[0], node[1], node.get(6), node.get(7))
+    scale = R.multiply(spread(node, 3, None), spread(node, 4, -1, 1))
+    whole = R.add(R.multiply(R.astype(product, FLOAT), scale), node[2])
+    heads, present = _with_past(node, projected(node, node.emit(whole)), 8)
+    return [attended(node, heads, masks_of(node, 5, heads)), present]
+
+
+@onnx_op("MultiHeadAttention", domain=MICROSOFT)
+def multi_head_attention(node: OnnxNode) -> list[Any]:
+    count = int(node.attr("num_heads"))
+    start: Dim = 0
+    found = []
+    for x in _three(node, count):
+        if len(sizes(node, x)) == 3:
+            width = sizes(node, x)[2]
+            if node.has(3):
+                x = R.add(x, R.strided_slice(node[3], [0], (start,), (start + width,)))
+                start = start + width
+            x = split(node, node.emit(x), count)
+        found.append(x)
+    heads = HeadLayout(*found)
+    if node.has(6) and node.has(7):
+        heads = heads.after(node, node[6], node[7])
+    masks = masks_of(node, 4, heads)
+    if node.has(5):
+        masks.append(node[5])
+    return [attended(node, heads, masks), heads.key, heads.value]
+
+
+def _three(node: OnnxNode, count: int) -> list[Expr]:
+    """Queries, keys and values; packed, each head has its own side by side."""
+    if node.rank() == 5:
+        return _unpacked(node, node[0], 3)
+    if node.has(1) and node.rank(1) == 5:
+        return [node[0], *_unpacked(node, node[1], 2)]
+    if not node.has(1) or not node.has(2):
+        node.fail("keys and values are missing")
+    return [node[0], node[1], node[2]]
+
+
+def _unpacked(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
+    """Out of (batch, length, heads, parts, channels)."""
+    batch, length, heads, _, width = sizes(node, x)
+    found: list[Expr] = []
+    for k in range(parts):
+        cut = R.strided_slice(x, [3], (k,), (k + 1,))
+        found.append(node.emit(shaped(cut, (batch, length, heads * width))))
+    return found
+
+
+@onnx_op("RotaryEmbedding", domain=MICROSOFT)
+def rotary_embedding(node: OnnxNode) -> Expr:
+    """Pairs of channels turned by the angles of their positions."""
+    if node.flag("is_packed_batching"):
+        node.fail("is_packed_batching is not supported")
+    flat = node.rank() == 3
+    turned = node.attr("rotary_embedding_dim", 0) or 2 * node.static_dims(2)[1]
+    x = node[0]
+    if flat:
+        batch, length, width = node.dims()
+        head: Dim = turned
+        if node.attr("rotary_embedding_dim", 0):
+            whole = exact_quotient(width, int(node.attr("num_heads")))
+            if whole is None:
+                node.fail("the channels do not hold whole heads")
+            head = whole
+        apart = shaped(x, (batch, length, width // head, head))
+        x = node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
+    made = _turned(node, x, turned)
+    if not flat:
+        return made
+    return shaped(R.permute_dims(made, [0, 2, 1, 3]), node.dims())
+
+
+def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
+    """The first channels of each head turned, the others as they are."""
+    batch, _, length, head = sizes(node, x)
+    cosine, sine = [_angles(node, place, batch, length) for place in (2, 3)]
+    half = turned // 2
+    if node.flag("interleaved"):
+        first, second = [R.strided_slice(x, [3], (k,), (turned,), (2,)) for k in (0, 1)]
+    else:
+        first, second = [R.strided_slice(x, [3], (k,), (k + half,)) for k in (0, half)]
+    first, second = node.emit(first), node.emit(second)
+    real = R.subtract(R.multiply(first, cosine), R.multiply(second, sine))
+    other = R.add(R.multiply(second, cosine), R.multiply(first, sine))
+    if node.flag("interleaved"):
+        pairs = R.stack(Tuple((real, other)), axis=4)
+        made = shaped(pairs, (*sizes(node, x)[:3], turned))
+    else:
+        made = R.concat(Tuple((real, other)), axis=3)
+    if head == turned:
+        return made
+    rest = R.strided_slice(x, [3], (turned,), (head,))
+    return R.concat(Tuple((made, rest)), axis=3)
+
+
+def _angles(node: OnnxNode, place: int, batch: Dim, length: Dim) -> Expr:
+    """The rows of a table at all positions, for every head."""
+    width = node.dims(place)[1]
+    if node.rank(1) == 1:
+        first = shaped(R.astype(node[1], "int64"), (1,))
+        rows = R.take(node[place], R.add(first, _range(length)), axis=0)
+        return node.emit(shaped(rows, (1, 1, length, width)))
+    rows = R.take(node[place], R.astype(node[1], "int64"), axis=0)
+    return node.emit(shaped(rows, (batch, 1, length, width)))

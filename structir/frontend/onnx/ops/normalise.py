@@ -1,0 +1,155 @@
+"""Normalisations: softmax, batches, layers, instances, and local responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.shapes import product, shaped
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import like
+from structir.ir.expr import Expr
+from structir.script import R
+
+
+def _along(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], Expr]:
+    """An op along one axis. Before opset 13 all axes from that one on count as one."""
+
+    def build(node: OnnxNode) -> Expr:
+        rank = node.rank()
+        if node.version >= 13:
+            return act(node, node[0], node.axis("axis", -1))
+        axis, sizes = node.axis("axis", 1), node.dims()
+        if axis == rank - 1:
+            return act(node, node[0], axis)
+        flat = shaped(node[0], (product(sizes[:axis]), product(sizes[axis:])))
+        return shaped(act(node, flat, 1), sizes)
+
+    return build
+
+
+onnx_op("Softmax")(_along(lambda node, x, axis: R.nn.softmax(x, axis=axis)))
+onnx_op("LogSoftmax")(_along(lambda node, x, axis: R.nn.log_softmax(x, axis=axis)))
+
+
+@onnx_op("Hardmax")
+@_along
+def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
+    x = node.emit(x)
+    first = R.expand_dims(R.argmax(x, axis=axis), [axis])
+    sizes = node.tensor_info(x).dims
+    behind = [1] * (len(sizes) - 1 - axis)
+    places = R.arange(R.prim_value(0), R.prim_value(sizes[axis]), R.prim_value(1), dtype="int64")
+    hot = R.equal(shaped(places, (sizes[axis], *behind)), first)
+    return R.astype(hot, node.dtype())
+
+
+def _by_channel(node: OnnxNode, place: int) -> Expr:
+    """A number for each channel, to be met with the operand."""
+    return shaped(node[place], (node.dims(place)[0], *[1] * (node.rank() - 2)))
+
+
+@onnx_op("BatchNormalization")
+def batch_normalization(node: OnnxNode) -> list[Any]:
+    if node.rank() < 2:
+        node.fail(f"an operand of {node.rank()} axes has no channels")
+    if node.flag("training_mode") or (node.version < 14 and node.wants(1) and node.version >= 7):
+        return _in_training(node)
+    if node.version >= 14 and node.dtype() != node.dtype(3):
+        return [_normalised(node, node[3], node[4])]
+    made = R.nn.batch_norm(
+        *[node[k] for k in range(5)], axis=1, epsilon=node.attr("epsilon"), training=False
+    )
+    return [node.emit(made)[0]]
+
+
+def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
+    dtype, behind = node.dtype(), [1] * (node.rank() - 2)
+    mean, variance = (
+        R.astype(shaped(v, (node.dims(1)[0], *behind)), dtype) for v in (mean, variance)
+    )
+    deviation = R.sqrt(R.add(variance, like(node, node.attr("epsilon"))))
+    scale = R.astype(_by_channel(node, 1), dtype)
+    shift = R.astype(_by_channel(node, 2), dtype)
+    return R.add(R.multiply(scale, R.divide(R.subtract(node[0], mean), deviation)), shift)
+
+
+def _in_training(node: OnnxNode) -> list[Any]:
+    axes = [0, *range(2, node.rank())]
+    mean = node.emit(R.mean(node[0], axis=axes))
+    variance = node.emit(R.variance(node[0], axis=axes))
+    keep = node.attr("momentum")
+
+    def moved(old: Expr, new: Expr) -> Expr:
+        stays = R.multiply(old, like(node, keep))
+        return R.add(stays, R.multiply(new, like(node, 1 - keep)))
+
+    return [_normalised(node, mean, variance), moved(node[3], mean), moved(node[4], variance)]
+
+
+@onnx_op("InstanceNormalization")
+def instance_normalization(node: OnnxNode) -> Expr:
+    axes = list(range(2, node.rank()))
+    mean = node.emit(R.mean(node[0], axis=axes, keepdims=True))
+    centred = node.emit(R.subtract(node[0], mean))
+    variance = R.mean(R.multiply(centred, centred), axis=axes, keepdims=True)
+    deviation = R.sqrt(R.add(variance, like(node, node.attr("epsilon"))))
+    scaled = R.multiply(_by_channel(node, 1), R.divide(centred, deviation))
+    return R.add(scaled, _by_channel(node, 2))
+
+
+@onnx_op("LayerNormalization")
+def layer_normalization(node: OnnxNode) -> list[Any]:
+    axis = node.axis("axis", -1)
+    axes = list(range(axis, node.rank()))
+    if not node.wants(1) and not node.wants(2) and node.dims(1) == node.dims()[axis:]:
+        shift = node.get(2) or R.zeros_like(node[1])
+        return [R.nn.layer_norm(node[0], node[1], shift, axes, epsilon=node.attr("epsilon"))]
+    mean = node.emit(R.mean(node[0], axis=axes, keepdims=True))
+    centred = node.emit(R.subtract(node[0], mean))
+    variance = R.mean(R.multiply(centred, centred), axis=axes, keepdims=True)
+    over = node.emit(
+        R.divide(like(node, 1.0), R.sqrt(R.add(variance, like(node, node.attr("epsilon")))))
+    )
+    made = R.multiply(R.multiply(centred, over), node[1])
+    return [R.add(made, node[2]) if node.has(2) else made, mean, over]
+
+
+@onnx_op("RMSNormalization")
+def rms_normalization(node: OnnxNode) -> Expr:
+    axis = node.axis("axis", -1)
+    axes = list(range(axis, node.rank()))
+    mean = R.mean(R.multiply(node[0], node[0]), axis=axes, keepdims=True)
+    root = R.sqrt(R.add(mean, like(node, node.attr("epsilon"))))
+    return R.multiply(R.divide(node[0], root), node[1])
+
+
+@onnx_op("LpNormalization")
+def lp_normalization(node: OnnxNode) -> Expr:
+    axis, p = node.axis("axis", -1), node.attr("p")
+    x = node[0]
+    if p == 1:
+        norm = R.sum(R.abs(x), axis=axis, keepdims=True)
+    else:
+        norm = R.sqrt(R.sum(R.multiply(x, x), axis=axis, keepdims=True))
+    norm = node.emit(norm)
+    zero = R.equal(norm, like(node, 0.0))
+    return R.where(zero, like(node, 0.0), R.divide(x, R.where(zero, like(node, 1.0), norm)))
+
+
+@onnx_op("LRN")
+def local_response_normalization(node: OnnxNode) -> Expr:
+    size = node.attr("size")
+    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    x, sizes = node[0], node.dims()
+    squares = shaped(R.multiply(x, x), (sizes[0], 1, sizes[1], product(sizes[2:])))
+    mean = R.nn.avg_pool2d(
+        squares,
+        pool_size=[size, 1],
+        strides=[1, 1],
+        padding=[before, 0, after, 0],
+        count_include_pad=True,
+    )
+    base = R.add(like(node, node.attr("bias")), R.multiply(like(node, node.attr("alpha")), mean))
+    return R.divide(x, shaped(R.power(base, like(node, node.attr("beta"))), sizes))

@@ -1,0 +1,178 @@
+"""Ops that cut tensors or put them together: slices, concat, split, padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.registry import carries, onnx_op
+from structir.frontend.onnx.scalars import constant, scalar
+from structir.frontend.onnx.values import Elements
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.script import R
+
+TO_THE_END = 10**9  # exporters write an end beyond any axis; none of them is as long
+
+
+@onnx_op("Concat")
+def concat(node: OnnxNode) -> Expr:
+    axis = node.axis("axis", 1 if node.version < 4 else 0 if len(node.values) < 2 else -1)
+    return R.concat(Tuple(tuple(node.operands)), axis=axis)
+
+
+@carries("Concat")
+def _concat(node: OnnxNode, *parts: Elements) -> Any:
+    return np.concatenate(parts, axis=node.attr("axis")), node.dtype()
+
+
+@onnx_op("Split")
+def split(node: OnnxNode) -> list[Expr]:
+    rank = node.rank()
+    axis = node.counted(node.attr("axis", 0), rank)
+    size = node.dims()[axis]
+    counts = _counts(node, size)
+    made, start = [], 0
+    for count in counts:
+        end: Any = start + count
+        made.append(R.strided_slice(node[0], [axis], ShapeExpr((start,)), ShapeExpr((end,))))
+        start = end
+    return made
+
+
+def _counts(node: OnnxNode, size: Dim) -> list[Any]:
+    """The size of each part."""
+    if node.has(1):
+        return list(node.sizes(1))
+    if "split" in node.attributes:
+        return list(node.attr("split"))
+    parts = node.attr("num_outputs", None) or len(node.outputs)
+    if parts > len(node.outputs):
+        node.fail(f"num_outputs is {parts}, but the node has {len(node.outputs)}")
+    each = dims.ceildiv(size, parts) if node.version >= 18 else dims.exact_quotient(size, parts)
+    if each is None:
+        node.fail(f"{dims.text(size)} elements cannot be split in {parts} equal parts")
+    return [each] * (parts - 1) + [size - each * (parts - 1)]
+
+
+@onnx_op("Slice")
+def slice_by_attributes(node: OnnxNode) -> Expr:
+    starts, ends = node.attr("starts"), node.attr("ends")
+    axes = node.attr("axes", None) or tuple(range(len(starts)))
+    return _cut(node, list(axes), list(starts), list(ends), [1] * len(axes))
+
+
+@onnx_op("Slice", since=10)
+def slice_by_operands(node: OnnxNode) -> Expr:
+    bounds = node.elements(1), node.elements(2)
+    steps_known = not node.has(4) or node.elements(4) is not None
+    if None in [b if b is None else 0 for b in bounds] or not steps_known:
+        return _run_time_slice(node)
+    starts, ends = list(node.sizes(1)), list(node.sizes(2))
+    axes = list(node.ints(3)) if node.has(3) else list(range(len(starts)))
+    steps = list(node.ints(4)) if node.has(4) else [1] * len(axes)
+    return _cut(node, axes, starts, ends, steps)
+
+
+def _cut(node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[int]) -> Expr:
+    places = [node.counted(a, node.rank()) for a in axes]
+    if len(set(places)) < len(places) or not len(places) == len(starts) == len(ends) == len(steps):
+        node.fail("axes, starts, ends and steps do not fit together")
+    if 0 in steps:
+        node.fail("a step is 0")
+    if not places:
+        return node[0]
+    sizes = node.dims()
+    starts = [_first(b, sizes[p], s) for p, b, s in zip(places, starts, steps, strict=True)]
+    kept = [
+        not (
+            s == 1 and _is(b, 0) and ((isinstance(e, int) and e >= TO_THE_END) or _is(e, sizes[p]))
+        )
+        for p, b, e, s in zip(places, starts, ends, steps, strict=True)
+    ]
+    chosen = [k for k, keep in enumerate(kept) if keep]
+    if not chosen:
+        return node[0]
+    return R.strided_slice(
+        node[0],
+        [places[k] for k in chosen],
+        ShapeExpr(tuple([starts[k] for k in chosen])),
+        ShapeExpr(tuple([ends[k] for k in chosen])),
+        [steps[k] for k in chosen],
+    )
+
+
+def _first(start: Dim, size: Dim, step: int) -> Dim:
+    """A start before the first element: going down, ONNX begins at it where Python has nothing."""
+    if step < 0 and isinstance(start, int) and start < -1:
+        return dims.dim_max(size + start, 0)
+    return start
+
+
+def _is(a: Dim, b: Dim) -> bool:
+    return dims.equal(a, b) is True
+
+
+def _run_time_slice(node: OnnxNode) -> Expr:
+    """A slice whose bounds arrive when the program runs: one bound for every axis."""
+    rank = node.rank()
+    (count,) = node.static_dims(1)
+    axes = node.ints(3) if node.has(3) else tuple(range(count))
+    places = [node.counted(a, rank) for a in axes]
+
+    def spread(place: int, other: list[Any]) -> Expr:
+        given = node.emit(R.astype(node[place], "int64")) if node.has(place) else None
+        parts = [
+            R.take(given, constant([places.index(k)]), axis=0)
+            if k in places and given is not None
+            else R.shape_to_tensor(ShapeExpr((other[k],)))
+            for k in range(rank)
+        ]
+        return R.concat(Tuple(tuple(parts)), axis=0)
+
+    ones = [1] * rank
+    return R.dynamic_strided_slice(
+        node[0], spread(1, [0] * rank), spread(2, list(node.dims())), spread(4, ones)
+    )
+
+
+@carries("Slice")
+def _slice(node: OnnxNode, x: Elements, *operands: Any) -> Any:
+    if node.version < 10:
+        starts, ends = node.attr("starts"), node.attr("ends")
+        axes = node.attr("axes", None) or range(len(starts))
+        steps: Any = [1] * len(starts)
+    else:
+        starts, ends = node.ints(1), node.ints(2)
+        axes = node.ints(3) if node.has(3) else range(len(starts))
+        steps = node.ints(4) if node.has(4) else [1] * len(starts)
+    cut: list[slice] = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        stop = None if step < 0 and end < -x.shape[axis] else end
+        cut[axis] = slice(_first(start, x.shape[axis], step), stop, step)
+    return x[tuple(cut)], node.dtype()
+
+
+@onnx_op("Pad")
+def pad(node: OnnxNode) -> Expr:
+    mode = node.attr("mode", "constant")
+    attribute = "pads" if "pads" in node.attributes else "paddings"
+    by_attribute = attribute in node.attributes
+    pads = list(node.attr(attribute)) if by_attribute else list(node.sizes(1))
+    rank = node.rank()
+    axes = [node.counted(a, rank) for a in node.ints(3)] if node.has(3) else list(range(rank))
+    if len(pads) != 2 * len(axes):
+        node.fail(f"{len(pads)} pads are given for {len(axes)} axes")
+    before: list[Dim] = [0] * rank
+    after: list[Dim] = [0] * rank
+    for place, axis in enumerate(axes):
+        before[axis], after[axis] = pads[place], pads[place + len(axes)]
+    filler = node.get(2) if not by_attribute else None
+    value: Any = node.attr("value", 0.0) if by_attribute else 0.0
+    if filler is not None:
+        value = scalar(node, filler)
+    return padded(node, node[0], before, after, mode, value)

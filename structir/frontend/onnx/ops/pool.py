@@ -1,0 +1,236 @@
+"""Pools: over windows, and over all spatial axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.shapes import product, shaped
+from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import constant, like, number
+from structir.frontend.onnx.windows import OnnxWindow, window_of
+from structir.ir import dims
+from structir.ir.dims import Poly
+from structir.ir.dtype import is_float
+from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.script import R
+
+Pool = Callable[..., Expr]
+MAX: dict[int, Pool] = {1: R.nn.max_pool1d, 2: R.nn.max_pool2d, 3: R.nn.max_pool3d}
+MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_pool3d}
+
+
+def _window(node: OnnxNode) -> OnnxWindow:
+    sizes = tuple(node.attr("kernel_shape"))
+    if not 1 <= len(sizes) <= 3:
+        node.fail(f"a pool over {len(sizes)} axes is not supported")
+    return window_of(node, sizes)
+
+
+def _pooled(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **more: Any) -> Expr:
+    return pools[len(window.sizes)](
+        x,
+        pool_size=list(window.sizes),
+        strides=list(window.strides),
+        padding=window.padding,
+        dilation=list(window.dilations),
+        ceil_mode=ceil,
+        **more,
+    )
+
+
+def _rounded_up(node: OnnxNode, window: OnnxWindow) -> OnnxWindow:
+    """The window with so much padding after each axis that the last, partial windows fit.
+
+    No window begins beyond the elements and the padding before them.
+    """
+    after = []
+    spatial = zip(
+        node.dims()[2:],
+        window.sizes,
+        window.strides,
+        window.dilations,
+        window.before,
+        window.after,
+        strict=True,
+    )
+    for size, k, stride, dilation, first, last in spatial:
+        extent = (k - 1) * dilation + 1
+        behind = size + first
+        count = dims.ceildiv(behind + last - extent, stride) + 1
+        if dims.at_least(extent - last, stride) is not True:
+            count = dims.dim_min(count, dims.ceildiv(behind, stride))
+        after.append(dims.dim_max((count - 1) * stride + extent - behind, 0))
+    return attrs.evolve(window, after=tuple(after))
+
+
+def _lowest(dtype: str) -> float:
+    return -math.inf if is_float(dtype) else float(np.iinfo(dtype).min)
+
+
+@onnx_op("MaxPool")
+def max_pool(node: OnnxNode) -> Any:
+    window, ceil = _window(node), node.flag("ceil_mode")
+    if window.is_static and not node.wants(1):
+        return _pooled(MAX, node[0], window, ceil)
+    window = _rounded_up(node, window) if ceil else window
+    if node.wants(1):
+        return _with_positions(node, window)
+    x, window = _padded_before(node, node[0], window, _lowest(node.dtype()))
+    return _pooled(MAX, x, window, False)
+
+
+def _padded_before(
+    node: OnnxNode, x: Expr, window: OnnxWindow, value: float
+) -> tuple[Expr, OnnxWindow]:
+    """Padding whose amounts are symbolic, done before the pool."""
+    x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
+    none = (0,) * len(window.sizes)
+    return x, attrs.evolve(window, before=none, after=none)
+
+
+def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
+    """The greatest elements, and where they are among all elements of the operand."""
+    read = _windows(node, window)
+    count = len(window.sizes)
+    rank = 2 + 2 * count
+    axes = list(range(2 + count, rank))
+    values = R.max(read, axis=axes)
+    places = _windows(node, window, _numbered(node))
+    sizes = node.tensor_info(read).dims
+    flat = (*sizes[: 2 + count], math.prod(window.sizes))
+    first = R.argmax(shaped(read, flat), axis=2 + count, keepdims=True)
+    chosen = R.gather_elements(shaped(places, flat), R.astype(first, "int64"), axis=2 + count)
+    return [values, R.squeeze(chosen, [2 + count])]
+
+
+def _numbered(node: OnnxNode) -> Expr:
+    """For each element its number among all; by columns if the node asks for it."""
+    sizes = node.dims()
+    total = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
+    if not node.flag("storage_order"):
+        return node.emit(shaped(total, sizes))
+    turned = (*sizes[:2], *reversed(sizes[2:]))
+    order = [0, 1, *reversed(range(2, len(sizes)))]
+    return node.emit(R.permute_dims(shaped(total, turned), order))
+
+
+def _windows(node: OnnxNode, window: OnnxWindow, x: Expr | None = None) -> Expr:
+    """The elements of each window along axes of their own."""
+    low = _lowest(node.dtype()) if x is None else -1
+    x = node[0] if x is None else x
+    count = len(window.sizes)
+    dtype = node.tensor_info(x).dtype or "float32"
+    value = number(low, dtype)
+    x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
+    x = node.emit(x)
+    steps = zip(window.sizes, window.strides, window.dilations, strict=True)
+    for k, (size, stride, dilation) in enumerate(steps):
+        axis = 2 + 2 * k
+        length = node.tensor_info(x).dims[axis]
+        moves = dims.floordiv(length - (size - 1) * dilation - 1, stride) + 1
+        starts = R.arange(PrimValue(0), PrimValue(moves), PrimValue(1), dtype="int64")
+        inner = constant(np.arange(size) * dilation)
+        places = R.add(
+            shaped(R.multiply(starts, constant(stride)), (moves, 1)), shaped(inner, (1, size))
+        )
+        x = node.emit(R.take(x, places, axis=axis))
+    outer = [2 + 2 * k for k in range(count)]
+    return node.emit(R.permute_dims(x, [0, 1, *outer, *[a + 1 for a in outer]]))
+
+
+@onnx_op("AveragePool")
+def average_pool(node: OnnxNode) -> Expr:
+    return _mean(node, node[0], _window(node), node.flag("count_include_pad"))
+
+
+def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, counted: bool) -> Expr:
+    """The mean over windows; padding counts if asked, what ceil_mode adds to it never does."""
+    ceil = node.flag("ceil_mode")
+    if window.is_static:
+        return _pooled(MEAN, x, window, ceil, count_include_pad=counted)
+    wide = _rounded_up(node, window) if ceil else window
+    ones = R.full(ShapeExpr(node.dims()), like(node, 1.0))
+    before, after = [0, 0, *window.before], [0, 0, *window.after]
+    if counted:
+        ones = padded(node, ones, before, after, "constant", 1.0)
+        rest = [0, 0, *[a - b for a, b in zip(wide.after, window.after, strict=True)]]
+        ones = padded(node, ones, [0] * len(rest), rest, "constant", 0.0)
+    else:
+        ones = padded(node, ones, before, [0, 0, *wide.after], "constant", 0.0)
+    x, bare = _padded_before(node, x, wide, 0.0)
+    weight = node.importer.worked_out(_pooled(MEAN, ones, bare, False, count_include_pad=True))
+    return R.divide(_pooled(MEAN, x, bare, False, count_include_pad=True), weight)
+
+
+@onnx_op("LpPool")
+def lp_pool(node: OnnxNode) -> Expr:
+    window, p = _window(node), float(node.attr("p", 2))
+    window = _rounded_up(node, window) if node.flag("ceil_mode") else window
+    raised = R.power(R.abs(node[0]), like(node, p))
+    if not window.is_static:
+        raised, window = _padded_before(node, raised, window, 0.0)
+    mean = _pooled(MEAN, raised, window, False, count_include_pad=True)
+    total = R.multiply(mean, like(node, math.prod(window.sizes)))
+    return R.power(total, like(node, 1 / p))
+
+
+@onnx_op("MaxUnpool")
+def max_unpool(node: OnnxNode) -> Expr:
+    sizes = node.sizes(2) if node.has(2) else _before_pooling(node)
+    flat = shaped(R.full(ShapeExpr(tuple(sizes)), like(node, 0)), (product(sizes),))
+    many = product(node.dims())
+    own = _before_pooling(node)
+    places = shaped(node[1], (many,))
+    if node.has(2) and tuple(sizes) != tuple(own):
+        places = _moved(node, places, own, tuple(sizes))
+    spread = R.scatter_elements(flat, places, shaped(node[0], (many,)), axis=0)
+    return shaped(spread, sizes)
+
+
+def _moved(node: OnnxNode, places: Expr, own: Any, sizes: Any) -> Expr:
+    """Numbers of elements of one shape as those of another one."""
+    made: Expr = constant(0)
+    for axis in reversed(range(len(own))):
+        if any(isinstance(d, Poly) for d in (*own[axis:], *sizes[axis:])):
+            node.fail("output_shape needs known sizes")
+        along = R.mod(
+            R.floor_divide(places, constant(math.prod(own[axis + 1 :]))), constant(own[axis])
+        )
+        made = R.add(made, R.multiply(along, constant(math.prod(sizes[axis + 1 :]))))
+    return made
+
+
+def _before_pooling(node: OnnxNode) -> tuple[Any, ...]:
+    """The sizes of what a pool would have made this operand from."""
+    kernel = node.attr("kernel_shape")
+    count = len(kernel)
+    strides = node.attr("strides", None) or (1,) * count
+    pads = node.attr("pads", None) or (0,) * (2 * count)
+    spatial = [
+        (d - 1) * s + k - pads[a] - pads[a + count]
+        for a, (d, k, s) in enumerate(zip(node.dims()[2:], kernel, strides, strict=True))
+    ]
+    return (*node.dims()[:2], *spatial)
+
+
+def _over_all(op: Any) -> Callable[[OnnxNode], Expr]:
+    return lambda node: op(node[0], axis=list(range(2, node.rank())), keepdims=True)
+
+
+onnx_op("GlobalAveragePool")(_over_all(R.mean))
+onnx_op("GlobalMaxPool")(_over_all(R.max))
+
+
+@onnx_op("GlobalLpPool")
+def global_lp_pool(node: OnnxNode) -> Expr:
+    p = float(node.attr("p", 2))
+    axes = list(range(2, node.rank()))
+    total = R.sum(R.power(R.abs(node[0]), like(node, p)), axis=axes, keepdims=True)
+    return R.power(total, like(node, 1 / p))

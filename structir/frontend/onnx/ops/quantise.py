@@ -1,0 +1,239 @@
+"""Between floating-point numbers and small integers, and products of quantised operands."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.cast import converted
+from structir.frontend.onnx.ops.conv import convolved, with_bias
+from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.registry import MICROSOFT, onnx_op
+from structir.frontend.onnx.scalars import number
+from structir.ir.dims import Dim
+from structir.ir.dtype import SIGNED, is_float
+from structir.ir.expr import Constant, Expr
+from structir.script import R
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    """The least and the greatest number of an integer dtype."""
+    bits = int(dtype.lstrip("uint"))
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype in SIGNED else (0, 2**bits - 1)
+
+
+def spread(node: OnnxNode, place: int, axis: int | None, like: int = 0) -> Expr:
+    """A scale or a zero point, to be met with the operand: one number, one for each element of an
+    axis, or one for each block along it."""
+    x, rank, own = node[place], node.rank(like), node.rank(place)
+    block = node.attr("block_size", 0)
+    if own == rank and rank > 1 and block:
+        axis = node.counted(axis or 0, rank)
+        repeated = R.repeat(x, int(block), axis=axis)
+        size = node.dims(like)[axis]
+        return R.strided_slice(repeated, [axis], (0,), (size,)) if rank else repeated
+    if own == 0:
+        return x
+    sizes = node.dims(place)
+    if own == 1 and sizes[0] == 1:
+        return shaped(x, ())
+    if own != 1 or axis is None:
+        return x
+    axis = node.counted(axis, rank)
+    return shaped(x, (sizes[0], *[1] * (rank - 1 - axis)))
+
+
+@onnx_op("QuantizeLinear")
+@onnx_op("QuantizeLinear", domain=MICROSOFT)
+def quantize_linear(node: OnnxNode) -> Expr:
+    axis = node.attr("axis", 1) if node.rank() else None
+    dtype = node.dtype(2) if node.has(2) else node.dtype_attr("output_dtype", "uint8") or "uint8"
+    precision = node.dtype_attr("precision", None)
+    x, scale = node[0], spread(node, 1, axis)
+    wide = precision or node.dtype(1)
+    if not is_float(node.dtype()) or node.dtype() != wide:
+        x = R.astype(x, wide)
+    scale = scale if node.dtype(1) == wide else R.astype(scale, wide)
+    zero = spread(node, 2, axis) if node.has(2) else None
+    return quantised(node, R.divide(x, scale), zero, dtype)
+
+
+def quantised(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
+    """Scaled numbers, shifted and rounded to a dtype, no further than it reaches."""
+    if is_float(dtype):
+        return converted(node, x, dtype, node.flag("saturate", 1))
+    wide = R.round(R.astype(x, "float32"))
+    if zero is not None:
+        wide = R.add(wide, R.astype(zero, "float32"))
+    low, high = limits(dtype)
+    made: Expr = R.astype(R.clip(wide, float(low), float(high)), "int32")
+    return R.astype(made, dtype) if dtype != "int32" else made
+
+
+@onnx_op("DequantizeLinear")
+@onnx_op("DequantizeLinear", domain=MICROSOFT)
+def dequantize_linear(node: OnnxNode) -> Expr:
+    axis = node.attr("axis", 1) if node.rank() else None
+    dtype = node.dtype_attr("output_dtype", None) or node.dtype(1)
+    scale = spread(node, 1, axis)
+    x = node[0]
+    if node.has(2) and not is_float(node.dtype()):
+        x = R.subtract(R.astype(x, "int32"), R.astype(spread(node, 2, axis), "int32"))
+    x = R.multiply(R.astype(x, node.dtype(1)), scale)
+    return x if dtype == node.dtype(1) else R.astype(x, dtype)
+
+
+def less_zero(node: OnnxNode, place: int, zero: int, axis: int | None, dtype: str) -> Expr:
+    """An integer operand in a wider dtype, its zero point taken off."""
+    x = R.astype(node[place], dtype)
+    if not node.has(zero):
+        return x
+    return R.subtract(x, R.astype(spread(node, zero, axis, place), dtype))
+
+
+def farthest(node: OnnxNode, place: int, zero: int) -> int:
+    """How far from zero an integer operand can be at most, its zero point taken off."""
+    x, point = node[place], node.get(zero)
+    low, high = limits(node.dtype(place))
+    if isinstance(x, Constant) and x.data.size:
+        low, high = int(x.data.min()), int(x.data.max())
+    first, last = limits(node.dtype(zero)) if point is not None else (0, 0)
+    if isinstance(point, Constant) and point.data.size:
+        first, last = int(point.data.min()), int(point.data.max())
+    return max(abs(low - last), abs(high - first))
+
+
+EXACT = 1 << 24  # up to here, float32 holds every integer
+MOST_PARTS = 8  # of a product's terms
+
+
+def exact_parts(terms: Dim, left: int, right: int) -> tuple[str, int]:
+    """Floats that hold a sum of so many products of integers, and how many terms at once: products
+    of matrices of floats are fast, and these are exact."""
+    most = EXACT // max(left * right, 1)
+    if isinstance(terms, int) and terms <= most * MOST_PARTS:
+        parts = max(-(-terms // max(most, 1)), 1)
+        return "float32", -(-terms // parts)
+    return "float64", 0
+
+
+def _product(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """The product of integer matrices in int32: as one of int8 if the right one is known, else
+    computed in floats."""
+    known = node.is_constant(places[1]) and node.rank(places[1]) == 2 and node.rank(places[0]) > 1
+    if known and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
+        return _product_with_constant(node, places, zeros)
+    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
+    terms = node.dims(places[0])[-1]
+    dtype, part = exact_parts(terms, *bounds)
+    axes = [a if node.rank(p) > 1 else None for a, p in zip((-2, -1), places, strict=True)]
+    left, right = [
+        less_zero(node, p, z, a, dtype) for p, z, a in zip(places, zeros, axes, strict=True)
+    ]
+    if dtype == "float64" or part == terms:
+        return R.astype(R.matmul(left, right), "int32")
+    left, right = node.emit(left), node.emit(right)
+    sums = []
+    for start in range(0, int(terms), part):  # type: ignore[arg-type]
+        place = (start,), (start + part,)
+        row = R.strided_slice(left, [node.rank(places[0]) - 1], *place)
+        column = R.strided_slice(right, [max(node.rank(places[1]) - 2, 0)], *place)
+        sums.append(R.astype(R.matmul(row, column), "int32"))
+    total: Expr = reduce(R.add, sums)
+    return total
+
+
+def _product_with_constant(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """The product of int8 in int32, then what the zero points, and a move to int8, change of it."""
+    weights = node.constant(places[1]).astype(np.int32)
+    given = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
+    point = given.astype(np.int32)
+    rest = np.zeros_like(point)
+    if not ((weights - point >= -128) & (weights - point <= 127)).all():
+        moved = np.array(128 if node.dtype(places[1]) == "uint8" else 0, np.int32)
+        point, rest = moved, point - moved
+    weights = (weights - point).astype(np.int8)
+    x, zero = _as_signed(node, places[0], zeros[0])
+    product: Expr = R.matmul(x, Constant(weights), out_dtype="int32")
+    if zero is not None:
+        sums = Constant(weights.sum(axis=0, dtype=np.int32))
+        product = R.subtract(product, R.multiply(zero, sums))
+    if rest.any():
+        lost: Expr = R.sum(R.astype(x, "int32"), axis=-1, keepdims=True)
+        if zero is not None:
+            lost = R.subtract(lost, R.multiply(zero, number(weights.shape[0], "int32")))
+        product = R.subtract(product, R.multiply(lost, Constant(np.atleast_1d(rest))))
+    return product
+
+
+def _as_signed(node: OnnxNode, place: int, zero: int) -> tuple[Expr, Expr | None]:
+    """The left operand of a product as int8, and its zero point as int32, unless it is 0."""
+    x, point = node[place], None
+    if node.has(zero):
+        point = R.astype(spread(node, zero, -2, place), "int32")
+    if node.dtype(place) != "uint8":
+        return x, point
+    moved = number(128, "int32")
+    x = node.emit(R.astype(R.subtract(R.astype(x, "int32"), moved), "int8"))
+    return x, R.subtract(number(0, "int32") if point is None else point, moved)
+
+
+def _convolution(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
+    """The convolution of integers in int32, computed in floats."""
+    bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
+    terms: Dim = 1
+    for size in node.dims(places[1])[1:]:
+        terms = terms * size
+    dtype, part = exact_parts(terms, *bounds)
+    if part != terms:
+        dtype = "float64"
+    x = less_zero(node, places[0], zeros[0], None, dtype)
+    weights = less_zero(node, places[1], zeros[1], 0, dtype)
+    return R.astype(convolved(node, x, weights, places[1]), "int32")
+
+
+@onnx_op("MatMulInteger")
+def mat_mul_integer(node: OnnxNode) -> Expr:
+    return _product(node, (0, 1), (2, 3))
+
+
+@onnx_op("ConvInteger")
+def conv_integer(node: OnnxNode) -> Expr:
+    return _convolution(node, (0, 1), (2, 3))
+
+
+@onnx_op("QLinearMatMul")
+def q_linear_mat_mul(node: OnnxNode) -> Expr:
+    left_axis = -2 if node.rank(0) > 1 else None
+    right_axis = -1 if node.rank(3) > 1 else None
+    product = _product(node, (0, 3), (2, 5))
+    scale = R.divide(
+        R.multiply(spread(node, 1, left_axis), spread(node, 4, right_axis, 3)), node[6]
+    )
+    scaled = R.multiply(R.astype(product, "float32"), R.astype(scale, "float32"))
+    return quantised(node, scaled, spread(node, 7, None), node.dtype(7))
+
+
+@onnx_op("QLinearConv")
+def q_linear_conv(node: OnnxNode) -> Expr:
+    product = with_bias(node, _convolution(node, (0, 3), (2, 5)), 8)
+    behind = [1] * (node.rank() - 2)
+    weights = node[4] if node.rank(4) == 0 else shaped(node[4], (-1, *behind))
+    scale = R.divide(R.multiply(spread(node, 1, None), weights), spread(node, 6, None))
+    scaled = R.multiply(R.astype(product, "float32"), scale)
+    return quantised(node, scaled, spread(node, 7, None), node.dtype(7))
+
+
+@onnx_op("DynamicQuantizeLinear")
+def dynamic_quantize_linear(node: OnnxNode) -> list[Expr]:
+    x = node[0]
+    zero = number(0, "float32")
+    low = node.emit(R.minimum(R.min(x), zero))
+    high = R.maximum(R.max(x), zero)
+    scale = node.emit(R.divide(R.subtract(high, low), number(255, "float32")))
+    safe = node.emit(R.where(R.equal(scale, zero), number(1, "float32"), scale))
+    shift = R.clip(R.round(R.divide(R.negative(low), safe)), 0.0, 255.0)
+    point = node.emit(R.astype(R.astype(shift, "int32"), "uint8"))
+    return [quantised(node, R.divide(x, safe), point, "uint8"), scale, point]

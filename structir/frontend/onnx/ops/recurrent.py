@@ -1,0 +1,335 @@
+"""Recurrent layers: all products with the inputs at once, then a kernel for the steps, or a loop
+over them where peepholes, limits or other activations ask for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+
+from structir.frontend.onnx.node import ABSENT, OnnxNode
+from structir.frontend.onnx.ops.control import OnnxLoop
+from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import constant, like, number
+from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, Tuple
+from structir.ir.kernel import Kernel
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+Activation = Callable[[Expr], Expr]
+Cell = Callable[["Layer", Expr, list[Expr]], list[Expr]]  # gates of the input, states -> states
+
+
+@attrs.frozen(eq=False)
+class Layer:
+    """One direction of a recurrent layer: its weights and its activations."""
+
+    node: OnnxNode
+    hidden: int
+    recurrence: Expr  # hidden x gates
+    bias: Expr | None  # of the recurrence, gates
+    peepholes: Expr | None
+    activations: tuple[Activation, ...]
+    times: Activation | None = None  # how a hidden state meets the recurrence, if not plainly
+
+    def gate(self, x: Expr, k: int) -> Expr:
+        """The k-th gate out of all of them side by side along the last axis."""
+        axis = (self.node.tensor_info(x).ndim or 1) - 1
+        cut = (k * self.hidden,), ((k + 1) * self.hidden,)
+        return R.strided_slice(x, [axis], *cut)
+
+    def clipped(self, x: Expr) -> Expr:
+        """A value no further from zero than the node allows."""
+        limit = self.node.attr("clip", None)
+        return x if limit is None else R.clip(x, -limit, limit)
+
+    def act(self, k: int, x: Expr) -> Expr:
+        """The k-th activation."""
+        return self.activations[k](self.clipped(x))
+
+
+def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | None) -> Activation:
+    """An activation by its ONNX name."""
+
+    def known(value: float | None, default: float) -> Constant:
+        return like(node, default if value is None else value)
+
+    zero, one = like(node, 0.0), like(node, 1.0)
+    table: dict[str, Activation] = {
+        "affine": lambda x: R.add(R.multiply(known(alpha, 1.0), x), known(beta, 0.0)),
+        "elu": lambda x: R.where(
+            R.less(x, zero), R.multiply(known(alpha, 1.0), R.subtract(R.exp(x), one)), x
+        ),
+        "hardsigmoid": lambda x: R.clip(
+            R.add(R.multiply(known(alpha, 0.2), x), known(beta, 0.5)), 0.0, 1.0
+        ),
+        "leakyrelu": lambda x: R.where(R.less(x, zero), R.multiply(known(alpha, 0.01), x), x),
+        "relu": R.nn.relu,
+        "scaledtanh": lambda x: R.multiply(
+            known(alpha, 1.0), R.tanh(R.multiply(known(beta, 1.0), x))
+        ),
+        "sigmoid": R.sigmoid,
+        "softplus": lambda x: R.log_add_exp(x, zero),
+        "softsign": lambda x: R.divide(x, R.add(one, R.abs(x))),
+        "tanh": R.tanh,
+        "thresholdedrelu": lambda x: R.where(R.greater(x, known(alpha, 1.0)), x, zero),
+    }
+    found = table.get(name.lower())
+    if found is None:
+        node.fail(f"there is no activation {name!r}")
+    return found
+
+
+def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
+    (h,) = states
+    return [layer.act(0, R.add(gates, _recurrent(layer, h)))]
+
+
+def _recurrent(layer: Layer, h: Expr) -> Expr:
+    made = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
+    return made if layer.bias is None else R.add(made, layer.bias)
+
+
+def _lstm_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
+    h, c = states
+    node = layer.node
+    total = node.emit(R.add(gates, _recurrent(layer, h)))
+
+    def peeped(gate: int, hole: int, state: Expr) -> Expr:
+        x = layer.gate(total, gate)
+        if layer.peepholes is None:
+            return x
+        return R.add(x, R.multiply(layer.gate(layer.peepholes, hole), state))
+
+    update = layer.act(0, peeped(0, 0, c))
+    forget = layer.act(0, peeped(2, 2, c))
+    if node.flag("input_forget"):
+        forget = R.subtract(like(node, 1.0), update)
+    fresh = layer.act(1, layer.gate(total, 3))
+    cell = node.emit(R.add(R.multiply(forget, c), R.multiply(update, fresh)))
+    out = layer.act(0, peeped(1, 1, cell))
+    return [R.multiply(out, layer.activations[2](cell)), cell]
+
+
+def _gru_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
+    (h,) = states
+    node = layer.node
+    rows = node.emit(_recurrent(layer, h))
+    update = node.emit(layer.act(0, R.add(layer.gate(gates, 0), layer.gate(rows, 0))))
+    reset = layer.act(0, R.add(layer.gate(gates, 1), layer.gate(rows, 1)))
+    own = layer.gate(gates, 2)
+    if node.flag("linear_before_reset"):
+        fresh = R.add(own, R.multiply(reset, layer.gate(rows, 2)))
+    else:
+        last = layer.gate(layer.recurrence, 2)
+        fresh = R.add(own, R.matmul(R.multiply(reset, h), last))
+        if layer.bias is not None:
+            fresh = R.add(fresh, layer.gate(layer.bias, 2))
+    fresh = layer.act(1, fresh)
+    kept = R.multiply(update, h)
+    return [R.add(R.multiply(R.subtract(like(node, 1.0), update), fresh), kept)]
+
+
+@attrs.frozen
+class OnnxRecurrentKind:
+    """A kind of recurrent layer."""
+
+    gates: int
+    states: int
+    activations: tuple[str, ...]
+    cell: Cell
+
+
+KINDS = {
+    "GRU": OnnxRecurrentKind(3, 1, ("Sigmoid", "Tanh"), _gru_cell),
+    "LSTM": OnnxRecurrentKind(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm_cell),
+    "RNN": OnnxRecurrentKind(1, 1, ("Tanh",), _rnn_cell),
+}
+
+
+@onnx_op("GRU", "LSTM", "RNN")
+def recurrent(node: OnnxNode) -> list[Any]:
+    return recurrent_layers(node)
+
+
+@attrs.frozen
+class GateProducts:
+    """How the weights of a direction meet the input and a hidden state, if not plainly."""
+
+    of_input: Callable[[int, Expr], Expr]
+    of_hidden: Callable[[int, Expr], Expr]
+    kernel: Callable[[int, bool], tuple[Kernel, list[Expr]] | None]  # of all steps, its weights
+
+
+def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> list[Any]:
+    """All directions of a recurrent layer."""
+    kind = KINDS[node.op_type]
+    by_batch = node.flag("layout")
+    x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if by_batch else node[0]
+    direction = node.attr("direction")
+    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
+    if ways is None:
+        node.fail(f"there is no direction {direction!r}")
+    made = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
+    whole = R.stack(Tuple(tuple([m[-1] for m in made])), axis=1)
+    last = [R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*made, strict=True))[:-1]]
+    if by_batch:
+        whole = R.permute_dims(whole, [2, 0, 1, 3])
+        last = [R.permute_dims(v, [1, 0, 2]) for v in last]
+    return [whole, *last]
+
+
+def _directed(
+    node: OnnxNode,
+    kind: OnnxRecurrentKind,
+    x: Expr,
+    k: int,
+    back: bool,
+    products: GateProducts | None,
+) -> list[Expr]:
+    """The last states of one direction, then all hidden states along the first axis."""
+    steps, batch, _ = _dims(node, x)
+    hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
+    layer, bias = _layer(node, kind, hidden, k, products)
+    lengths = node.get(4)
+    plain = _is_plain(node, kind)
+    own = products.kernel(k, back) if products is not None and plain and lengths is None else None
+    plain = plain and (products is None or own is not None)
+    if back and not plain:
+        x = _reversed(x, lengths)
+    gates = _met(node, x, k, products)
+    gates = node.emit(gates if bias is None else R.add(gates, bias))
+    states = [_start(node, 5 + s, k, batch, hidden) for s in range(kind.states)]
+    if own is not None:
+        return _run(layer, *own, [gates, *states])
+    if plain:
+        return _by_kernel(layer, gates, states, back, lengths)
+
+    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
+        now = node.emit(R.take(gates, step, axis=0))
+        after = [node.emit(s) for s in kind.cell(layer, now, inner)]
+        shown = after[0]
+        if lengths is not None:
+            runs = R.less(step, R.astype(lengths, "int64"))
+            runs = node.emit(shaped(runs, (batch, 1)))
+            shown = node.emit(R.where(runs, shown, like(node, 0.0)))
+            after = [
+                node.emit(R.where(runs, new, old)) for new, old in zip(after, inner, strict=True)
+            ]
+        return [constant(True, "bool"), *after, shown]
+
+    made = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
+    *last, whole = made
+    return [*last, _reversed(whole, lengths) if back else whole]
+
+
+def _is_plain(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
+    """Whether a layer does nothing beside what a kernel does: no peepholes, no limits, and the
+    usual activations."""
+    names = [name.lower() for name in node.attr("activations", None) or ()]
+    usual = [name.lower() for name in kind.activations]
+    more = node.attr("clip", None) is not None or node.flag("input_forget")
+    more = more or node.has(7)
+    return not more and names in ([], usual, usual * 2) and node.dtype() in DTYPES
+
+
+def _by_kernel(
+    layer: Layer, gates: Expr, states: list[Expr], back: bool, lengths: Expr | None
+) -> list[Expr]:
+    """All steps by a kernel; its last states, then all hidden states along the first axis."""
+    node = layer.node
+    name = node.op_type.lower()
+    if name == "gru" and not node.flag("linear_before_reset"):
+        name = "gru_reset_before"
+    kernel = recurrent_kernel(name, node.dtype(), back, lengths is not None)
+    first = [] if lengths is None else [node.emit(R.astype(lengths, "int64"))]
+    bias = layer.bias or R.zeros(ShapeExpr((_dims(node, gates)[2],)), node.dtype())
+    return _run(layer, kernel, [layer.recurrence, bias], [*first, gates, *states])
+
+
+def _run(layer: Layer, kernel: Kernel, weights: list[Expr], given: list[Expr]) -> list[Expr]:
+    """What a kernel makes of the gates, the states after them, and the weights."""
+    node, states = layer.node, KINDS[layer.node.op_type].states
+    steps, batch, _ = _dims(node, given[-1 - states])
+    last = TensorStructInfo((batch, layer.hidden), node.dtype())
+    whole = TensorStructInfo((steps, batch, layer.hidden), node.dtype())
+    call = R.call_kernel(
+        node.importer.builder.kernel(kernel),
+        tuple([node.emit(x) for x in (*given, *weights)]),
+        out_sinfo=(whole, *[last for _ in range(states)]),
+    )
+    made = node.emit(call)
+    return [*[node.emit(made[1 + s]) for s in range(states)], node.emit(made[0])]
+
+
+def _reversed(x: Expr, lengths: Expr | None) -> Expr:
+    """The steps in reverse, each sequence of a batch up to its own length."""
+    if lengths is None:
+        return R.flip(x, axis=0)
+    return R.reverse_sequence(x, R.astype(lengths, "int64"), seq_axis=0, batch_axis=1)
+
+
+def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
+    sizes = node.tensor_info(x).dims
+    if not isinstance(sizes, tuple) or len(sizes) != 3:
+        node.fail("the input must have three axes")
+    return sizes
+
+
+def _row(node: OnnxNode, x: Expr, k: int) -> Expr:
+    """One direction of a weight, worked out now if it is a constant."""
+    return R.take(x, constant(k), axis=0)
+
+
+def _settled(node: OnnxNode, x: Expr) -> Expr:
+    found = node.importer.worked_out(x)
+    return found if isinstance(found, Constant) else node.emit(found)
+
+
+def _met(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:
+    """The products of the input with all gates of a direction."""
+    if products is not None:
+        return products.of_input(k, x)
+    return R.matmul(x, _settled(node, R.permute_dims(_row(node, node[1], k), [1, 0])))
+
+
+def _layer(
+    node: OnnxNode, kind: OnnxRecurrentKind, hidden: int, k: int, products: GateProducts | None
+) -> tuple[Layer, Expr | None]:
+    """One direction, and the bias of its input."""
+    times: Activation | None = None
+    recurrence: Expr = ABSENT
+    if products is None:
+        recurrence = _settled(node, R.permute_dims(_row(node, node[2], k), [1, 0]))
+    else:
+        times = partial(products.of_hidden, k)
+    bias = inner = None
+    if node.has(3):
+        width = kind.gates * hidden
+        both = _row(node, node[3], k)
+        bias = _settled(node, R.strided_slice(both, [0], (0,), (width,)))
+        inner = _settled(node, R.strided_slice(both, [0], (width,), (2 * width,)))
+    holes = _settled(node, _row(node, node[7], k)) if node.has(7) else None
+    names = node.attr("activations", None) or kind.activations * 2
+    per = len(kind.activations)
+    alphas, betas = list(node.attr("activation_alpha", ())), list(node.attr("activation_beta", ()))
+    chosen = []
+    for place in range(k * per, (k + 1) * per):
+        name = names[place % len(names)]
+        alpha = alphas[place] if place < len(alphas) else None
+        beta = betas[place] if place < len(betas) else None
+        chosen.append(_activation(node, name, alpha, beta))
+    return Layer(node, hidden, recurrence, inner, holes, tuple(chosen), times), bias
+
+
+def _start(node: OnnxNode, place: int, k: int, batch: Dim, hidden: int) -> Expr:
+    """A state before the first step."""
+    if not node.has(place):
+        return R.full(ShapeExpr((batch, hidden)), number(0, node.dtype()))
+    axis = 1 if node.flag("layout") else 0
+    return node.emit(R.take(node[place], constant(k), axis=axis))

@@ -1,0 +1,200 @@
+"""Reductions over axes, positions of extremes, running sums, and the order of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.shapes import axes_of, shaped
+from structir.frontend.onnx.registry import carries, onnx_op
+from structir.frontend.onnx.scalars import constant, like
+from structir.frontend.onnx.values import Elements
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, ShapeExpr, Tuple
+from structir.ir.struct_info import TensorStructInfo
+from structir.script import R
+
+Axes = list[int]
+
+
+def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable[[OnnxNode], Any]:
+    """A mapping from what reduces over axes; no axes mean all of them, or nothing at all."""
+
+    def build(node: OnnxNode) -> Any:
+        axes = axes_of(node)
+        if axes is not None and not axes:
+            axes = None
+        if axes is None and node.flag("noop_with_empty_axes"):
+            return reduce(node, node[0], [], True)
+        rank = node.rank()
+        places = [node.counted(a, rank) for a in (range(rank) if axes is None else axes)]
+        return reduce(node, node[0], places, node.flag("keepdims", 1))
+
+    return build
+
+
+def _plain(op: Any) -> Callable[[OnnxNode], Any]:
+    return _reduction(lambda node, x, axes, keep: over(op, x, axes, keep))
+
+
+def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
+    """A reduction over some axes; over none it leaves every element as it is."""
+    made: Expr = op(x, axis=axes, keepdims=keep) if axes else x
+    return made
+
+
+onnx_op("ReduceSum")(_plain(R.sum))
+onnx_op("ReduceProd")(_plain(R.prod))
+onnx_op("ReduceMean")(_plain(R.mean))
+onnx_op("ReduceL1")(_reduction(lambda n, x, axes, keep: over(R.sum, R.abs(x), axes, keep)))
+onnx_op("ReduceSumSquare")(
+    _reduction(lambda n, x, axes, keep: over(R.sum, R.multiply(x, x), axes, keep))
+)
+onnx_op("ReduceLogSum")(_reduction(lambda n, x, axes, keep: R.log(over(R.sum, x, axes, keep))))
+
+
+@onnx_op("ReduceL2")
+@_reduction
+def reduce_l2(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
+    dtype = node.dtype()
+    wide = x if dtype.startswith("float") else R.astype(x, "float64")
+    made = R.sqrt(over(R.sum, R.multiply(wide, wide), axes, keep))
+    return made if dtype.startswith("float") else R.astype(made, dtype)
+
+
+@onnx_op("ReduceLogSumExp")
+@_reduction
+def reduce_log_sum_exp(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
+    if not axes:
+        return x
+    top = node.emit(R.max(x, axis=axes, keepdims=True))
+    finite = R.where(R.isfinite(top), top, like(node, 0.0))
+    total = R.log(R.sum(R.exp(R.subtract(x, finite)), axis=axes, keepdims=True))
+    made = R.add(total, finite)
+    return made if keep else R.squeeze(made, axes)
+
+
+def _extreme(op: Any) -> Callable[[OnnxNode], Any]:
+    def reduce(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
+        if node.dtype() != "bool":
+            return over(op, x, axes, keep)
+        return R.astype(over(op, R.astype(x, "uint8"), axes, keep), "bool")
+
+    return _reduction(reduce)
+
+
+onnx_op("ReduceMax")(_extreme(R.max))
+onnx_op("ReduceMin")(_extreme(R.min))
+
+
+def _position(op: Any) -> Callable[[OnnxNode], Expr]:
+    def build(node: OnnxNode) -> Expr:
+        axis, keep = node.axis("axis"), node.flag("keepdims", 1)
+        if not node.flag("select_last_index"):
+            return R.astype(op(node[0], axis=axis, keepdims=keep), "int64")
+        back = R.astype(op(R.flip(node[0], axis=axis), axis=axis, keepdims=keep), "int64")
+        last = node.dims()[axis] - 1
+        return R.subtract(_size(last), back)
+
+    return build
+
+
+def _size(size: Any) -> Expr:
+    return constant(size) if isinstance(size, int) else R.full((), R.prim_value(size), "int64")
+
+
+onnx_op("ArgMax")(_position(R.argmax))
+onnx_op("ArgMin")(_position(R.argmin))
+
+
+def _running(op: Any) -> Callable[[OnnxNode], Expr]:
+    def build(node: OnnxNode) -> Expr:
+        axis = node.counted(node.ints(1)[0], node.rank())
+        x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
+        made = op(x, axis=axis, exclusive=node.flag("exclusive"))
+        dtype = node.dtype()
+        if made.struct_info.dtype != dtype:
+            made = R.astype(made, dtype)
+        return R.flip(made, axis=axis) if node.flag("reverse") else made
+
+    return build
+
+
+onnx_op("CumSum")(_running(R.cumsum))
+onnx_op("CumProd")(_running(R.cumprod))
+
+
+@onnx_op("TopK")
+def top_k(node: OnnxNode) -> list[Any]:
+    axis = node.axis("axis")
+    known = "k" in node.attributes
+    sizes = node.elements(1) if not known else None
+    k = node.attr("k") if known else None if sizes is None else sizes.ravel()[0]
+    size = node.dims()[axis]
+    if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
+        node.fail(f"there are no {k} elements along an axis of {dims.text(size)}")
+    counted = isinstance(k, int) and k > 0
+    pair = node.emit(
+        R.topk(
+            node[0],
+            k=k if counted else -1,
+            axis=axis,
+            ret_type="both",
+            largest=node.flag("largest", 1),
+            dtype="int64",
+        )
+    )
+    both = [pair[0], pair[1]]
+    return both if counted else [_first(node, node.emit(x), axis, k) for x in both]
+
+
+def _first(node: OnnxNode, x: Expr, axis: int, k: Dim | None) -> Expr:
+    """The first `k` elements along an axis; None for a number that operand 1 only tells at run
+    time."""
+    if k is not None:
+        return R.strided_slice(x, [axis], ShapeExpr((0,)), ShapeExpr((k,)))
+    rank, sizes = node.rank(), node.dims()
+    count = shaped(R.astype(node[1], "int64"), (1,))
+    parts = [R.shape_to_tensor(ShapeExpr((n,))) for n in sizes]
+    ends = R.concat(Tuple((*parts[:axis], count, *parts[axis + 1 :])), axis=0)
+    zeros, ones = constant([0] * rank), constant([1] * rank)
+    cut = R.dynamic_strided_slice(x, zeros, ends, ones)
+    length = node.importer.symbols.fresh(f"{node.part_name()}_{axis}")
+    info = TensorStructInfo((*sizes[:axis], length, *sizes[axis + 1 :]), node.tensor_info(x).dtype)
+    return bound(node.importer, node.part_name(), cut, info, node.place)
+
+
+@onnx_op("Unique")
+def unique(node: OnnxNode) -> Any:
+    made = node.emit(
+        R.unique(
+            node[0],
+            sorted=node.flag("sorted", 1),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+            axis=node.attr("axis", None),
+        )
+    )
+    return [made[k] for k in range(4)]
+
+
+@carries("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
+def _reduced(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
+    axes = axes_of(node)
+    if axes == () or (axes is None and node.flag("noop_with_empty_axes")):
+        return None
+    keep = node.flag("keepdims", 1)
+    act = {
+        "ReduceProd": lambda a, b: a * b,
+        "ReduceSum": lambda a, b: a + b,
+        "ReduceMax": dims.dim_max,
+        "ReduceMin": dims.dim_min,
+    }[node.op_type]
+    made = np.frompyfunc(act, 2, 1).reduce(x, axis=axes, keepdims=keep)
+    return np.asarray(made, object), node.dtype()

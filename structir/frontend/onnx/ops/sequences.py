@@ -1,0 +1,179 @@
+"""Sequences and optional values: lists, whose length and elements are known when a program runs."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from structir.analysis.lattice import unify_to_lca
+from structir.frontend.onnx.node import ABSENT, OnnxNode
+from structir.frontend.onnx.ops.control import OnnxLoop
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import constant
+from structir.frontend.onnx.types import items_of_type, unsized
+from structir.frontend.onnx.values import OnnxValue
+from structir.ir.expr import Expr, Tuple
+from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo, TupleStructInfo
+from structir.script import R
+
+
+def called(name: str, *args: Expr, info: StructInfo = OBJECT) -> Expr:
+    """A function on lists."""
+    return R.call_pure_packed(f"list.{name}", *args, sinfo_args=info)
+
+
+def items_of(node: OnnxNode, place: int = 0) -> StructInfo:
+    """What holds of every item of a list."""
+    value = node.values[place]
+    if value is not None and value.items is not None:
+        return value.items
+    info = node[place].struct_info
+    if not isinstance(info, TupleStructInfo) or not info.fields:
+        return OBJECT
+    return reduce(unify_to_lca, [unsized(f) for f in info.fields])
+
+
+def listed(node: OnnxNode, expr: Expr, items: StructInfo) -> OnnxValue:
+    """A list whose items are known so far."""
+    return OnnxValue(expr, items=None if items == OBJECT else items)
+
+
+@onnx_op("SequenceConstruct")
+def construct(node: OnnxNode) -> Expr:
+    return Tuple(tuple(node.operands))
+
+
+@onnx_op("SequenceEmpty")
+def empty(node: OnnxNode) -> OnnxValue:
+    return (
+        OnnxValue(called("empty"), items=items_of_type(node.names.types[node.outputs[0]]))
+        if (node.outputs[0] in node.names.types)
+        else OnnxValue(called("empty"))
+    )
+
+
+@onnx_op("SequenceAt")
+def at(node: OnnxNode) -> Any:
+    info = node[0].struct_info
+    position = node.elements(1)
+    if isinstance(info, TupleStructInfo) and position is not None:
+        place = position.item()
+        if -len(info.fields) <= place < len(info.fields):
+            return node[0][place]
+    return _typed(node, called("at", node[0], node[1], info=items_of(node)))
+
+
+def _typed(node: OnnxNode, value: Expr) -> Expr:
+    """An element of a list; what the graph declares of it is checked when the program runs."""
+    declared = node.declared(0)
+    if value.struct_info != OBJECT or not isinstance(declared, TensorStructInfo):
+        return value
+    bound = node.emit(value)
+    return node.importer.builder.match_cast(bound, declared, node.part_name(), node.place)
+
+
+@onnx_op("SequenceInsert")
+def insert(node: OnnxNode) -> OnnxValue:
+    position = [node[2]] if node.has(2) else []
+    before, item = items_of(node), unsized(node[1].struct_info)
+    items = item if before == OBJECT else unify_to_lca(before, item)
+    return listed(node, called("insert", node[0], node[1], *position), items)
+
+
+@onnx_op("SequenceErase")
+def erase(node: OnnxNode) -> OnnxValue:
+    position = [node[1]] if node.has(1) else []
+    return listed(node, called("erase", node[0], *position), items_of(node))
+
+
+@onnx_op("SequenceLength")
+def length(node: OnnxNode) -> Expr:
+    return length_of(node, 0)
+
+
+@onnx_op("ConcatFromSequence")
+def concat(node: OnnxNode) -> Expr:
+    axis, fields = node.attr("axis"), node[0].struct_info
+    if isinstance(fields, TupleStructInfo) and fields.fields:
+        parts = Tuple(tuple([node[0][k] for k in range(len(fields.fields))]))
+        join = R.stack if node.flag("new_axis") else R.concat
+        return join(parts, axis=axis)
+    act = "stacked" if node.flag("new_axis") else "joined"
+    item = items_of(node)
+    info: StructInfo = OBJECT
+    if isinstance(item, TensorStructInfo):
+        more = int(node.flag("new_axis"))
+        info = TensorStructInfo(None, item.dtype, None if item.ndim is None else item.ndim + more)
+    return _typed(node, called(act, node[0], constant(axis), info=info))
+
+
+@onnx_op("SplitToSequence")
+def split(node: OnnxNode) -> OnnxValue:
+    sizes = node[1] if node.has(1) else ABSENT
+    keep = constant(node.flag("keepdims", 1) or node.has(1), "bool")
+    own = node.info()
+    kept = bool(keep.data.item())
+    rank = None if own.ndim is None else own.ndim - (not kept)
+    made = called("parts", node[0], sizes, constant(node.axis("axis")), keep)
+    return listed(node, made, TensorStructInfo(None, own.dtype, rank))
+
+
+@onnx_op("Optional")
+def optional(node: OnnxNode) -> Any:
+    return node.values[0] if node.values else called("nothing")
+
+
+@onnx_op("OptionalHasElement")
+def has_element(node: OnnxNode) -> Expr:
+    if not node.has(0):
+        return constant(False, "bool")
+    if node[0].struct_info != OBJECT:
+        return constant(True, "bool")
+    return called("is_there", node[0], info=TensorStructInfo((), "bool"))
+
+
+@onnx_op("OptionalGetElement")
+def get_element(node: OnnxNode) -> Any:
+    return node.values[0]
+
+
+@onnx_op("SequenceMap")
+def sequence_map(node: OnnxNode) -> list[OnnxValue]:
+    """A graph applied to the items of one list, or of several at once; tensors stay the same."""
+    graph = node.attr("body")
+    lists = [k for k in range(len(node.values)) if is_list(node, k)]
+    trips = length_of(node, 0)
+    infos: list[StructInfo] = [OBJECT] * len(graph.output)
+
+    def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
+        given = {}
+        for place, declared in enumerate(graph.input):
+            value = node[place]
+            if place in lists:
+                item = node.emit(called("at", value, step, info=items_of(node, place)))
+                given[declared.name] = node.importer.measured(
+                    OnnxValue(item), declared.name, node.place
+                )
+            else:
+                given[declared.name] = OnnxValue(value)
+        made = [v.expr for v in node.inside(graph, given)]
+        infos[:] = [unsized(m.struct_info) for m in made]
+        grown = [called("insert", li, m) for li, m in zip(inner, made, strict=True)]
+        return [constant(True, "bool"), *grown]
+
+    empties = tuple([node.emit(called("empty")) for _ in graph.output])
+    made = OnnxLoop(node, empties, body).run(trips, ABSENT, None)
+    return [listed(node, m, i) for m, i in zip(made, infos, strict=True)]
+
+
+def is_list(node: OnnxNode, place: int) -> bool:
+    """Whether an operand is a list."""
+    return not isinstance(node[place].struct_info, TensorStructInfo)
+
+
+def length_of(node: OnnxNode, place: int) -> Expr:
+    """How many items a list has."""
+    info = node[place].struct_info
+    if isinstance(info, TupleStructInfo):
+        return constant(len(info.fields))
+    return node.emit(called("length", node[place], info=TensorStructInfo((), "int64")))

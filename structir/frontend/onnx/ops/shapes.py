@@ -1,0 +1,245 @@
+"""Shapes of tensors, and ops that give the same elements another shape or order of axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.registry import carries, onnx_op
+from structir.frontend.onnx.scalars import constant, size_number
+from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
+from structir.frontend.onnx.values import Elements, OnnxValue, as_elements, stated
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly
+from structir.ir.expr import Expr, ShapeExpr
+from structir.script import R
+
+
+def product(sizes: Any) -> Dim:
+    """The product of sizes."""
+    made: Dim = 1
+    for size in sizes:
+        made = made * size
+    return made
+
+
+def shaped(x: Expr, shape: Any) -> Expr:
+    """A tensor under another shape."""
+    made: Expr = R.reshape(x, ShapeExpr(tuple(shape)))
+    return made
+
+
+@onnx_op("Shape")
+def shape(node: OnnxNode) -> OnnxValue:
+    rank = node.rank()
+    start, end = node.attr("start", 0), node.attr("end", rank)
+    sizes = node.dims()[slice(start, end)]
+    elements = as_elements(list(sizes), (len(sizes),))
+    return OnnxValue(stated(elements, "int64"), elements)
+
+
+@onnx_op("Size")
+def size(node: OnnxNode) -> OnnxValue:
+    elements = as_elements([product(node.dims())], ())
+    return OnnxValue(stated(elements, "int64"), elements)
+
+
+@onnx_op("Reshape")
+def reshape_by_operand(node: OnnxNode) -> Expr:
+    if node.version < 5 and not node.has(1):
+        return shaped(node[0], _filled(node, list(node.attr("shape"))))
+    if node.elements(1) is not None:
+        return shaped(node[0], _filled(node, list(node.sizes(1))))
+    return shaped(node[0], _run_time_shape(node))
+
+
+def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
+    """The sizes of a Reshape with 0 and -1 worked out, where that can be done."""
+    if not node.flag("allowzero"):
+        own = node.info().dims
+        for place, wanted in enumerate(sizes):
+            if isinstance(wanted, int) and wanted == 0:
+                if not isinstance(own, tuple) or place >= len(own):
+                    node.fail(f"size {place} of the shape copies an axis that is not there")
+                sizes[place] = own[place]
+    if sizes.count(-1) > 1:
+        node.fail("the shape has more than one -1")
+    own = node.info().dims
+    if -1 in sizes and isinstance(own, tuple):
+        rest = product(s for s in sizes if not (isinstance(s, int) and s == -1))
+        quotient = dims.exact_quotient(product(own), rest) if rest != 0 else 0
+        if quotient is None and dims.at_least(rest, 1) is True:
+            quotient = dims.floordiv(product(own), rest)
+        if quotient is not None:
+            sizes[sizes.index(-1)] = quotient
+    return sizes
+
+
+def _run_time_shape(node: OnnxNode) -> tuple[Dim, ...]:
+    """The sizes of a Reshape that arrive when the program runs."""
+    (count,) = node.static_dims(1)
+    own = node.dims()
+    asked = R.astype(node[1], "int64")
+    zero, minus = constant(0), constant(-1)
+    if not node.flag("allowzero"):
+        copied = [own[i] if i < len(own) else 0 for i in range(count)]
+        asked = R.where(R.equal(asked, zero), R.shape_to_tensor(ShapeExpr(tuple(copied))), asked)
+    asked = node.emit(asked)
+    open_place = node.emit(R.equal(asked, minus))
+    rest = R.prod(R.where(open_place, constant(1), asked))
+    total = size_number(product(own))
+    quotient = R.floor_divide(total, R.maximum(rest, constant(1)))
+    return run_time_sizes(node, R.where(open_place, quotient, asked))
+
+
+@onnx_op("Flatten")
+def flatten(node: OnnxNode) -> Expr:
+    sizes, axis = node.dims(), node.attr("axis")
+    axis = axis + len(sizes) if axis < 0 else axis
+    if not 0 <= axis <= len(sizes):
+        node.fail(f"there is no axis {axis} among {len(sizes)}")
+    return shaped(node[0], (product(sizes[:axis]), product(sizes[axis:])))
+
+
+def axes_of(node: OnnxNode, place: int = 1, name: str = "axes") -> tuple[int, ...] | None:
+    """Axes that arrive as an attribute or as an operand; None where none are given."""
+    if node.has(place) and name not in node.attributes:
+        return node.ints(place)
+    given = node.attr(name, None)
+    return None if given is None else tuple(given)
+
+
+@onnx_op("Squeeze")
+def squeeze(node: OnnxNode) -> Expr:
+    sizes, axes = node.dims(), axes_of(node)
+    if axes is None:
+        if any(isinstance(d, Poly) for d in sizes):
+            node.fail("which axes are 1 is not known: the axes must be given")
+        axes = tuple([i for i, d in enumerate(sizes) if d == 1])
+    places = {node.counted(a, len(sizes)) for a in axes}
+    for place in places:
+        if dims.equal(sizes[place], 1) is False:
+            node.fail(f"axis {place} has the size {dims.text(sizes[place])}, not 1")
+    return R.squeeze(node[0], sorted(places)) if places else node[0]
+
+
+@onnx_op("Unsqueeze")
+def unsqueeze(node: OnnxNode) -> Expr:
+    axes = axes_of(node) or ()
+    rank = node.rank() + len(axes)
+    places = sorted({node.counted(a, rank) for a in axes})
+    if len(places) < len(axes):
+        node.fail(f"an axis is given twice: {list(axes)}")
+    return R.expand_dims(node[0], places) if places else node[0]
+
+
+@onnx_op("Transpose")
+def transpose(node: OnnxNode) -> Expr:
+    order = node.attr("perm", None)
+    if order is None:
+        order = tuple(reversed(range(node.rank())))
+    return R.permute_dims(node[0], list(order)) if node.rank() else node[0]
+
+
+@onnx_op("Expand")
+def expand(node: OnnxNode) -> Expr:
+    if node.elements(1) is None:
+        sizes = sizes_of(node, 1)
+        whole = R.full(ShapeExpr(sizes), constant(True, "bool"))
+        return R.where(whole, node[0], node[0])
+    return R.broadcast_to(node[0], ShapeExpr(joined(node, node.dims(), node.sizes(1))))
+
+
+def joined(node: OnnxNode, own: tuple[Dim, ...], asked: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape that two shapes broadcast to."""
+    rank = max(len(own), len(asked))
+    left = (1,) * (rank - len(own)) + own
+    right = (1,) * (rank - len(asked)) + asked
+    return tuple([_met(a, b) for a, b in zip(left, right, strict=True)])
+
+
+def _met(a: Dim, b: Dim) -> Dim:
+    if isinstance(b, int) and b == 1:
+        return a
+    if isinstance(a, int) and a == 1:
+        return b
+    return a if isinstance(a, int) else b
+
+
+@onnx_op("Tile")
+def tile(node: OnnxNode) -> Expr:
+    if node.version < 6:
+        node.fail("Tile of opsets before 6 is not supported")
+    return R.tile(node[0], ShapeExpr(sizes_of(node, 1)))
+
+
+@onnx_op("DepthToSpace")
+def depth_to_space(node: OnnxNode) -> Expr:
+    n, c, h, w = node.dims()
+    b = node.attr("blocksize")
+    small = dims.exact_quotient(c, b * b)
+    if small is None:
+        node.fail(f"{dims.text(c)} channels are not made of blocks of {b * b}")
+    if node.attr("mode", "DCR") == "DCR":
+        parted, order = (n, b, b, small, h, w), [0, 3, 4, 1, 5, 2]
+    else:
+        parted, order = (n, small, b, b, h, w), [0, 1, 4, 2, 5, 3]
+    return shaped(R.permute_dims(shaped(node[0], parted), order), (n, small, h * b, w * b))
+
+
+@onnx_op("SpaceToDepth")
+def space_to_depth(node: OnnxNode) -> Expr:
+    n, c, h, w = node.dims()
+    b = node.attr("blocksize")
+    rows, columns = dims.floordiv(h, b), dims.floordiv(w, b)
+    parted = shaped(node[0], (n, c, rows, b, columns, b))
+    by_column = node.attr("mode", "DCR") == "CRD"
+    turned = R.permute_dims(parted, [0, 1, 3, 5, 2, 4] if by_column else [0, 3, 5, 1, 2, 4])
+    return shaped(turned, (n, c * b * b, rows, columns))
+
+
+# ---- known elements
+
+
+@carries("Identity")
+def _identity(node: OnnxNode, x: Elements) -> Any:
+    return x, node.dtype()
+
+
+@carries("Squeeze")
+def _squeeze(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
+    axes = axes_of(node)
+    return x.squeeze(axes), node.dtype()
+
+
+@carries("Unsqueeze")
+def _unsqueeze(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
+    return np.expand_dims(x, axes_of(node) or ()), node.dtype()
+
+
+@carries("Reshape")
+def _reshape(node: OnnxNode, x: Elements, wanted: Elements) -> Any:
+    sizes = [int(s) for s in wanted.ravel()]
+    if not node.flag("allowzero"):
+        sizes = [x.shape[i] if s == 0 else s for i, s in enumerate(sizes)]
+    return x.reshape(sizes), node.dtype()
+
+
+@carries("Transpose")
+def _transpose(node: OnnxNode, x: Elements) -> Any:
+    return x.transpose(node.attr("perm", None)), node.dtype()
+
+
+@carries("Expand")
+def _expand(node: OnnxNode, x: Elements, wanted: Elements) -> Any:
+    target = np.broadcast_shapes(x.shape, tuple([int(s) for s in wanted.ravel()]))
+    return (np.broadcast_to(x, target), node.dtype()) if math.prod(target) <= 64 else None
+
+
+@carries("Tile")
+def _tile(node: OnnxNode, x: Elements, repeats: Elements) -> Any:
+    times = [int(r) for r in repeats.ravel()]
+    return (np.tile(x, times), node.dtype()) if math.prod(times) * x.size <= 64 else None

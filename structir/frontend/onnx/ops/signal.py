@@ -1,0 +1,152 @@
+"""Fourier transforms as products with matrices of angles, and the weights of mel bands."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.registry import onnx_op
+from structir.frontend.onnx.scalars import constant, number, size_number
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Constant, Expr, PrimValue, Tuple
+from structir.script import R
+
+
+@onnx_op("DFT")
+def dft_by_attribute(node: OnnxNode) -> Expr:
+    return _dft(node, node.attr("axis"))
+
+
+@onnx_op("DFT", since=20)
+def dft(node: OnnxNode) -> Expr:
+    return _dft(node, node.ints(2)[0] if node.has(2) else -2)
+
+
+def _dft(node: OnnxNode, axis: int) -> Expr:
+    rank = node.rank()
+    place = node.counted(axis, rank)
+    inverse, half = node.flag("inverse"), node.flag("onesided")
+    given: Dim = node.dims()[place]
+    length = node.sizes(1)[0] if node.has(1) else (given - 1) * 2 if inverse and half else given
+    order = [*[k for k in range(rank - 1) if k != place], place, rank - 1]
+    held = dims.floordiv(length, 2) + 1 if inverse and half else length
+    x = _fitted(node, node.emit(R.permute_dims(node[0], order)), given, held)
+    made = transformed(node, x, length, inverse, half)
+    back = [order.index(k) for k in range(rank)]
+    return R.permute_dims(made, back)
+
+
+def _fitted(node: OnnxNode, x: Expr, given: Dim, wanted: Dim) -> Expr:
+    """As many elements along the axis as are asked for: some cut off, or zeros after them."""
+    axis = len(node.tensor_info(x).dims) - 2
+    if dims.equal(given, wanted) is True:
+        return x
+    if dims.at_least(given, wanted) is True:
+        return R.strided_slice(x, [axis], (0,), (wanted,))
+    if dims.at_least(wanted, given) is not True:
+        node.fail("whether the signal is shorter than its transform is not known")
+    after: list[Dim] = [0] * (axis + 2)
+    after[axis] = wanted - given
+    return node.emit(padded(node, x, [0] * (axis + 2), after, "constant"))
+
+
+def transformed(node: OnnxNode, x: Expr, length: Dim, inverse: bool, half: bool) -> Expr:
+    """The transform over the last but one axis; the last one holds real and imaginary parts."""
+    sizes = node.tensor_info(x).dims
+    dtype, rank = node.dtype(), len(sizes)
+    real = R.squeeze(R.strided_slice(x, [rank - 1], (0,), (1,)), [rank - 1])
+    imaginary = None
+    if sizes[-1] == 2:
+        imaginary = R.squeeze(R.strided_slice(x, [rank - 1], (1,), (2,)), [rank - 1])
+    kept = dims.floordiv(length, 2) + 1
+    rows = kept if inverse and half else length
+    columns = kept if half and not inverse else length
+    cosines, sines = (_angles(node, rows, columns, length, f, dtype) for f in (R.cos, R.sin))
+    if inverse and half:
+        return _real_inverse(node, real, imaginary, cosines, sines, length)
+    turn = sines if inverse else node.emit(R.negative(sines))
+    out_real, out_imaginary = R.matmul(real, cosines), R.matmul(real, turn)
+    if imaginary is not None:
+        out_real = R.subtract(out_real, R.matmul(imaginary, turn))
+        out_imaginary = R.add(out_imaginary, R.matmul(imaginary, cosines))
+    made = R.stack(Tuple((out_real, out_imaginary)), axis=rank - 1)
+    return R.divide(made, size_number(length, dtype)) if inverse else made
+
+
+def _angles(node: OnnxNode, rows: Dim, columns: Dim, length: Dim, f: Any, dtype: str) -> Expr:
+    """cos or sin of 2 pi j k / length; the product is taken modulo the length, to stay exact."""
+
+    def counted(size: Dim, shape: tuple[Dim, ...]) -> Expr:
+        places = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
+        return shaped(places, shape)
+
+    turns = R.multiply(counted(rows, (rows, 1)), counted(columns, (1, columns)))
+    share = R.divide(
+        R.astype(R.mod(turns, size_number(length)), "float64"), size_number(length, "float64")
+    )
+    angles = f(R.multiply(share, number(2 * math.pi, "float64")))
+    found = node.importer.worked_out(R.astype(angles, dtype))
+    return found if isinstance(found, Constant) else node.emit(found)
+
+
+def _real_inverse(
+    node: OnnxNode, real: Expr, imaginary: Expr | None, cosines: Expr, sines: Expr, length: Dim
+) -> Expr:
+    """The real signal of half a spectrum: all but its ends count twice."""
+    dtype = node.dtype()
+    kept = dims.floordiv(length, 2) + 1
+    places = R.arange(PrimValue(0), PrimValue(kept), PrimValue(1), dtype="int64")
+    doubled = R.multiply(places, constant(2))
+    once = R.logical_or(R.equal(places, constant(0)), R.equal(doubled, size_number(length)))
+    weight = R.where(once, number(1, dtype), number(2, dtype))
+    total = R.matmul(R.multiply(real, weight), cosines)
+    if imaginary is not None:
+        total = R.subtract(total, R.matmul(R.multiply(imaginary, weight), sines))
+    made = R.divide(total, size_number(length, dtype))
+    return R.expand_dims(made, [-1])
+
+
+@onnx_op("STFT")
+def stft(node: OnnxNode) -> Expr:
+    """Frames that begin every so many elements, weighted by a window, and their transforms."""
+    step = node.sizes(1)[0]
+    length = node.sizes(3)[0] if node.has(3) else node.dims(2)[0]
+    count = dims.floordiv(node.dims()[1] - length, step) + 1
+    starts = R.arange(PrimValue(0), PrimValue(count), PrimValue(1), dtype="int64")
+    inside = R.arange(PrimValue(0), PrimValue(length), PrimValue(1), dtype="int64")
+    places = R.add(
+        shaped(R.multiply(starts, size_number(step)), (count, 1)), shaped(inside, (1, length))
+    )
+    x = node[0] if node.rank() == 3 else R.expand_dims(node[0], [2])
+    frames = R.take(x, places, axis=1)
+    if node.has(2):
+        frames = R.multiply(frames, shaped(node[2], (length, 1)))
+    return transformed(node, node.emit(frames), length, False, node.flag("onesided"))
+
+
+@onnx_op("MelWeightMatrix")
+def mel_weight_matrix(node: OnnxNode) -> Expr:
+    bands, length, rate = (int(node.constant(k).item()) for k in range(3))
+    low, high = (float(node.constant(k).item()) for k in (3, 4))
+    bins = length // 2 + 1
+    edges = 2595 * np.log10(1 + np.array([low, high]) / 700)
+    points = np.arange(bands + 2) * ((edges[1] - edges[0]) / (bands + 2)) + edges[0]
+    hertz = 700 * (10 ** (points / 2595) - 1)
+    at = np.floor((length + 1) * hertz / rate).astype(np.int64)
+    made = np.zeros((bins, bands))
+    for band in range(bands):
+        left, middle, right = at[band : band + 3]
+        if left == middle:
+            made[middle, band] = 1
+        else:
+            made[left : middle + 1, band] = np.arange(middle - left + 1) / (middle - left)
+        if right > middle:
+            made[middle:right, band] = (right - np.arange(middle, right)) / (right - middle)
+    dtype = node.dtype_attr("output_datatype", "float32") or "float32"
+    return constant(made, dtype)

@@ -1,0 +1,95 @@
+"""Ops on texts: functions from outside, as StructIR itself computes with numbers only."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.onnx.node import OnnxNode
+from structir.frontend.onnx.registry import onnx_op
+from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr, StringImm
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.script import R
+
+
+def called(name: str, *args: Expr, info: StructInfo) -> Expr:
+    """A function on texts."""
+    return R.call_pure_packed(f"text.{name}", *args, sinfo_args=info)
+
+
+@onnx_op("StringConcat")
+def concat(node: OnnxNode) -> Expr:
+    rank = max(node.rank(0), node.rank(1))
+    return called("joined", node[0], node[1], info=TensorStructInfo(None, None, rank))
+
+
+@onnx_op("StringSplit")
+def split(node: OnnxNode) -> list[Any]:
+    rank = node.rank()
+    infos = TensorStructInfo(None, None, rank + 1), TensorStructInfo(node.dims(), "int64")
+    most = node.attr("maxsplit", None)
+    made = node.emit(
+        called(
+            "split",
+            node[0],
+            StringImm(node.attr("delimiter", None) or ""),
+            PrimValue(-1 if most is None else int(most)),
+            info=TupleStructInfo(infos),
+        )
+    )
+    return [made[0], made[1]]
+
+
+@onnx_op("RegexFullMatch")
+def regex_full_match(node: OnnxNode) -> Expr:
+    pattern = node.attr("pattern", "")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        node.fail(f"the pattern cannot be read: {error}")
+    info = TensorStructInfo(node.dims(), "bool")
+    return called("matches", node[0], StringImm(pattern), info=info)
+
+
+@onnx_op("StringNormalizer")
+def string_normalizer(node: OnnxNode) -> Expr:
+    stops = "\0".join(node.attr("stopwords", None) or ())
+    sensitive = PrimValue(int(node.flag("is_case_sensitive")))
+    case = StringImm(node.attr("case_change_action", "NONE"))
+    info = TensorStructInfo(None, None, node.rank())
+    return called("normalised", node[0], case, sensitive, StringImm(stops), info=info)
+
+
+@onnx_op("TfIdfVectorizer")
+def tf_idf_vectorizer(node: OnnxNode) -> Expr:
+    """Counts of runs of elements; their weights in place of them, or times them."""
+    texts, weights = node.attr("pool_strings", None), node.attr("weights", None)
+    pool: Expr = StringImm("\0".join(texts)) if texts is not None else _listed(node, "pool_int64s")
+    width = max(node.attr("ngram_indexes")) + 1
+    lengths = [int(node.attr(f"{name}_gram_length")) for name in ("min", "max")]
+    made = called(
+        "grams",
+        node[0],
+        pool,
+        _listed(node, "ngram_counts"),
+        _listed(node, "ngram_indexes"),
+        ShapeExpr(tuple(lengths)),
+        PrimValue(int(node.attr("max_skip_count"))),
+        info=TensorStructInfo((*node.dims()[:-1], width), "float32"),
+    )
+    how = node.attr("mode")
+    if how == "TF" or (how == "TFIDF" and weights is None):
+        return made
+    zero = Constant(np.zeros((), np.float32))
+    spread = np.ones(width, np.float32)
+    if weights is not None:
+        spread[list(node.attr("ngram_indexes"))] = weights
+    if how == "TFIDF":
+        return R.multiply(made, Constant(spread))
+    return R.where(R.greater(made, zero), Constant(spread), zero)
+
+
+def _listed(node: OnnxNode, name: str) -> Constant:
+    return Constant(np.asarray(node.attr(name), np.int64))

@@ -1,0 +1,264 @@
+"""Element-wise ops of several operands, which broadcast, in the dtype that torch promotes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.promotion import promoted
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import as_tensor, number
+from structir.ir.dtype import is_float
+from structir.ir.expr import Expr
+from structir.script import R
+
+Binary = Callable[[Expr, Expr], Expr]
+
+
+def pair(node: FxNode, dtype: str | None = None) -> tuple[Expr, Expr]:
+    """Both operands in one dtype: that of the result, or the one that torch promotes to."""
+    values = node.arg("self"), node.arg("other")
+    dtype = promoted(values) if dtype is None else dtype
+    left, right = (as_tensor(v, dtype) for v in values)
+    return left, right
+
+
+def _in_result_dtype(op: Binary) -> Callable[[FxNode], Expr]:
+    return lambda node: op(*pair(node, node.out_dtype()))
+
+
+for _names, _op in {
+    ("atan2", "arctan2"): R.atan2,
+    ("maximum",): R.maximum,
+    ("minimum",): R.minimum,
+    ("bitwise_and", "__and__"): R.bitwise_and,
+    ("bitwise_or", "__or__"): R.bitwise_or,
+    ("bitwise_xor", "__xor__"): R.bitwise_xor,
+    ("bitwise_left_shift", "__lshift__"): R.left_shift,
+    ("bitwise_right_shift", "__rshift__"): R.right_shift,
+    ("logaddexp",): R.log_add_exp,
+}.items():
+    torch_op(*_names)(_in_result_dtype(_op))
+
+
+def _compared(op: Binary) -> Callable[[FxNode], Expr]:
+    return lambda node: op(*pair(node))
+
+
+for _names, _op in {
+    ("eq",): R.equal,
+    ("ne", "not_equal"): R.not_equal,
+    ("lt", "less"): R.less,
+    ("le", "less_equal"): R.less_equal,
+    ("gt", "greater"): R.greater,
+    ("ge", "greater_equal"): R.greater_equal,
+}.items():
+    torch_op(*_names)(_compared(_op))
+
+
+def _logical(op: Binary) -> Callable[[FxNode], Expr]:
+    return lambda node: op(*pair(node, "bool"))
+
+
+torch_op("logical_and")(_logical(R.logical_and))
+torch_op("logical_or")(_logical(R.logical_or))
+torch_op("logical_xor")(_logical(R.logical_xor))
+
+
+def _scaled(node: FxNode, x: Expr, name: str = "alpha") -> Expr:
+    factor = node.arg(name, 1)
+    return x if factor == 1 else R.multiply(x, as_tensor(factor, node.out_dtype()))
+
+
+@torch_op("add")
+def add(node: FxNode) -> Expr:
+    left, right = pair(node, node.out_dtype())
+    return (R.logical_or if _of_bools(node) else R.add)(left, _scaled(node, right))
+
+
+@torch_op("sub", "subtract")
+def subtract(node: FxNode) -> Expr:
+    left, right = pair(node, node.out_dtype())
+    return R.subtract(left, _scaled(node, right))
+
+
+@torch_op("rsub")
+def subtract_from(node: FxNode) -> Expr:
+    left, right = pair(node, node.out_dtype())
+    return R.subtract(right, _scaled(node, left))
+
+
+@torch_op("mul", "multiply")
+def multiply(node: FxNode) -> Expr:
+    return (R.logical_and if _of_bools(node) else R.multiply)(*pair(node, node.out_dtype()))
+
+
+def _of_bools(node: FxNode) -> bool:
+    return node.out_dtype() == "bool"
+
+
+@torch_op("div", "divide", "true_divide")
+def divide(node: FxNode) -> Expr:
+    mode = node.arg("rounding_mode", None)
+    left, right = pair(node, node.out_dtype())
+    if mode is None:
+        return R.divide(left, right)
+    if mode == "floor":
+        return R.floor_divide(left, right)
+    made = R.divide(left, right)  # integers are rounded toward zero
+    return R.trunc(made) if is_float(node.out_dtype()) else made
+
+
+@torch_op("floor_divide")
+def floor_divide(node: FxNode) -> Expr:
+    return R.floor_divide(*pair(node, node.out_dtype()))
+
+
+@torch_op("remainder")
+def remainder(node: FxNode) -> Expr:
+    return R.floor_mod(*pair(node, node.out_dtype()))
+
+
+@torch_op("fmod")
+def remainder_of_truncated(node: FxNode) -> Expr:
+    left, right = (node.emit(v) for v in pair(node, node.out_dtype()))
+    if is_float(node.out_dtype()):
+        size = R.floor_mod(R.abs(left), R.abs(right))
+        return R.where(R.less(left, number(0.0, node.out_dtype())), R.negative(size), size)
+    return R.subtract(left, R.multiply(R.divide(left, right), right))
+
+
+@torch_op("fmin", "fmax")
+def without_nan(node: FxNode) -> Expr:
+    left, right = (node.emit(v) for v in pair(node, node.out_dtype()))
+    chosen = (R.minimum if ".fmin" in node.spec.target else R.maximum)(left, right)
+    if not is_float(node.out_dtype()):
+        return chosen
+    return R.where(R.isnan(left), right, R.where(R.isnan(right), left, chosen))
+
+
+@torch_op("copysign")
+def copy_sign(node: FxNode) -> Expr:
+    left, right = pair(node, node.out_dtype())
+    size = R.abs(left)
+    return R.where(R.less(right, number(0.0, node.out_dtype())), R.negative(size), size)
+
+
+@torch_op("xlogy", "special_xlogy")
+def x_log_y(node: FxNode) -> Expr:
+    left, right = pair(node, node.out_dtype())
+    zero = number(0.0, node.out_dtype())
+    made = R.where(R.equal(left, zero), zero, R.multiply(left, R.log(right)))
+    return R.where(R.isnan(right), right, made)
+
+
+@torch_op("hypot")
+def hypotenuse(node: FxNode) -> Expr:
+    left, right = pair(node, node.out_dtype())
+    return R.sqrt(R.add(R.multiply(left, left), R.multiply(right, right)))
+
+
+@torch_op("pow", "float_power")
+def power(node: FxNode) -> Expr:
+    dtype = node.out_dtype()
+    base, exponent = node.arg("self"), node.arg("exponent")
+    if isinstance(exponent, int | float) and not isinstance(exponent, bool):
+        known = _known_power(as_tensor(base, dtype), exponent, node)
+        if known is not None:
+            return known
+    return R.power(as_tensor(base, dtype), as_tensor(exponent, dtype))
+
+
+def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
+    """A power that is some products or a root."""
+    if exponent in (1, 2, 3, 4):
+        x = node.emit(x)
+        square = x if exponent == 1 else node.emit(R.multiply(x, x))
+        return {1: x, 2: square}.get(int(exponent)) or R.multiply(
+            square, x if exponent == 3 else square
+        )
+    if is_float(node.out_dtype()):
+        one = number(1.0, node.out_dtype())
+        if exponent == 0.5:
+            return R.sqrt(x)
+        if exponent == -0.5:
+            return R.rsqrt(x)
+        if exponent == -1:
+            return R.divide(one, x)
+    return None
+
+
+@torch_op("where")
+def where(node: FxNode) -> Expr:
+    condition = node.operand("condition", "bool")
+    return R.where(condition, *pair(node, node.out_dtype()))
+
+
+@torch_op("clamp", "clip")
+def clamp(node: FxNode) -> Expr:
+    dtype = node.out_dtype()
+    x = node.operand("self", dtype)
+    low, high = node.arg("min", None), node.arg("max", None)
+    x = x if low is None else R.maximum(x, as_tensor(low, dtype))
+    return x if high is None else R.minimum(x, as_tensor(high, dtype))
+
+
+@torch_op("clamp_min")
+def clamp_min(node: FxNode) -> Expr:
+    dtype = node.out_dtype()
+    return R.maximum(node.operand("self", dtype), node.operand("min", dtype))
+
+
+@torch_op("clamp_max")
+def clamp_max(node: FxNode) -> Expr:
+    dtype = node.out_dtype()
+    return R.minimum(node.operand("self", dtype), node.operand("max", dtype))
+
+
+@torch_op("masked_fill")
+def masked_fill(node: FxNode) -> Expr:
+    value = node.operand("value", node.out_dtype())
+    return R.where(node.operand("mask", "bool"), value, node["self"])
+
+
+@torch_op("addcmul", "addcdiv")
+def add_of_two(node: FxNode) -> Expr:
+    op = R.multiply if ".addcmul" in node.spec.target else R.divide
+    dtype = node.out_dtype()
+    made = op(node.operand("tensor1", dtype), node.operand("tensor2", dtype))
+    return R.add(node.operand("self", dtype), _scaled(node, made, "value"))
+
+
+@torch_op("lerp")
+def between(node: FxNode) -> Expr:
+    dtype = node.out_dtype()
+    start, end = node["self"], node["end"]
+    return R.add(start, R.multiply(node.operand("weight", dtype), R.subtract(end, start)))
+
+
+@torch_op("isclose")
+def is_close(node: FxNode) -> Expr:
+    values = node["self"], node["other"]
+    dtype = promoted(values)
+    left, right = (as_tensor(v, dtype if is_float(dtype) else "float64") for v in values)
+    wide = node.dtype_of(left)
+    slack = R.multiply(number(node.arg("rtol", 1e-5), wide), R.abs(right))
+    room = R.add(number(node.arg("atol", 1e-8), wide), slack)
+    near = R.logical_and(R.less_equal(R.abs(R.subtract(left, right)), room), R.isfinite(right))
+    near = R.logical_or(R.equal(left, right), near)
+    if not node.flag("equal_nan"):
+        return near
+    return R.logical_or(near, R.logical_and(R.isnan(left), R.isnan(right)))
+
+
+@torch_op("broadcast_tensors")
+def broadcast_tensors(node: FxNode) -> list[Any]:
+    return [R.broadcast_to(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
+
+
+def reduced(x: Expr, how: int) -> Expr:
+    """A loss for each element: as it is, its mean, or its sum."""
+    if how == 0:
+        return x
+    return R.mean(x) if how == 1 else R.sum(x)

@@ -1,0 +1,95 @@
+"""Convolutions, transposed ones too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.padding import padded
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import shaped
+from structir.ir import dims
+from structir.ir.dims import Dim, Poly
+from structir.ir.expr import Expr
+from structir.script import R
+
+CONVOLUTIONS: dict[int, Callable[..., Expr]] = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
+TRANSPOSED: dict[int, Callable[..., Expr]] = {
+    1: R.nn.conv1d_transpose,
+    2: R.nn.conv2d_transpose,
+    3: R.nn.conv3d_transpose,
+}
+
+
+def spread(node: FxNode, name: str, count: int, default: int) -> list[int]:
+    """An attribute with a number for each spatial axis, of which one may stand for all."""
+    found = list(node.ints(name, (default,))) or [default]
+    return found * count if len(found) == 1 else found
+
+
+@torch_op("conv1d", "conv2d", "conv3d", "convolution")
+def convolution(node: FxNode) -> Expr:
+    count = node.rank("weight") - 2
+    if count not in CONVOLUTIONS:
+        node.fail(f"a convolution over {count} axes is not supported")
+    if node.flag("transposed"):
+        return transposed(node)
+    x, bare = _batched(node, count)
+    before, after = _padding(node, count)
+    if any(isinstance(p, Poly) for p in (*before, *after)):
+        x = padded(node, x, [0, 0, *before], [0, 0, *after])
+        before, after = [0] * count, [0] * count
+    made = CONVOLUTIONS[count](
+        x,
+        node["weight"],
+        strides=spread(node, "stride", count, 1),
+        padding=[*before, *after],
+        dilation=spread(node, "dilation", count, 1),
+        groups=node.plain("groups", 1),
+    )
+    return _finished(node, made, count, bare)
+
+
+def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
+    """The operand with a batch of one where it has none."""
+    if node.rank("input") == count + 2:
+        return node["input"], False
+    return R.expand_dims(node["input"], [0]), True
+
+
+def _padding(node: FxNode, count: int) -> tuple[list[Dim], list[Dim]]:
+    given = node.arg("padding", 0)
+    if given == "valid":
+        return [0] * count, [0] * count
+    if given == "same":
+        dilation = spread(node, "dilation", count, 1)
+        kernel = node.dims("weight")[2:]
+        totals = [(k - 1) * d for d, k in zip(dilation, kernel, strict=True)]
+        halves = [dims.floordiv(t, 2) for t in totals]
+        return halves, [t - h for t, h in zip(totals, halves, strict=True)]
+    same: list[Dim] = [*spread(node, "padding", count, 0)]
+    return same, same
+
+
+def _finished(node: FxNode, made: Expr, count: int, bare: bool) -> Expr:
+    bias = node.get("bias")
+    if bias is not None:
+        made = R.add(made, shaped(bias, (1, *node.dims("bias"), *[1] * count)))
+    return R.squeeze(made, [0]) if bare else made
+
+
+@torch_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def transposed(node: FxNode) -> Any:
+    count = node.rank("weight") - 2
+    x, bare = _batched(node, count)
+    made = TRANSPOSED[count](
+        x,
+        node["weight"],
+        strides=spread(node, "stride", count, 1),
+        padding=spread(node, "padding", count, 0) * 2,
+        output_padding=spread(node, "output_padding", count, 0),
+        dilation=spread(node, "dilation", count, 1),
+        groups=node.plain("groups", 1),
+    )
+    return _finished(node, made, count, bare)

@@ -1,0 +1,183 @@
+"""Tensors that are made: filled ones, ranges, triangles; copies and changes of dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.shapes import diagonal_of
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import as_tensor, cast, constant, counted, number, shaped
+from structir.ir.dims import Poly
+from structir.ir.dtype import is_float
+from structir.ir.expr import Expr, PrimValue, ShapeExpr
+from structir.script import R
+
+
+def _full(node: FxNode, value: Any) -> Expr:
+    return R.full(ShapeExpr(node.out_dims()), as_tensor(value, node.out_dtype()))
+
+
+@torch_op("full", "full_like", "new_full", "fill", "fill.Scalar", "fill.Tensor")
+def full(node: FxNode) -> Expr:
+    return _full(node, node.arg("fill_value" if "fill_value" in node.spec.args else "value"))
+
+
+@torch_op("zeros", "zeros_like", "new_zeros", "zero")
+def zeros(node: FxNode) -> Expr:
+    return _full(node, 0)
+
+
+@torch_op("ones", "ones_like", "new_ones")
+def ones(node: FxNode) -> Expr:
+    return _full(node, 1)
+
+
+@torch_op(
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"
+)
+def empty(node: FxNode) -> Expr:
+    """Elements that nobody reads before they are written; here they are 0."""
+    return _full(node, 0)
+
+
+@torch_op("scalar_tensor")
+def scalar_tensor(node: FxNode) -> Expr:
+    return node.operand("s", node.out_dtype())
+
+
+@torch_op("arange")
+def arange(node: FxNode) -> Expr:
+    start, end, step = (node.arg(n, d) for n, d in (("start", 0), ("end", None), ("step", 1)))
+    dtype = node.out_dtype()
+    if all(isinstance(v, int | Poly) for v in (start, end, step)):
+        made = R.arange(PrimValue(start), PrimValue(end), PrimValue(step), dtype="int64")
+        return cast(made, dtype)
+    wide = dtype if is_float(dtype) else "float64"
+    along = R.multiply(counted(node.out_dims()[0], wide), as_tensor(step, wide))
+    return cast(R.add(as_tensor(start, wide), along), dtype)
+
+
+@torch_op("linspace")
+def linspace(node: FxNode) -> Expr:
+    dtype, count = node.out_dtype(), node.size("steps")
+    wide = dtype if is_float(dtype) else "float64"
+    start, end = node.operand("start", wide), node.operand("end", wide)
+    if count == 1:
+        return shaped(start, (1,))
+    step = R.divide(R.subtract(end, start), as_tensor(count - 1, wide))
+    return cast(R.add(start, R.multiply(counted(count, wide), step)), dtype)
+
+
+@torch_op("eye")
+def eye(node: FxNode) -> Expr:
+    rows, columns = node.out_dims()
+    return R.eye(PrimValue(rows), PrimValue(columns), PrimValue(0), dtype=node.out_dtype())
+
+
+@torch_op("tril", "triu")
+def triangle(node: FxNode) -> Expr:
+    op = R.tril if ".tril" in node.spec.target else R.triu
+    return op(node["self"], node.plain("diagonal", 0))
+
+
+@torch_op("diag_embed")
+def diagonal_matrices(node: FxNode) -> Expr:
+    """The last axis along the diagonal of two axes, the last ones here."""
+    sizes, rank = node.out_dims(), len(node.out_dims())
+    node.refuse("offset", 0)
+    if node.counted(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:
+        node.fail("diag_embed is supported for the last two axes")
+    along = counted(sizes[-1])
+    on = R.equal(shaped(along, (sizes[-1], 1)), along)
+    return R.where(on, R.expand_dims(node["self"], [rank - 2]), number(0, node.dtype()))
+
+
+@torch_op("tril_indices", "triu_indices")
+def triangle_indices(node: FxNode) -> Expr:
+    made = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
+    places = made(node.plain("row"), node.plain("offset", 0), node.plain("col"))
+    return constant(np.stack(places), node.out_dtype())
+
+
+@torch_op("diag")
+def diagonal_matrix(node: FxNode) -> Expr:
+    offset = node.plain("diagonal", 0)
+    if node.rank() != 1:
+        return diagonal_of(node, 0, 1, offset)
+    (rows, columns), (size,) = node.out_dims(), node.dims()
+    row = shaped(counted(rows), (rows, 1))
+    column = shaped(counted(columns), (1, columns))
+    on = R.equal(R.add(row, number(offset, "int64")), column)
+    padded = shaped(node["self"], (size, 1) if offset >= 0 else (1, size))
+    if offset:
+        before = R.full(
+            ShapeExpr((abs(offset), 1)[:: 1 if offset > 0 else -1]), number(0, node.dtype())
+        )
+        padded = R.concat(
+            [padded, before] if offset > 0 else [before, padded], axis=int(offset < 0)
+        )
+    return R.where(on, padded, number(0, node.dtype()))
+
+
+@torch_op("one_hot")
+def one_hot(node: FxNode) -> Expr:
+    sizes = node.out_dims()
+    classes = counted(sizes[-1])
+    spread = R.expand_dims(node["self"], [len(sizes) - 1])
+    return cast(R.equal(spread, classes), node.out_dtype())
+
+
+# ---- copies and dtypes
+
+
+@torch_op(
+    "clone",
+    "contiguous",
+    "alias",
+    "alias_copy",
+    "detach",
+    "detach_",
+    "detach_copy",
+    "lift",
+    "lift_fresh",
+    "lift_fresh_copy",
+    "positive",
+    "resolve_conj",
+    "resolve_neg",
+    "requires_grad_",
+    "_conj",
+    "conj",
+    "conj_physical",
+    "real",
+)
+def identity(node: FxNode) -> Expr:
+    return next(v for v in node.positional() if isinstance(v, Expr))
+
+
+@torch_op("_to_copy", "to", "type_as", "_cast_Float", "to_dtype", "prims:convert_element_type")
+@torch_op("float", "double", "half", "int", "long", "bool", "bfloat16")
+def to_dtype(node: FxNode) -> Expr:
+    return cast(identity(node), node.out_dtype())
+
+
+@torch_op("copy")
+def copy(node: FxNode) -> Expr:
+    return cast(node["src"], node.out_dtype())
+
+
+@torch_op("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
+def dropout(node: FxNode) -> Any:
+    name = "train" if "train" in node.spec.args else "training"
+    rate = node.arg("p", 0.5)
+    if node.flag(name, "native_dropout" in node.spec.target) and rate != 0:
+        node.fail(
+            "dropout in training mode draws random numbers, which is not supported",
+            "export the model in evaluation mode: model.eval()",
+        )
+    x = identity(node)
+    return (
+        [x, R.full_like(x, number(True, "bool"), dtype="bool")] if len(node.spec.outputs) > 1 else x
+    )

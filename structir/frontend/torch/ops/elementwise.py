@@ -1,0 +1,308 @@
+"""Element-wise ops of one operand, activations among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.registry import direct, torch_op
+from structir.frontend.torch.scalars import number
+from structir.ir.dtype import is_float
+from structir.ir.expr import Expr
+from structir.script import R
+
+direct(
+    {
+        "abs": R.abs,
+        "acos": R.acos,
+        "acosh": R.acosh,
+        "asin": R.asin,
+        "asinh": R.asinh,
+        "atan": R.atan,
+        "atanh": R.atanh,
+        "bitwise_not": R.bitwise_not,
+        "cos": R.cos,
+        "cosh": R.cosh,
+        "erf": R.erf,
+        "exp": R.exp,
+        "log": R.log,
+        "neg": R.negative,
+        "negative": R.negative,
+        "relu": R.nn.relu,
+        "rsqrt": R.rsqrt,
+        "selu": R.nn.selu,
+        "sgn": R.sign,
+        "sigmoid": R.sigmoid,
+        "sign": R.sign,
+        "silu": R.nn.silu,
+        "sin": R.sin,
+        "sinh": R.sinh,
+        "sqrt": R.sqrt,
+        "square": R.square,
+        "tan": R.tan,
+        "tanh": R.tanh,
+    }
+)
+
+
+def _of_floats(op: Any) -> Callable[[FxNode], Any]:
+    """An op that leaves integers as they are."""
+    return lambda node: op(node["self"]) if is_float(node.dtype()) else node["self"]
+
+
+for _name, _op in {"ceil": R.ceil, "floor": R.floor, "trunc": R.trunc, "fix": R.trunc}.items():
+    torch_op(_name)(_of_floats(_op))
+
+
+def _asked(op: Any, of_integers: bool) -> Callable[[FxNode], Expr]:
+    """A question to each element, whose answer is the same for all integers."""
+
+    def build(node: FxNode) -> Expr:
+        if is_float(node.dtype()):
+            return op(node["self"])
+        return R.full_like(node["self"], number(of_integers, "bool"), dtype="bool")
+
+    return build
+
+
+torch_op("isnan")(_asked(R.isnan, False))
+torch_op("isinf")(_asked(R.isinf, False))
+torch_op("isfinite")(_asked(R.isfinite, True))
+
+
+@torch_op("logical_not")
+def logical_not(node: FxNode) -> Expr:
+    return R.logical_not(node.operand("self", "bool"))
+
+
+@torch_op("round")
+def rounded(node: FxNode) -> Expr:
+    places = node.plain("decimals", 0)
+    if not is_float(node.dtype()):
+        return node["self"]
+    if places == 0:
+        return R.round(node["self"])
+    ten = like(node, 10.0 ** abs(places))
+    up, down = (R.multiply, R.divide) if places > 0 else (R.divide, R.multiply)
+    return down(R.round(up(node["self"], ten)), ten)
+
+
+def like(node: FxNode, value: Any) -> Expr:
+    """A number in the dtype of the result."""
+    return number(value, node.out_dtype())
+
+
+def x_of(node: FxNode) -> Expr:
+    """The operand in the dtype of the result."""
+    return node.operand("self", node.out_dtype())
+
+
+@torch_op("expm1")
+def exp_minus_one(node: FxNode) -> Expr:
+    """sinh and exp of the half: near 0 nothing cancels."""
+    half = node.emit(R.multiply(x_of(node), like(node, 0.5)))
+    near = R.multiply(R.multiply(like(node, 2.0), R.exp(half)), R.sinh(half))
+    far = R.subtract(R.exp(x_of(node)), like(node, 1.0))
+    return R.where(R.less(R.abs(half), like(node, 0.5)), near, far)
+
+
+@torch_op("exp2")
+def exp_2(node: FxNode) -> Expr:
+    return R.power(like(node, 2.0), x_of(node))
+
+
+@torch_op("log1p")
+def log_plus_one(node: FxNode) -> Expr:
+    """2 * atanh(x / (2 + x)) near 0, where adding 1 would lose digits."""
+    x = node.emit(x_of(node))
+    near = R.multiply(like(node, 2.0), R.atanh(R.divide(x, R.add(like(node, 2.0), x))))
+    far = R.log(R.add(like(node, 1.0), x))
+    return R.where(R.less(R.abs(x), like(node, 0.5)), near, far)
+
+
+def _logarithm(base: float) -> Callable[[FxNode], Expr]:
+    return lambda node: R.multiply(R.log(x_of(node)), like(node, 1 / math.log(base)))
+
+
+torch_op("log2")(_logarithm(2.0))
+torch_op("log10")(_logarithm(10.0))
+
+
+@torch_op("reciprocal")
+def reciprocal(node: FxNode) -> Expr:
+    return R.divide(like(node, 1.0), x_of(node))
+
+
+@torch_op("erfc")
+def erfc(node: FxNode) -> Expr:
+    return R.subtract(like(node, 1.0), R.erf(x_of(node)))
+
+
+@torch_op("logit")
+def logit(node: FxNode) -> Expr:
+    x, edge = x_of(node), node.arg("eps", None)
+    if edge is not None:
+        x = R.clip(x, float(edge), 1.0 - float(edge))
+    x = node.emit(x)
+    return R.log(R.divide(x, R.subtract(like(node, 1.0), x)))
+
+
+@torch_op("frac")
+def fraction(node: FxNode) -> Expr:
+    return R.subtract(node["self"], R.trunc(node["self"]))
+
+
+@torch_op("signbit")
+def sign_bit(node: FxNode) -> Expr:
+    return R.less(node["self"], number(0, node.dtype()))
+
+
+@torch_op("deg2rad")
+def radians(node: FxNode) -> Expr:
+    return R.multiply(x_of(node), like(node, math.pi / 180))
+
+
+@torch_op("rad2deg")
+def degrees(node: FxNode) -> Expr:
+    return R.multiply(x_of(node), like(node, 180 / math.pi))
+
+
+@torch_op("nan_to_num")
+def no_nan(node: FxNode) -> Expr:
+    x = node["self"]
+    dtype = node.dtype()
+    if not is_float(dtype):
+        return x
+    most = float(_largest(dtype))
+    values = [node.arg(n, None) for n in ("nan", "posinf", "neginf")]
+    nan, high, low = [
+        number(d if v is None else v, dtype)
+        for v, d in zip(values, (0.0, most, -most), strict=True)
+    ]
+    finite = R.where(R.isnan(x), nan, x)
+    infinite = R.where(R.greater(x, number(0.0, dtype)), high, low)
+    return R.where(R.isinf(x), infinite, finite)
+
+
+def _largest(dtype: str) -> Any:
+    return {"float16": 65504.0, "bfloat16": 3.3895314e38, "float32": 3.4028235e38}.get(
+        dtype, 1.7976931348623157e308
+    )
+
+
+# ---- activations
+
+
+@torch_op("gelu")
+def gelu(node: FxNode) -> Expr:
+    tanh = node.arg("approximate", "none") == "tanh"
+    return (R.nn.gelu_tanh if tanh else R.nn.gelu)(node["self"])
+
+
+@torch_op("relu6")
+def relu6(node: FxNode) -> Expr:
+    return R.nn.relu6(node["self"])
+
+
+@torch_op("leaky_relu")
+def leaky_relu(node: FxNode) -> Expr:
+    return R.nn.leakyrelu(node["self"], alpha=float(node.arg("negative_slope", 0.01)))
+
+
+@torch_op("prelu", "_prelu_kernel")
+def p_relu(node: FxNode) -> Expr:
+    weight = node["weight"]
+    sizes = node.dims("weight")
+    rank = node.rank()
+    if len(sizes) == 1 and rank > 2:
+        weight = R.reshape(weight, (sizes[0], *[1] * (rank - 2)))
+    x = node["self"]
+    return R.where(R.greater(x, like(node, 0)), x, R.multiply(x, weight))
+
+
+@torch_op("elu", "celu")
+def elu(node: FxNode) -> Expr:
+    celu = ".celu" in node.spec.target
+    alpha = float(node.arg("alpha", 1.0))
+    scale = 1.0 if celu else float(node.arg("scale", 1.0))
+    inner = 1.0 / alpha if celu else float(node.arg("input_scale", 1.0))
+    x = node["self"]
+    bent = R.subtract(R.exp(R.multiply(x, like(node, inner))), like(node, 1.0))
+    negative = R.multiply(bent, like(node, alpha * scale))
+    positive = x if scale == 1.0 else R.multiply(x, like(node, scale))
+    return R.where(R.greater(x, like(node, 0.0)), positive, negative)
+
+
+@torch_op("softplus")
+def softplus(node: FxNode) -> Expr:
+    beta, edge = float(node.arg("beta", 1)), float(node.arg("threshold", 20))
+    return R.nn.softplus(node["self"], beta=beta, threshold=edge)
+
+
+@torch_op("softsign")
+def softsign(node: FxNode) -> Expr:
+    x = node["self"]
+    return R.divide(x, R.add(like(node, 1.0), R.abs(x)))
+
+
+@torch_op("log_sigmoid", "logsigmoid")
+def log_sigmoid(node: FxNode) -> Expr:
+    x = node["self"]
+    return R.negative(R.log_add_exp(R.negative(x), like(node, 0.0)))
+
+
+@torch_op("mish")
+def mish(node: FxNode) -> Expr:
+    x = node["self"]
+    return R.multiply(x, R.tanh(R.log_add_exp(x, like(node, 0.0))))
+
+
+@torch_op("hardtanh")
+def hard_tanh(node: FxNode) -> Expr:
+    low, high = node.arg("min_val", -1), node.arg("max_val", 1)
+    return R.minimum(R.maximum(node["self"], like(node, low)), like(node, high))
+
+
+def _hard_sigmoid(node: FxNode) -> Expr:
+    line = R.add(R.multiply(node["self"], like(node, 1 / 6)), like(node, 0.5))
+    return R.clip(line, 0.0, 1.0)
+
+
+@torch_op("hardsigmoid")
+def hard_sigmoid(node: FxNode) -> Expr:
+    return _hard_sigmoid(node)
+
+
+@torch_op("hardswish")
+def hard_swish(node: FxNode) -> Expr:
+    return R.multiply(node["self"], _hard_sigmoid(node))
+
+
+@torch_op("threshold")
+def threshold(node: FxNode) -> Expr:
+    edge = like(node, node.arg("threshold"))
+    return R.where(R.greater(node["self"], edge), node["self"], like(node, node.arg("value")))
+
+
+@torch_op("hardshrink")
+def hard_shrink(node: FxNode) -> Expr:
+    edge, x = node.arg("lambd", 0.5), node["self"]
+    return R.where(R.less_equal(R.abs(x), like(node, edge)), like(node, 0), x)
+
+
+@torch_op("softshrink")
+def soft_shrink(node: FxNode) -> Expr:
+    edge, x = node.arg("lambd", 0.5), node["self"]
+    small = R.where(R.less(x, like(node, -edge)), R.add(x, like(node, edge)), like(node, 0))
+    return R.where(R.greater(x, like(node, edge)), R.subtract(x, like(node, edge)), small)
+
+
+@torch_op("glu")
+def gated(node: FxNode) -> Expr:
+    axis = node.axis("dim", -1)
+    half = node.out_dims()[axis]
+    first = R.strided_slice(node["self"], [axis], (0,), (half,))
+    gate = R.strided_slice(node["self"], [axis], (half,), (2 * half,))
+    return R.multiply(first, R.sigmoid(gate))

@@ -1,0 +1,288 @@
+"""Images made larger and smaller, and read at the places of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from itertools import product as combinations
+from typing import Any
+
+import attrs
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, Tuple
+from structir.script import R
+
+WORK = "float64"  # of places and weights; products are in the operand's dtype
+Tap = tuple[Expr, Expr]  # the element that is read, and its weight
+
+
+@attrs.frozen(eq=False)
+class ScaledAxis:
+    """One axis to be resized, and by how much as a number, where that is stated."""
+
+    place: int
+    old: Dim
+    new: Dim
+    factor: float | None
+
+
+def _real(value: float) -> Expr:
+    return number(value, WORK)
+
+
+def _axes(node: FxNode) -> list[ScaledAxis]:
+    name = "self" if "self" in node.spec.args else "input"
+    sizes, wanted = node.dims(name), node.out_dims()
+    count = len(sizes) - 2
+    factors = node.arg("scale_factors", None)
+    if factors is None:
+        names = ("scales",) if count == 1 else ("scales_d", "scales_h", "scales_w")[-count:]
+        factors = [node.arg(n, None) for n in names]
+    numbers = [f if isinstance(f, int | float) else None for f in factors]
+    return [
+        ScaledAxis(2 + k, sizes[2 + k], wanted[2 + k], numbers[k] if k < len(numbers) else None)
+        for k in range(count)
+    ]
+
+
+def _image(node: FxNode) -> Expr:
+    return node["self" if "self" in node.spec.args else "input"]
+
+
+def _step(axis: ScaledAxis) -> Expr:
+    """How many old elements one new element goes over."""
+    if axis.factor:
+        return _real(1.0 / axis.factor)
+    return R.divide(size_number(axis.old, WORK), size_number(axis.new, WORK))
+
+
+def _resized(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> Expr:
+    x = node.emit(_image(node))
+    dtype = node.dtype_of(x)
+    for axis in _axes(node):
+        if dims.equal(axis.old, axis.new) is True and axis.factor in (None, 1.0):
+            continue
+        behind = [1] * (len(node.dims_of(x)) - 1 - axis.place)
+        terms = []
+        for at, weight in taps(node, axis):
+            factor = shaped(node.folded(cast(weight, dtype)), (axis.new, *behind))
+            terms.append(R.multiply(R.take(x, _inside(node, at, axis), axis=axis.place), factor))
+        x = node.emit(reduce(R.add, terms))
+    return x
+
+
+def _inside(node: FxNode, at: Expr, axis: ScaledAxis) -> Expr:
+    """Places of elements, those beyond an edge at it."""
+    low = R.maximum(at, _real(0.0))
+    return node.folded(cast(R.minimum(low, as_tensor(axis.old - 1, WORK)), "int64"))
+
+
+def _places(node: FxNode, axis: ScaledAxis) -> Expr:
+    """For each new element its place among the old ones."""
+    along = counted(axis.new, WORK)
+    if node.flag("align_corners"):
+        last = R.maximum(as_tensor(axis.new - 1, WORK), _real(1.0))
+        return R.divide(R.multiply(along, as_tensor(axis.old - 1, WORK)), last)
+    half = _real(0.5)
+    return R.subtract(R.multiply(R.add(along, half), _step(axis)), half)
+
+
+def _linear(node: FxNode, axis: ScaledAxis) -> list[Tap]:
+    place = node.folded(R.maximum(_places(node, axis), _real(0.0)))
+    base = node.folded(R.floor(place))
+    share = node.folded(R.subtract(place, base))
+    one = _real(1.0)
+    return [(base, R.subtract(one, share)), (R.add(base, one), share)]
+
+
+def _cubic(node: FxNode, axis: ScaledAxis) -> list[Tap]:
+    place = node.folded(_places(node, axis))
+    base = node.folded(R.floor(place))
+    share = node.folded(R.subtract(place, base))
+    return [(R.add(base, _real(float(k))), w) for k, w in cubic_weights(share, -0.75, _real)]
+
+
+def cubic_weights(share: Expr, a: float, real: Callable[[float], Expr]) -> list[tuple[int, Expr]]:
+    """The weights of the four elements around a place."""
+
+    def polynomial(d: Expr, *factors: float) -> Expr:
+        made = real(factors[0])
+        for factor in factors[1:]:
+            made = R.add(R.multiply(made, d), real(factor))
+        return made
+
+    def near(d: Expr) -> Expr:
+        return polynomial(d, a + 2, -(a + 3), 0.0, 1.0)
+
+    def far(d: Expr) -> Expr:
+        return polynomial(d, a, -5 * a, 8 * a, -4 * a)
+
+    one = real(1.0)
+    rest = R.subtract(one, share)
+    return [
+        (-1, far(R.add(share, one))),
+        (0, near(share)),
+        (1, near(rest)),
+        (2, far(R.add(rest, one))),
+    ]
+
+
+@torch_op("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+def upsample_linear(node: FxNode) -> Expr:
+    return _resized(node, _linear)
+
+
+@torch_op("upsample_bicubic2d")
+def upsample_cubic(node: FxNode) -> Expr:
+    return _resized(node, _cubic)
+
+
+@torch_op("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def upsample_nearest(node: FxNode) -> Expr:
+    return _nearest(node, 0.0)
+
+
+@torch_op("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
+def upsample_nearest_exact(node: FxNode) -> Expr:
+    return _nearest(node, 0.5)
+
+
+def _nearest(node: FxNode, offset: float) -> Expr:
+    x = _image(node)
+    for axis in _axes(node):
+        whole = dims.exact_quotient(axis.new, axis.old)
+        if isinstance(whole, int) and axis.factor in (None, whole):
+            x = node.emit(R.repeat(x, whole, axis=axis.place)) if whole > 1 else x
+            continue
+        along = R.add(counted(axis.new, "float32"), number(offset, "float32"))
+        place = R.floor(R.multiply(along, cast(_step(axis), "float32")))
+        x = node.emit(R.take(x, _inside(node, cast(place, WORK), axis), axis=axis.place))
+    return x
+
+
+# ---- grids
+
+MODES = {0: "linear", 1: "nearest", 2: "cubic"}
+PADDINGS = {0: "zeros", 1: "border", 2: "reflection"}
+
+
+@torch_op("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sample(node: FxNode) -> Expr:
+    mode, padding = MODES[node.plain("interpolation_mode")], PADDINGS[node.plain("padding_mode")]
+    sizes = node.dims("input")[2:]
+    count = len(sizes)
+    reader = GridSampler(node, padding, node.flag("align_corners"))
+    taps = [reader.taps(reader.place(count - 1 - k, n), n, mode) for k, n in enumerate(sizes)]
+    image = node.emit(R.permute_dims(node["input"], [0, *range(2, count + 2), 1]))
+    terms = []
+    for chosen in combinations(*taps):
+        weight = reduce(R.multiply, [w for _, w in chosen])
+        at = R.stack(Tuple(tuple([a for a, _ in chosen])), axis=count + 1)
+        read = R.gather_nd(image, at, batch_dims=1)
+        terms.append(R.multiply(read, R.expand_dims(weight, [count + 1])))
+    made = node.emit(reduce(R.add, terms))
+    return R.permute_dims(made, [0, count + 1, *range(1, count + 1)])
+
+
+@attrs.frozen(eq=False)
+class GridSampler:
+    """How a grid is read."""
+
+    node: FxNode
+    padding: str
+    aligned: bool
+
+    def number(self, value: Any) -> Expr:
+        """A number in the dtype of the grid."""
+        return as_tensor(value, self.node.dtype("grid"))
+
+    def place(self, k: int, size: Dim) -> Expr:
+        """A coordinate of the grid in elements of the image."""
+        last = self.node.rank("grid") - 1
+        grid = R.squeeze(R.strided_slice(self.node["grid"], [last], (k,), (k + 1,)), [last])
+        shifted = R.add(grid, self.number(1.0))
+        half = self.number(0.5)
+        if self.aligned:
+            return self.node.emit(R.multiply(shifted, R.multiply(half, self.number(size - 1))))
+        wide = R.multiply(shifted, self.number(size))
+        return self.node.emit(R.multiply(R.subtract(wide, self.number(1.0)), half))
+
+    def bounded(self, place: Expr, size: Dim) -> Expr:
+        """A place within the image."""
+        last = self.number(size - 1)
+        if self.padding == "reflection":
+            place = self.mirrored(place, size)
+        return R.minimum(R.maximum(place, self.number(0.0)), last)
+
+    def mirrored(self, place: Expr, size: Dim) -> Expr:
+        """A place thrown back at the edges: at the middle of the last element, or at its end."""
+        low = 0.0 if self.aligned else -0.5
+        span = self.number(size - 1 if self.aligned else size)
+        span = R.maximum(span, self.number(1e-6))
+        away = self.node.emit(R.abs(R.subtract(place, self.number(low))))
+        turns = self.node.emit(R.floor(R.divide(away, span)))
+        rest = self.node.emit(R.subtract(away, R.multiply(turns, span)))
+        two = self.number(2.0)
+        even = R.equal(R.floor_mod(turns, two), self.number(0.0))
+        inner = R.where(even, rest, R.subtract(span, rest))
+        return R.add(inner, self.number(low))
+
+    def taps(self, place: Expr, size: Dim, mode: str) -> list[Tap]:
+        """The elements that are read along an axis."""
+        if mode != "cubic" and self.padding != "zeros":
+            place = self.node.emit(self.bounded(place, size))
+        if mode == "nearest":
+            return [self.tap(R.round(place), self.number(1.0), size)]
+        base = self.node.emit(R.floor(place))
+        share = self.node.emit(R.subtract(place, base))
+        one = self.number(1.0)
+        if mode == "linear":
+            found = [(0, R.subtract(one, share)), (1, share)]
+        else:
+            found = cubic_weights(share, -0.75, self.number)
+        return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in found]
+
+    def tap(self, at: Expr, weight: Expr, size: Dim) -> Tap:
+        """One element; outside of an image that is padded with zeros it weighs nothing."""
+        at = self.node.emit(at)
+        if self.padding == "zeros":
+            inside = R.logical_and(
+                R.greater_equal(at, self.number(0.0)), R.less_equal(at, self.number(size - 1))
+            )
+            weight = self.node.emit(R.where(inside, weight, self.number(0.0)))
+            at = R.minimum(R.maximum(at, self.number(0.0)), self.number(size - 1))
+        else:
+            at = self.bounded(at, size)
+        sizes = self.node.dims_of(at)  # a weight that is a number is spread over the places
+        weight = R.broadcast_to(weight, sizes) if self.node.dims_of(weight) != sizes else weight
+        return self.node.emit(cast(at, "int64")), self.node.emit(weight)
+
+
+@torch_op("affine_grid_generator", "affine_grid_generator.default")
+def affine_grid(node: FxNode) -> Expr:
+    batch, _, *spatial = node.sizes("size")
+    dtype, count = node.out_dtype(), len(spatial)
+    aligned = node.flag("align_corners")
+    lines = []
+    for k, size in enumerate(spatial):
+        along, many = counted(size, dtype), as_tensor(size, dtype)
+        one, two = number(1, dtype), number(2, dtype)
+        if aligned:
+            last = R.maximum(R.subtract(many, one), one)
+            line = R.subtract(R.divide(R.multiply(two, along), last), one)
+        else:
+            line = R.subtract(R.divide(R.add(R.multiply(two, along), one), many), one)
+        line = shaped(line, (size, *[1] * (count - 1 - k)))
+        lines.append(R.broadcast_to(line, tuple(spatial)))
+    ones = R.full(tuple(spatial), number(1, dtype))
+    points = R.stack(Tuple((*reversed(lines), ones)), axis=count)
+    many_points = reduce(lambda a, b: a * b, spatial)
+    made = R.matmul(
+        shaped(points, (many_points, count + 1)), R.permute_dims(node["theta"], [0, 2, 1])
+    )
+    return shaped(made, (batch, *spatial, count))

@@ -1,0 +1,128 @@
+"""Losses: how far predictions are from what was to be predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.broadcast import reduced
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import cast, number
+from structir.ir.expr import Expr
+from structir.script import R
+
+REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+
+
+def _pair(node: FxNode) -> tuple[Expr, Expr]:
+    dtype = node.out_dtype()
+    return node.operand("self", dtype), node.operand("target", dtype)
+
+
+def _ended(node: FxNode, each: Expr) -> Expr:
+    return reduced(each, node.plain("reduction", 1))
+
+
+@torch_op("mse_loss")
+def squared(node: FxNode) -> Expr:
+    left, right = _pair(node)
+    return _ended(node, R.square(R.subtract(left, right)))
+
+
+@torch_op("l1_loss")
+def absolute(node: FxNode) -> Expr:
+    left, right = _pair(node)
+    return _ended(node, R.abs(R.subtract(left, right)))
+
+
+@torch_op("smooth_l1_loss", "huber_loss")
+def bent(node: FxNode) -> Expr:
+    """Squared near 0, straight beyond an edge."""
+    left, right = _pair(node)
+    smooth, dtype = ".smooth" in node.spec.target, node.out_dtype()
+    edge = float(node.arg("beta" if smooth else "delta", 1.0))
+    size = node.emit(R.abs(R.subtract(left, right)))
+    if edge == 0.0:
+        return _ended(node, size)
+    half, far = number(0.5, dtype), number(0.5 * edge, dtype)
+    near = R.multiply(half, R.square(size))
+    if smooth:
+        near, beyond = R.divide(near, number(edge, dtype)), R.subtract(size, far)
+    else:
+        beyond = R.multiply(number(edge, dtype), R.subtract(size, far))
+    return _ended(node, R.where(R.less(size, number(edge, dtype)), near, beyond))
+
+
+@torch_op("binary_cross_entropy")
+def binary_cross_entropy(node: FxNode) -> Expr:
+    p, y = _pair(node)
+    least, one = number(-100.0, node.out_dtype()), number(1.0, node.out_dtype())
+    hit = R.multiply(y, R.maximum(R.log(p), least))
+    missed = R.multiply(R.subtract(one, y), R.maximum(R.log(R.subtract(one, p)), least))
+    return _ended(node, _weighted(node, R.negative(R.add(hit, missed))))
+
+
+def _weighted(node: FxNode, each: Expr) -> Expr:
+    weight = node.get("weight")
+    return each if weight is None else R.multiply(each, weight)
+
+
+@torch_op("binary_cross_entropy_with_logits")
+def binary_cross_entropy_of_logits(node: FxNode) -> Expr:
+    x, y = _pair(node)
+    zero, one = number(0.0, node.out_dtype()), number(1.0, node.out_dtype())
+    missed = R.log_add_exp(R.negative(x), zero)
+    positive = node.get("pos_weight")
+    if positive is not None:
+        factor = R.add(one, R.multiply(R.subtract(positive, one), y))
+        missed = R.multiply(factor, missed)
+    each = R.add(R.multiply(R.subtract(one, y), x), missed)
+    return _ended(node, _weighted(node, each))
+
+
+@torch_op("kl_div")
+def divergence(node: FxNode) -> Expr:
+    x, y = _pair(node)
+    zero = number(0.0, node.out_dtype())
+    if node.flag("log_target"):
+        return _ended(node, R.multiply(R.exp(y), R.subtract(y, x)))
+    entropy = R.where(R.greater(y, zero), R.multiply(y, R.log(y)), zero)
+    return _ended(node, R.subtract(entropy, R.multiply(y, x)))
+
+
+def _likelihood(node: FxNode, scores: Expr) -> Expr:
+    weights = node.get("weight")
+    return R.nn.nll_loss(
+        scores,
+        cast(node["target"], "int64"),
+        *([] if weights is None else [weights]),
+        reduction=REDUCTIONS[node.plain("reduction", 1)],
+        ignore_index=node.plain("ignore_index", -100),
+    )
+
+
+@torch_op("nll_loss", "nll_loss2d", "nll_loss_nd")
+def negative_likelihood(node: FxNode) -> Expr:
+    return _likelihood(node, node["self"])
+
+
+@torch_op("nll_loss_forward", "nll_loss2d_forward")
+def negative_likelihood_and_weight(node: FxNode) -> list[Any]:
+    if node.get("weight") is not None:
+        node.fail("the total of the weights is not made")
+    return [_likelihood(node, node["self"]), number(0, node.out_dtype(1))]
+
+
+@torch_op("cross_entropy_loss")
+def cross_entropy(node: FxNode) -> Expr:
+    if float(node.arg("label_smoothing", 0.0)) != 0.0:
+        node.fail("cross entropy with smoothed labels is not supported")
+    axis = 1 if node.rank() > 1 else 0
+    scores = R.nn.log_softmax(node["self"], axis=axis)
+    if node.rank("target") < node.rank():
+        return _likelihood(node, node.emit(scores))
+    if node.get("weight") is not None:
+        node.fail("cross entropy with weights of classes and shares is not supported")
+    each = R.negative(R.sum(R.multiply(scores, node["target"]), axis=[axis]))
+    how = node.plain("reduction", 1)
+    return reduced(each, how)

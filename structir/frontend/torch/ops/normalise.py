@@ -1,0 +1,177 @@
+"""Normalisations: softmax, batches, layers, groups, instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import as_tensor, cast, number, shaped
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, ShapeExpr
+from structir.script import R
+
+
+@torch_op("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax", "special_softmax")
+def softmax(node: FxNode) -> Expr:
+    op = R.nn.log_softmax if "log_softmax" in node.spec.target else R.nn.softmax
+    x = cast(node["self"], node.out_dtype())
+    if not node.rank():
+        return (
+            R.multiply(x, number(0, node.out_dtype())) if op is R.nn.log_softmax else R.ones_like(x)
+        )
+    made = op(x, axis=node.axis())
+    if "_safe_softmax" in node.spec.target:
+        return R.where(R.isnan(node.emit(made)), number(0.0, node.out_dtype()), made)
+    return made
+
+
+def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
+    return R.full(ShapeExpr(sizes), number(value, dtype))
+
+
+def _affine(node: FxNode, sizes: tuple[Dim, ...], dtype: str) -> tuple[Expr, Expr]:
+    """The weight and the bias; ones and zeros where they are not given."""
+    weight, bias = node.get("weight"), node.get("bias")
+    return (
+        node.folded(_ones(sizes, dtype)) if weight is None else cast(weight, dtype),
+        node.folded(_ones(sizes, dtype, 0.0)) if bias is None else cast(bias, dtype),
+    )
+
+
+@torch_op("layer_norm")
+def layer_norm(node: FxNode) -> Expr:
+    rank, over = node.rank("input"), len(node.sizes("normalized_shape"))
+    axes = list(range(rank - over, rank))
+    weight, bias = _affine(node, node.dims("input")[rank - over :], node.dtype("input"))
+    return R.nn.layer_norm(node["input"], weight, bias, axes, epsilon=float(node.arg("eps", 1e-5)))
+
+
+@torch_op("native_layer_norm")
+def native_layer_norm(node: FxNode) -> list[Expr]:
+    x, axes = node["input"], node.rank("input") - len(node.sizes("normalized_shape"))
+    over = list(range(axes, node.rank("input")))
+    mean = node.emit(R.mean(x, axis=over, keepdims=True))
+    variance = R.variance(x, axis=over, keepdims=True)
+    edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
+    return [layer_norm(node), mean, R.rsqrt(R.add(variance, edge))]
+
+
+@torch_op("rms_norm")
+def rms_norm(node: FxNode) -> Expr:
+    rank, over = node.rank("input"), len(node.sizes("normalized_shape"))
+    axes = list(range(rank - over, rank))
+    dtype = node.dtype("input")
+    given = node.arg("eps", None)
+    epsilons = {"float64": 2.220446049250313e-16, "float16": 0.0009765625, "bfloat16": 0.0078125}
+    edge = epsilons.get(dtype, 1.1920928955078125e-07) if given is None else float(given)
+    weight, _ = _affine(node, node.dims("input")[rank - over :], dtype)
+    return R.nn.rms_norm(node["input"], weight, axes, epsilon=edge)
+
+
+def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
+    dtype = node.dtype("input")
+    weight, bias = _affine(node, (node.dims("input")[1],), dtype)
+    made = node.emit(
+        R.nn.batch_norm(
+            node["input"],
+            weight,
+            bias,
+            cast(mean, dtype),
+            cast(variance, dtype),
+            axis=1,
+            epsilon=float(node.arg("eps", 1e-5)),
+            training=False,
+        )
+    )
+    return made[0]
+
+
+@torch_op("batch_norm")
+def batch_norm(node: FxNode) -> Expr:
+    if node.flag("training"):
+        return _by_own(node)[0]
+    return _batch_norm(node, node["running_mean"], node["running_var"])
+
+
+@torch_op("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
+def batch_norm_at_inference(node: FxNode) -> list[Expr]:
+    nothing = _ones((0,), node.dtype("input"), 0.0)
+    made = _batch_norm(node, node["running_mean"], node["running_var"])
+    return [made, *[nothing] * (len(node.spec.outputs) - 1)]
+
+
+@torch_op("_native_batch_norm_legit.no_stats")
+def batch_norm_by_batch(node: FxNode) -> list[Expr]:
+    return _by_own(node)
+
+
+def _by_own(node: FxNode) -> list[Expr]:
+    """By the mean and the variance of the batch itself; none is remembered."""
+    if node.get("running_mean") is not None:
+        node.fail(
+            "batch_norm in training mode changes its running mean and variance",
+            "export the model in evaluation mode: model.eval()",
+        )
+    rank = node.rank("input")
+    axes = [0, *range(2, rank)]
+    mean = node.emit(R.mean(node["input"], axis=axes))
+    variance = node.emit(R.variance(node["input"], axis=axes))
+    edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
+    return [_batch_norm(node, mean, variance), mean, R.rsqrt(R.add(variance, edge))]
+
+
+@torch_op("instance_norm")
+def instance_norm(node: FxNode) -> Expr:
+    if not node.flag("use_input_stats", True):
+        return _batch_norm(node, node["running_mean"], node["running_var"])
+    axes = list(range(2, node.rank("input")))
+    weight, bias = _affine(node, (node.dims("input")[1],), node.dtype("input"))
+    return _by_groups(node, node["input"], axes, weight, bias)
+
+
+def _by_groups(node: FxNode, x: Expr, axes: list[int], weight: Expr, bias: Expr) -> Expr:
+    mean = node.emit(R.mean(x, axis=axes, keepdims=True))
+    centred = node.emit(R.subtract(x, mean))
+    variance = R.mean(R.multiply(centred, centred), axis=axes, keepdims=True)
+    edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
+    even = R.divide(centred, R.sqrt(R.add(variance, edge)))
+    sizes = node.dims("input")
+    even = shaped(even, sizes)
+    behind = [1] * (len(sizes) - 2)
+    weight, bias = (shaped(v, (sizes[1], *behind)) for v in (weight, bias))
+    return R.add(R.multiply(even, weight), bias)
+
+
+@torch_op("group_norm", "native_group_norm")
+def group_norm(node: FxNode) -> Any:
+    sizes = node.dims("input")
+    groups = node.plain("num_groups" if "num_groups" in node.spec.args else "group")
+    weight, bias = _affine(node, (sizes[1],), node.dtype("input"))
+    each = node.whole(sizes[1]) // groups
+    x = node.emit(shaped(node["input"], (sizes[0], groups, each, *sizes[2:])))
+    axes = list(range(2, len(sizes) + 1))
+    made = _by_groups(node, x, axes, weight, bias)
+    if "native" not in node.spec.target:
+        return made
+    edge = number(float(node.arg("eps")), node.dtype("input"))
+    return [made, R.mean(x, axis=axes), R.rsqrt(R.add(R.variance(x, axis=axes), edge))]
+
+
+@torch_op("normalize")
+def normalize(node: FxNode) -> Expr:
+    x, axis = node["input"], node.axis("dim", 1, of="input")
+    edge = as_tensor(node.arg("eps", 1e-12), node.dtype("input"))
+    length = R.sqrt(R.sum(R.multiply(x, x), axis=[axis], keepdims=True))
+    return R.divide(x, R.maximum(length, edge))
+
+
+@torch_op("_weight_norm", "_weight_norm_interface")
+def weight_norm(node: FxNode) -> Any:
+    """A weight of stated lengths: those of its slices along one axis."""
+    v, g = node["v"], node["g"]
+    kept = node.axis("dim", 0, of="v")
+    axes = [k for k in range(node.rank("v")) if k != kept]
+    length = node.emit(R.sqrt(R.sum(R.multiply(v, v), axis=axes, keepdims=True)))
+    made = R.multiply(v, R.divide(g, length))
+    return [made, length] if len(node.spec.outputs) > 1 else made

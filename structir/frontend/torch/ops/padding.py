@@ -1,0 +1,103 @@
+"""Padding around tensors: of a value, of what lies at the edge, mirrored, or around the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import number
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, ShapeExpr
+from structir.script import R
+
+MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "circular"}
+
+
+def padded(
+    node: FxNode,
+    x: Expr,
+    before: Sequence[Dim],
+    after: Sequence[Dim],
+    value: Any = 0.0,
+    mode: str = "constant",
+) -> Expr:
+    """A tensor with more elements around it; negative amounts take elements away."""
+    x = _cut(node, x, before, after)
+    before, after = ([p if _adds(p) else 0 for p in side] for side in (before, after))
+    both = [*before, *after]
+    if all(p == 0 for p in both):
+        return x
+    dtype = node.dtype_of(x)
+    if all(isinstance(p, int) for p in both) and (mode != "constant" or dtype != "bool"):
+        widths = [w for pair in zip(before, after, strict=True) for w in pair]
+        return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=float(value))
+    if mode != "constant":
+        node.fail(f"symbolic amounts of padding in the mode {mode!r} are not supported")
+    for axis, amounts in enumerate(zip(before, after, strict=True)):
+        x = _blocks(node, x, axis, amounts, number(value, dtype))
+    return x
+
+
+def _adds(amount: Dim) -> bool:
+    return not isinstance(amount, int) or amount > 0
+
+
+def _cut(node: FxNode, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
+    sizes = node.dims_of(x)
+    axes = [
+        k for k, pair in enumerate(zip(before, after, strict=True)) if not all(map(_keeps, pair))
+    ]
+    if not axes:
+        return x
+    starts = [0 if _keeps(before[k]) else -before[k] for k in axes]
+    ends = [sizes[k] if _keeps(after[k]) else sizes[k] + after[k] for k in axes]
+    return node.emit(R.strided_slice(x, axes, starts, ends))
+
+
+def _keeps(amount: Dim) -> bool:
+    return not isinstance(amount, int) or amount >= 0
+
+
+def _blocks(node: FxNode, x: Expr, axis: int, amounts: Sequence[Dim], value: Expr) -> Expr:
+    """Blocks of a value put before and after along an axis."""
+    sizes, parts = list(node.dims_of(x)), [x]
+    for place, amount in zip((0, len(parts)), amounts, strict=True):
+        if dims.equal(amount, 0) is True:
+            continue
+        sizes[axis] = amount
+        block = R.full(ShapeExpr(tuple(sizes)), value)
+        parts.insert(0 if place == 0 else len(parts), block)
+    return x if len(parts) == 1 else node.emit(R.concat(parts, axis=axis))
+
+
+def _amounts(node: FxNode, name: str) -> tuple[list[Dim], list[Dim]]:
+    """The amounts for every axis: torch lists pairs from the last axis on."""
+    given, rank = node.sizes(name), node.rank()
+    before: list[Dim] = [0] * rank
+    after: list[Dim] = [0] * rank
+    for k in range(len(given) // 2):
+        before[rank - 1 - k], after[rank - 1 - k] = given[2 * k], given[2 * k + 1]
+    return before, after
+
+
+@torch_op("pad", "constant_pad_nd", "_pad_enum")
+def pad(node: FxNode) -> Expr:
+    before, after = _amounts(node, "pad")
+    mode = node.arg("mode", "constant")
+    value = node.arg("value", None)
+    if mode not in MODES:
+        node.fail(f"there is no padding mode {mode!r}")
+    return padded(node, node["self"], before, after, 0.0 if value is None else value, mode)
+
+
+@torch_op("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def mirrored(node: FxNode) -> Expr:
+    return padded(node, node["self"], *_amounts(node, "padding"), mode="reflect")
+
+
+@torch_op("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def edged(node: FxNode) -> Expr:
+    return padded(node, node["self"], *_amounts(node, "padding"), mode="replicate")

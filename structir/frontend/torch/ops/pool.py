@@ -1,0 +1,194 @@
+"""Pools over windows, and pools that give a stated size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from structir.frontend.torch.node import FxNode
+from structir.frontend.torch.ops.conv import spread
+from structir.frontend.torch.ops.padding import padded
+from structir.frontend.torch.ops.shapes import reordered
+from structir.frontend.torch.registry import torch_op
+from structir.frontend.torch.scalars import cast, constant, counted, number, product, shaped
+from structir.ir import dims
+from structir.ir.dims import Dim
+from structir.ir.dtype import is_float
+from structir.ir.expr import Expr, ShapeExpr
+from structir.script import R
+
+Pool = Callable[..., Expr]
+MAX: dict[int, Pool] = {1: R.nn.max_pool1d, 2: R.nn.max_pool2d, 3: R.nn.max_pool3d}
+MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_pool3d}
+
+
+def _axes_of(node: FxNode) -> int:
+    """Over how many axes a pool goes, by its name."""
+    return int(node.spec.target.partition("pool")[2][0])
+
+
+def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
+    x = node["self"]
+    rank = node.rank()
+    return (x, False) if rank == count + 2 else (R.expand_dims(x, [0]), True)
+
+
+def _window(node: FxNode, count: int) -> tuple[list[int], list[int], list[int], list[int]]:
+    kernel = spread(node, "kernel_size", count, 1)
+    strides = list(node.ints("stride", ())) or kernel
+    strides = strides * count if len(strides) == 1 else strides
+    return kernel, strides, spread(node, "padding", count, 0), spread(node, "dilation", count, 1)
+
+
+def _ceiling(node: FxNode, x: Expr, count: int) -> list[Dim]:
+    """With so much padding behind that the last, partial windows fit: by the sizes that torch
+    tells."""
+    kernel, strides, padding, dilation = _window(node, count)
+    sizes, wanted = node.dims_of(x)[2:], node.out_dims()[-count:]
+    after: list[Dim] = []
+    for k in range(count):
+        extent = (kernel[k] - 1) * dilation[k] + 1
+        more = (wanted[k] - 1) * strides[k] + extent - sizes[k] - padding[k]
+        after.append(dims.dim_max(more, 0))
+    return after
+
+
+@torch_op("max_pool1d", "max_pool2d", "max_pool3d")
+def max_pool(node: FxNode) -> Expr:
+    count = _axes_of(node)
+    x, bare = _batched(node, count)
+    kernel, strides, padding, dilation = _window(node, count)
+    made = MAX[count](
+        x,
+        pool_size=kernel,
+        strides=strides,
+        padding=padding * 2,
+        dilation=dilation,
+        ceil_mode=node.flag("ceil_mode"),
+    )
+    return R.squeeze(made, [0]) if bare else made
+
+
+def _lowest(node: FxNode) -> float:
+    return -math.inf if is_float(node.dtype()) else -(2.0**31)
+
+
+@torch_op("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def max_pool_with_places(node: FxNode) -> list[Expr]:
+    """The greatest elements, and where they are in the plane that they are of."""
+    count = _axes_of(node)
+    best = max_pool(node)
+    x, bare = _batched(node, count)
+    flat = counted(product(node.dims_of(x)[2:]))
+    plane = shaped(flat, (1, 1, *node.dims_of(x)[2:]))
+    values, places = _taken(node, x, _lowest(node)), _taken(node, plane, -1)
+    rank = 2 + count
+    at = R.argmax(values, axis=rank, keepdims=True)
+    sizes = (*node.dims_of(values)[:rank], node.dims_of(values)[rank])
+    chosen = R.gather_elements(R.broadcast_to(places, sizes), cast(at, "int64"), axis=rank)
+    where = R.squeeze(chosen, [rank, 0] if bare else [rank])
+    return [best, where]
+
+
+def _taken(node: FxNode, x: Expr, filler: float) -> Expr:
+    """The elements of each window along a last axis."""
+    count = _axes_of(node)
+    kernel, strides, padding, dilation = _window(node, count)
+    after: list[Dim] = list(padding)
+    if node.flag("ceil_mode"):
+        after = _ceiling(node, x, count)
+    x = node.emit(padded(node, x, [0, 0, *padding], [0, 0, *after], filler))
+    for k in range(count):
+        axis = 2 + 2 * k
+        moves = node.out_dims()[-count + k]
+        starts = R.multiply(shaped(counted(moves), (moves, 1)), constant(strides[k]))
+        inner = constant([[j * dilation[k] for j in range(kernel[k])]])
+        x = node.emit(R.take(x, R.add(starts, inner), axis=axis))
+    outer = [2 + 2 * k for k in range(count)]
+    x = node.emit(reordered(x, [0, 1, *outer, *[a + 1 for a in outer]]))
+    return node.emit(shaped(x, (*node.dims_of(x)[: 2 + count], math.prod(kernel))))
+
+
+@torch_op("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def mean_pool(node: FxNode) -> Expr:
+    count = _axes_of(node)
+    x, bare = _batched(node, count)
+    kernel, strides, padding, _ = _window(node, count)
+    divisor = node.arg("divisor_override", None)
+    if divisor is None:
+        made = MEAN[count](
+            x,
+            pool_size=kernel,
+            strides=strides,
+            padding=padding * 2,
+            ceil_mode=node.flag("ceil_mode"),
+            count_include_pad=node.flag("count_include_pad", True),
+        )
+    else:
+        made = _divided(node, x, divisor)
+    return R.squeeze(made, [0]) if bare else made
+
+
+def _divided(node: FxNode, x: Expr, divisor: int) -> Expr:
+    """The sums of windows over a number."""
+    count = _axes_of(node)
+    kernel, strides, padding, _ = _window(node, count)
+    after = _ceiling(node, x, count) if node.flag("ceil_mode") else padding
+    whole = padded(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
+    mean = MEAN[count](whole, pool_size=kernel, strides=strides)
+    return R.multiply(mean, number(math.prod(kernel) / divisor, node.out_dtype()))
+
+
+# ---- pools that give a stated size
+
+
+@torch_op(
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d",
+)
+def adaptive_mean(node: FxNode) -> Expr:
+    return _adaptive(node, R.mean)
+
+
+@torch_op("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max(node: FxNode) -> Any:
+    made = _adaptive(node, R.max)
+    if len(node.spec.outputs) > 1:
+        return [made, R.full(ShapeExpr(node.out_dims(1)), number(0, "int64"))]
+    return made
+
+
+def _adaptive(node: FxNode, op: Any) -> Expr:
+    """Each axis in turn: windows that begin at floor(i * size / new) and end before
+    ceil((i + 1) * size / new)."""
+    count = _axes_of(node)
+    x, rank = node["self"], node.rank()
+    wanted = node.out_dims()[-count:]
+    ones = [rank - count + k for k, new in enumerate(wanted) if new == 1]
+    if ones:
+        x = node.emit(op(x, axis=ones, keepdims=True))
+    for k, new in enumerate(wanted):
+        axis = rank - count + k
+        size = node.dims_of(x)[axis]
+        if new != 1 and dims.equal(size, new) is not True:
+            x = node.emit(_along(node, x, axis, size, new, op))
+    return x
+
+
+def _along(node: FxNode, x: Expr, axis: int, size: Dim, new: Dim, op: Any) -> Expr:
+    each = dims.exact_quotient(size, new)
+    if each is not None:
+        sizes = node.dims_of(x)
+        return op(shaped(x, (*sizes[:axis], new, each, *sizes[axis + 1 :])), axis=[axis + 1])
+    if not isinstance(new, int):
+        node.fail("an adaptive pool needs a size that is a number")
+    pieces = []
+    for i in range(new):
+        start, end = dims.floordiv(size * i, new), dims.ceildiv(size * (i + 1), new)
+        piece = R.strided_slice(x, [axis], (start,), (end,))
+        pieces.append(node.emit(op(piece, axis=[axis], keepdims=True)))
+    return R.concat(pieces, axis=axis)

@@ -1,0 +1,64 @@
+"""What a program needs that nothing here maps: found over all its graphs before anything is
+built."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.frontend.torch.graph import FxGraph, names_of
+from structir.frontend.torch.registry import find_build, in_place
+
+
+class UnmappedOpsError(DiagnosticError):
+    """A program has ops that nothing maps; `names` are theirs."""
+
+    def __init__(self, diagnostic: Diagnostic, names: frozenset[str]) -> None:
+        super().__init__(diagnostic)
+        self.names = names
+
+
+def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
+    """A graph and all graphs within it."""
+    yield graph
+    for node in graph.nodes:
+        for value in node.args.values():
+            if isinstance(value, FxGraph):
+                yield from all_graphs(value)
+
+
+def check_supported(graph: FxGraph) -> None:
+    """Report all ops and element types that cannot be built, by name and count."""
+    missing: Counter[str] = Counter()
+    for part in all_graphs(graph):
+        for node in part.nodes:
+            if not is_supported(node.target) and not _is_told(part, names_of(node.outputs)):
+                missing[node.target] += 1
+        complexes = sum(meta.dtype is None for meta in part.tensors.values())
+        if complexes:
+            missing["tensors of complex numbers"] += complexes
+    if not missing:
+        return
+    total, kinds = sum(missing.values()), len(missing)
+    diagnostic = Diagnostic(
+        f"{total} node{'s' * (total > 1)} of {kinds} op{'s' * (kinds > 1)} cannot be imported",
+        code="E0801",
+        hint="ep.run_decompositions() may say them by ops of the core set",
+    )
+    for name, count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
+        diagnostic = diagnostic.note(f"{count} x {name}")
+    raise UnmappedOpsError(diagnostic, frozenset(missing))
+
+
+def is_supported(target: str) -> bool:
+    """Whether an op has a mapping, or is one that writes in place what another op gives."""
+    if find_build(target) is not None:
+        return True
+    functional = in_place(target)
+    return functional is not None and find_build(functional) is not None
+
+
+def _is_told(graph: FxGraph, names: list[str]) -> bool:
+    """Whether a node only works out symbolic numbers, which the program states by itself."""
+    return bool(names) and all(name in graph.scalars for name in names)

@@ -1,0 +1,300 @@
+"""Values met by the StructInfo that a program states of them: checks, and the sizes that they
+bind."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from functools import cache
+from itertools import chain
+from reprlib import repr as brief
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.errors import ShapeMismatchError
+from structir.interpret.row_binding import StatedSize, bound_rows
+from structir.interpret.row_binding import mismatch as _mismatch
+from structir.interpret.scope import Activation, ForeignTensor, Value
+from structir.ir import dims
+from structir.ir.axes import Axes
+from structir.ir.dims import Dim, Sym
+from structir.ir.dtype import is_float, is_int, numpy_dtype
+from structir.ir.expr import Var
+from structir.ir.struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+LARGEST = 2**63 - 1  # of all sizes
+
+
+@attrs.frozen(eq=False)
+class Facts:
+    """What the values at one boundary say, gathered before sizes are solved."""
+
+    equations: list[StatedSize] = attrs.Factory(list)
+    shapes: list[tuple[Var, tuple[int, ...], str]] = attrs.Factory(list)  # shape variables
+    rows: list[tuple[Axes, tuple[int, ...], str]] = attrs.Factory(list)  # axes with rows
+
+
+def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+    """Check values against what is stated of them; sizes that are not bound yet are bound in the
+    scope."""
+    items = iter(stated)
+    for info, value, where in items:
+        if not _matches_exactly(info, value, scope.sizes):
+            _match_all(chain([(info, value, where)], items), scope)
+            return
+
+
+def _matches_exactly(info: StructInfo, value: Value, sizes: MutableMapping[Any, Any]) -> bool:
+    """Whether arrays are as stated, by sizes that are numbers or single variables: most are, and
+    this is soon seen. Variables that are new are bound."""
+    kind = type(info)
+    if kind is TupleStructInfo and type(value) is tuple:
+        fields: tuple[StructInfo, ...] = info.fields  # type: ignore[attr-defined]
+        pairs = zip(fields, value, strict=False)
+        return len(fields) == len(value) and all([_matches_exactly(f, v, sizes) for f, v in pairs])
+    if kind is not TensorStructInfo or type(value) is not np.ndarray:
+        return kind is ObjectStructInfo
+    tensor: Any = info
+    if tensor.dtype is not None and _name_of(value.dtype) != tensor.dtype:
+        return False
+    if tensor.axes is not None or tensor.ndim not in (None, value.ndim):
+        return False
+    return tensor.dims is None or _plain_sizes(tensor.dims, value.shape, sizes)
+
+
+def _plain_sizes(stated: Any, shape: tuple[int, ...], sizes: MutableMapping[Any, Any]) -> bool:
+    if type(stated) is not tuple:
+        return False
+    for dim, found in zip(stated, shape, strict=True):
+        if type(dim) is int:
+            known = dim
+        else:
+            symbol = dims.as_sym(dim)
+            if symbol is None:
+                return False
+            known = sizes.setdefault(symbol, found)
+        if known != found:
+            return False
+    return True
+
+
+def _match_all(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
+    facts = Facts()
+    for info, value, where in stated:
+        _gather(info, value, where, facts)
+    facts.equations.extend(bound_rows(facts.rows, scope.sizes))
+    _solve(facts.equations, scope)
+    for var, shape, where in facts.shapes:
+        expected = scope.values.get(var)
+        if expected is not None and tuple(expected) != shape:
+            raise _mismatch(where, f"the shape {var.name} = {tuple(expected)}", str(shape))
+
+
+def _gather(info: StructInfo, value: Value, where: str, facts: Facts) -> None:
+    gather = GATHERERS.get(type(info))
+    if gather is not None:
+        gather(info, value, where, facts)
+    elif hasattr(info, "parts"):  # a kind from outside: what it is made of
+        _gather(info.parts(), value, where, facts)
+
+
+@cache
+def _name_of(dtype: Any) -> str:
+    """The name of a dtype, which NumPy makes anew whenever it is asked."""
+    return str(dtype.name)
+
+
+def _gather_tensor(info: TensorStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not isinstance(value, np.ndarray | ForeignTensor):
+        raise _mismatch(where, "a tensor", described(value))
+    if info.ndim is not None and value.ndim != info.ndim:
+        raise _mismatch(where, f"{info.ndim} axes", f"{value.ndim}: shape {value.shape}")
+    if info.dtype is not None and _name_of(value.dtype) != info.dtype:
+        raise _mismatch(where, f"dtype {info.dtype}", value.dtype.name, "E0703")
+    if info.axes is not None:
+        facts.rows.append((info.axes, value.shape, where))
+    elif isinstance(info.dims, Var):
+        facts.shapes.append((info.dims, value.shape, where))
+    elif info.dims is not None:
+        facts.equations.extend(_axes(info.dims, value.shape, where))
+
+
+def _gather_shape(info: ShapeStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not isinstance(value, tuple) or not all(_is_integer(v) for v in value):
+        raise _mismatch(where, "a shape", described(value))
+    if any(v > LARGEST for v in value):
+        raise _mismatch(where, "sizes that fit into 64 bits", str(value))
+    if info.ndim is not None and len(value) != info.ndim:
+        raise _mismatch(where, f"a shape of {info.ndim} sizes", f"{len(value)}: {value}")
+    if info.dims is not None:
+        facts.equations.extend(_axes(info.dims, value, where))
+
+
+def _axes(stated: tuple[Dim, ...], found: tuple[int, ...], where: str) -> list[StatedSize]:
+    pairs = enumerate(zip(stated, found, strict=True))
+    return [StatedSize(d, int(n), f"{where}: axis {axis}") for axis, (d, n) in pairs]
+
+
+def _gather_prim(info: PrimStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not _has_dtype(value, info.dtype):
+        raise _mismatch(where, f"a number of dtype {info.dtype}", described(value))
+    if info.value is not None:
+        facts.equations.append(StatedSize(info.value, int(value), where))
+
+
+def _has_dtype(value: Value, dtype: str) -> bool:
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return bool(value.dtype.name == dtype)
+    if isinstance(value, bool):
+        return dtype == "bool"
+    if isinstance(value, int):
+        return is_int(dtype) and _fits(value, dtype)
+    return isinstance(value, float) and is_float(dtype)
+
+
+def _fits(value: int, dtype: str) -> bool:
+    try:
+        return int(np.asarray(value, numpy_dtype(dtype))) == value
+    except OverflowError:
+        return False
+
+
+def _gather_tuple(info: TupleStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not isinstance(value, tuple):
+        raise _mismatch(where, "a tuple", described(value))
+    if len(value) != len(info.fields):
+        raise _mismatch(where, f"a tuple of {len(info.fields)}", f"one of {len(value)}")
+    for position, (field, item) in enumerate(zip(info.fields, value, strict=True)):
+        _gather(field, item, f"{where}[{position}]", facts)
+
+
+def _gather_function(info: FuncStructInfo, value: Value, where: str, facts: Facts) -> None:
+    if not callable(value):
+        raise _mismatch(where, "a function", described(value))
+
+
+GATHERERS: dict[type, Callable[[Any, Value, str, Facts], None]] = {
+    TensorStructInfo: _gather_tensor,
+    ShapeStructInfo: _gather_shape,
+    PrimStructInfo: _gather_prim,
+    TupleStructInfo: _gather_tuple,
+    FuncStructInfo: _gather_function,
+}
+
+
+def _is_integer(value: Value) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def described(value: Value) -> str:
+    """A value in a few words, for messages."""
+    if isinstance(value, np.ndarray | ForeignTensor):
+        return f"a {value.dtype.name} tensor of shape {value.shape}"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    if callable(value):
+        return "a function"
+    return f"{type(value).__name__} {brief(value)}"
+
+
+def _solve(equations: list[StatedSize], scope: Activation) -> None:
+    """Check the equations that are known, bind a size wherever an equation has a single unknown,
+    and go round."""
+    open_equations, before = equations, len(equations) + 1
+    while len(open_equations) < before:
+        before = len(open_equations)
+        open_equations = [e for e in open_equations if not _settled(e, scope)]
+
+
+def _settled(equation: StatedSize, scope: Activation) -> bool:
+    unknown = [s for s in dims.syms(equation.stated) if s not in scope.sizes]
+    if len(unknown) == 1:
+        return _bound(equation, unknown[0], scope)
+    if unknown:
+        return False
+    expected = scope.size(equation.stated)
+    if expected != equation.found:
+        raise _mismatch(
+            equation.where, _worked_out(equation.stated, scope.sizes), str(equation.found)
+        )
+    return True
+
+
+def _bound(equation: StatedSize, unknown: Sym, scope: Activation) -> bool:
+    known = {s: scope.sizes[s] for s in dims.syms(equation.stated) if s in scope.sizes}
+    form = dims.linear(dims.substitute(equation.stated, known), unknown)
+    coefficient, rest = form or (0, 0)
+    if not isinstance(coefficient, int) or not isinstance(rest, int) or not coefficient:
+        return False
+    value, left = divmod(equation.found - rest, coefficient)
+    if left or value < 0:
+        stated = _worked_out(equation.stated, known)
+        raise _mismatch(equation.where, f"{stated} for some {unknown.name}", str(equation.found))
+    scope.sizes[unknown] = value
+    return True
+
+
+def _worked_out(dim: Dim, sizes: Mapping[Sym, int]) -> str:
+    """A stated size with its value: `n + 1 = 5 (n = 4)`."""
+    if isinstance(dim, int):
+        return str(dim)
+    names = sorted(dims.syms(dim), key=lambda s: s.order)
+    given = ", ".join(f"{s.name} = {sizes[s]}" for s in names if s in sizes)
+    if any(s not in sizes for s in names):
+        return f"{dims.text(dim)} ({given})" if given else dims.text(dim)
+    if dims.as_sym(dim) is not None:
+        return given
+    return f"{dims.text(dim)} = {dims.evaluate(dim, dict(sizes))} ({given})"
+
+
+def _shared(value: Value) -> Value:
+    """An array over the memory of another library's tensor, or of a buffer; others as they are."""
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except Exception as error:  # whatever the code of others says
+            kind = type(value).__name__
+            raise ShapeMismatchError(f"a {kind} whose memory cannot be shared: {error}") from error
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        return value
+
+
+def _array_of(value: Value, info: TensorStructInfo) -> Value:
+    """Numbers as an array."""
+    try:
+        return np.asarray(value, info.dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        text = f"expected {info}, found {described(value)} that makes none: {error}"
+        raise ShapeMismatchError(text) from None
+
+
+def as_value(info: StructInfo, value: Value) -> Value:
+    """An argument as a run-time value: where a tensor is stated, numbers and lists
+    become one, and so do tensors of others by DLPack and buffers, without a copy."""
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(info, TensorStructInfo) and not isinstance(value, np.ndarray):
+        if isinstance(value, np.generic):
+            return np.asarray(value)
+        if isinstance(value, bool | int | float | list):
+            return _array_of(value, info)
+        return _shared(value)
+    if isinstance(info, TupleStructInfo) and isinstance(value, list | tuple):
+        fields = (*info.fields, *([None] * (len(value) - len(info.fields))))
+        pairs = zip(value, fields, strict=False)
+        return tuple([v if f is None else as_value(f, v) for v, f in pairs])
+    if isinstance(info, ShapeStructInfo) and isinstance(value, list):
+        return tuple(value)
+    return value

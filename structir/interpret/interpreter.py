@@ -1,0 +1,375 @@
+"""The reference interpreter: bindings in order on a stack of its own, so depth never meets
+Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from structir.errors import DiagnosticError, ShapeMismatchError, StructIRError
+from structir.interpret.argument_checks import as_value, described, match
+from structir.interpret.extern import find_extern
+from structir.interpret.kernels import KernelValue, run_kernel
+from structir.interpret.scope import Activation, Closure, Value, check_call
+from structir.ir import dims
+from structir.ir.expr import (
+    Binding,
+    Call,
+    Constant,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from structir.ir.kernel import Kernel
+from structir.ir.module import IRModule
+from structir.ir.op import Op
+from structir.ir.requirements import conditions_of
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from structir.lazy import lazy_module
+
+signed = lazy_module("structir.solver.program.signature_calls")
+
+DEEPEST = 100_000  # sequences that wait for one another: a recursion without end is told in seconds
+
+
+@attrs.define(eq=False)
+class Frame:
+    """A sequence being evaluated: what is left of it, and what becomes of its result."""
+
+    bindings: Iterator[Binding]
+    body: Expr
+    scope: Activation
+    finish: Callable[[Value], Value] | None = None  # the checks at a function's end
+    waiting: Binding | None = None  # the binding whose value another frame is working out
+    finished: bool = False
+    result: Value = None
+
+
+def frame_of(
+    seq: SeqExpr, scope: Activation, finish: Callable[[Value], Value] | None = None
+) -> Frame:
+    """A frame at the start of a sequence."""
+    return Frame((b for block in seq.blocks for b in block.bindings), seq.body, scope, finish)
+
+
+def _too_deep(frame: Frame) -> StructIRError:
+    """What is said where one call more would wait inside of all others."""
+    call = frame.body if frame.waiting is None else frame.waiting.value
+    return StructIRError(
+        f"{DEEPEST} calls and choices wait for one another{_place(call)}: "
+        "does this recursion come to an end?"
+    )
+
+
+def _place(expr: Expr) -> str:
+    return "" if expr.span is None else f" at {expr.span}"
+
+
+Boundary = tuple[str, list[tuple[Any, str]], str]
+
+
+@attrs.frozen(eq=False)
+class Interpreter:
+    """Runs the functions of one module."""
+
+    module: IRModule
+    assumptions: dict[int, tuple[Any, ...]] = attrs.field(factory=dict, init=False)  # by call
+    boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
+
+    def check_assumptions(self, op: Op, call: Call, scope: Activation) -> None:
+        """The sizes that the deduction took to be equal must be so now."""
+        if id(call) not in self.assumptions:
+            self.assumptions[id(call)] = _assumptions(op.definition, call)
+        for assumed in self.assumptions[id(call)]:
+            if all(s in scope.sizes for d in (assumed.left, assumed.right) for s in dims.syms(d)):
+                left, right = scope.size(assumed.left), scope.size(assumed.right)
+                if left != right:
+                    stated = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
+                    raise ShapeMismatchError(
+                        f"{op.name}{_place(call)}: {stated} must be equal ({assumed.text}), "
+                        f"but they are {left} and {right}"
+                    )
+
+    def run(self, frame: Frame) -> Value:
+        """The result of a frame and of everything that it calls."""
+        stack = [frame]
+        while True:
+            top = stack[-1]
+            inner = self._advance(top)
+            if inner is not None:
+                if len(stack) == DEEPEST:
+                    raise _too_deep(top)
+                stack.append(inner)
+                continue
+            stack.pop()
+            value = top.result if top.finish is None else top.finish(top.result)
+            if not stack:
+                return value
+            self._deliver(stack[-1], value)
+
+    def _advance(self, frame: Frame) -> Frame | None:
+        """Go on with a frame until it is finished (None) or needs the result of another one."""
+        for binding in frame.bindings:
+            value = self.evaluate(binding.value, frame.scope)
+            if isinstance(value, Frame):
+                frame.waiting = binding
+                return value
+            self._bind(binding, value, frame.scope)
+        if not frame.finished:
+            frame.finished = True
+            value = self.evaluate(frame.body, frame.scope)
+            if isinstance(value, Frame):
+                return value
+            frame.result = value
+        return None
+
+    def _deliver(self, frame: Frame, value: Value) -> None:
+        if frame.waiting is None:
+            frame.result = value
+        else:
+            self._bind(frame.waiting, value, frame.scope)
+            frame.waiting = None
+
+    def _bind(self, binding: Binding, value: Value, scope: Activation) -> None:
+        if isinstance(binding, MatchCast):
+            _check_facts(binding, scope)
+            match([(binding.struct_info, value, f"match_cast of {binding.var.name}")], scope)
+        elif isinstance(value, Closure) and not value.name:
+            value = attrs.evolve(value, name=binding.var.name)
+        scope.values[binding.var] = value
+
+    def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
+        """The value of an expression, or the frame that gives it."""
+        return EVALUATORS[type(expr)](self, expr, scope)
+
+    def value(self, expr: Expr, scope: Activation) -> Value:
+        """The value of an expression, worked out to the end."""
+        if isinstance(expr, Var):
+            return scope.value(expr)
+        found = self.evaluate(expr, scope)
+        return self.run(found) if isinstance(found, Frame) else found
+
+    def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
+        """A function as a value."""
+        return Closure(function, outer, name, lambda me, args: self.run(self.entered(me, args)))
+
+    def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
+        """The frame of a call: arguments checked against the parameters, sizes bound."""
+        function = closure.function
+        name, params, result = self.boundary(function, closure.name or "function")
+        check_call(name, function.params, args)
+        scope = Activation.inside(closure.outer)
+        given = [self.given(p.struct_info, a) for p, a in zip(function.params, args, strict=True)]
+        scope.values.update(zip(function.params, given, strict=True))
+        match([(i, v, where) for (i, where), v in zip(params, given, strict=True)], scope)
+
+        def finish(value: Value) -> Value:
+            match([(function.ret_struct_info, value, result)], scope)
+            return value
+
+        return frame_of(function.body, scope, finish)
+
+    def boundary(self, function: Function, name: str) -> Boundary:
+        """What is stated of a function's parameters, and what errors call them and its result."""
+        found = self.boundaries.get(id(function))
+        if found is None or found[1][0] != name:
+            params = [(p.struct_info, f"{name}: parameter {p.name}") for p in function.params]
+            made: Boundary = (name, params, f"{name}: result")
+            found = self.boundaries[id(function)] = (function, made)
+        return found[1]
+
+    def given(self, info: StructInfo, value: Value) -> Value:
+        """An argument of a call as a run-time value."""
+        return as_value(info, value)
+
+    def kernel(self, kernel: Kernel) -> KernelValue:
+        """A kernel of the module as a value."""
+        return KernelValue(kernel, run_kernel)
+
+    def global_function(self, name: str) -> Any:
+        """A function of the module as a value."""
+        function: Any = self.module[name]
+        if isinstance(function, Kernel):
+            return self.kernel(function)
+        if not isinstance(function, Function):
+            raise StructIRError(f"{name} is no graph function that could be interpreted")
+        return self.closure(function, None, name)
+
+
+def _check_facts(binding: MatchCast, scope: Activation) -> None:
+    """What a program requires of its sizes must hold of them now."""
+    for fact in conditions_of(binding):
+        if scope.size(fact) != 1:
+            given = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(fact))
+            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {given}", code="E0706")
+
+
+def _variable(machine: Interpreter, var: Var, scope: Activation) -> Value:
+    return scope.value(var)
+
+
+def _global(machine: Interpreter, var: GlobalVar, scope: Activation) -> Value:
+    return machine.global_function(var.name)
+
+
+def _constant(machine: Interpreter, constant: Constant, scope: Activation) -> Value:
+    return constant.data
+
+
+def _prim(machine: Interpreter, prim: PrimValue, scope: Activation) -> Value:
+    value = prim.value
+    return value if isinstance(value, bool | float) else scope.size(value)
+
+
+def _immediate(machine: Interpreter, expr: StringImm | DataTypeImm, scope: Activation) -> Value:
+    return expr.value
+
+
+def _shape(machine: Interpreter, shape: ShapeExpr, scope: Activation) -> Value:
+    return tuple([scope.size(d) for d in shape.dims])
+
+
+def _tuple(machine: Interpreter, expr: Tuple, scope: Activation) -> Value:
+    return tuple([machine.value(field, scope) for field in expr.fields])
+
+
+def _field(machine: Interpreter, expr: TupleGetItem, scope: Activation) -> Value:
+    value = machine.value(expr.tuple_value, scope)
+    if not isinstance(value, tuple) or expr.index >= len(value):
+        raise ShapeMismatchError(f"there is no field {expr.index} in {described(value)}")
+    return value[expr.index]
+
+
+def _sequence(machine: Interpreter, seq: SeqExpr, scope: Activation) -> Frame:
+    return frame_of(seq, scope)
+
+
+def _choice(machine: Interpreter, expr: If, scope: Activation) -> Frame:
+    chosen = expr.true_branch if bool(machine.value(expr.cond, scope)) else expr.false_branch
+    return frame_of(chosen, scope)
+
+
+def _function(machine: Interpreter, function: Function, scope: Activation) -> Value:
+    return machine.closure(function, scope, "")
+
+
+def _extern(machine: Interpreter, function: ExternFunc, scope: Activation) -> Value:
+    return find_extern(function.global_symbol)
+
+
+def _call(machine: Interpreter, call: Call, scope: Activation) -> Value | Frame:
+    args = tuple([machine.value(a, scope) for a in call.args])
+    if isinstance(call.op, Op):
+        machine.check_assumptions(call.op, call, scope)
+        return applied(call.op.definition, call, args)
+    callee = machine.value(call.op, scope)
+    if isinstance(callee, Closure):
+        return machine.entered(callee, args)
+    if isinstance(callee, KernelValue):
+        return _filled(call, callee, args, scope)
+    if not callable(callee):
+        raise StructIRError(f"{described(callee)} is called as a function")
+    value = callee(*args)
+    if "signature" in call.attrs:
+        _check_signature(call, args, value)
+    if call.sinfo_args:
+        infos = call.sinfo_args
+        info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
+        match([(info, value, f"result of {_callee_name(call.op)}")], scope)
+    return value
+
+
+def _filled(call: Call, kernel: KernelValue, args: tuple[Value, ...], scope: Activation) -> Value:
+    """The results of a kernel, in new arrays of the stated sizes."""
+    forms = []
+    for info in call.sinfo_args:
+        stated: Any = info
+        shape = tuple([scope.size(d) for d in stated.dims])
+        if any(size < 0 for size in shape):
+            raise ShapeMismatchError(f"{kernel.kernel.name}: a result has no shape {shape}")
+        forms.append((shape, stated.dtype))
+    results = kernel.results(args, forms)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:
+    """What was assumed of a call; nothing where all its sizes are numbers, or no line says its
+    sizes."""
+    symbolic = any(not isinstance(d, int) for arg in call.args for d in _known(arg.struct_info))
+    assumptions = getattr(definition, "assumptions", None)
+    return tuple(assumptions(call)) if symbolic and assumptions is not None else ()
+
+
+def _known(info: Any) -> list[Any]:
+    """The sizes that are known of an argument, be they numbers or symbolic."""
+    if isinstance(info, TupleStructInfo):
+        return [dim for field in info.fields for dim in _known(field)]
+    if isinstance(info, PrimStructInfo):
+        return [] if info.value is None else [info.value]
+    known = isinstance(info, TensorStructInfo | ShapeStructInfo) and isinstance(info.dims, tuple)
+    return list(info.dims) if known else []
+
+
+def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
+    """What an op gives for values."""
+    try:
+        return definition.reference(call, args)
+    except DiagnosticError as error:
+        where = f" at {call.span}" if call.span is not None else ""
+        raise ShapeMismatchError(f"at run time{where}: {error}") from error
+
+
+def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:
+    """The result of an opaque call must have the sizes that its signature states."""
+    stated = call.attrs["signature"]
+    results = value if isinstance(value, tuple) else (value,)
+    arrays = [np.asarray(v) for v in (*args, *results)]
+    shapes = [array.shape for array in arrays]
+    wrong = signed.broken(stated, shapes[: len(args)], shapes[len(args) :])
+    if wrong is not None:
+        where = f" at {call.span}" if call.span is not None else ""
+        raise ShapeMismatchError(f"{_callee_name(call.op)}{where}: not {stated!r}: {wrong}")
+
+
+def _callee_name(callee: Any) -> str:
+    return str(getattr(callee, "global_symbol", None) or getattr(callee, "name", "the call"))
+
+
+EVALUATORS: dict[type, Callable[[Interpreter, Any, Activation], Any]] = {
+    Var: _variable,
+    DataflowVar: _variable,
+    GlobalVar: _global,
+    Constant: _constant,
+    PrimValue: _prim,
+    StringImm: _immediate,
+    DataTypeImm: _immediate,
+    ShapeExpr: _shape,
+    Tuple: _tuple,
+    TupleGetItem: _field,
+    SeqExpr: _sequence,
+    If: _choice,
+    Function: _function,
+    ExternFunc: _extern,
+    Call: _call,
+}

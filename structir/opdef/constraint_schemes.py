@@ -1,0 +1,377 @@
+"""Op lines for the solver: the size view of a line, handed over as a scheme instead of solved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+import attrs
+
+from structir.ir.dims import Dim, Poly, as_dim
+from structir.ir.expr import Call, Expr, Tuple, Var
+from structir.ir.polynomial import Opaque
+from structir.ir.struct_info import StructInfo, TupleStructInfo
+from structir.opdef import deduction
+from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.call_view import CallView, UnknownShape
+from structir.opdef.define import SignatureOpDefinition
+from structir.opdef.index_expr import (
+    AttributeRef,
+    FlattenedIndex,
+    IndexExpr,
+    IndexExtent,
+    IndexVar,
+    IntLiteral,
+    evaluate,
+)
+from structir.opdef.index_expr import AxisPack as FormulaRow
+from structir.opdef.notation import AxisIndex, IndexSignature, OperandAccess, SideCondition
+from structir.opdef.shape_eval import UNKNOWN
+from structir.solver.constraints.constraint import (
+    Constraint,
+    DimEq,
+    DimJoin,
+    DimLe,
+    Ge,
+    Ne,
+    Prod,
+    RowJoin,
+    RowLe,
+    Sum,
+    Window,
+)
+from structir.solver.constraints.scheme import Scheme
+from structir.solver.domains.terms import (
+    Element,
+    Row,
+    RowVar,
+    row_vars,
+    sizes,
+    symbol_of,
+    variables,
+)
+from structir.solver.propagation.arithmetic import fresh
+
+Paths = tuple[tuple[int, int | None], ...]  # of each operand: the argument, and the list's member
+
+
+@attrs.frozen(eq=False)
+class OpScheme:
+    """What an op says of a call: the scheme, and which arguments its operands are."""
+
+    scheme: Scheme
+    paths: Paths
+    line: IndexSignature
+
+
+__all__ = ["InvalidCall", "OpScheme", "depends_on_ranks", "scheme_of"]
+
+_MEMO: dict[Any, OpScheme] = {}
+MEMO_SIZE = 4096
+
+
+def depends_on_ranks(call: Call) -> bool:
+    """Whether the line of a call is another one for other ranks."""
+    definition = call.op.definition  # type: ignore[attr-defined]
+    return isinstance(definition, SignatureOpDefinition) and callable(definition.line)
+
+
+def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None:
+    """The scheme of a call whose arguments are known to have these infos; None where its op has no
+    line. Raises Rejected where ranks or attributes are wrong."""
+    definition = call.op.definition  # type: ignore[attr-defined]
+    if not isinstance(definition, SignatureOpDefinition) or "struct_info" in definition.hooks:
+        return None
+    args = tuple([_known_as(a, info) for a, info in zip(call.args, infos, strict=True)])
+    given = deduction.call_arguments(definition, args, call.attrs)
+    reading = deduction.resolve_call(definition, given)
+    values = {**given.attributes, **reading.attributes}
+    present = tuple([_is_present(given, access) for access in reading.line.operands])
+    key = _key(reading, values, present)
+    known = _MEMO.get(key) if key is not None else None
+    if known is None:
+        placed = {i: values[name] for i, name in reading.at if isinstance(values[name], int)}
+        scheme = _SchemeBuilder(reading.line, values, placed, present).scheme()
+        paths = tuple([p for p, there in zip(reading.paths, present, strict=True) if there])
+        known = OpScheme(scheme, paths, reading.line)
+        if key is not None:
+            if len(_MEMO) >= MEMO_SIZE:
+                _MEMO.clear()
+            _MEMO[key] = known
+    return known
+
+
+def _key(
+    reading: deduction.ResolvedCall, values: Mapping[str, Any], present: tuple[bool, ...]
+) -> Any:
+    key = (reading.line, present, tuple(values.items()), tuple([type(v) for v in values.values()]))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _known_as(arg: Expr, info: StructInfo | None) -> Expr:
+    """An argument that stands for one with more known of it."""
+    if info is None or info is arg.struct_info:
+        return arg
+    if isinstance(arg, Tuple) and isinstance(info, TupleStructInfo):
+        return Tuple(tuple([Var("", field) for field in info.fields]))
+    return Var("", info)
+
+
+def _is_present(given: CallView, access: OperandAccess) -> bool:
+    if access.name in given.operands:
+        return given.operands[access.name] is not None
+    return True
+
+
+class _SchemeBuilder:
+    """Writes one line as a scheme."""
+
+    def __init__(
+        self,
+        line: IndexSignature,
+        values: Mapping[str, Any],
+        placed: Mapping[str, int],
+        present: tuple[bool, ...],
+    ) -> None:
+        self.line = line
+        self.values = values
+        self.operands = [a for a, there in zip(line.operands, present, strict=True) if there]
+        self.letters: dict[str, Dim] = {}
+        self.rows: dict[str, Row] = {}
+        self.unknown: dict[AttributeRef, Dim] = {}
+        self.constraints: list[Constraint] = []
+        self.loose_rows: dict[str, list[Row]] = {}
+        self.loose_sizes: dict[str, list[Dim]] = {}
+        self._state_rows()
+        for access in self.operands:
+            self._place(access, placed)
+        self.strict = self._strict_names()
+
+    def scheme(self) -> Scheme:
+        self._fix_letters()
+        operands = tuple([self._access(access, result=False) for access in self.operands])
+        results = tuple([self._access(access, result=True) for access in self.line.results])
+        self._join_loose()
+        for relation in self.line.where:
+            self._relation(relation)
+        return Scheme(operands, results, tuple(self.constraints), self._shared())
+
+    # Rows
+
+    def _state_rows(self) -> None:
+        """Rows that a shape attribute gives."""
+        for name, value in self.values.items():
+            if isinstance(value, UnknownShape):
+                ndim = value.ndim
+                self.rows[name] = (
+                    (RowVar(name),) if ndim is None else tuple([fresh() for _ in range(ndim)])
+                )
+            elif isinstance(value, tuple) and all(type(v) in (int, Poly) for v in value):
+                self.rows[name] = value
+
+    def _place(self, access: OperandAccess, placed: Mapping[str, int]) -> None:
+        """Rows around a letter whose axis an attribute tells."""
+        for position, entry in enumerate(access.entries):
+            names = {
+                f.name for f in (entry.index, entry.size) if isinstance(f, IndexVar | IndexExtent)
+            }
+            for name in names & placed.keys():
+                axis = placed[name]
+                front = axis >= 0
+                part = access.entries[:position] if front else access.entries[position + 1 :]
+                rows = [e.row for e in part if e.row is not None]
+                count = (axis if front else -axis - 1) - (len(part) - len(rows))
+                if len(rows) == 1 and count >= 0:
+                    self.rows[rows[0]] = tuple([fresh() for _ in range(count)])
+
+    def _strict_names(self) -> set[str]:
+        """Rows and letters that some operand has strictly."""
+        entries = [e for access in self.operands for e in access.entries if not e.loose]
+        rows = {e.row for e in entries if e.row is not None} | self.rows.keys()
+        extents = {e.size.name for e in entries if isinstance(e.size, IndexExtent)}
+        return rows | extents
+
+    def _row(self, name: str) -> Row:
+        return self.rows.setdefault(name, (RowVar(name),))
+
+    # Accesses
+
+    def _access(self, access: OperandAccess, *, result: bool) -> Row:
+        found: list[Element] = []
+        for entry in access.entries:
+            if entry.row is None:
+                found.append(self._axis(entry, result))
+            elif entry.loose and not result:
+                part: Row = (RowVar(entry.row),)
+                self.loose_rows.setdefault(entry.row, []).append(part)
+                found += part
+            else:
+                found += self._row(entry.row)
+        return tuple(found)
+
+    def _axis(self, entry: AxisIndex, result: bool) -> Dim:
+        if entry.size is None:
+            return fresh()
+        if entry.loose and isinstance(entry.index, IndexVar) and not result:
+            name = entry.index.name
+            axis = fresh() if entry.size == IndexExtent(name) else self._size(entry.size)
+            self.loose_sizes.setdefault(name, []).append(axis)
+            return axis
+        size = self._size(entry.size)
+        if result and entry.join:  # laid one after the other, some perhaps ragged
+            parts = tuple([self._letter(name) for name in entry.join])
+            if size == reduce(add, parts):
+                size = fresh()
+                self.constraints.append(Sum(size, parts))
+        if entry.index == IntLiteral(0) and not result and isinstance(entry.size, IndexExtent):
+            self.constraints.append(DimEq(size, 1))  # read at 0 only
+        return size
+
+    def _join_loose(self) -> None:
+        for name, parts in self.loose_rows.items():
+            if name in self.strict:
+                self.constraints += [RowLe(part, self._row(name)) for part in parts]
+            else:
+                self.constraints.append(RowJoin(self._row(name), tuple(parts)))
+        for name, axes in self.loose_sizes.items():
+            whole = self._letter(name)
+            if name in self.strict or type(whole) is int:
+                self.constraints += [DimLe(axis, whole) for axis in axes]
+            else:
+                self.constraints.append(DimJoin(whole, tuple(axes)))
+
+    # Sizes
+
+    def _letter(self, name: str) -> Dim:
+        if name not in self.letters:
+            row, _, place = name.rpartition("_")
+            known = self.rows.get(row)
+            if known is not None and place.isdigit() and not row_vars(known):
+                self.letters[name] = sizes(known)[int(place)]
+            else:
+                self.letters[name] = fresh(name)
+        return self.letters[name]
+
+    def _size(self, formula: IndexExpr) -> Dim:
+        made: Dim = evaluate(formula, self._leaf)
+        return made
+
+    def _leaf(self, leaf: IndexExpr) -> Dim:
+        match leaf:
+            case IndexExtent(name):
+                return self._letter(name)
+            case AttributeRef():
+                return self._attribute(leaf)
+            case FlattenedIndex():
+                return self._product(self._flat(leaf))
+        raise TypeError(f"a size cannot use {leaf}")
+
+    def _attribute(self, leaf: AttributeRef) -> Dim:
+        value = self.values[leaf.name]
+        for place in leaf.path:
+            value = None if value is UNKNOWN or not isinstance(value, tuple) else value[place]
+        if value is None or value is UNKNOWN or isinstance(value, UnknownShape):
+            if leaf not in self.unknown:
+                self.unknown[leaf] = fresh()
+            return self.unknown[leaf]
+        return as_dim(value)
+
+    def _flat(self, formula: IndexExpr) -> Row:
+        """The axes that are grouped."""
+        match formula:
+            case FlattenedIndex(parts):
+                return tuple([axis for part in parts for axis in self._flat(part)])
+            case FormulaRow(name):
+                return self._row(name)
+            case IndexVar(name):
+                return (self._letter(name),)
+        return (self._size(formula),)
+
+    def _product(self, axes: Row) -> Dim:
+        if not row_vars(axes):
+            return reduce(mul, sizes(axes), 1)
+        whole = fresh()
+        self.constraints.append(Prod(axes, (whole,)))
+        return whole
+
+    # Side conditions
+
+    def _fix_letters(self) -> None:
+        """Letters that stand for a known number are that number."""
+        for relation in self.line.where:
+            left, right = relation.left, relation.right
+            if relation.op == "eq" and isinstance(left, IndexExtent) and _is_attribute(right):
+                value = self._size(right)
+                if left.name not in self.letters:
+                    self.letters[left.name] = value
+
+    def _relation(self, relation: SideCondition) -> None:
+        left, right = self._size(relation.left), self._size(relation.right)
+        match relation.op:
+            case "eq":
+                if left != right:
+                    self.constraints.append(window_of(left, right) or DimEq(left, right))
+            case "ne":
+                self.constraints.append(Ne(left, right))
+            case "ge" | "gt":
+                self.constraints.append(Ge(left - right, int(relation.op == "gt")))
+            case "le" | "lt":
+                self.constraints.append(Ge(right - left, int(relation.op == "lt")))
+
+    def _shared(self) -> Any:
+        """The program's variables: those that attributes speak of."""
+        found: set[Any] = set()
+        for value in self.values.values():
+            for part in value if isinstance(value, tuple) else (value,):
+                if type(part) is Poly:
+                    found.update(variables(part))
+        return frozenset(found)
+
+
+def _is_attribute(formula: IndexExpr) -> bool:
+    return isinstance(formula, AttributeRef | IntLiteral)
+
+
+def window_of(outer: Dim, positions: Dim) -> Window | None:
+    """`h == (H + c - d*(p - 1) - 1)//s + 1` as a window; None where it has another form.
+
+    Whole multiples of `s` may stand outside of the quotient: they go back into it.
+    """
+    if type(positions) is not Poly:
+        return None
+    atoms = [m[0] for m, c in positions.terms.items() if c == 1 and isinstance(m[0], Opaque)]
+    if not atoms:
+        found = _window(outer, positions - 1, 1)
+        return found if found is not None and type(found.kernel) is not int else None
+    if len(atoms) != 1 or atoms[0].fn != "floordiv":
+        return None
+    top, stride = atoms[0].args
+    if type(stride) is not int:
+        return None
+    rest = positions - Poly({(atoms[0],): 1}, 0) - 1
+    span = top + rest * stride
+    return None if type(span) is int else _window(outer, span, stride)
+
+
+def _window(outer: Dim, span: Any, stride: int) -> Window | None:
+    inner: Dim | None = None
+    kernel: Dim = 1
+    dilation = 1
+    for letters, factor in span.terms.items():
+        term = Poly({letters: 1}, 0)
+        if symbol_of(term) is not None and factor == 1 and inner is None:
+            inner = term
+        elif symbol_of(term) is not None and factor < 0 and type(kernel) is int:
+            kernel, dilation = term, -factor
+        else:
+            return None
+    if inner is None:
+        return None
+    pad = span.constant + 1 if type(kernel) is int else span.constant - dilation + 1
+    return Window(outer, inner, kernel, stride, pad, dilation)

@@ -1,0 +1,297 @@
+"""Checks an op when it is declared: its name, its index signature, its parameters and its body."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from structir.errors import Diagnostic, Source, Span
+from structir.ir.dims import Sym
+from structir.ir.dtype import DTYPES
+from structir.ir.op import find_op
+from structir.opdef.declaration import DeclaredOp, is_built_in
+from structir.opdef.dtypes import family_of
+from structir.opdef.index_expr import AxisPack, IndexExpr, IndexExtent, IndexVar, leaves
+from structir.opdef.index_specs import gives_points
+from structir.opdef.notation import (
+    AxisIndex,
+    IndexSignature,
+    NotationError,
+    OperandAccess,
+    parse_index_signature,
+)
+from structir.opdef.parameters import REQUIRED, Parameter
+from structir.projections.monoid import MONOIDS
+from structir.projections.scalar_expr import LoopIndex, OperandElement, as_scalar_expr
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that cannot be written after `R.`, and that of a built-in op."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise NotationError(
+            Diagnostic("expected identifiers joined by dots, found this name", op=name)
+        )
+    known = find_op(name)
+    if known is not None and is_built_in(getattr(known.definition, "body", None)):
+        hint = f'declare it under a name of its own: `name="my_{name.rpartition(".")[2]}"`'
+        message = f"expected a new name, found the name of the built-in op R.{name}"
+        raise NotationError(Diagnostic(message, op=name, hint=hint))
+
+
+def check_declaration(definition: DeclaredOp) -> None:
+    """Raises NotationError where an op could never be called as it is declared."""
+    text = definition.line
+    if isinstance(text, str):
+        _Check(definition, text.replace("\n", " ")).run()
+    elif not callable(text):  # a function gives the signature of each call
+        message = f"expected an index signature such as `x[i] -> y[i]`, found {text!r}"
+        raise NotationError(Diagnostic(message, op=definition.name))
+
+
+class _Check:
+    """One declaration whose index signature is a string."""
+
+    def __init__(self, definition: DeclaredOp, text: str) -> None:
+        self.definition = definition
+        self.text = text
+        self.parameters = {p.name: p for p in definition.signature.parameters}
+        self.attributes = frozenset(n for n, p in self.parameters.items() if p.kind is not None)
+
+    def run(self) -> None:
+        """All checks, in the order in which one rests on another."""
+        line = self.parsed()
+        self.names(line)
+        self.operands(line)
+        self.dtypes(line)
+        self.reduction()
+        used = _Indices(line)
+        self.bound(line, used)
+        self.missing_reduce(line, used)
+        self.body(line)
+
+    def error(self, message: str, part: str = "", hint: str | None = None) -> NotationError:
+        """The error, with a caret under a part of the signature."""
+        at = max(self.text.rfind(part), 0) if part else 0
+        end = at + (len(part) or len(self.text))
+        span = Span(Source(f"<op {self.definition.name}>", self.text), 1, at, 1, end)
+        return NotationError(Diagnostic(message, span, self.definition.name, hint=hint))
+
+    def parsed(self) -> IndexSignature:
+        definition = self.definition
+        try:
+            line = parse_index_signature(
+                self.text, definition.where, definition.on, self.attributes
+            )
+        except NotationError as error:
+            found = error.diagnostics[0]
+            source = Source(f"<op {definition.name}>", error.text or self.text)
+            at = min(error.column, len(source.text))
+            span = Span(source, 1, at, 1, max(error.end, at + 1))
+            wrong = Diagnostic(found.message, span, definition.name, hint=found.hint)
+            raise NotationError(wrong) from None
+        if not line.results:
+            raise self.error("expected a result after `->`, found none", "->")
+        return line
+
+    def names(self, line: IndexSignature) -> None:
+        """Operands and results have different names, of which `base` is one."""
+        seen: set[str] = set()
+        for access in (*line.operands, *line.results):
+            if access.name in seen:
+                message = f"expected different names, found {access.name} twice"
+                raise self.error(message, access.text)
+            seen.add(access.name)
+        base, fill = self.definition.base, self.definition.fill
+        if base is not None and base not in {access.name for access in line.operands}:
+            raise self.error(f"expected the name of an operand in `base`, found {base!r}")
+        if isinstance(fill, str) and fill not in self.attributes:
+            raise self.error(f"expected a number or an attribute in `fill`, found {fill!r}")
+
+    # ---- operands and parameters
+
+    def operands(self, line: IndexSignature) -> None:
+        """The body takes each operand under its name in the signature, and nothing else."""
+        names = [p.name for p in self.parameters.values() if p.kind is None]
+        covered = set()
+        for access in line.operands:
+            name = self.parameter_of(access)
+            if name is None:
+                expected = f"expected a body parameter {access.name} for the operand {access.text}"
+                hint = f"name the parameters of the body after the operands: `{access.name}: Point`"
+                raise self.error(f"{expected}, found {_listed(names)}", access.text, hint)
+            covered.add(name)
+        for name in names:
+            if name not in covered:
+                expected = f"expected an operand of the signature, found the parameter {name}"
+                hint = f"add `{name}[...]` to the signature, or annotate it as an attribute: "
+                raise self.error(expected, "", f"{hint}`{name}: int = 0`")
+
+    def parameter_of(self, access: OperandAccess) -> str | None:
+        """The parameter that takes an operand: a member of a list may be written out."""
+        whole, _, member = access.name.rpartition("_")
+        for name in (access.name, whole if member.isdigit() else access.name):
+            parameter = self.parameters.get(name)
+            if parameter is not None and parameter.kind is None:
+                return name
+        return None
+
+    def dtypes(self, line: IndexSignature) -> None:
+        """After `@` there is a dtype, a dtype variable or an attribute."""
+        for access in (*line.operands, *line.results):
+            for name in access.dtypes:
+                if name not in DTYPES and name not in self.attributes and family_of(name) is None:
+                    near = _nearest(name, DTYPES)
+                    hint = f"did you mean {near}?" if near else "`F` is any floating-point dtype"
+                    expected = "expected a dtype, a dtype variable (T, F, I, J, B) or an attribute"
+                    raise self.error(f"{expected} after `@`, found {name}", name, hint)
+
+    def reduction(self) -> None:
+        """`reduce` names a reduction, or an attribute that does."""
+        name = self.definition.reduce
+        if name is not None and name not in MONOIDS and name not in self.attributes:
+            hint = _nearest(name, MONOIDS, {"avg": "mean", "average": "mean", "product": "prod"})
+            expected = f"expected `reduce` to be one of {', '.join(MONOIDS)}"
+            raise self.error(f"{expected}, found {name!r}", "", hint and f"write `reduce={hint}`")
+
+    # ---- indices
+
+    def bound(self, line: IndexSignature, used: _Indices) -> None:
+        """An operand or `where` gives the extent of each index; the body's indices are among
+        them."""
+        bound = used.bound | self.attributes
+        for access in (*line.results, *line.operands):
+            for name in _mentioned(access):
+                if name not in bound:
+                    message = f"expected indices that an operand binds, found {name}"
+                    hint = f"use {name} as an axis of an operand, or state its size: "
+                    raise self.error(message, access.text, f'{hint}`where="{name} == size"`')
+        for name in (*self.definition.signature.letters, *self.definition.at):
+            if name not in bound:
+                raise self.error(f"expected an index of the signature, found the index {name}")
+        for name in self.definition.at.values():
+            if name not in self.attributes:
+                raise self.error(f"expected an attribute in `at`, found {name}")
+
+    def missing_reduce(self, line: IndexSignature, used: _Indices) -> None:
+        """An index of no result is reduced, and the author says how."""
+        whole = any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
+        if self.definition.reduce is not None or whole or not gives_points(self.definition.body):
+            return
+        for access in line.operands:
+            for name in _iterated(access):
+                if name not in used.determined:
+                    results = ", ".join(a.text for a in line.results)
+                    message = f"index {name} of {access.text} is missing from the output {results}"
+                    hint = 'add `reduce="sum"` (or "max", "min", "prod", "mean", ...), or add '
+                    hint += f"{name} to the output"
+                    expected = f"{message}: expected a reduction, found none"
+                    raise self.error(expected, access.text, hint)
+
+    # ---- the body
+
+    def body(self, line: IndexSignature) -> None:
+        """A body of scalar expressions gives one for each result."""
+        values = self.arguments()
+        if values is None or not gives_points(self.definition.body):
+            return
+        try:
+            made = self.definition.body(**values)
+            results = made if isinstance(made, tuple) else (made,)
+            for value in results:
+                if value is not None:
+                    as_scalar_expr(value)
+        except Exception as error:  # whatever the author's code raises
+            raise NotationError(
+                Diagnostic(
+                    f"expected a scalar expression of {_listed(list(values))}, found a body that "
+                    f"raises {type(error).__name__}: {error}",
+                    op=self.definition.name,
+                    hint="use operators and functions of `structir.projections.scalar_expr`,"
+                    " such as `exp(x)`, not those of NumPy or math",
+                )
+            ) from error
+        if len(results) != len(line.results) and not any(a.many for a in line.results):
+            message = f"expected one value for each of {len(line.results)} results, found "
+            message += str(len(results))
+            raise self.error(message, ", ".join(a.text for a in line.results))
+
+    def arguments(self) -> dict[str, Any] | None:
+        """Symbols for the parameters of the body; None where an attribute has no default."""
+        values: dict[str, Any] = {n: LoopIndex(Sym(n)) for n in self.definition.signature.letters}
+        for name, parameter in self.parameters.items():
+            value = _symbol(parameter)
+            if value is REQUIRED:
+                return None
+            values[name] = value
+        return values
+
+
+def _symbol(parameter: Parameter) -> Any:
+    if parameter.kind is not None:
+        return parameter.default
+    if parameter.is_list:
+        return OperandElement(f"{parameter.name}_0"), OperandElement(f"{parameter.name}_1")
+    return OperandElement(parameter.name)
+
+
+class _Indices:
+    """The indices of a signature: those that have an extent, and those that a result determines."""
+
+    def __init__(self, line: IndexSignature) -> None:
+        sizes = [e.size for access in line.operands for e in access.entries]
+        sizes += [side for relation in line.where for side in (relation.left, relation.right)]
+        names = {
+            leaf.name
+            for f in sizes
+            for leaf in _leaves(f)
+            if isinstance(leaf, IndexExtent | AxisPack)
+        }
+        entries = [e for access in line.operands for e in access.entries]
+        self.bound = frozenset(names | {n for e in entries for n in _outside_formulas(e)})
+        determined = {n for access in line.results for n in _iterated(access)}
+        for relation in line.on:
+            if relation.op == "eq":
+                determined |= {n for f in (relation.left, relation.right) for n in _positions(f)}
+        self.determined = frozenset(determined)
+
+
+def _leaves(formula: IndexExpr | None) -> Iterator[IndexExpr]:
+    return iter(()) if formula is None else leaves(formula)
+
+
+def _positions(formula: IndexExpr | None) -> Iterator[str]:
+    return (leaf.name for leaf in _leaves(formula) if isinstance(leaf, IndexVar | AxisPack))
+
+
+def _outside_formulas(entry: AxisIndex) -> tuple[str, ...]:
+    """The row and the joined indices of an entry."""
+    single = [name for name in (entry.row, entry.starred) if name is not None]
+    return (*single, *entry.join)
+
+
+def _iterated(access: OperandAccess) -> Iterator[str]:
+    """The indices whose values choose the element of an operand or a result."""
+    for entry in access.entries:
+        yield from _outside_formulas(entry)
+        yield from _positions(entry.index)
+
+
+def _mentioned(access: OperandAccess) -> Iterator[str]:
+    """The indices that an operand or a result uses, in positions and in sizes."""
+    yield from _iterated(access)
+    for entry in access.entries:
+        for formula in (entry.index, entry.size):
+            yield from (leaf.name for leaf in _leaves(formula) if isinstance(leaf, IndexExtent))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"({', '.join(names)})"
+
+
+def _nearest(name: str, known: Iterable[str], also: Mapping[str, str] | None = None) -> str | None:
+    """A known name that is meant, quoted."""
+    if also and name in also:
+        return f'"{also[name]}"'
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f'"{near[0]}"' if near else None

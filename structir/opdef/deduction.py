@@ -1,0 +1,351 @@
+"""The StructInfo of a call, from its op line: readings, plans and what is remembered of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from structir.errors import Diagnostic, Span, StructInfoError
+from structir.ir import dims
+from structir.ir.expr import Call, Expr, PrimValue, Tuple, Var
+from structir.ir.struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from structir.lazy import lazy_module
+from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.call_view import CallView, UnknownShape, known_dims
+from structir.opdef.declaration import DeclaredOp
+from structir.opdef.diagnostics import call_diagnostic
+from structir.opdef.dtypes import bound_dtypes, result_dtype
+from structir.opdef.notation import IndexSignature, Missing
+from structir.opdef.parameters import NOT_GIVEN
+from structir.opdef.resolution import ResolvedCall, call_arguments, resolve_call, value_of
+from structir.opdef.shape_eval import ResolvedShapes, resolve_shapes
+from structir.opdef.shape_plan import ShapePlan, shape_plan
+
+deduction = lazy_module("structir.solver.program.result_refinement")
+
+__all__ = (
+    "CallView",
+    "InvalidCall",
+    "ResolvedCall",
+    "UnknownShape",
+    "call_arguments",
+    "decompose",
+    "resolve_call",
+    "resolved_call",
+    "struct_info",
+)
+MEMO_SIZE = 4096
+
+
+def struct_info(
+    definition: DeclaredOp,
+    args: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    span: Span | None,
+) -> StructInfo:
+    """The StructInfo of a call's result; remembered for equal operands and attributes."""
+    if definition.reads_values:
+        return _deduce(definition, args, attributes, span)
+    key: Any = tuple([_key_of(arg) for arg in args])
+    if attributes:
+        key = (key, tuple([(n, type(v), v) for n, v in attributes.items()]))
+    known = definition.memo.get(key)
+    if known is None:
+        known = _deduce(definition, args, attributes, span)
+        if any(map(_has_axes, args)):
+            known = _of_rows(definition, args, attributes, span, known)
+        if len(definition.memo) >= MEMO_SIZE:
+            definition.memo.clear()
+        definition.memo[key] = known
+    found: StructInfo = known
+    return found
+
+
+def _has_axes(arg: Expr) -> bool:
+    """Whether an argument has axes of which the sizes do not say all."""
+    if type(arg) is Tuple:
+        return any(map(_has_axes, arg.fields))
+    info = arg.struct_info
+    return type(info) is TensorStructInfo and info.axes is not None and info.dims is None
+
+
+def _key_of(arg: Expr) -> Any:
+    info = arg.struct_info
+    kind = type(info)
+    if kind is TensorStructInfo:
+        return info
+    if kind is PrimStructInfo and info.value is None and type(arg) is PrimValue:
+        return info, arg.value
+    if kind is ShapeStructInfo and info.dims is None:
+        return info, arg
+    return info
+
+
+def _deduce(
+    definition: DeclaredOp,
+    args: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    span: Span | None,
+    shown: tuple[Expr, ...] | None = None,
+) -> StructInfo:
+    """The StructInfo, worked out; a message shows the arguments as they were given."""
+    reading: ResolvedCall | None = None
+    try:
+        key = _outline(definition, args, attributes)
+        ready = definition.prepared.get(key) if key is not None else None
+        if ready is not None:
+            reading = ready.reading
+            return _infos(ready, [_argument_info(args, path) for path in reading.paths])
+        given = call_arguments(definition, args, attributes)
+        hook = definition.hooks.get("struct_info")
+        if hook is not None:
+            _check_given(definition, given)
+            stated: StructInfo = hook(given)
+            return stated
+        reading = resolve_call(definition, given)
+        operands = _operands(reading, given)
+        ready = _prepare(reading, given, operands)
+        if key is not None:
+            definition.prepared[key] = ready
+        return _infos(ready, operands)
+    except InvalidCall as error:
+        wrong = call_diagnostic(definition.signature, error, shown or args, span, reading)
+        raise StructInfoError(wrong) from None
+
+
+def _of_rows(
+    definition: DeclaredOp,
+    args: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    span: Span | None,
+    plain: StructInfo,
+) -> StructInfo:
+    """The StructInfo where operands have axes that sizes cannot say: the solver knows of them.
+
+    What it finds impossible is said in the words for a rank that rows may have.
+    """
+    call = Call(definition.op, args, attributes, (), plain, span)
+    try:
+        found: StructInfo = deduction.refined_result(call)
+        return found
+    except deduction.Conflict as conflict:
+        for count in deduction.COUNTS:
+            _deduce(definition, deduction.at_rank(args, count), attributes, span, shown=args)
+        wrong = InvalidCall(conflict.message)
+        raise StructInfoError(
+            call_diagnostic(definition.signature, wrong, args, span, None)
+        ) from None
+
+
+def _check_given(definition: DeclaredOp, given: CallView) -> None:
+    """A hook may count on the operands that have no default."""
+    for parameter in definition.signature.arguments:
+        if parameter.must_be_given and given.operands[parameter.name] is None:
+            raise InvalidCall(f"{parameter.name} must be given")
+
+
+@attrs.frozen(eq=False)
+class PreparedCall:
+    """All of a call that ranks, dtypes and attributes decide; only the sizes are to come."""
+
+    reading: ResolvedCall
+    plan: ShapePlan
+    values: Mapping[str, Any]
+    dtypes: tuple[str | None, ...]  # of the results
+
+
+def _outline(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> Any:
+    """What `Prepared` depends on; None for a call that is too special to keep it."""
+    if definition.reads_sizes or "struct_info" in definition.hooks:
+        return None
+    tensors = []
+    for arg in args:
+        info = arg.struct_info
+        if type(info) is not TensorStructInfo or type(info.dims) is not tuple:
+            return None
+        tensors.append((info.ndim, info.dtype))
+    if not attributes:
+        return tuple(tensors)
+    return tuple(tensors), tuple([(n, type(v), v) for n, v in attributes.items()])
+
+
+def _argument_info(args: tuple[Expr, ...], path: tuple[int, int | None]) -> TensorStructInfo | None:
+    info: TensorStructInfo | None = args[path[0]].struct_info if path[0] < len(args) else None
+    return info
+
+
+def _infos(ready: PreparedCall, operands: list[TensorStructInfo | None]) -> StructInfo:
+    """The infos of the results, from the sizes of the operands."""
+    sizes = tuple([None if info is None else known_dims(info) for info in operands])
+    solved = resolve_shapes(ready.plan, sizes, ready.values)
+    results = ready.plan.line.results
+    infos = [_result(k, solved, operands, dtype) for k, dtype in enumerate(ready.dtypes)]
+    if len(infos) == 1 and not results[0].many:
+        return infos[0]
+    return TupleStructInfo(tuple(infos))
+
+
+def _operands(reading: ResolvedCall, given: CallView) -> list[TensorStructInfo | None]:
+    """The infos of the line's operands."""
+    found: list[TensorStructInfo | None] = []
+    for access in reading.line.operands:
+        info = given.operands.get(access.name)
+        if access.name not in given.operands:
+            name, _, member = access.name.rpartition("_")
+            info = given.operands[name][int(member)]
+        if info is None and access.default is Missing.REQUIRED:
+            raise InvalidCall(f"{access.name} must be given")
+        found.append(info)
+    return found
+
+
+def _prepare(
+    reading: ResolvedCall, given: CallView, operands: list[TensorStructInfo | None]
+) -> PreparedCall:
+    values = {**given.attributes, **reading.attributes}
+    bound = _dtypes(reading.line, operands, values)
+    plan = _plan(reading, operands, values)
+    dtypes = tuple([result_dtype(access, bound, values) for access in reading.line.results])
+    return PreparedCall(reading, plan, values, dtypes)
+
+
+def _dtypes(
+    line: IndexSignature, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
+) -> dict[str, str | None]:
+    here = [(k, info) for k, info in enumerate(operands) if info is not None]
+    accesses = [line.operands[k] for k, _ in here]
+    try:
+        return bound_dtypes(accesses, [info.dtype for _, info in here], values)
+    except InvalidCall as error:
+        facts = tuple([(t, None if k is None else here[k][0], a) for t, k, a in error.facts])
+        raise InvalidCall(error.message, facts, error.hint, error.code) from None
+
+
+def _plan(
+    reading: ResolvedCall, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
+) -> ShapePlan:
+    ranks = tuple([None if info is None else _rank_of(info) for info in operands])
+    present = tuple([info is not None for info in operands])
+    stated = tuple(
+        [
+            (name, value.ndim if isinstance(value, UnknownShape) else len(value))
+            for name, value in values.items()
+            if isinstance(value, tuple | UnknownShape)
+        ]
+    )
+    placed = [(letter, values[name]) for letter, name in reading.at]
+    axes = tuple([(letter, axis) for letter, axis in placed if axis is not None])
+    return shape_plan(reading.line, ranks, present, axes, stated)
+
+
+def _rank_of(info: TensorStructInfo) -> int | None:
+    sizes = known_dims(info)
+    return info.ndim if sizes is None else len(sizes)
+
+
+def _result(
+    k: int, solved: ResolvedShapes, operands: list[TensorStructInfo | None], dtype: str | None
+) -> TensorStructInfo:
+    access = solved.line.results[k]
+    entries = solved.results[k]
+    if len(access.entries) == 1 and access.rows:
+        shape = _kept_shape(access.rows[0], solved, operands)
+        if shape is not None:
+            return TensorStructInfo(shape, dtype, _ndim_of(shape, entries))
+    if entries is None:
+        return TensorStructInfo(None, dtype)
+    return TensorStructInfo(solved.sizes(k), dtype, len(entries))
+
+
+def _ndim_of(shape: Any, entries: Any) -> int | None:
+    info = shape.struct_info
+    return (
+        info.ndim
+        if isinstance(info, ShapeStructInfo)
+        else None
+        if entries is None
+        else len(entries)
+    )
+
+
+def _kept_shape(row: str, solved: ResolvedShapes, operands: list[TensorStructInfo | None]) -> Any:
+    """The shape variable of a result that is just a row: that of all operands that are just this
+    row."""
+    value = solved.attributes.get(row)
+    if type(value) is UnknownShape:
+        return value.value if isinstance(value.value, Var) else None
+    own = [
+        info
+        for access, info in zip(solved.line.operands, operands, strict=True)
+        if info is not None and access.rows == (row,) and len(access.entries) == 1
+    ]
+    if not own or not isinstance(own[0].dims, Var) or known_dims(own[0]) is not None:
+        return None
+    return own[0].dims if all(info.dims is own[0].dims for info in own) else None
+
+
+# ---- for the index view ----
+
+
+def resolved_call(
+    definition: DeclaredOp,
+    args: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    span: Span | None,
+) -> ResolvedShapes:
+    """The line at a call. Operands of known rank whose sizes are not known get fresh symbols for
+    them."""
+    reading: ResolvedCall | None = None
+    try:
+        given = call_arguments(definition, args, attributes)
+        given = attrs.evolve(given, operands={n: _with_sizes(i) for n, i in given.operands.items()})
+        reading = resolve_call(definition, given)
+        values = {**given.attributes, **reading.attributes}
+        operands = _operands(reading, given)
+        sizes = tuple([None if info is None else known_dims(info) for info in operands])
+        return resolve_shapes(_plan(reading, operands, values), sizes, values)
+    except InvalidCall as error:
+        raise StructInfoError(
+            call_diagnostic(definition.signature, error, args, span, reading)
+        ) from None
+
+
+def _with_sizes(info: Any) -> Any:
+    """The info of an operand, with symbols for sizes that are not known."""
+    if type(info) is tuple:
+        return tuple([_with_sizes(member) for member in info])
+    if info is None or info.ndim is None or known_dims(info) is not None:
+        return info
+    return TensorStructInfo(tuple([dims.sym(f"d{k}") for k in range(info.ndim)]), info.dtype)
+
+
+def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> Expr:
+    """What a composite's body makes of a call's arguments."""
+    values: dict[str, Any] = {}
+    position = 0
+    for parameter in definition.signature.parameters:
+        if not parameter.is_argument:
+            values[parameter.name] = call.attrs.get(parameter.name, parameter.default)
+            continue
+        arg = call.args[position] if position < len(call.args) else NOT_GIVEN
+        position += 1
+        if parameter.kind is not None:
+            values[parameter.name] = value_of(arg, parameter.default)
+        elif parameter.is_list:
+            values[parameter.name] = arg
+        else:
+            values[parameter.name] = None if arg is NOT_GIVEN else arg
+    made = body(**values)
+    if not isinstance(made, Expr):
+        raise StructInfoError(
+            Diagnostic("the parts of a composite must be an expression", call.span)
+        )
+    return made

@@ -1,0 +1,160 @@
+"""Op lines laid open: list operands written out, rows as letters, groups multiplied out."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+import attrs
+
+from structir.opdef.index_expr import (
+    AxisPack,
+    FlattenedIndex,
+    IndexExpr,
+    IndexExtent,
+    IndexOp,
+    IndexVar,
+    leaves,
+    product,
+    replace_leaves,
+    unfold,
+)
+from structir.opdef.notation import (
+    AxisIndex,
+    IndexSignature,
+    OperandAccess,
+    SideCondition,
+    joined,
+    row_letters,
+)
+
+
+def expand_lists(line: IndexSignature, counts: Mapping[str, int]) -> IndexSignature:
+    """The line with every list operand written out, one access for each member.
+
+    The letters of `join(*i)` get one copy per member: `i_0`, `i_1`, ...
+    """
+    stars = {e.starred for a in (*line.operands, *line.results) for e in a.entries if e.starred}
+    lists = {a.name for a in line.operands if a.many}
+    if not lists:
+        return line
+    count = max((counts[name] for name in lists), default=0)
+    operands: list[OperandAccess] = []
+    for access in line.operands:
+        if access.name not in lists:
+            operands.append(access)
+            continue
+        operands += [_member(access, k, stars) for k in range(counts[access.name])]
+    results = tuple([_with_joins(a, count) for a in line.results])
+    where: list[SideCondition] = []
+    for relation in line.where:
+        copies = [_relation_of(relation, k, stars) for k in range(count)]
+        where += [relation] if copies[:1] == [relation] else copies
+    return attrs.evolve(line, operands=tuple(operands), results=results, where=tuple(where))
+
+
+def _copy_of(formula: IndexExpr, k: int, stars: set[str]) -> IndexExpr:
+    def leaf(part: IndexExpr) -> IndexExpr:
+        if isinstance(part, IndexVar | IndexExtent) and part.name in stars:
+            return type(part)(f"{part.name}_{k}")
+        return part
+
+    return replace_leaves(formula, leaf)
+
+
+def _relation_of(relation: SideCondition, k: int, stars: set[str]) -> SideCondition:
+    left, right = _copy_of(relation.left, k, stars), _copy_of(relation.right, k, stars)
+    return attrs.evolve(relation, left=left, right=right)
+
+
+def _member(access: OperandAccess, k: int, stars: set[str]) -> OperandAccess:
+    entries = tuple(
+        [
+            attrs.evolve(
+                e,
+                index=None if e.index is None else _copy_of(e.index, k, stars),
+                size=None if e.size is None else _copy_of(e.size, k, stars),
+            )
+            for e in access.entries
+        ]
+    )
+    return attrs.evolve(access, name=f"{access.name}_{k}", entries=entries)
+
+
+def _with_joins(access: OperandAccess, count: int) -> OperandAccess:
+    entries = tuple(
+        [joined(row_letters(e.starred, count)) if e.starred else e for e in access.entries]
+    )
+    return attrs.evolve(access, entries=entries)
+
+
+def desugar(
+    access: OperandAccess, rows: Mapping[str, int | None], rank: int | None = None
+) -> tuple[AxisIndex, ...] | None:
+    """The entries of an access, rows as letters; None where the rank of a row is not known.
+
+    A loose row may be shorter in one operand than in the whole (`rank` says how many axes the
+    operand has): it is then the row's last axes.
+    """
+    found: list[AxisIndex] = []
+    letters = {name: row_letters(name, n) for name, n in rows.items() if n is not None}
+    for entry in access.entries:
+        if entry.row is None:
+            found.append(_expand(entry, letters))
+            continue
+        names = letters.get(entry.row)
+        if names is None:
+            return None
+        if entry.loose and rank is not None:
+            others = sum(rows[r] or 0 for r in access.rows if r != entry.row)
+            own = rank - access.fixed - others
+            names = names[len(names) - own :]
+        found += [AxisIndex(IndexVar(n), IndexExtent(n), loose=entry.loose) for n in names]
+    return tuple(found)
+
+
+def _expand(entry: AxisIndex, letters: Mapping[str, tuple[str, ...]]) -> AxisIndex:
+    if not rows_known(entry, letters):
+        return AxisIndex(None, None)
+    index = None if entry.index is None else unfold(entry.index, letters)
+    size = None if entry.size is None else _size_of(entry.size, letters)
+    return attrs.evolve(entry, index=index, size=size)
+
+
+def rows_known(entry: AxisIndex | SideCondition, rows: Container[str]) -> bool:
+    """Whether the rank of every row in the groups of an entry or relation is known."""
+    sides = (
+        (entry.left, entry.right) if isinstance(entry, SideCondition) else (entry.index, entry.size)
+    )
+    found = [leaf for side in sides if side is not None for leaf in leaves(side)]
+    return all(leaf.name in rows for leaf in found if isinstance(leaf, AxisPack))
+
+
+def _size_of(size: IndexExpr, letters: Mapping[str, tuple[str, ...]]) -> IndexExpr:
+    """A size without groups: the product of the extents."""
+    match size:
+        case FlattenedIndex(parts):
+            return product(tuple([e for part in parts for e in _extents_of(part, letters)]))
+        case IndexOp(fn, args):
+            return IndexOp(fn, tuple([_size_of(part, letters) for part in args]))
+    return size
+
+
+def _extents_of(part: IndexExpr, letters: Mapping[str, tuple[str, ...]]) -> list[IndexExpr]:
+    match part:
+        case AxisPack(name):
+            return [IndexExtent(letter) for letter in letters[name]]
+        case FlattenedIndex(parts):
+            return [e for inner in parts for e in _extents_of(inner, letters)]
+    return [part]
+
+
+def desugar_condition(
+    relation: SideCondition, rows: Mapping[str, int | None], *, size: bool
+) -> SideCondition:
+    """A side condition with rows as letters."""
+    letters = {name: row_letters(name, n) for name, n in rows.items() if n is not None}
+    sides = [
+        _size_of(side, letters) if size else unfold(side, letters)
+        for side in (relation.left, relation.right)
+    ]
+    return SideCondition(relation.op, sides[0], sides[1], relation.text)

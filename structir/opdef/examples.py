@@ -1,0 +1,106 @@
+"""Arguments for examples of ops: `f32[3, 7]` stands for a small tensor, made when asked for."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from structir.ir.dtype import is_float, numpy_dtype
+from structir.lazy import lazy_module
+
+np = lazy_module("numpy")
+
+
+@attrs.frozen
+class Sample:
+    """A tensor of a dtype and shape; its numbers follow from these."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    limit: int = 5  # integers stay below it
+    fractions: bool = False  # between 0 and 1, for functions that are defined there
+
+    def below(self, limit: int) -> Sample:
+        """The same with integers below a limit: indices into an axis."""
+        return Sample(self.dtype, self.shape, limit)
+
+    def array(self) -> Any:
+        """The tensor in NumPy."""
+        rng = np.random.default_rng(zlib.crc32(repr(self).encode()))
+        return np.asarray(self._numbers(rng)).astype(numpy_dtype(self.dtype))
+
+    def _numbers(self, rng: Any) -> Any:
+        if is_float(self.dtype) and self.fractions:
+            return rng.integers(1, 15, self.shape) / 16 + 0.03125
+        if is_float(self.dtype):
+            return rng.integers(-12, 13, self.shape) / 8 + 0.0625
+        return rng.integers(0, 2 if self.dtype == "bool" else self.limit, self.shape)
+
+
+@attrs.frozen
+class ExactValues:
+    """A tensor of just these numbers."""
+
+    dtype: str
+    rows: Any  # a number, or a nested tuple of numbers
+
+    def array(self) -> Any:
+        """The tensor in NumPy."""
+        return np.array(self.rows, numpy_dtype(self.dtype))
+
+
+@attrs.frozen
+class Samples:
+    """The tensors of a dtype, by shape."""
+
+    dtype: str
+
+    def __getitem__(self, shape: int | tuple[int, ...]) -> Sample:
+        return Sample(self.dtype, shape if isinstance(shape, tuple) else (shape,))
+
+
+f32, f16, i64, i32 = Samples("float32"), Samples("float16"), Samples("int64"), Samples("int32")
+
+
+OPERAND = re.compile(r"\w+\[(.*?)\](?: @ (\w+))?")
+EXTENTS = {"*": (2, 3), "~": (2, 3)}  # of rows; a letter by itself is one axis of 3
+DTYPES_OF = {"T": "float32", "F": "float32", "I": "int64", "J": "int64", "B": "bool"}
+
+
+def sample_operands(line: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Operands that a line takes by itself, signed and as fractions; none where it says more than
+    axes."""
+    reads = OPERAND.findall(line.split(" -> ")[0])
+    try:
+        found = [
+            tuple([Sample(_dtype(dtype), tuple(_shape(entries)), 5, f) for entries, dtype in reads])
+            for f in (False, True)
+        ]
+    except LookupError:
+        return []
+    return [(args, {}) for args in found if args]
+
+
+def _shape(entries: str) -> Iterator[int]:
+    for entry in entries.split(", "):
+        if entry[:1] in EXTENTS:
+            yield from EXTENTS[entry[0]]
+        elif entry.isdigit() or entry.isidentifier():
+            yield int(entry) if entry.isdigit() else 3
+        elif entry not in ("", "()"):
+            raise LookupError(entry)
+
+
+def _dtype(stated: str) -> str:
+    return DTYPES_OF.get((stated or "T").rstrip("0123456789"), stated)
+
+
+def build_argument(value: Any) -> Any:
+    """An example's argument with its samples as arrays."""
+    if isinstance(value, Sample | ExactValues):
+        return value.array()
+    return [build_argument(item) for item in value] if isinstance(value, list) else value

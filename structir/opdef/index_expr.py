@@ -1,0 +1,212 @@
+"""The small expressions that stand in an op line: frozen trees over letters, extents, attributes
+and elements of operands.
+
+An index speaks of a `Letter` (the position along a loop axis), a size speaks of its `Extent`; both
+may use attributes. A tree is given a meaning by `evaluate`: the size view evaluates over `Dim`s,
+the index view over `Dim`s or points of a body.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class IndexExpr:
+    """An expression in an op line."""
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class IntLiteral(IndexExpr):
+    """An integer."""
+
+    value: int
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class IndexVar(IndexExpr):
+    """The position along a loop axis."""
+
+    name: str
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class IndexExtent(IndexExpr):
+    """How long a letter's axis is; written `size(i)` in an index, and `i` in a size."""
+
+    name: str
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class AttributeRef(IndexExpr):
+    """The value of an attribute, or an item of it: `padding[0]`."""
+
+    name: str
+    path: tuple[int, ...] = ()
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class ElementRef(IndexExpr):
+    """An element of an operand: by the operand's own access, or at the indices that are given."""
+
+    operand: str
+    at: tuple[IndexExpr, ...] | None = None
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class IndexOp(IndexExpr):
+    """A function of formulas: add sub mul floordiv mod neg min max select lt le gt ge eq ne."""
+
+    fn: str
+    args: tuple[IndexExpr, ...]
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class AxisPack(IndexExpr):
+    """All letters of a row; only inside `Flat`, and gone when the ranks are known."""
+
+    name: str
+
+
+@attrs.frozen(repr=False, cache_hash=True)
+class FlattenedIndex(IndexExpr):
+    """Several letters as one axis, row-major; gone when the ranks are known."""
+
+    parts: tuple[IndexExpr, ...]
+
+
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def text_of(formula: IndexExpr) -> str:
+    """The formula as an op line has it."""
+    match formula:
+        case IntLiteral(value):
+            return str(value)
+        case IndexVar(name) | IndexExtent(name):
+            return name
+        case AxisPack(name):
+            return f"*{name}"
+        case AttributeRef(name, path):
+            return name + "".join(f"[{k}]" for k in path)
+        case ElementRef(operand, at):
+            return operand if at is None else f"{operand}[{', '.join(map(text_of, at))}]"
+        case FlattenedIndex(parts):
+            return f"flat({', '.join(map(text_of, parts))})"
+        case IndexOp(fn, (left, right)) if fn in SIGNS or fn in COMPARISONS:
+            return f"({text_of(left)} {SIGNS.get(fn) or COMPARISONS[fn]} {text_of(right)})"
+        case IndexOp(fn, args):
+            return f"{fn}({', '.join(map(text_of, args))})"
+    raise TypeError(type(formula).__name__)
+
+
+def leaves(formula: IndexExpr) -> Iterator[IndexExpr]:
+    """Every part of a formula that is no function of others."""
+    match formula:
+        case IndexOp(_, args):
+            for part in args:
+                yield from leaves(part)
+        case FlattenedIndex(parts):
+            for part in parts:
+                yield from leaves(part)
+        case ElementRef(_, at):
+            yield formula
+            for part in at or ():
+                yield from leaves(part)
+        case _:
+            yield formula
+
+
+def replace_leaves(formula: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -> IndexExpr:
+    """The formula with other leaves."""
+    match formula:
+        case IndexOp(fn, args):
+            return IndexOp(fn, tuple([replace_leaves(part, leaf) for part in args]))
+        case FlattenedIndex(parts):
+            return FlattenedIndex(tuple([replace_leaves(part, leaf) for part in parts]))
+        case ElementRef(operand, at) if at is not None:
+            return ElementRef(operand, tuple([replace_leaves(part, leaf) for part in at]))
+    return leaf(formula)
+
+
+def product(parts: tuple[IndexExpr, ...]) -> IndexExpr:
+    """All parts multiplied; 1 for none."""
+    made = parts[0] if parts else IntLiteral(1)
+    for part in parts[1:]:
+        made = IndexOp("mul", (made, part))
+    return made
+
+
+def unfold(formula: IndexExpr, rows: Mapping[str, tuple[str, ...]]) -> IndexExpr:
+    """The formula without `Flat` and `Row`: rows as their letters, groups multiplied out."""
+    match formula:
+        case FlattenedIndex(parts):
+            return _grouped(_laid_open(parts, rows))
+        case IndexOp(fn, args):
+            return IndexOp(fn, tuple([unfold(part, rows) for part in args]))
+        case ElementRef(operand, at) if at is not None:
+            return ElementRef(operand, tuple([unfold(part, rows) for part in at]))
+    return formula
+
+
+def _laid_open(
+    parts: tuple[IndexExpr, ...], rows: Mapping[str, tuple[str, ...]]
+) -> tuple[IndexExpr, ...]:
+    opened: list[IndexExpr] = []
+    for part in parts:
+        if isinstance(part, AxisPack):
+            opened += [IndexVar(name) for name in rows[part.name]]
+        elif isinstance(part, FlattenedIndex):
+            opened += _laid_open(part.parts, rows)
+        else:
+            opened.append(part)
+    return tuple(opened)
+
+
+def _grouped(parts: tuple[IndexExpr, ...]) -> IndexExpr:
+    if all(isinstance(part, IndexExtent) for part in parts) and parts:
+        return product(parts)
+    if not parts:
+        return IntLiteral(0)
+    made = parts[0]
+    for part in parts[1:]:
+        if not isinstance(part, IndexVar):
+            raise ValueError(f"flat groups letters, not {part}")
+        made = IndexOp("add", (IndexOp("mul", (made, IndexExtent(part.name))), part))
+    return made
+
+
+Functions = Mapping[str, Callable[..., Any]]
+
+DIM_FUNCTIONS: Functions = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "floordiv": dims.floordiv,
+    "mod": dims.floormod,
+    "min": dims.dim_min,
+    "max": dims.dim_max,
+    "select": dims.select,
+    **{name: (lambda a, b, name=name: dims.compare(name, a, b)) for name in COMPARISONS},
+}
+
+
+def evaluate(
+    formula: IndexExpr, leaf: Callable[[IndexExpr], Any], functions: Functions = DIM_FUNCTIONS
+) -> Any:
+    """The value of a formula, from the values of its leaves."""
+    if isinstance(formula, IndexOp):
+        values = [evaluate(part, leaf, functions) for part in formula.args]
+        return functions[formula.fn](*values)
+    return formula.value if isinstance(formula, IntLiteral) else leaf(formula)

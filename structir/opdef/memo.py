@@ -1,0 +1,76 @@
+"""What has been derived of calls of ops, kept for other calls of the same structure.
+
+Two calls have one structure where they call one op with the same attributes on arguments of the
+same StructInfos; which variables these are makes no difference to what follows from the op's line.
+A deep program has few structures, so that what is slow to derive is derived once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from structir.ir.expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+
+Fact = TypeVar("Fact")
+
+KEPT = 4096  # facts; then it starts anew
+SMALL = 64  # elements of a constant that may tell something; larger ones are not looked into
+_FACTS: dict[Hashable, Any] = {}
+_MISSING: Any = object()
+
+
+def memoize(derive: Callable[[Call], Fact], call: Call) -> Fact:
+    """What `derive` says of a call: of one structure once. Letters and other symbols in it are
+    shared by all calls of that structure, so it is for those who give them new ones, or only look.
+    """
+    structure = structure_of(call)
+    if structure is None:
+        return derive(call)
+    key = (derive, structure)
+    found: Fact = _FACTS.get(key, _MISSING)
+    if found is _MISSING:
+        if len(_FACTS) >= KEPT:
+            _FACTS.clear()
+        found = _FACTS[key] = derive(call)
+    return found
+
+
+def structure_of(call: Call) -> Hashable | None:
+    """What tells the structures of calls apart; None where sizes are unknown, as two unknown ones
+    need not be the same, or where something else is given than tensors and sizes."""
+    args = tuple([_of_argument(arg) for arg in call.args])
+    if None in args:
+        return None
+    attributes = tuple(call.attrs.items())
+    structure = (call.op, attributes, tuple([type(v) for _, v in attributes]), args)
+    try:
+        hash(structure)
+    except TypeError:
+        return None
+    return structure
+
+
+def _of_argument(arg: Any) -> Hashable | None:
+    kind = type(arg)
+    if kind is ShapeExpr:
+        return arg.dims  # type: ignore[no-any-return]
+    if kind is PrimValue:
+        return kind, type(arg.value), arg.value
+    if kind is Tuple:
+        fields = tuple([_of_argument(field) for field in arg.fields])
+        return None if None in fields else (kind, fields)
+    if kind is Constant:
+        small = arg.data.size <= SMALL
+        return (kind, arg.struct_info, arg.data.tobytes()) if small else None
+    if isinstance(arg, Var) and _is_known(arg.struct_info):
+        return arg.struct_info
+    return None
+
+
+def _is_known(info: StructInfo | None) -> bool:
+    """Whether all sizes of a value are known."""
+    if isinstance(info, TupleStructInfo):
+        return all(map(_is_known, info.fields))
+    return isinstance(info, TensorStructInfo) and type(info.dims) is tuple

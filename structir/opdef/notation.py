@@ -1,0 +1,450 @@
+"""Reads an op line, once, into accesses and entries.
+
+    lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T
+
+Each side of the arrow is a list of Python subscripts, so Python's parser reads it. What an entry
+says is kept as two formulas: `index`, where it is read (the index view), and `size`, how long the
+axis is (the size view). Nothing is ever read from text again: rows become letters on the compiled
+entries.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+
+import attrs
+
+from structir.errors import Diagnostic, DiagnosticError
+from structir.opdef.index_expr import (
+    AttributeRef,
+    AxisPack,
+    ElementRef,
+    FlattenedIndex,
+    IndexExpr,
+    IndexExtent,
+    IndexOp,
+    IndexVar,
+    IntLiteral,
+)
+
+Parsed = TypeVar("Parsed")
+
+
+class Missing(Enum):
+    """Stands for a value that is not there."""
+
+    REQUIRED = "required"
+
+
+REQUIRED = Missing.REQUIRED  # the default of an operand that must be given
+
+
+class NotationError(DiagnosticError):
+    """An op is declared wrongly: a mistake of its author. `column` and `end` are positions in
+    `text`, the part of the declaration that holds it."""
+
+    code = "E0300"
+
+    def __init__(self, wrong: str | Diagnostic, tree: ast.AST | None = None) -> None:
+        super().__init__(wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong))
+        self.text: str | None = None
+        self.column: int = getattr(tree, "col_offset", -1)
+        self.end: int = getattr(tree, "end_col_offset", None) or 0
+
+    def within(self, text: str, part: str, start: int) -> NotationError:
+        """Places the error: `part` was parsed in brackets and is at `start` of `text`."""
+        column = max(self.column, 0)
+        self.text, self.column = text, start + _unwrapped(part, column)
+        self.end = start + _unwrapped(part, max(self.end, column + 1))
+        return self
+
+
+def _unwrapped(part: str, column: int) -> int:
+    """The column in a part of one in its parsed form, in which `[(part)]` has `[()]` for `[]`."""
+    column -= 1
+    for at in range(len(part)):
+        if part.startswith("[]", at) and at + 1 < column:
+            column -= 2
+    return max(column, 0)
+
+
+@attrs.frozen(cache_hash=True)
+class AxisIndex:
+    """One axis of one operand or result.
+
+    `index` is None where it has none of its own: an unnamed axis (`3`), a row, a `join`, or a size
+    known only at run time (`_`, whose `size` is None too). `Letter` in an index is the position,
+    `Extent` the length; sizes hold extents only.
+    """
+
+    index: IndexExpr | None
+    size: IndexExpr | None
+    row: str | None = None  # *s and ~s: stands for as many axes as the row has
+    loose: bool = False  # ~i, ~s: the axis may also be 1, and is then read at 0
+    whole: bool = False  # [i]: the body sees the axis at once; `index` is the letter
+    join: tuple[str, ...] = ()  # join(a, b): the letters whose ranges follow each other
+    starred: str | None = None  # join(*i): one letter for each member of the list
+
+    @property
+    def letter(self) -> str | None:
+        """The letter of an entry that is just a letter, of its own extent; None for any other."""
+        plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
+        return self.index.name if plain and isinstance(self.index, IndexVar) else None
+
+
+@attrs.frozen(cache_hash=True)
+class OperandAccess:
+    """One operand or result of a line, entry by entry."""
+
+    name: str
+    entries: tuple[AxisIndex, ...]
+    dtypes: tuple[str, ...] = ("T",)  # alternatives, the first that is given counts
+    default: Any = REQUIRED  # what an operand that is left out counts as
+    many: bool = False  # *xs[..]: a list, or a member of one
+    text: str = ""  # as it is written, for messages
+
+    @property
+    def shown(self) -> str:
+        """Its name for a reader: a member of a list by its place."""
+        name, _, member = self.name.rpartition("_")
+        return f"{name}[{member}]" if self.many and member.isdigit() else self.name
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows in it, in order."""
+        return tuple(e.row for e in self.entries if e.row is not None)
+
+    @property
+    def fixed(self) -> int:
+        """How many axes it has beside its rows."""
+        return sum(e.row is None for e in self.entries)
+
+
+@attrs.frozen(cache_hash=True)
+class SideCondition:
+    """A comparison: of sizes in `where`, of indices in `on`. `op` is lt le gt ge eq ne."""
+
+    op: str
+    left: IndexExpr
+    right: IndexExpr
+    text: str = ""
+
+
+@attrs.frozen(cache_hash=True)
+class IndexSignature:
+    """An op line with its side conditions.
+
+    `operands` stand in the order of the signature; a member of a list operand `xs` is called
+    `xs_0`, `xs_1`, ... `where` speaks of extents, `on` of indices.
+    """
+
+    operands: tuple[OperandAccess, ...]
+    results: tuple[OperandAccess, ...]
+    where: tuple[SideCondition, ...] = ()
+    on: tuple[SideCondition, ...] = ()
+
+
+def row_letters(row: str, count: int) -> tuple[str, ...]:
+    """The letters that a row of this many axes stands for."""
+    return tuple([f"{row}_{k}" for k in range(count)])
+
+
+@lru_cache(4096)
+def parse_index_signature(
+    text: str, where: str = "", on: str = "", attributes: frozenset[str] = frozenset()
+) -> IndexSignature:
+    """The line that a text says; a name is an attribute if it is among `attributes`, otherwise a
+    letter."""
+    left, arrow, right = text.partition("->")
+    if not arrow:
+        hint = "write the operands, an arrow and the results: `x[i, j] -> out[j, i]`"
+        raise NotationError(Diagnostic("expected `->`, found none", hint=hint)).within(text, "", 0)
+    left_side, right_side = (
+        _side(text, 0, left, attributes),
+        _side(text, len(left) + len(arrow), right, attributes),
+    )
+    operands = frozenset(a.name for a in left_side.accesses())
+    reader = _SignatureParser(attributes, operands)
+    return IndexSignature(
+        tuple([left_side.placed(reader.access, a) for a in left_side.accesses()]),
+        tuple([right_side.placed(reader.access, a) for a in right_side.accesses()]),
+        _relations(where, _items, partial(reader.relation, size=True)),
+        _relations(on, _conjuncts, partial(reader.relation, size=False)),
+    )
+
+
+def _side(text: str, start: int, side: str, attributes: frozenset[str]) -> _Side:
+    """The accesses of one side of the arrow."""
+    start += len(side) - len(side.lstrip())
+    return _Side(text, start, side.strip(), attributes)
+
+
+def _relations(
+    text: str, split: Callable[[str], list[ast.expr]], read: Callable[[ast.expr], SideCondition]
+) -> tuple[SideCondition, ...]:
+    return _placed(lambda: tuple([read(tree) for tree in split(text)]), text, text, 0)
+
+
+def _placed(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
+    """What `parse` gives; an error in it with its position in the text."""
+    try:
+        return parse()
+    except SyntaxError as error:
+        wrong = NotationError(f"syntax error: {error.msg}")
+        wrong.column = (error.offset or 1) - 1
+        raise wrong.within(text, part, start) from error
+    except NotationError as error:
+        if error.text is None:
+            error.within(text, part, start)
+        raise
+
+
+BRACKETS = {"[": "]", "(": ")"}
+
+
+def _check_brackets(part: str) -> None:
+    """Refuses a bracket without its partner, which Python's parser reports at another place."""
+    opened: list[tuple[int, str]] = []
+    for at, char in enumerate(part):
+        if char in BRACKETS:
+            opened.append((at, char))
+        elif char in BRACKETS.values() and (not opened or BRACKETS[opened.pop()[1]] != char):
+            raise _at(f"expected an opening bracket before `{char}`, found none", part, at)
+    if opened:
+        at, char = opened[-1]
+        raise _at(f"expected `{BRACKETS[char]}` for `{char}`, found the end", part, at)
+
+
+def _at(message: str, part: str, column: int) -> NotationError:
+    wrong = NotationError(message)
+    wrong.column = 1 + column + 2 * part[: max(column - 1, 0)].count("[]")
+    return wrong
+
+
+def _items(text: str) -> list[ast.expr]:
+    return _list_of(text).elts if text else []
+
+
+def _conjuncts(text: str) -> list[ast.expr]:
+    if not text:
+        return []
+    tree = ast.parse(f"({text})", mode="eval").body
+    return tree.values if isinstance(tree, ast.BoolOp) else [tree]
+
+
+def _list_of(text: str) -> ast.List:
+    tree = ast.parse(f"[{text}]", mode="eval").body
+    assert isinstance(tree, ast.List)
+    return tree
+
+
+@attrs.frozen
+class _ParsedAccess:
+    """An access as it stands in the text."""
+
+    name: str
+    many: bool
+    entries: list[ast.expr]
+    dtypes: tuple[str, ...]
+    default: Any
+    text: str
+
+
+class _Side:
+    """The accesses on one side of the arrow."""
+
+    def __init__(self, whole: str, start: int, part: str, attributes: frozenset[str]) -> None:
+        self.where = whole, part, start
+        self.text = part.replace("[]", "[()]")
+        self.attributes = attributes
+        self.items = _placed(self._parsed, *self.where)
+
+    def _parsed(self) -> list[_ParsedAccess]:
+        _check_brackets(self.where[1])
+        return [self._written(tree) for tree in _items(self.text)]
+
+    def placed(
+        self, read: Callable[[_ParsedAccess], OperandAccess], written: _ParsedAccess
+    ) -> OperandAccess:
+        """What `read` gives of an access; an error in it with its position."""
+        return _placed(lambda: read(written), *self.where)
+
+    def accesses(self) -> list[_ParsedAccess]:
+        return self.items
+
+    def _written(self, tree: ast.expr) -> _ParsedAccess:
+        dtypes: tuple[str, ...] = ()
+        default, many = REQUIRED, False
+        if isinstance(tree, ast.Starred):
+            tree, many = tree.value, True
+        others: list[ast.expr] = []
+        if isinstance(tree, ast.BoolOp):
+            tree, *others = tree.values
+        if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
+            dtypes, tree = (ast.unparse(tree.right),), tree.left
+        for other in others:
+            if isinstance(other, ast.Name):
+                dtypes = (*dtypes, other.id)
+            else:
+                default = _literal(other)
+        if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
+            expected = "expected an operand or a result such as `x[i, j]`"
+            raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
+        inner = tree.slice
+        entries = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        shown = self.text[tree.col_offset - 1 : (tree.end_col_offset or 0) - 1]
+        text = ("*" if many else "") + shown.replace("[()]", "[]")
+        return _ParsedAccess(tree.value.id, many, entries, dtypes or ("T",), default, text)
+
+
+def _literal(tree: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(tree)
+    except ValueError:
+        raise NotationError(f"expected a number, found {ast.unparse(tree)}", tree) from None
+
+
+_BINARY = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+}
+_COMPARE = {
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+
+
+@attrs.frozen
+class _SignatureParser:
+    """Turns syntax into entries and formulas, knowing which names are attributes and which
+    operands."""
+
+    attributes: frozenset[str]
+    operands: frozenset[str]
+
+    def access(self, written: _ParsedAccess) -> OperandAccess:
+        return OperandAccess(
+            written.name,
+            tuple([self.entry(e) for e in written.entries]),
+            written.dtypes,
+            written.default,
+            written.many,
+            written.text,
+        )
+
+    def entry(self, tree: ast.expr) -> AxisIndex:
+        match tree:
+            case ast.Starred(value=ast.Name(id=name)):
+                return AxisIndex(None, None, row=name)
+            case ast.UnaryOp(op=ast.Invert(), operand=ast.Name(id=name)):
+                return AxisIndex(None, None, row=name, loose=True)
+            case ast.List(elts=[ast.Name(id=name)]):
+                return AxisIndex(IndexVar(name), IndexExtent(name), whole=True)
+            case ast.Name(id="_"):
+                return AxisIndex(None, None)
+            case ast.Constant(value=int(value)):
+                return AxisIndex(None, IntLiteral(value))
+            case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper):
+                return self.sliced(lower, upper)
+            case ast.Call(func=ast.Name(id="join"), args=[ast.Starred(value=ast.Name(id=name))]):
+                return AxisIndex(None, None, starred=name)
+            case ast.Call(func=ast.Name(id="join"), args=parts):
+                names = tuple([p.id for p in parts if isinstance(p, ast.Name)])
+                return joined(names)
+        return AxisIndex(self.formula(tree, size=False), self.formula(tree, size=True))
+
+    def sliced(self, lower: ast.expr, upper: ast.expr) -> AxisIndex:
+        loose = isinstance(lower, ast.UnaryOp) and isinstance(lower.op, ast.Invert)
+        index = lower.operand if loose and isinstance(lower, ast.UnaryOp) else lower
+        return AxisIndex(
+            self.formula(index, size=False), self.formula(upper, size=True), loose=loose
+        )
+
+    def relation(self, tree: ast.expr, *, size: bool) -> SideCondition:
+        single = isinstance(tree, ast.Compare) and len(tree.ops) == 1
+        if not isinstance(tree, ast.Compare) or not single or type(tree.ops[0]) not in _COMPARE:
+            expected = "expected a comparison such as `i == n`"
+            raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
+        left, right = self.formula(tree.left, size), self.formula(tree.comparators[0], size)
+        return SideCondition(_COMPARE[type(tree.ops[0])], left, right, ast.unparse(tree))
+
+    def formula(self, tree: ast.expr, size: bool) -> IndexExpr:
+        match tree:
+            case ast.Constant(value=int(value)):
+                return IntLiteral(value)
+            case ast.Name(id=name):
+                return self.name(name, size)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return IndexOp("neg", (self.formula(operand, size),))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+                args = (self.formula(left, size), self.formula(right, size))
+                return IndexOp(_BINARY[type(op)], args)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+                args = (self.formula(left, size), self.formula(right, size))
+                return IndexOp(_COMPARE[type(op)], args)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                parts = (test, body, other)
+                return IndexOp("select", tuple([self.formula(part, size) for part in parts]))
+            case ast.Subscript(value=ast.Name(id=name), slice=inner) if name in self.operands:
+                at = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                return ElementRef(name, tuple([self.formula(part, size) for part in at]))
+            case ast.Subscript():
+                return self.item(tree)
+            case ast.Call(func=ast.Name(), args=[_, *_]):
+                return self.call(tree, size)
+        expected = "expected an index expression such as `2 * i + 1`"
+        raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
+
+    def name(self, name: str, size: bool) -> IndexExpr:
+        if name in self.attributes:
+            return AttributeRef(name)
+        if name in self.operands:
+            return ElementRef(name)
+        return IndexExtent(name) if size else IndexVar(name)
+
+    def item(self, tree: ast.Subscript) -> IndexExpr:
+        path: list[int] = []
+        node: ast.expr = tree
+        while isinstance(node, ast.Subscript):
+            path.insert(0, _literal(node.slice))
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.attributes:
+            expected = "expected an attribute or an operand"
+            raise NotationError(f"{expected}, found {ast.unparse(tree)}", tree)
+        return AttributeRef(node.id, tuple(path))
+
+    def call(self, tree: ast.Call, size: bool) -> IndexExpr:
+        function, parts = ast.unparse(tree.func), tree.args
+        if function == "size":
+            return self.formula(parts[0], size=True)
+        if function == "flat":
+            return FlattenedIndex(tuple([self.part(part, size) for part in parts]))
+        if function in ("min", "max"):
+            return IndexOp(function, tuple([self.formula(part, size) for part in parts]))
+        raise NotationError(f"expected size, flat, min or max, found {function}", tree)
+
+    def part(self, tree: ast.expr, size: bool) -> IndexExpr:
+        """One part of a group: a letter, a row, or a further group."""
+        if isinstance(tree, ast.Starred) and isinstance(tree.value, ast.Name):
+            return AxisPack(tree.value.id)
+        return self.formula(tree, size)
+
+
+def joined(names: tuple[str, ...]) -> AxisIndex:
+    """One axis that is the range of one letter after the other's."""
+    sizes: list[IndexExpr] = [IndexExtent(name) for name in names]
+    while len(sizes) > 1:  # by halves: a thousand pieces are no thousand sums within one another
+        pairs = zip(sizes[::2], sizes[1::2], strict=False)
+        sizes = [IndexOp("add", pair) for pair in pairs] + sizes[len(sizes) & ~1 :]
+    return AxisIndex(None, sizes[0], join=names)

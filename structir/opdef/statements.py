@@ -1,0 +1,245 @@
+"""Pieces and clauses: a line over loop letters, cut where letters are joined, becomes an index
+spec."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Sym
+from structir.opdef import index_expr as formulas
+from structir.opdef.index_expr import ElementRef, IndexExpr, IndexVar
+from structir.opdef.index_exprs import Chosen, LoopIndices, element_name, elements_of
+from structir.opdef.notation import AxisIndex as LineEntry
+from structir.opdef.notation import SideCondition
+from structir.projections.monoid import MONOIDS
+from structir.projections.scalar_expr import ScalarExpr, operands_of
+from structir.projections.spec import (
+    AccessIndex,
+    Condition,
+    IndexSpec,
+    OperandInfo,
+    Read,
+    ResultInfo,
+    Statement,
+    Write,
+)
+
+
+@attrs.frozen(eq=False)
+class CallTensor:
+    """An operand or a result at one call: its entries without rows, and what is known of it."""
+
+    name: str
+    entries: tuple[LineEntry, ...]
+    dims: tuple[Dim, ...]
+    dtype: str | None = None
+    path: tuple[int, ...] = ()  # of an operand: where it stands in the call
+    member: int | None = None  # of a list of operands or results: which one it is
+
+
+@attrs.frozen(eq=False)
+class JoinChoice:
+    """One choice among joined letters: what one clause is about."""
+
+    chosen: Chosen = attrs.Factory(dict)
+
+    @property
+    def number(self) -> int | None:
+        """Which member of the lists it is about, when there is one group of joined letters."""
+        return next(iter(self.chosen.values())) if len(self.chosen) == 1 else None
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """The joined letters that it is about."""
+        return frozenset(group[k] for group, k in self.chosen.items())
+
+    @cached_property
+    def others(self) -> frozenset[str]:
+        """The joined letters that it is not about."""
+        return frozenset(n for group in self.chosen for n in group) - self.own
+
+
+class NotOneLoopNest(Exception):
+    """The results of a line are not made by one loop nest."""
+
+
+Values = Callable[[JoinChoice, Sequence[CallTensor], int], "tuple[ScalarExpr | None, ...]"]
+
+
+@attrs.frozen(eq=False)
+class SpecBuilder:
+    """Makes the spec of one call. `values` gives the body's value for each result of a piece."""
+
+    operands: Sequence[CallTensor]  # those that are given
+    results: Sequence[CallTensor]
+    letters: LoopIndices
+    on: Sequence[SideCondition]
+    values: Values
+    monoid: str | None = None
+    base: str | None = None
+
+    @cached_property
+    def named(self) -> dict[str, int]:
+        """Where each operand stands."""
+        return {tensor.name: k for k, tensor in enumerate(self.operands)}
+
+    def spec(self, fill: Any = 0) -> IndexSpec:
+        """The whole spec."""
+        made = [self.clause(piece) for piece in self.pieces()]
+        return IndexSpec(
+            tuple([OperandInfo(t.name, t.path, t.dims, t.dtype) for t in self.operands]),
+            tuple([ResultInfo(t.name, t.dims, t.dtype) for t in self.results]),
+            {s: self.letters.extent(s) for s in self.letters.symbols.values()},
+            tuple([clause for clause in made if clause is not None]),
+            self.nothing(made, fill),
+            None if self.base is None else self.named[self.base],
+        )
+
+    def nothing(self, made: Sequence[Statement | None], fill: Any) -> Any:
+        """What stands where no point writes: for a reduction, what it gives over nothing."""
+        clauses = [clause for clause in made if clause is not None]
+        single = all(w.unique for c in clauses for w in c.writes)
+        dtype = self.results[0].dtype
+        if self.monoid is None or self.base is not None or not single or dtype is None:
+            return fill
+        return MONOIDS[self.monoid].of_nothing(dtype)
+
+    def pieces(self) -> Iterator[JoinChoice]:
+        """The combinations of joined letters; a single empty one when nothing is joined."""
+        tensors = (*self.operands, *self.results)
+        groups = list(dict.fromkeys(e.join for t in tensors for e in t.entries if e.join))
+        for numbers in itertools.product(*[range(len(group)) for group in groups]):
+            yield JoinChoice(dict(zip(groups, numbers, strict=True)))
+
+    def clause(self, piece: JoinChoice) -> Statement | None:
+        """The clause of a piece; None where nothing is read and the result keeps its fill."""
+        operands = [t for t in self.operands if self._belongs(t, piece)]
+        results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, piece)]
+        if piece.own and not self._has_reader(operands, piece):
+            return None
+        read = [t for t in operands if t.name != self.base]
+        points = self.values(piece, read, len(results))
+        if len(points) != len(results):
+            raise NotOneLoopNest
+        writes = [
+            self._write(k, t, point, piece) for (k, t), point in zip(results, points, strict=True)
+        ]
+        conditions = tuple([self.letters.condition(relation) for relation in self.on])
+        reads = self._needed([self._read(t, piece) for t in read], writes, piece)
+        whole = dict.fromkeys(s for t in (*read, *self.results) for s in self._whole_letters(t))
+        parallel = dict.fromkeys(s for _, t in results for s in self._uses(t.entries, piece))
+        reduced = {s for s in self._used(reads, conditions) if s not in parallel}
+        if self.base is not None:  # every element that is read is written, there or elsewhere
+            parallel |= dict.fromkeys(self.letters.in_order(reduced))
+            reduced = set()
+        return Statement(
+            tuple([s for s in parallel if s not in whole]),
+            tuple([s for s in self.letters.in_order(reduced) if s not in whole]),
+            tuple(whole),
+            reads,
+            tuple(writes),
+            conditions,
+            self.monoid,
+        )
+
+    # what a piece is made of
+
+    def _uses(self, entries: Iterable[LineEntry], piece: JoinChoice) -> Iterator[Sym]:
+        """The letters that an access mentions, through reads by data too, in order."""
+        for entry in entries:
+            if entry.join:
+                yield self.letters.symbol(entry.join[piece.chosen[entry.join]])
+            elif entry.index is not None:
+                yield from self._uses_of(entry.index, piece)
+
+    def _uses_of(self, formula: IndexExpr, piece: JoinChoice) -> Iterator[Sym]:
+        for leaf in formulas.leaves(formula):
+            if isinstance(leaf, IndexVar):
+                yield self.letters.symbol(leaf.name)
+            elif isinstance(leaf, ElementRef) and leaf.at is None:
+                yield from self._uses(self.operands[self.named[leaf.operand]].entries, piece)
+
+    def _belongs(self, tensor: CallTensor, piece: JoinChoice) -> bool:
+        """Whether a tensor has a part in a piece."""
+        listed = tensor.member is not None and piece.number is not None
+        if listed and tensor.member != piece.number:  # most, where many are joined
+            return False
+        return not any(s.name in piece.others for s in self._uses(tensor.entries, piece))
+
+    def _has_reader(self, operands: list[CallTensor], piece: JoinChoice) -> bool:
+        """Whether the letters of a piece are read by somebody, or belong to a member of a list."""
+        used = {s.name for t in operands for s in self._uses(t.entries, piece)}
+        return any(t.member is not None for t in operands) or piece.own <= used
+
+    def _whole_letters(self, tensor: CallTensor) -> list[Sym]:
+        indices = [e.index for e in tensor.entries if e.whole]
+        return [self.letters.symbol(i.name) for i in indices if isinstance(i, IndexVar)]
+
+    # accesses
+
+    def _entries(self, tensor: CallTensor, piece: JoinChoice) -> tuple[AccessIndex, ...]:
+        pairs = zip(tensor.entries, tensor.dims, strict=True)
+        return tuple([self.letters.entry(e, size, piece.chosen) for e, size in pairs])
+
+    def _read(self, tensor: CallTensor, piece: JoinChoice) -> Read:
+        return Read(tensor.name, self.named[tensor.name], self._entries(tensor, piece))
+
+    def _element_read(self, element: ElementRef, piece: JoinChoice) -> Read:
+        position = self.named[element.operand]
+        tensor = self.operands[position]
+        if element.at is None:
+            return self._read(tensor, piece)
+        pairs = zip(element.at, tensor.dims, strict=True)
+        entries = [
+            self.letters.entry(LineEntry(at, None), size, piece.chosen) for at, size in pairs
+        ]
+        return Read(element_name(element), position, tuple(entries))
+
+    def _write(
+        self, result: int, tensor: CallTensor, value: ScalarExpr | None, piece: JoinChoice
+    ) -> Write:
+        entries = self._entries(tensor, piece)
+        letters = list(self._uses(tensor.entries, piece))
+        return Write(result, entries, value, self.letters.injective(entries, letters))
+
+    def _needed(
+        self, reads: list[Read], writes: list[Write], piece: JoinChoice
+    ) -> tuple[Read, ...]:
+        """The reads that values and indices depend on, and those that leave points out."""
+        if any(write.value is None for write in writes):
+            return tuple(reads)
+        elements = self._elements()
+        known = {read.name: read for read in reads}
+        kept = {r.name: r for r in reads if not all(e.inside for e in r.entries)}
+        todo = [w.value for w in writes if w.value is not None]
+        places = [w.entries for w in writes] + [r.entries for r in kept.values()]
+        todo += [e.data for entries in places for e in entries if e.data is not None]
+        while todo:
+            for name in operands_of(todo.pop()) - kept.keys():
+                read = known.get(name) or self._element_read(elements[name], piece)
+                kept[name] = read
+                todo += [e.data for e in read.entries if e.data is not None]
+        return tuple(
+            [*[r for r in reads if r.name in kept], *[r for n, r in kept.items() if n not in known]]
+        )
+
+    def _elements(self) -> dict[str, ElementRef]:
+        """Every element of an operand that an index mentions."""
+        found: dict[str, ElementRef] = {}
+        todo = [entry for t in (*self.operands, *self.results) for entry in t.entries]
+        while todo:
+            fresh = elements_of(todo)
+            found |= fresh
+            todo = [LineEntry(at, None) for e in fresh.values() for at in e.at or ()]
+        return found
+
+    def _used(self, reads: tuple[Read, ...], conditions: tuple[Condition, ...]) -> set[Sym]:
+        indices = [e.letters for r in reads for e in r.entries]
+        sides = [dims.syms(side) for c in conditions for side in (c.left, c.right)]
+        return set().union(*indices, *sides)

@@ -1,0 +1,159 @@
+"""Ops whose result has a size that only the data tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from structir.ir.dims import Dim
+from structir.ir.expr import Expr, PrimValue
+from structir.lazy import lazy_module
+from structir.opdef.attributes import Axis
+from structir.opdef.call_view import CallView, ResolvedSignature
+from structir.opdef.define import op
+from structir.opdef.examples import i64
+from structir.opdef.index_vars import access_text
+from structir.ops.adjoint import Emit
+from structir.ops.broadcast import (
+    equal,
+    floor_divide,
+    logical_and,
+    logical_or,
+    mod,
+    not_equal,
+    subtract,
+    where,
+)
+from structir.ops.create import arange, full_like, ones_like, zeros, zeros_like
+from structir.ops.elementwise import astype
+from structir.ops.indexing import take
+from structir.ops.joined import concat
+from structir.ops.layout import expand_dims
+from structir.ops.reduce import sum_
+from structir.ops.reshape import reshape
+from structir.ops.scan import cumsum
+from structir.ops.scatter import scatter_elements
+from structir.ops.slices import strided_slice
+from structir.ops.sort import sort
+
+np = lazy_module("numpy")
+Array = Any
+Count = Callable[[Expr], Dim]
+
+
+def distinct(given: CallView) -> ResolvedSignature:
+    """The values, then the vectors that the flags ask for."""
+    rank = given.rank("x")
+    values = "y[_]"
+    if given["axis"] is not None:
+        if rank is not None:
+            given.axis("axis", rank)
+        values = "y[*u]" if rank is None else access_text("y", ["_"] * rank)
+    flags = ("return_index", "return_inverse", "return_counts")
+    vectors = [f"{flag}[_] @ int64" for flag in flags if given[flag]]
+    return ResolvedSignature(f"x[*s] -> {', '.join([values, *vectors])}")
+
+
+@op(distinct)
+def unique(
+    x: Array,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Axis | None = None,
+) -> Any:
+    """The distinct elements, or slices along an axis, in order or as they come first."""
+    return x
+
+
+@unique.reference
+def _(
+    x: Array,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+) -> Any:
+    values, index, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    if not sorted:
+        order = np.argsort(index)
+        values, index, counts = np.take(values, order, axis=axis or 0), index[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    asked = zip(
+        (return_index, return_inverse, return_counts), (index, inverse, counts), strict=True
+    )
+    parts = [part.reshape(-1).astype("int64") for wanted, part in asked if wanted]
+    return (values, *parts) if parts else values
+
+
+unique.non_differentiable("how many distinct elements there are depends on their values")
+
+
+@op("x[*s] -> out[_, _] @ int64")
+def nonzero(x: Array) -> Array:
+    """The coordinates of the elements that are not zero: a row for each axis."""
+    return x
+
+
+@nonzero.reference
+def _(x: Array) -> Array:
+    return np.argwhere(np.atleast_1d(x)).T.astype("int64")
+
+
+@nonzero.counted
+def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
+    sizes = x.struct_info.dims
+    if not isinstance(sizes, tuple):
+        return None
+    sizes = sizes or (1,)
+    many = prod(sizes)
+    found = emit(reshape(not_equal(x, zeros_like(x)), (many,)))
+    at = emit(_kept(arange(many, dtype="int64"), found, emit, count))
+    rows = [
+        expand_dims(mod(floor_divide(at, step), full_like(at, PrimValue(size))), 0)
+        for size, step in zip(sizes, _steps(sizes, at), strict=True)
+    ]
+    return concat(tuple(rows), axis=0)
+
+
+@unique.counted
+def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **how: Any) -> Expr | None:
+    """Of elements in order those that differ from the one before."""
+    sizes = x.struct_info.dims
+    if not (isinstance(sizes, tuple) and sorted) or any(
+        v not in (None, False) for v in how.values()
+    ):
+        return None
+    many = prod(sizes)
+    row = emit(sort(reshape(x, (many,))))
+    place = emit(arange(many, dtype="int64"))
+    first = equal(place, zeros_like(place))
+    before = emit(take(row, where(first, place, subtract(place, ones_like(place))), 0))
+    number = logical_or(equal(row, row), equal(before, before))
+    found = emit(logical_or(first, logical_and(not_equal(row, before), number)))
+    return _kept(row, found, emit, count)
+
+
+def _kept(values: Expr, found: Expr, emit: Emit, count: Count) -> Expr:
+    """Of a vector the elements that were found. Each is written to the place that its number among
+    them tells; all others to one behind."""
+    ones = emit(astype(found, "int64"))
+    numbers = emit(cumsum(ones, axis=0))
+    k = count(emit(reshape(sum_(ones), (1,))))
+    places = where(found, subtract(numbers, ones_like(numbers)), full_like(numbers, PrimValue(k)))
+    room = zeros((k + 1,), values.struct_info.dtype)
+    return strided_slice(scatter_elements(room, places, values, axis=0), (0,), (0,), (k,))
+
+
+def _steps(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
+    """How far apart neighbours along each axis are."""
+    apart = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    return [full_like(like, PrimValue(step)) for step in apart]
+
+
+nonzero.example(i64[2, 3].below(2))
+unique.example(i64[2, 5])
+unique.example(i64[2, 5].below(2), return_index=True, return_counts=True, axis=1)

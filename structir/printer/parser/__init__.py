@@ -1,0 +1,1 @@
+"""The parser: program text to IR."""

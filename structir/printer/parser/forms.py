@@ -1,0 +1,261 @@
+"""Struct infos and leaves of a text, read by their rows of the table of forms."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from structir.errors import DiagnosticError, ParseError
+from structir.ir.axes import UnresolvedAxes
+from structir.ir.dims import Poly
+from structir.ir.dtype import DTYPES, dtype_hint
+from structir.ir.expr import Expr, PrimValue, Var
+from structir.ir.struct_info import OBJECT, ShapeStructInfo, StructInfo, TensorStructInfo
+from structir.printer.parser.context import MISSING, Context
+from structir.printer.parser.sizes import is_number, size_of_string
+from structir.printer.parser.values import path_of, value_of
+from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_form
+
+
+def info_of(context: Context, node: ast.expr) -> StructInfo:
+    """The struct info that an annotation states."""
+    text = context.place.on_one_line(node)
+    if text is not None:
+        known = context.infos.get(text)
+        if known is not None:
+            return known
+    info = _read_info(context, node)
+    keeps = context.keeps_infos and not context.declares_strings
+    if text is not None and keeps and not _holds_variable(info):
+        context.infos[text] = info
+    return info
+
+
+def _holds_variable(info: StructInfo) -> bool:
+    """Whether a shape variable may occur, whose name may be bound again to another."""
+    return not isinstance(info, TensorStructInfo) or isinstance(info.dims, Var)
+
+
+def _read_info(context: Context, node: ast.expr) -> StructInfo:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        node = _quoted(context, node)
+    path = path_of(node.func if isinstance(node, ast.Call) else node)
+    form = info_form(path[2:]) if path is not None and path.startswith("R.") else None
+    if form is None:
+        hint = 'a struct info is R.Tensor((n, 4), "float32"), R.Shape, R.Tuple, R.Callable, ...'
+        near = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
+        hint = f"did you mean R.{near[0]}?" if near else hint
+        raise context.error(node, f"{ast.unparse(node)} is not a struct info", hint)
+    if isinstance(node, ast.Call):
+        with context.nested(node):
+            info: StructInfo = read_form(context, node, form)
+            return info
+    fields = form.complete({})
+    if _required(form) - fields.keys():
+        raise _missing_fields(context, node, form)
+    made: StructInfo = form.node(**fields)
+    return made
+
+
+def _required(form: SyntaxForm) -> set[str]:
+    """The fields that a node cannot do without."""
+    fields: Any = attrs.fields(form.node)
+    return {f.name for f in fields if f.init and f.default is attrs.NOTHING}
+
+
+def _missing_fields(context: Context, node: ast.expr, form: SyntaxForm) -> ParseError:
+    """The error of a StructInfo that is named without fields, though it has no meaning then."""
+    if form.rest:  # the number of fields is part of the StructInfo
+        example, empty = f"R.{form.name}(R.Tensor, R.Shape)", f"`R.{form.name}()` for no fields, "
+    else:
+        names = [f.keyword for f in form.fields if f.name in _required(form)]
+        example, empty = f"R.{form.name}({', '.join(f'{name}=...' for name in names)})", ""
+    message = f"R.{form.name}: missing fields: expected {example}, found {ast.unparse(node)}"
+    hint = f"give every field: `{example}`; write {empty}`R.Object` for any value"
+    return context.error(node, message, hint, "E0108")
+
+
+def _quoted(context: Context, node: ast.Constant) -> ast.expr:
+    """An annotation written as a string."""
+    try:
+        tree = ast.parse(str(node.value), mode="eval")
+        return ast.copy_location(tree.body, node)
+    except (SyntaxError, ValueError):
+        raise context.error(node, f"{node.value!r} is not a struct info") from None
+
+
+def is_info(node: ast.expr) -> bool:
+    """Whether an expression is written as a struct info."""
+    path = path_of(node.func if isinstance(node, ast.Call) else node)
+    return path is not None and path.startswith("R.") and info_form(path[2:]) is not None
+
+
+def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
+    """A node by its row of the table."""
+    fields: dict[str, Any] = {}
+    if form.rest:
+        fields[form.fields[0].name] = _infos(context, _rest(node))
+    else:
+        by_name = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
+        if len(node.args) > len(form.fields):
+            raise context.error(node, f"R.{form.name} takes {len(form.fields)} arguments at most")
+        for field, item in zip(form.fields, node.args, strict=False):
+            fields[field.name] = _FIELDS[field.kind](context, item)
+        for keyword in node.keywords:
+            named = by_name.get(keyword.arg or "")
+            if named is None:
+                hint = f"it has {', '.join(f.keyword for f in form.fields)}"
+                raise context.error(keyword, f"R.{form.name} has no {keyword.arg}", hint)
+            fields[named.name] = _FIELDS[named.kind](context, keyword.value)
+    try:
+        made = form.complete(fields)
+        _check_dtype(context, node, made)
+        if not issubclass(form.node, StructInfo):
+            made["span"] = context.place.span(node)
+        return form.node(**made)
+    except TypeError as error:
+        if issubclass(form.node, StructInfo) and _required(form) - form.complete(fields).keys():
+            raise _missing_fields(context, node, form) from None
+        raise context.error(node, f"R.{form.name} is not complete: {error}") from None
+    except DiagnosticError as error:
+        told = error.diagnostics[0]
+        raise context.error(node, told.message, told.hint) from None
+
+
+def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:
+    dtype = fields.get("dtype")
+    if dtype is not None and dtype not in DTYPES:  # of tensors and of numbers
+        raise context.error(node, f"{dtype!r} is not a dtype", dtype_hint(dtype))
+    dims, ndim = fields.get("dims"), fields.get("ndim")
+    if ndim is not None and (type(ndim) is not int or ndim < 0):
+        raise context.error(node, f"ndim is a number of axes, not {ndim!r}")
+    if type(dims) is tuple and ndim is not None and ndim != len(dims):
+        raise context.error(node, f"{len(dims)} sizes are given, but ndim is {ndim}")
+    if isinstance(dims, Var) and ndim is None:
+        fields.pop("ndim", None)
+
+
+def _rest(node: ast.Call) -> list[ast.expr]:
+    """`R.Tuple(a, b)` and `R.Tuple([a, b])` say the same."""
+    one = node.args[0] if len(node.args) == 1 else None
+    return one.elts if isinstance(one, ast.List | ast.Tuple) else node.args
+
+
+def _infos(context: Context, nodes: list[ast.expr]) -> tuple[StructInfo, ...]:
+    return tuple([info_of(context, item) for item in nodes])
+
+
+def _infos_field(context: Context, node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if isinstance(node, ast.Tuple | ast.List):
+        return _infos(context, node.elts)
+    return (info_of(context, node),)
+
+
+def size_of(context: Context, node: ast.expr) -> Any:
+    """One size."""
+    size = _axis(context, node)
+    if type(size) is not int and type(size) is not Poly:
+        hint = "rows, ragged axes and labels stand in the shape of an R.Tensor"
+        raise context.error(node, f"{ast.unparse(node)} is not a size", hint)
+    return size
+
+
+def _axis(context: Context, node: ast.expr) -> Any:
+    """One axis of a tensor: a size, or what sizes cannot say."""
+    if isinstance(node, ast.Constant) and type(node.value) is str:
+        return size_of_string(context, node, _axis)
+    if type(node) is ast.Starred and type(node.value) is ast.Name:
+        return context.row(f"*{node.value.id}")
+    if type(node) is ast.Name and node.id == ANY_SIZE and ANY_SIZE not in context.names:
+        return context.any_size()
+    if isinstance(node, ast.Name) and context.declares_names:
+        known = context.names.get(node.id, MISSING)
+        if known is MISSING:
+            return context.declare(node.id)
+    if context.real and context.declares_strings:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id in context.real - context.names.keys():
+                context.declare(inner.id)
+    if context.declares_names:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id not in context.names and inner.id != "T":
+                context.declare(inner.id)
+    value = value_of(context, node)
+    if isinstance(value, PrimValue):
+        value = value.value
+    if type(value) is not int and type(value) is not Poly:
+        given = f" but {value.struct_info}" if isinstance(value, Expr) else ""
+        hint = "a size is an integer or an expression over symbolic dims"
+        raise context.error(node, f"{ast.unparse(node)} is not a size{given}", hint)
+    return value
+
+
+def _sizes(context: Context, node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if not isinstance(node, ast.List | ast.Tuple):
+        raise context.error(node, "sizes stand in brackets: [n, 4]")
+    return tuple([size_of(context, item) for item in node.elts])
+
+
+def _shape(context: Context, node: ast.expr) -> Any:
+    """Sizes, or a variable that holds a shape, or (in R.Tensor alone) a dtype."""
+    if isinstance(node, ast.Constant) and (node.value is None or node.value in DTYPES):
+        return node.value
+    if isinstance(node, ast.Name):
+        known = context.names.get(node.id, MISSING)
+        if known is MISSING and context.declares_names:
+            known = Var(node.id, ShapeStructInfo())
+            context.define(node.id, known)
+        if known is MISSING or type(known) is not Poly:
+            value = context.lookup(node)
+            if isinstance(value, Var) and _may_be_shape(value):
+                return value
+            raise context.error(node, f"{node.id} does not hold a shape")
+    if isinstance(node, ast.Call) and path_of(node.func) == "R.shape" and node.args:
+        node = node.args[0]
+    if not isinstance(node, ast.List | ast.Tuple):
+        return _sizes(context, node)
+    axes = tuple([_axis(context, item) for item in node.elts])
+    plain = all([type(axis) is int or type(axis) is Poly for axis in axes])
+    return axes if plain else UnresolvedAxes(axes)
+
+
+def _may_be_shape(var: Var) -> bool:
+    return isinstance(var.struct_info, ShapeStructInfo) or var.struct_info == OBJECT
+
+
+def _number(context: Context, node: ast.expr) -> Any:
+    value = value_of(context, node)
+    if not is_number(value):
+        raise context.error(node, f"{ast.unparse(node)} is not a number known before it runs")
+    return value
+
+
+def static_of(context: Context, node: ast.expr) -> Any:
+    """A static Python value: literals, lists, tuples, dicts, sizes."""
+    if isinstance(node, ast.Dict):
+        keys = [static_of(context, key) for key in node.keys if key is not None]
+        return dict(zip(keys, (static_of(context, v) for v in node.values), strict=True))
+    if isinstance(node, ast.List):
+        return [static_of(context, item) for item in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple([static_of(context, item) for item in node.elts])
+    return value_of(context, node)
+
+
+_FIELDS: dict[str, Callable[[Context, Any], Any]] = {
+    "dim": size_of,
+    "number": _number,
+    "sizes": _sizes,
+    "shape": _shape,
+    "info": info_of,
+    "infos": _infos_field,
+    "static": static_of,
+}

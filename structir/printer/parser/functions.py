@@ -1,0 +1,198 @@
+"""From the `ast` of a function to IR: decorator, signature, declared dims, attributes, result."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from structir.analysis.deduction import annotate, callee_name, deduce, result_info
+from structir.build import BuilderScope
+from structir.errors import DiagnosticError
+from structir.ir.dims import Poly
+from structir.ir.expr import NO_ATTRS, Call, Expr, Function, Var
+from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
+from structir.printer.parser.context import Context
+from structir.printer.parser.forms import info_of, static_of
+from structir.printer.parser.values import path_of
+from structir.printer.syntax import FUNC_ATTR, FUNCTION, PRIVATE, SYMBOL_DTYPES
+from structir.solver.program.learn_policy import LEARN, POLICIES
+
+ReadBody = Callable[[Context, list[ast.stmt]], Expr]
+IGNORED_OPTIONS = frozenset({"check_well_formed"})
+
+
+@attrs.frozen
+class FunctionSignature:
+    """What a function says of itself before its body."""
+
+    name: str
+    params: tuple[Var, ...]
+    ret: StructInfo | None  # None: not stated
+    pure: bool
+    attributes: dict[str, Any]
+    node: ast.FunctionDef
+
+    def info(self) -> FuncStructInfo:
+        """What a caller may know from the signature alone."""
+        infos = tuple([p.struct_info for p in self.params])
+        return FuncStructInfo(infos, OBJECT if self.ret is None else self.ret, self.pure)
+
+
+def is_declaration(node: ast.expr) -> bool:
+    """Whether `n = <node>` declares a symbolic dim: T.int64(), T.int64, T.Var("n", "int64")."""
+    func = node.func if isinstance(node, ast.Call) else node
+    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+        return False
+    if func.value.id != "T" or func.attr not in SYMBOL_DTYPES:
+        return False
+    if not isinstance(node, ast.Call):
+        return True
+    return not node.args or isinstance(getattr(node.args[0], "value", None), str)
+
+
+def is_function(node: ast.stmt) -> bool:
+    """Whether a statement is a function under @R.function."""
+    return isinstance(node, ast.FunctionDef) and _decorator(node) is not None
+
+
+def _decorator(node: ast.FunctionDef) -> ast.expr | None:
+    for item in node.decorator_list:
+        if path_of(item.func if isinstance(item, ast.Call) else item) == f"R.{FUNCTION}":
+            return item
+    return None
+
+
+def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature:
+    """Parameters, return annotation and options; dims written as strings are declared."""
+    options = _options(context, node)
+    given = node.args
+    if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
+        hint = 'parameters are plain: name: R.Tensor((n, 4), "float32"), without defaults or stars'
+        where = given.args[0] if given.args else node
+        raise context.error(where, f"the parameters of {node.name} are not plain", hint)
+    names = [item.arg for item in given.args]
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            hint = "give one of them another name"
+            raise context.error(given.args[k], f"there are two parameters {name}", hint)
+    context.declares_strings = True
+    try:
+        for item in node.body:
+            if isinstance(item, ast.Assign) and is_declaration(item.value):
+                _declare(context, item)
+        with context.binding_sizes():
+            params = tuple([_parameter(context, item) for item in given.args])
+        ret = None if node.returns is None else info_of(context, node.returns)
+    finally:
+        context.declares_strings = False
+    attributes = _attributes(context, node)
+    if options.get(PRIVATE):
+        attributes[PRIVATE] = True
+    if LEARN in options:
+        attributes[LEARN] = options[LEARN]
+    ret = None if ret == OBJECT else ret
+    return FunctionSignature(node.name, params, ret, options.get("pure", True), attributes, node)
+
+
+def _declare(context: Context, node: ast.Assign) -> None:
+    """A nested function that declares a dim means its own, whatever the name means outside."""
+    target = node.targets[0]
+    if isinstance(target, ast.Name) and target.id not in context.own:
+        context.declare(target.id)
+
+
+def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
+    decorator = _decorator(node)
+    if decorator is None or len(node.decorator_list) != 1:
+        raise context.error(node, "a function stands under @R.function, and nothing else")
+    options: dict[str, Any] = {}
+    for keyword in getattr(decorator, "keywords", ()):
+        if keyword.arg not in ("pure", PRIVATE, LEARN, *IGNORED_OPTIONS):
+            raise context.error(keyword, f"R.function has no option {keyword.arg}")
+        value = options[keyword.arg] = static_of(context, keyword.value)
+        if keyword.arg == LEARN:
+            if value not in POLICIES:
+                raise context.error(keyword, f"{LEARN} is one of {', '.join(POLICIES)}")
+        elif type(value) is not bool:
+            raise context.error(keyword, f"{keyword.arg} is True or False")
+    return options
+
+
+def _parameter(context: Context, node: ast.arg) -> Var:
+    if node.annotation is None:
+        hint = f"{node.arg}: R.Object says that nothing is known"
+        raise context.error(node, f"parameter {node.arg} has no struct info", hint)
+    info = info_of(context, node.annotation)
+    if type(context.names.get(node.arg)) is Poly and node.arg in context.own:
+        raise context.error(node, f"{node.arg} is a parameter and a symbolic dim at once")
+    var = Var(node.arg, info, context.place.span(node))
+    context.define(node.arg, var)
+    return var
+
+
+def _attributes(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in node.body:
+        call = item.value if isinstance(item, ast.Expr) else None
+        if isinstance(call, ast.Call) and path_of(call.func) == f"R.{FUNC_ATTR}":
+            value = static_of(context, call.args[0]) if len(call.args) == 1 else None
+            if not isinstance(value, dict):
+                raise context.error(call, "R.func_attr takes a dict")
+            found |= value
+    return found
+
+
+def read_function(context: Context, signature: FunctionSignature, read_body: ReadBody) -> Function:
+    """The function of a signature that was read in this context."""
+    outer = context.scope
+    scope = context.scope = BuilderScope(outer)
+    try:
+        for param in signature.params:
+            scope.define(param.struct_info)
+        result = read_body(context, signature.node.body)
+        info = result_info(deduce(result), signature.params, scope.outer_symbols)
+        if signature.ret is not None:
+            span = context.place.span(signature.node.returns or signature.node)
+            what = f"the result of {signature.name}"
+            try:
+                annotate(signature.ret, info, what, span, result)
+            except DiagnosticError as error:
+                raise _of_op(error, result, scope) from None
+            info = signature.ret
+        body = scope.sequence(result)
+    finally:
+        context.scope = outer
+    attributes = signature.attributes or NO_ATTRS
+    span = context.place.span(signature.node)
+    return Function(signature.params, body, info, signature.pure, attributes, span)
+
+
+def _of_op(error: DiagnosticError, result: Expr, scope: BuilderScope) -> DiagnosticError:
+    """The error of a result, told with the op that made it."""
+    values = [b.value for block in scope.blocks for b in block.bindings if b.var is result]
+    values += [b.value for b in scope.bindings if b.var is result]
+    names = [callee_name(value) for value in values if isinstance(value, Call)]
+    if not names:
+        return error
+    return type(error)([attrs.evolve(d, op=names[-1]) for d in error.diagnostics])
+
+
+def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody) -> Var:
+    """A function inside another, bound to its name. With a return annotation it may call itself."""
+    mark, own, outputs = context.mark(), context.own, context.outputs
+    context.own, context.outputs = set(), None
+    with context.nested(node):
+        try:
+            signature = read_signature(context, node)
+            var = None
+            if signature.ret is not None:
+                var = Var(node.name, signature.info(), context.place.span(node))
+                context.define(node.name, var)
+            function = read_function(context, signature, read_body)
+        finally:
+            context.own, context.outputs = own, outputs
+            context.leave(mark, "{name} is bound in a nested function", "return it from there")
+    return context.emit_function(function, node.name, node, var)

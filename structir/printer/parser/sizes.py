@@ -1,0 +1,149 @@
+"""Sizes and static values in a text: numbers, symbolic dims and their arithmetic, from `ast`."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from structir.errors import DiagnosticError, ParseError
+from structir.ir import dims
+from structir.ir.axes import Labelled, Ragged
+from structir.ir.dims import Poly
+from structir.printer.parser.context import MISSING, Context
+from structir.printer.syntax import ANY_SIZE
+
+BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.MatMult: ("@", operator.matmul),
+}
+COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] = {
+    ast.Lt: ("<", "lt", operator.lt),
+    ast.LtE: ("<=", "le", operator.le),
+    ast.Gt: (">", "gt", operator.gt),
+    ast.GtE: (">=", "ge", operator.ge),
+    ast.Eq: ("==", "eq", operator.eq),
+    ast.NotEq: ("!=", "ne", operator.ne),
+}
+LARGEST_POWER = 64
+MOST_BITS = 256  # of a number: what is longer may be too long to be printed
+NUMBERS = (int, float, bool, Poly)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is known without running: a Python number or a size."""
+    return type(value) in NUMBERS
+
+
+def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
+    """Arithmetic on numbers and sizes."""
+    if type(node.op) not in BINARY:
+        known = " ".join([symbol for symbol, _ in BINARY.values()])
+        raise context.error(node, "numbers and sizes have no such operator", f"there are {known}")
+    symbol, function = BINARY[type(node.op)]
+    if symbol == "**" and Poly in (type(left), type(right)):
+        raise context.error(node, "a size has no power", "write it as a product: n * n")
+    if symbol == "**" and not _small_power(left, right):
+        raise context.error(node, "only small constant powers can be written as a number")
+    if symbol == "/" and (type(left) is Poly or type(right) is Poly):
+        raise context.error(node, "a size has no exact quotient", "floor division is written //")
+    try:
+        value = function(left, right)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise context.error(node, f"this has no value: {error}") from None
+    except DiagnosticError as error:
+        raise context.error(node, error.diagnostics[0].message, error.diagnostics[0].hint) from None
+    if type(value) is int and value.bit_length() > MOST_BITS:
+        raise context.error(node, f"this number has more than {MOST_BITS} bits")
+    return value
+
+
+def _small_power(base: Any, exponent: Any) -> bool:
+    return bool(abs(exponent) <= LARGEST_POWER)
+
+
+def static_compare(node: ast.Compare, left: Any, right: Any) -> Any:
+    """An order of two numbers or sizes; of sizes it may stay open."""
+    _, word, function = COMPARISONS[type(node.ops[0])]
+    if type(left) is Poly or type(right) is Poly:
+        return dims.compare(word, left, right)
+    return function(left, right)
+
+
+def _select(condition: Any, then: Any, otherwise: Any) -> Any:
+    return dims.select(int(condition) if type(condition) is bool else condition, then, otherwise)
+
+
+# Functions of sizes, as they are written after `T.`
+SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "max": dims.dim_max,
+    "min": dims.dim_min,
+    "floordiv": dims.floordiv,
+    "floormod": dims.floormod,
+    "ceildiv": dims.ceildiv,
+    "if_then_else": _select,
+    "Select": _select,
+    "int64": lambda value: value,
+    "int32": lambda value: value,
+}
+
+
+@lru_cache(maxsize=4096)
+def parsed_size(text: str) -> tuple[ast.expr, tuple[str, ...]]:
+    """The tree of a size written as a string, and the names in it."""
+    tree = ast.parse(text.strip(), mode="eval").body
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id != "T"]
+    names.sort(key=lambda name: name.col_offset)  # a tree is walked level by level
+    return tree, tuple(dict.fromkeys(name.id for name in names))
+
+
+def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any]) -> Any:
+    """A size written as a string; where strings declare, new names become symbolic dims."""
+    text = str(node.value)
+    known = context.names.get(text)
+    if type(known) is Poly:
+        return known
+    if text == ANY_SIZE:
+        return context.any_size()
+    try:
+        tree, names = parsed_size(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _axis_of_string(context, node, text.strip(), read)
+    for name in names:
+        if context.declares_strings and _is_free(context, name):
+            context.declare(name)
+    try:
+        return read(context, tree)
+    except ParseError as error:
+        place = context.place.span(node)
+        diagnostic = error.diagnostics[0]
+        raise ParseError(
+            type(diagnostic)(diagnostic.message, place, hint=diagnostic.hint)
+        ) from None
+
+
+def _axis_of_string(context: Context, node: ast.Constant, text: str, read: Any) -> Any:
+    """`*s`, `*`, `*:len` and `n:rgb`: axes that are no plain sizes."""
+    size, colon, name = (part.strip() for part in text.partition(":"))
+    if colon and not name.isidentifier():
+        raise context.error(node, f"{text!r} has no label", 'a label is a name: "3:rgb"')
+    if size == "*":
+        return Ragged(name)
+    if size.startswith("*") and not colon and size[1:].isidentifier():
+        return context.row(size)
+    if colon and size and not size.startswith("*"):
+        inner = ast.copy_location(ast.Constant(size), node)
+        return Labelled(size_of_string(context, inner, read), name)
+    raise context.error(node, f"{text!r} is not a size")
+
+
+def _is_free(context: Context, name: str) -> bool:
+    return context.names.get(name, MISSING) is MISSING

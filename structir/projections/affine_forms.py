@@ -1,0 +1,245 @@
+"""Index entries at concrete sizes, and which values they take.
+
+A `Form` is an index with the sizes put in and its letters numbered. `values(form, sets)` is the set
+of its values over a product of letter sets: exact where each letter stands once in the form, and a
+superset otherwise, unless the points are few enough to try them all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import NamedTuple
+
+from structir.ir import dims
+from structir.ir.dims import Dim, Opaque, Sym
+from structir.projections.position_sets import EMPTY, PositionSet, of, only
+
+POINTS = 4096  # a form in which a letter stands twice is tried out at no more points than these
+
+
+class AffineForm(NamedTuple):
+    """`offset` plus the terms, those of small factors first."""
+
+    offset: int
+    terms: tuple[tuple[int, Node], ...]  # factor and what it multiplies
+    repeats: bool = False  # whether a letter stands in it more than once
+
+    @property
+    def letters(self) -> tuple[int, ...]:
+        """The letters in it, as often as they stand there."""
+        return tuple(_letters(self))
+
+    @property
+    def alone(self) -> int | None:
+        """The letter that the form is, when it is nothing more."""
+        if self.offset or len(self.terms) != 1:
+            return None
+        factor, node = self.terms[0]
+        return node if factor == 1 and isinstance(node, int) else None
+
+
+class FormFunction(NamedTuple):
+    """A function of forms; `product` multiplies them."""
+
+    fn: str
+    args: tuple[AffineForm, ...]
+
+
+Node = int | FormFunction  # a letter by its number, or a function
+Sets = Sequence[PositionSet]
+
+
+def form_of(dim: Dim, numbers: Mapping[Sym, int]) -> AffineForm:
+    """The form of a dim over numbered letters alone."""
+    if isinstance(dim, int):
+        return AffineForm(dim, ())
+    terms = [(factor, _node(monomial, numbers)) for monomial, factor in dim.terms.items()]
+    made = AffineForm(dim.constant, tuple(sorted(terms, key=lambda term: abs(term[0]))))
+    letters = made.letters
+    return made if len(set(letters)) == len(letters) else made._replace(repeats=True)
+
+
+def _node(monomial: dims.Monomial, numbers: Mapping[Sym, int]) -> Node:
+    nodes = [_atom(atom, numbers) for atom in monomial]
+    if len(nodes) == 1:
+        return nodes[0]
+    return FormFunction("product", tuple([AffineForm(0, ((1, node),)) for node in nodes]))
+
+
+def _atom(atom: Sym | Opaque, numbers: Mapping[Sym, int]) -> Node:
+    if isinstance(atom, Sym):
+        return numbers[atom]
+    return FormFunction(atom.fn, tuple([form_of(a, numbers) for a in atom.args]))
+
+
+def _letters(form: AffineForm) -> Iterator[int]:
+    for _, node in form.terms:
+        if isinstance(node, int):
+            yield node
+        else:
+            for argument in node.args:
+                yield from _letters(argument)
+
+
+def values(form: AffineForm, sets: Sets) -> PositionSet:
+    """The values of a form over letter sets, none of them empty."""
+    offset, terms, repeats = form
+    if len(terms) == 1 and isinstance(terms[0][1], int):
+        found = sets[terms[0][1]].times(terms[0][0])
+        return found.shifted(offset) if offset else found
+    if not terms:
+        return only(offset)
+    if not repeats:
+        return _sum(form, sets)
+    moving = {k for k in form.letters if sets[k].size > 1}
+    if prod(sets[k].size for k in moving) <= POINTS:
+        return _tried(form, sets, sorted(moving))
+    return _sum(form, sets).loosened()
+
+
+def _sum(form: AffineForm, sets: Sets) -> PositionSet:
+    total = only(form.offset)
+    for factor, node in form.terms:
+        total = _plus_multiple(total, factor, node_values(node, sets))
+    return total
+
+
+def _plus_multiple(total: PositionSet, factor: int, added: PositionSet) -> PositionSet:
+    """A set plus multiples of another; an interval wide enough closes the holes between them."""
+    width = total.stop - total.start
+    if total.mask or added.mask or not added or abs(factor) > width:
+        return total.plus(added.times(factor))
+    ends = (added.start * factor, (added.stop - 1) * factor)
+    exact = total.exact and added.exact
+    return PositionSet(total.start + min(ends), total.stop + max(ends), 0, exact)
+
+
+def node_values(node: Node, sets: Sets) -> PositionSet:
+    """The values of a letter or a function."""
+    if isinstance(node, int):
+        return sets[node]
+    given = [values(argument, sets) for argument in node.args]
+    return VALUES.get(node.fn, _anything)(given)
+
+
+def _tried(form: AffineForm, sets: Sets, moving: list[int]) -> PositionSet:
+    """The values by trying every point."""
+    point = [s.start for s in sets]
+    found: set[int] = set()
+    for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
+        for letter, place in zip(moving, places, strict=True):
+            point[letter] = place
+        found.add(value_at(form, point))
+    return of(sorted(found), all(sets[k].exact for k in moving))
+
+
+def value_at(form: AffineForm, point: Sequence[int]) -> int:
+    """The value of a form at one point."""
+    return form.offset + sum(factor * _value_of(node, point) for factor, node in form.terms)
+
+
+def _value_of(node: Node, point: Sequence[int]) -> int:
+    if isinstance(node, int):
+        return point[node]
+    if node.fn == "select":
+        condition, then, otherwise = node.args
+        return value_at(then if value_at(condition, point) else otherwise, point)
+    return int(AT_POINTS[node.fn](*[value_at(a, point) for a in node.args]))
+
+
+AT_POINTS: dict[str, Callable[..., int]] = {
+    "floordiv": lambda a, b: a // b if b else 0,  # an index that divides by nothing is never used
+    "floormod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "product": lambda *args: prod(args),
+    **{name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+}
+
+
+def _anything(given: list[PositionSet]) -> PositionSet:
+    raise KeyError("a function of sizes that no set of values is known for")
+
+
+def _quotient(given: list[PositionSet]) -> PositionSet:
+    dividend, divisor = given
+    if divisor.size == 1 and divisor.start > 0:
+        return dividend.floored(divisor.start)
+    return _corners(given, lambda a, b: a // b if b else 0)
+
+
+def _remainder(given: list[PositionSet]) -> PositionSet:
+    dividend, divisor = given
+    if divisor.size == 1 and divisor.start > 0:
+        return dividend.modulo(divisor.start)
+    greatest = max(abs(divisor.start), abs(divisor.stop - 1), 1)
+    return PositionSet(min(0, 1 - greatest), greatest, 0, False)
+
+
+def _corners(given: list[PositionSet], function: Callable[..., int]) -> PositionSet:
+    ends = [(s.start, s.stop - 1) for s in given]
+    found = [function(*corner) for corner in itertools.product(*ends)]
+    one = all(s.size == 1 for s in given)
+    return PositionSet(min(found), max(found) + 1, 0, one and all(s.exact for s in given))
+
+
+def _product(given: list[PositionSet]) -> PositionSet:
+    moving = [s for s in given if s.size > 1]
+    if len(moving) <= 1:
+        factor = prod(s.start for s in given if s.size == 1)
+        return (moving[0] if moving else only(1)).times(factor)
+    return _corners(given, lambda *args: prod(args))
+
+
+def _least(given: list[PositionSet]) -> PositionSet:
+    return _greatest([s.mirrored() for s in given]).mirrored()
+
+
+def _greatest(given: list[PositionSet]) -> PositionSet:
+    floor = max(s.start for s in given)
+    reaching = [s.clipped(floor, s.stop) for s in given]
+    return reduce(PositionSet.joined, reaching, EMPTY)
+
+
+def _choice(given: list[PositionSet]) -> PositionSet:
+    condition, then, otherwise = given
+    if condition.size == 1:
+        return then if condition.start else otherwise
+    return then.joined(otherwise).loosened()
+
+
+def _truth(op: str) -> Callable[[list[PositionSet]], PositionSet]:
+    """The truths that a comparison takes."""
+    holds = getattr(operator, op)
+
+    def truths(given: list[PositionSet]) -> PositionSet:
+        left, right = given
+        pairs = [(left.start, right.stop - 1), (left.stop - 1, right.start)]
+        sure = {bool(holds(a, b)) for a, b in pairs}
+        if op in ("eq", "ne"):
+            apart = not left.common(right)
+            same = left.size == right.size == 1 and not apart
+            sure = {holds(0, 1)} if apart else {holds(0, 0)} if same else {True, False}
+        return of(sorted(map(int, sure)), left.exact and right.exact)
+
+    return truths
+
+
+VALUES: dict[str, Callable[[list[PositionSet]], PositionSet]] = {
+    "floordiv": _quotient,
+    "floormod": _remainder,
+    "min": _least,
+    "max": _greatest,
+    "select": _choice,
+    "product": _product,
+    **{name: _truth(name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+}
+
+
+def moving_letters(form: AffineForm, sets: Sets) -> frozenset[int]:
+    """The letters of a form that have several positions."""
+    return frozenset([k for k in form.letters if sets[k].size > 1])

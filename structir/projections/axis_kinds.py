@@ -1,0 +1,41 @@
+"""What may be done to the axes of a result: cut anywhere, cut in order, or not cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from structir.projections.spec import AccessIndex, IndexSpec, Statement, scan_of
+
+PARALLEL, SCAN, WHOLE = "parallel", "scan", "whole"
+
+
+def axis_kinds(spec: IndexSpec, result: int = 0) -> tuple[str, ...]:
+    """The kind of each axis of a result.
+
+    Along a `parallel` axis parts are made independently of each other, though they may read the
+    same; along a `scan` each part needs what the ones before it read; a `whole` axis is made at
+    once, or at places that are read from data.
+    """
+    rank = len(spec.results[result].dims)
+    found = [PARALLEL] * rank
+    for clause in spec.clauses:
+        for write in clause.writes:
+            if write.result == result:
+                for axis, entry in enumerate(write.entries):
+                    found[axis] = max(found[axis], _kind(spec, clause, entry), key=ORDER.index)
+    return tuple(found)
+
+
+ORDER = (PARALLEL, SCAN, WHOLE)  # the stricter one counts
+
+
+def _kind(spec: IndexSpec, clause: Statement, entry: AccessIndex) -> str:
+    if entry.whole or entry.data is not None or not entry.letters.isdisjoint(clause.whole):
+        return WHOLE
+    return SCAN if any(target in entry.letters for target in _targets(spec, clause)) else PARALLEL
+
+
+def _targets(spec: IndexSpec, clause: Statement) -> Iterator[object]:
+    scan = scan_of(spec, clause)
+    if scan is not None:
+        yield scan.target

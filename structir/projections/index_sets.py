@@ -1,0 +1,197 @@
+"""The points of a clause at which some of its accesses fall into given boxes, as products of letter
+sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+
+from structir.projections.affine_forms import AffineForm, moving_letters, values
+from structir.projections.boxes import Box
+from structir.projections.position_sets import PositionSet
+from structir.projections.preimage import Constraint, narrow, tried
+from structir.projections.row_major import split
+
+ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave a superset
+
+
+@attrs.frozen
+class ConcreteIndex:
+    """An entry at concrete sizes. Without a form any position may be meant: a whole axis, or an
+    index that is read from data (then the access is not `exact`)."""
+
+    size: int
+    form: AffineForm | None
+    inside: bool
+    exact: bool = True
+
+    @cached_property
+    def letter(self) -> int | None:
+        """The letter that the index is, when it is nothing more."""
+        return None if self.form is None else self.form.alone
+
+    def positions(self, sets: Sequence[PositionSet]) -> PositionSet:
+        """Where the entry may stand, the points outside the axis left out."""
+        if self.form is None:
+            return PositionSet(0, self.size, 0, self.exact)
+        found = values(self.form, sets)
+        return found if self.inside and found.exact else found.clipped(0, self.size)
+
+
+@attrs.frozen(eq=False)
+class ConcreteAccess:
+    """A read or a write at concrete sizes."""
+
+    axes: tuple[ConcreteIndex, ...]
+
+    @cached_property
+    def letters(self) -> tuple[int, ...]:
+        """The letters of all entries, as often as they stand there."""
+        return tuple([k for a in self.axes if a.form is not None for k in a.form.letters])
+
+    @cached_property
+    def coupled(self) -> bool:
+        """Whether a letter stands in it twice, so that its positions are no product."""
+        return len(set(self.letters)) < len(self.letters)
+
+
+@attrs.frozen(eq=False)
+class IterationPoints:
+    """A product of letter sets: points of a clause.
+
+    Each of `ties` is a group of letters of which not every combination is meant. It is `exact` if
+    every position of every letter is that of some point that is meant."""
+
+    sets: tuple[PositionSet, ...]
+    exact: bool = True
+    ties: tuple[frozenset[int], ...] = ()
+    absent: tuple[
+        tuple[ConcreteAccess, frozenset[int]], ...
+    ] = ()  # who overhangs, and along which letters
+    reached: bool = True  # every position of these letters has points that are not absent
+
+    def box(self, access: ConcreteAccess) -> Box | None:
+        """What an access meets at these points; None if nothing."""
+        axes = tuple([a.positions(self.sets) for a in access.axes])
+        if not all(axes):
+            return None
+        return Box(axes, self.is_exact(access) and all([s.exact for s in axes]))
+
+    def is_exact(self, access: ConcreteAccess) -> bool:
+        """Whether an access meets the full product of its entries' positions, and nothing less."""
+        if not self.exact:
+            return False
+        if not (access.coupled or self.ties or self.absent):
+            return True
+        moving = [k for k in access.letters if self.sets[k].size > 1]
+        if len(set(moving)) < len(moving):
+            return False
+        others = [letters for other, letters in self.absent if other is not access]
+        allowed = 1 if self.reached else 0
+        if not all([s and len(s.intersection(moving)) <= allowed for s in others]):
+            return False
+        return all([len(tie.intersection(moving)) < 2 for tie in self.ties])
+
+
+@attrs.frozen(eq=False)
+class LoopNest:
+    """A clause at concrete sizes."""
+
+    full: tuple[PositionSet, ...]  # every position of each letter
+    reads: Mapping[str, ConcreteAccess]
+    writes: tuple[ConcreteAccess, ...]
+    conditions: tuple[Constraint, ...]
+
+    def points(self, access: ConcreteAccess, box: Box) -> Iterator[IterationPoints]:
+        """The points at which an access falls into a box: disjoint products."""
+        sets = list(self.full)
+        constraints = list(self.conditions)
+        for axis, target in zip(access.axes, box.axes, strict=True):
+            letter = axis.letter
+            if letter is not None:
+                sets[letter] = sets[letter].common(target)
+            elif axis.form is not None:
+                constraints.append((axis.form, target))
+        if not all(sets):
+            return
+        if not constraints:
+            yield self._found(sets, box.exact, ())
+            return
+        told = box.exact and all([target.exact for _, target in constraints])
+        for product in split(constraints, sets):
+            if _settled(constraints, product):
+                found, exact, ties = _checked(constraints, product)
+                if all(found):
+                    yield self._found(found, told and exact, ties)
+
+    def _found(
+        self, sets: list[PositionSet], exact: bool, ties: tuple[frozenset[int], ...]
+    ) -> IterationPoints:
+        if not self.out_of_bounds:
+            return IterationPoints(tuple(sets), exact, ties)
+        absent = [(a, s) for a, each in self.out_of_bounds for s in _ties([each], sets)]
+        if not absent:
+            return IterationPoints(tuple(sets), exact, ties)
+        existing = list(sets)
+        constraints = [each for _, each in self.out_of_bounds]
+        some = _settled(constraints, existing)
+        left = tuple(_ties(constraints, existing))
+        apart = frozenset().union(*ties).isdisjoint(k for _, s in absent for k in s)
+        if not (some and apart and _consistent(existing, left)):
+            absent = [(a, frozenset()) for a, _ in absent]
+        return IterationPoints(tuple(sets), exact, ties, tuple(absent), existing == sets)
+
+    @cached_property
+    def out_of_bounds(self) -> list[tuple[ConcreteAccess, Constraint]]:
+        """The entries of reads that some points leave."""
+        return [
+            (read, (axis.form, PositionSet(0, axis.size)))
+            for read in self.reads.values()
+            for axis in read.axes
+            if axis.form is not None and not axis.inside
+        ]
+
+
+def _settled(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
+    """Narrow letters until no constraint narrows any further; False if no point is left."""
+    for _ in range(ROUNDS):
+        before = list(sets)
+        for form, target in constraints:
+            if not (values(form, sets).within(target) or narrow(form, target, sets)):
+                return False
+        if sets == before:
+            return True
+    sets[:] = [s.marked(False) for s in sets]
+    return True
+
+
+def _checked(
+    constraints: list[Constraint], sets: list[PositionSet]
+) -> tuple[list[PositionSet], bool, tuple[frozenset[int], ...]]:
+    """Narrowed letters, whether nothing more can be narrowed, and what ties them; constraints that
+    have letters in common are tried out where the points are few."""
+    ties = tuple(_ties(constraints, sets))
+    if _consistent(sets, ties):
+        return sets, True, ties
+    found = tried(constraints, sets)
+    if found is None:
+        return sets, False, ties
+    return found, all([s.exact for s in found]), (frozenset().union(*ties),)
+
+
+def _ties(constraints: list[Constraint], sets: list[PositionSet]) -> Iterator[frozenset[int]]:
+    """The letters of each constraint that not all of their combinations meet."""
+    for form, target in constraints:
+        if not values(form, sets).within(target):
+            yield moving_letters(form, sets)
+
+
+def _consistent(sets: list[PositionSet], ties: tuple[frozenset[int], ...]) -> bool:
+    """Whether every position that is left to a letter is one of some point.
+
+    Narrowed one by one, letters of constraints that have no letter in common are."""
+    letters = [k for tie in ties for k in tie]
+    alone = any(len(tie) < 2 for tie in ties)
+    return not alone and len(set(letters)) == len(letters) and all([s.exact for s in sets])

@@ -1,0 +1,292 @@
+"""Sets of positions along one axis, and the arithmetic that takes them through index entries.
+
+Nearly all are intervals. A stride or a dilation leaves holes; those are kept as the bits of one
+integer, so that a window hanging over a border, or a chain of strided reads, is still answered
+exactly. Beyond `SPAN` a set with holes becomes the interval around it, marked as a superset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+SPAN = 1 << 16  # the longest stretch that is kept with holes
+WORK = 1 << 22  # bits that one sum of two sets with holes may touch
+
+
+class PositionSet(NamedTuple):
+    """The positions from `start` to `stop` exclusive, less the holes.
+
+    Bit k of `mask` says whether `start + k` is in; 0 stands for no holes. A set that is not `exact`
+    contains what is meant, and may be larger. All sets here are in least terms: the first and the
+    last position are in, so `==` compares the sets.
+    """
+
+    start: int
+    stop: int
+    mask: int = 0
+    exact: bool = True
+
+    def __bool__(self) -> bool:
+        return self.stop > self.start
+
+    @property
+    def size(self) -> int:
+        """How many positions there are."""
+        return self.mask.bit_count() if self.mask else self.stop - self.start
+
+    @property
+    def bits(self) -> int:
+        """The mask, written out for an interval too."""
+        return self.mask or (1 << (self.stop - self.start)) - 1
+
+    def has(self, position: int) -> bool:
+        """Whether a position is in."""
+        inside = self.start <= position < self.stop
+        return inside and (not self.mask or bool(self.mask >> (position - self.start) & 1))
+
+    def elements(self) -> Iterator[int]:
+        """The positions in order."""
+        if not self.mask:
+            yield from range(self.start, self.stop)
+            return
+        for start, stop in self.runs():
+            yield from range(start, stop)
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """The longest intervals without holes, in order."""
+        if not self.mask:
+            if self:
+                yield self.start, self.stop
+            return
+        at, mask = self.start, self.mask
+        while mask:
+            gap = (mask & -mask).bit_length() - 1
+            mask >>= gap
+            width = (~mask & (mask + 1)).bit_length() - 1
+            at += gap
+            yield at, at + width
+            at += width
+            mask >>= width
+
+    def loosened(self) -> PositionSet:
+        """The interval around the set, as a superset."""
+        return PositionSet(self.start, self.stop, 0, False) if self else self
+
+    def shifted(self, by: int) -> PositionSet:
+        """Every position moved."""
+        if not self:
+            return self
+        return PositionSet(self.start + by, self.stop + by, self.mask, self.exact)
+
+    def plus(self, other: PositionSet) -> PositionSet:
+        """Every sum of a position here and one there."""
+        if not self or not other:
+            return EMPTY
+        start, stop = self.start + other.start, self.stop + other.stop - 1
+        exact = self.exact and other.exact
+        if not self.mask and not other.mask:
+            return PositionSet(start, stop, 0, exact)
+        if stop - start > SPAN:
+            return PositionSet(start, stop, 0, False)
+        few, many = (self, other) if self.size <= other.size else (other, self)
+        if not few.mask or not many.mask:
+            holed, solid = (self, other) if self.mask else (other, self)
+            return of_bits(start, smeared(holed.mask, solid.size), exact)
+        if few.size * (stop - start) > WORK:
+            return PositionSet(start, stop, 0, False)
+        total = 0
+        for at in few.elements():
+            total |= many.mask << (at - few.start)
+        return of_bits(start, total, exact)
+
+    def times(self, factor: int) -> PositionSet:
+        """Every position multiplied."""
+        if factor == 1 or not self:
+            return self
+        if factor == 0:
+            return PositionSet(0, 1, 0, self.exact)
+        if factor < 0:
+            return self.mirrored().times(-factor)
+        start, stop = self.start * factor, (self.stop - 1) * factor + 1
+        if stop - start == 1:
+            return PositionSet(start, stop, 0, self.exact)
+        if stop - start > SPAN:
+            return PositionSet(start, stop, 0, False)
+        mask = spread(self.mask, factor) if self.mask else comb(self.stop - self.start, factor)
+        return PositionSet(start, stop, mask, self.exact)
+
+    def mirrored(self) -> PositionSet:
+        """Every position with the other sign."""
+        if not self:
+            return self
+        mask = int(bin(self.mask)[:1:-1], 2) if self.mask else 0
+        return PositionSet(1 - self.stop, 1 - self.start, mask, self.exact)
+
+    def over(self, factor: int) -> PositionSet:
+        """The numbers whose multiples by a factor other than 0 are here."""
+        if factor < 0:
+            return self.mirrored().over(-factor)
+        if factor == 1 or not self:
+            return self
+        first, last = -(-self.start // factor), (self.stop - 1) // factor
+        if first > last:
+            return EMPTY
+        if not self.mask:
+            return PositionSet(first, last + 1, 0, self.exact)
+        kept = bin(self.mask)[:1:-1][first * factor - self.start :: factor]
+        return of_bits(first, int(kept[::-1], 2), self.exact)
+
+    def clipped(self, low: int, high: int) -> PositionSet:
+        """The positions from `low` to `high` exclusive."""
+        if low <= self.start and self.stop <= high:
+            return self
+        start, stop = max(low, self.start), min(high, self.stop)
+        if stop <= start:
+            return EMPTY
+        if not self.mask:
+            return PositionSet(start, stop, 0, self.exact)
+        kept = (self.mask >> (start - self.start)) & ((1 << (stop - start)) - 1)
+        return of_bits(start, kept, self.exact)
+
+    def common(self, other: PositionSet) -> PositionSet:
+        """The positions that are in both."""
+        if not other.mask:
+            found = self.clipped(other.start, other.stop)
+        elif not self.mask:
+            found = other.clipped(self.start, self.stop)
+        else:
+            start = max(self.start, other.start)
+            here, there = (s.clipped(start, s.stop) for s in (self, other))
+            found = EMPTY
+            if here and there:
+                found = of_bits(start, _bits_from(here, start) & _bits_from(there, start))
+        if self.exact and other.exact:
+            return found
+        return found.marked(False) if found else EMPTY
+
+    def joined(self, other: PositionSet) -> PositionSet:
+        """The positions that are in either."""
+        if not self or not other:
+            return self or other
+        start, stop = min(self.start, other.start), max(self.stop, other.stop)
+        exact = self.exact and other.exact
+        touching = max(self.start, other.start) <= min(self.stop, other.stop)
+        if touching and not self.mask and not other.mask:
+            return PositionSet(start, stop, 0, exact)
+        if stop - start > SPAN:
+            return PositionSet(start, stop, 0, False)
+        return of_bits(start, _bits_from(self, start) | _bits_from(other, start), exact)
+
+    def without(self, other: PositionSet) -> PositionSet:
+        """The positions that are here and not there; all of them where that is not known."""
+        if not other.exact or not self.common(other):
+            return self
+        if not other.mask and other.start <= self.start:
+            return self.clipped(other.stop, self.stop)
+        if not other.mask and self.stop <= other.stop:
+            return self.clipped(self.start, other.start)
+        if self.stop - self.start > SPAN:
+            return self.marked(False)
+        inner = other.clipped(self.start, self.stop)
+        return of_bits(self.start, self.bits & ~_bits_from(inner, self.start), self.exact)
+
+    def within(self, other: PositionSet) -> bool:
+        """Whether every position here is there."""
+        if not self:
+            return True
+        if self.start < other.start or self.stop > other.stop:
+            return False
+        return not other.mask or not (_bits_from(self, other.start) & ~other.mask)
+
+    def floored(self, divisor: int) -> PositionSet:
+        """Every position divided by a positive number, rounded down."""
+        if not self.mask:
+            stop = (self.stop - 1) // divisor + 1
+            return PositionSet(self.start // divisor, stop, 0, self.exact) if self else self
+        return of(sorted({v // divisor for v in self.elements()}), self.exact)
+
+    def modulo(self, divisor: int) -> PositionSet:
+        """What every position leaves when divided by a positive number."""
+        if self.mask:
+            return of(sorted({v % divisor for v in self.elements()}), self.exact)
+        if self.stop - self.start >= divisor:
+            return PositionSet(0, divisor, 0, self.exact)
+        if not self:
+            return self
+        first, last = self.start % divisor, (self.stop - 1) % divisor
+        if first <= last:
+            return PositionSet(first, last + 1, 0, self.exact)
+        head, tail = (
+            PositionSet(0, last + 1, 0, self.exact),
+            PositionSet(first, divisor, 0, self.exact),
+        )
+        return head.joined(tail)
+
+    def mapped(self, function: Callable[[int], int]) -> PositionSet:
+        """What a function makes of every position."""
+        return of(sorted({function(v) for v in self.elements()}), self.exact)
+
+    def marked(self, exact: bool) -> PositionSet:
+        """The same positions, known to be meant or not."""
+        return PositionSet(self.start, self.stop, self.mask, exact)
+
+
+EMPTY = PositionSet(0, 0)
+
+
+def of_bits(start: int, mask: int, exact: bool = True) -> PositionSet:
+    """The set whose bit k stands for `start + k`."""
+    if not mask:
+        return EMPTY
+    low = (mask & -mask).bit_length() - 1
+    mask >>= low
+    width = mask.bit_length()
+    holes = mask if mask.bit_count() < width else 0
+    return PositionSet(start + low, start + low + width, holes, exact)
+
+
+def of(positions: Iterable[int], exact: bool = True) -> PositionSet:
+    """The set of these positions, which must be in order."""
+    found = list(positions)
+    if not found:
+        return EMPTY
+    start, stop = found[0], found[-1] + 1
+    if stop - start == len(found):
+        return PositionSet(start, stop, 0, exact)
+    if stop - start > SPAN:
+        return PositionSet(start, stop, 0, False)
+    digits = bytearray(b"0" * (stop - start))
+    for position in found:
+        digits[stop - 1 - position] = 49  # the digit 1
+    return of_bits(start, int(digits, 2), exact)
+
+
+def only(position: int) -> PositionSet:
+    """The set of one position."""
+    return PositionSet(position, position + 1)
+
+
+def _bits_from(indices: PositionSet, start: int) -> int:
+    return indices.bits << (indices.start - start)
+
+
+@lru_cache(4096)
+def comb(count: int, step: int) -> int:
+    """Bits at 0, step, 2 * step, ..., as many as `count`."""
+    return smeared(1, count, step)
+
+
+def smeared(mask: int, count: int, step: int = 1) -> int:
+    """The union of `count` copies of a mask, each a step after the one before."""
+    done, total = 1, mask
+    while 2 * done <= count:
+        total |= total << (done * step)
+        done *= 2
+    return total | (total << ((count - done) * step))
+
+
+def spread(mask: int, step: int) -> int:
+    """A mask with every bit k moved to `k * step`."""
+    return int(("0" * (step - 1)).join(bin(mask)[2:]), 2)

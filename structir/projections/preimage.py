@@ -1,0 +1,159 @@
+"""What the value of an index says of its letters.
+
+`narrow(form, target, sets)` keeps, of each letter, the positions at which the form can still fall
+into a target: exactly those where each letter stands once in the form, and perhaps more otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import prod
+
+from structir.projections.affine_forms import (
+    POINTS,
+    AffineForm,
+    Node,
+    node_values,
+    value_at,
+    values,
+)
+from structir.projections.position_sets import EMPTY, PositionSet, of, only
+
+Constraint = tuple[AffineForm, PositionSet]  # an index, and what it must fall into
+
+
+def narrow(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
+    """Keep the positions at which the form can fall into the target; False if there are none.
+
+    Letters are narrowed one by one, the others ranging over their sets: every position that is kept
+    has a point that falls into the target, if each letter stands once in the form.
+    """
+    offset, terms, repeats = form
+    if not terms:
+        return bool(target.common(only(offset)))
+    if offset:
+        target = target.shifted(-offset)
+    if len(terms) == 1 and isinstance(terms[0][1], int):
+        return _narrow_node(terms[0][1], target.over(terms[0][0]), sets)
+    if repeats:
+        return _narrow_repeated(form, target.shifted(offset), sets)
+    return _narrow_sum(terms, target, sets)
+
+
+def _narrow_sum(
+    terms: tuple[tuple[int, Node], ...], target: PositionSet, sets: list[PositionSet]
+) -> bool:
+    if len(terms) == 1:
+        return _narrow_node(terms[0][1], target.over(terms[0][0]), sets)
+    parts = [node_values(node, sets).times(factor) for factor, node in terms]
+    for k, (factor, node) in enumerate(terms):
+        others = reduce(PositionSet.plus, [p for j, p in enumerate(parts) if j != k])
+        reach = target.plus(others.mirrored())
+        if not _narrow_node(node, reach.over(factor), sets):
+            return False
+    return True
+
+
+def _narrow_repeated(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
+    """Narrow letters of a form in which one stands twice: by trying, or to a superset."""
+    found = tried([(form, target)], sets)
+    if found is None:
+        some = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
+        for k in form.letters:
+            sets[k] = sets[k].marked(False) if sets[k] else EMPTY
+        return some
+    sets[:] = [
+        new if old.exact or not new else new.marked(False)
+        for new, old in zip(found, sets, strict=True)
+    ]
+    return all(sets)
+
+
+def tried(
+    constraints: Sequence[Constraint], sets: Sequence[PositionSet]
+) -> list[PositionSet] | None:
+    """The positions of letters at which all constraints are met for some positions of the others,
+    by trying every point; None where there are too many."""
+    moving = sorted({k for form, _ in constraints for k in form.letters if sets[k].size > 1})
+    if prod(sets[k].size for k in moving) > POINTS:
+        return None
+    point = [s.start for s in sets]
+    met: list[tuple[int, ...]] = []
+    for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
+        for letter, place in zip(moving, places, strict=True):
+            point[letter] = place
+        if all([target.has(value_at(form, point)) for form, target in constraints]):
+            met.append(places)
+    if not met:
+        return [EMPTY for _ in sets]
+    exact = all([target.exact for _, target in constraints])
+    found = list(sets)
+    for at, letter in enumerate(moving):
+        found[letter] = of(sorted({places[at] for places in met}), exact)
+    return found
+
+
+def _narrow_node(node: Node, target: PositionSet, sets: list[PositionSet]) -> bool:
+    if isinstance(node, int):
+        sets[node] = sets[node].common(target)
+        return bool(sets[node])
+    if not target:
+        return False
+    undo = PREIMAGES.get(node.fn)
+    found = undo is None or undo(node.args, target, sets)
+    by_number = node.fn in ("floordiv", "floormod") and not node.args[1].terms
+    if found and not by_number and not node_values(node, sets).within(target):
+        for letter in AffineForm(0, ((1, node),)).letters:
+            sets[letter] = sets[letter].marked(False)
+    return found
+
+
+def _undo_quotient(
+    args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
+) -> bool:
+    dividend, divisor = args
+    if divisor.terms or divisor.offset <= 0:
+        return True
+    q = divisor.offset
+    return narrow(dividend, target.times(q).plus(PositionSet(0, q)), sets)
+
+
+def _undo_remainder(
+    args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
+) -> bool:
+    dividend, divisor = args
+    if divisor.terms or divisor.offset <= 0:
+        return True
+    q = divisor.offset
+    rounds = values(dividend, sets).floored(q)
+    return narrow(dividend, rounds.times(q).plus(target.clipped(0, q)), sets)
+
+
+def _undo_greatest(
+    args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
+) -> bool:
+    """No argument exceeds the target; one that alone can reach it lies in it."""
+    given = [values(a, sets) for a in args]
+    for k, (form, own) in enumerate(zip(args, given, strict=True)):
+        others = max(s.stop for j, s in enumerate(given) if j != k)
+        reach = PositionSet(min(own.start, target.start), target.stop)
+        if others <= target.start:
+            reach = target
+        if not narrow(form, reach, sets):
+            return False
+    return True
+
+
+def _undo_least(args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]) -> bool:
+    turned = [AffineForm(-a.offset, tuple([(-f, n) for f, n in a.terms]), a.repeats) for a in args]
+    return _undo_greatest(tuple(turned), target.mirrored(), sets)
+
+
+PREIMAGES: dict[str, Callable[[tuple[AffineForm, ...], PositionSet, list[PositionSet]], bool]] = {
+    "floordiv": _undo_quotient,
+    "floormod": _undo_remainder,
+    "min": _undo_least,
+    "max": _undo_greatest,
+}

@@ -1,0 +1,357 @@
+"""Scalar expressions at one point of an op's index space: what a body gives when it is called with
+symbols.
+
+A body is called once, with an `Operand` for each operand, an `Index` for each parameter named like
+a letter, and the attributes' plain values; the tree that it returns is what references, kernels and
+gradients are made of:
+
+    >>> from structir.projections.scalar_expr import Operand, exp
+    >>> x = Operand("x")
+    >>> 1 / (1 + exp(-x))
+    div(1, add(1, exp(neg(x))))
+
+`==` between two points compares the trees; `eq(a, b)` and `ne(a, b)` are the comparisons of their
+values.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from structir.ir.dims import Dim, Poly, Sym
+from structir.ir.dims import text as dim_text
+
+Scalar = int | float | bool
+
+
+class ScalarExpr:
+    """The value of an expression at one point. Python's operators build bigger ones."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Operandish) -> ScalarExpr:
+        return add(self, other)
+
+    def __radd__(self, other: Operandish) -> ScalarExpr:
+        return add(other, self)
+
+    def __sub__(self, other: Operandish) -> ScalarExpr:
+        return sub(self, other)
+
+    def __rsub__(self, other: Operandish) -> ScalarExpr:
+        return sub(other, self)
+
+    def __mul__(self, other: Operandish) -> ScalarExpr:
+        return mul(self, other)
+
+    def __rmul__(self, other: Operandish) -> ScalarExpr:
+        return mul(other, self)
+
+    def __truediv__(self, other: Operandish) -> ScalarExpr:
+        return div(self, other)
+
+    def __rtruediv__(self, other: Operandish) -> ScalarExpr:
+        return div(other, self)
+
+    def __floordiv__(self, other: Operandish) -> ScalarExpr:
+        return floordiv(self, other)
+
+    def __rfloordiv__(self, other: Operandish) -> ScalarExpr:
+        return floordiv(other, self)
+
+    def __mod__(self, other: Operandish) -> ScalarExpr:
+        return mod(self, other)
+
+    def __rmod__(self, other: Operandish) -> ScalarExpr:
+        return mod(other, self)
+
+    def __pow__(self, other: Operandish) -> ScalarExpr:
+        return pow(self, other)
+
+    def __rpow__(self, other: Operandish) -> ScalarExpr:
+        return pow(other, self)
+
+    def __lshift__(self, other: Operandish) -> ScalarExpr:
+        return shl(self, other)
+
+    def __rshift__(self, other: Operandish) -> ScalarExpr:
+        return shr(self, other)
+
+    def __and__(self, other: Operandish) -> ScalarExpr:
+        return bitand(self, other)
+
+    def __or__(self, other: Operandish) -> ScalarExpr:
+        return bitor(self, other)
+
+    def __xor__(self, other: Operandish) -> ScalarExpr:
+        return bitxor(self, other)
+
+    def __lt__(self, other: Operandish) -> ScalarExpr:
+        return lt(self, other)
+
+    def __le__(self, other: Operandish) -> ScalarExpr:
+        return le(self, other)
+
+    def __gt__(self, other: Operandish) -> ScalarExpr:
+        return gt(self, other)
+
+    def __ge__(self, other: Operandish) -> ScalarExpr:
+        return ge(self, other)
+
+    def __neg__(self) -> ScalarExpr:
+        return neg(self)
+
+    def __abs__(self) -> ScalarExpr:
+        return abs(self)
+
+    def __invert__(self) -> ScalarExpr:
+        return bitnot(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a point has no truth value yet: write select(condition, a, b) instead of if"
+        )
+
+
+Operandish = ScalarExpr | Scalar | Dim
+
+
+def _value_key(value: Scalar) -> tuple[type, str]:
+    return type(value), repr(value)  # 1, 1.0 and True are three literals, and so are 0.0 and -0.0
+
+
+@attrs.frozen(repr=False, order=False)
+class OperandElement(ScalarExpr):
+    """The element that a read of this name brings to the point."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@attrs.frozen(repr=False, order=False)
+class LoopIndex(ScalarExpr):
+    """The position of the point along a letter."""
+
+    letter: Sym
+
+    def __repr__(self) -> str:
+        return self.letter.name
+
+
+@attrs.frozen(repr=False, order=False)
+class ScalarLiteral(ScalarExpr):
+    """A number known when the body is written; it takes the dtype of what it meets."""
+
+    value: Scalar = attrs.field(eq=_value_key)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@attrs.frozen(repr=False, order=False)
+class ScalarExtent(ScalarExpr):
+    """A size, known when the program runs."""
+
+    dim: Dim
+
+    def __repr__(self) -> str:
+        return f"size({dim_text(self.dim)})"
+
+
+@attrs.frozen(repr=False, order=False, cache_hash=True)
+class ScalarOp(ScalarExpr):
+    """A function of the table applied to points; `dtype` is the target of a cast."""
+
+    fn: str
+    args: tuple[ScalarExpr, ...]
+    dtype: str | None = None
+
+    def __repr__(self) -> str:
+        target = f", {self.dtype}" if self.dtype else ""
+        return f"{self.fn}({', '.join(map(repr, self.args))}{target})"
+
+
+def as_scalar_expr(value: Operandish) -> ScalarExpr:
+    """A number as a literal, a symbolic size as an extent, a point as it is."""
+    if isinstance(value, ScalarExpr):
+        return value
+    if isinstance(value, Poly):
+        return ScalarExtent(value)
+    if isinstance(value, (bool, int, float)):
+        return ScalarLiteral(value)
+    if isinstance(value, numbers.Integral):
+        return ScalarLiteral(int(value))
+    if isinstance(value, numbers.Real):
+        return ScalarLiteral(float(value))
+    raise TypeError(f"a body computes on points and numbers, not on {type(value).__name__}")
+
+
+Build = Callable[..., "ScalarExpr"]  # from points and numbers to a point
+Derivative = Callable[..., Any]  # from the arguments to a point, or None where the slope is zero
+
+
+@attrs.frozen
+class ElementFunction:
+    """One row of the table: a function on elements.
+
+    `numpy` is the name of NumPy's function, or of one in `projections.values`. `rule` tells the
+    dtype: of the arguments together (`same`; `quotient`, where truth values count as floats), at
+    least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third
+    (`select`), or as asked (`cast`). `slopes` holds the derivative by each argument, a function of
+    all of them; none stands for zero everywhere.
+    """
+
+    name: str
+    numpy: str
+    rule: str
+    slopes: tuple[Derivative, ...] = ()
+
+
+FUNCTIONS: dict[str, ElementFunction] = {}
+
+
+def _row(name: str, numpy: str, rule: str, *slopes: Derivative) -> Build:
+    FUNCTIONS[name] = ElementFunction(name, numpy, rule, slopes)
+
+    def build(*args: Operandish) -> ScalarExpr:
+        return ScalarOp(name, tuple([as_scalar_expr(a) for a in args]))
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = f"`{name}` at one point."
+    return build
+
+
+def _zero(*_: ScalarExpr) -> None:
+    return None
+
+
+add: Build = _row("add", "add", "same", lambda x, y: 1, lambda x, y: 1)
+sub: Build = _row("sub", "subtract", "same", lambda x, y: 1, lambda x, y: -1)
+mul: Build = _row("mul", "multiply", "same", lambda x, y: y, lambda x, y: x)
+div: Build = _row("div", "divide", "float", lambda x, y: 1 / y, lambda x, y: -x / (y * y))
+quotient: Build = _row(  # of integers, rounded toward zero
+    "quotient", "quotient", "quotient", lambda x, y: 1 / y, lambda x, y: -x / (y * y)
+)
+floordiv: Build = _row("floordiv", "floor_divide", "same")
+mod: Build = _row("mod", "mod", "same", lambda x, y: 1, lambda x, y: -floor(x / y))
+pow: Build = _row(
+    "pow", "power", "same", lambda x, y: y * pow(x, y - 1), lambda x, y: pow(x, y) * log(x)
+)
+neg: Build = _row("neg", "negative", "same", lambda x: -1)
+abs: Build = _row("abs", "absolute", "same", lambda x: sign(x))
+sign: Build = _row("sign", "sign", "same")
+ceil: Build = _row("ceil", "ceil", "same")
+floor: Build = _row("floor", "floor", "same")
+round: Build = _row("round", "rint", "same")
+trunc: Build = _row("trunc", "trunc", "same")
+min: Build = _row(
+    "min", "minimum", "same", lambda x, y: _share(x, y, x < y), lambda x, y: _share(x, y, y < x)
+)
+max: Build = _row(
+    "max", "maximum", "same", lambda x, y: _share(x, y, x > y), lambda x, y: _share(x, y, y > x)
+)
+exp: Build = _row("exp", "exp", "float", lambda x: exp(x))
+expm1: Build = _row("expm1", "expm1", "float", lambda x: exp(x))
+log: Build = _row("log", "log", "float", lambda x: 1 / x)
+log1p: Build = _row("log1p", "log1p", "float", lambda x: 1 / (1 + x))
+sqrt: Build = _row("sqrt", "sqrt", "float", lambda x: 0.5 / sqrt(x))
+rsqrt: Build = _row("rsqrt", "rsqrt", "float", lambda x: -0.5 * rsqrt(x) / x)
+sin: Build = _row("sin", "sin", "float", lambda x: cos(x))
+cos: Build = _row("cos", "cos", "float", lambda x: -sin(x))
+tan: Build = _row("tan", "tan", "float", lambda x: 1 + tan(x) * tan(x))
+sinh: Build = _row("sinh", "sinh", "float", lambda x: cosh(x))
+cosh: Build = _row("cosh", "cosh", "float", lambda x: sinh(x))
+tanh: Build = _row("tanh", "tanh", "float", lambda x: 1 - tanh(x) * tanh(x))
+asin: Build = _row("asin", "arcsin", "float", lambda x: rsqrt(1 - x * x))
+acos: Build = _row("acos", "arccos", "float", lambda x: -rsqrt(1 - x * x))
+atan: Build = _row("atan", "arctan", "float", lambda x: 1 / (1 + x * x))
+asinh: Build = _row("asinh", "arcsinh", "float", lambda x: rsqrt(x * x + 1))
+acosh: Build = _row("acosh", "arccosh", "float", lambda x: rsqrt(x * x - 1))
+atanh: Build = _row("atanh", "arctanh", "float", lambda x: 1 / (1 - x * x))
+erf: Build = _row("erf", "erf", "float", lambda x: 2 / math.sqrt(math.pi) * exp(-x * x))
+sigmoid: Build = _row("sigmoid", "sigmoid", "float", lambda x: sigmoid(x) * (1 - sigmoid(x)))
+atan2: Build = _row(
+    "atan2", "arctan2", "float", lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)
+)
+lt: Build = _row("lt", "less", "compare")
+le: Build = _row("le", "less_equal", "compare")
+gt: Build = _row("gt", "greater", "compare")
+ge: Build = _row("ge", "greater_equal", "compare")
+eq: Build = _row("eq", "equal", "compare")
+ne: Build = _row("ne", "not_equal", "compare")
+and_: Build = _row("and", "logical_and", "logic")
+or_: Build = _row("or", "logical_or", "logic")
+xor: Build = _row("xor", "logical_xor", "logic")
+not_: Build = _row("not", "logical_not", "logic")
+bitand: Build = _row("bitand", "bitwise_and", "same")
+bitor: Build = _row("bitor", "bitwise_or", "same")
+bitxor: Build = _row("bitxor", "bitwise_xor", "same")
+bitnot: Build = _row("bitnot", "bitwise_not", "same")
+shl: Build = _row("shl", "left_shift", "same")
+shr: Build = _row("shr", "right_shift", "same")
+isnan: Build = _row("isnan", "isnan", "test")
+isinf: Build = _row("isinf", "isinf", "test")
+isfinite: Build = _row("isfinite", "isfinite", "test")
+_select: Build = _row(
+    "select",
+    "where",
+    "select",
+    _zero,
+    lambda c, x, y: select(c, 1, 0),
+    lambda c, x, y: select(c, 0, 1),
+)
+_cast: Build = _row("cast", "cast", "cast", lambda x: 1)
+
+maximum, minimum, power = max, min, pow
+
+
+def select(condition: ScalarExpr, then: Operandish, otherwise: Operandish) -> ScalarExpr:
+    """`then` where the condition holds, `otherwise` elsewhere."""
+    if isinstance(condition, bool):
+        raise TypeError(
+            "the condition of a select is a point: compare values with eq(a, b) or ne(a, b)"
+        )
+    return _select(condition, then, otherwise)
+
+
+def cast(value: Operandish, dtype: str) -> ScalarExpr:
+    """The value in another dtype."""
+    return ScalarOp("cast", (as_scalar_expr(value),), dtype)
+
+
+def _share(x: ScalarExpr, y: ScalarExpr, first: ScalarExpr) -> ScalarExpr:
+    """One where the condition holds, a half at a tie: a minimum or maximum shares its slope."""
+    return select(first, 1, select(eq(x, y), 0.5, 0))
+
+
+def walk(point: ScalarExpr) -> Iterator[ScalarExpr]:
+    """The nodes of a tree, each before its arguments, shared ones as often as they stand there."""
+    todo = [point]
+    while todo:
+        node = todo.pop()
+        yield node
+        if isinstance(node, ScalarOp):
+            todo += reversed(node.args)
+
+
+def operands_of(point: ScalarExpr) -> frozenset[str]:
+    """The names of the reads that the value depends on."""
+    return frozenset(n.name for n in walk(point) if isinstance(n, OperandElement))
+
+
+def substitute(point: ScalarExpr, replacements: Mapping[ScalarExpr, ScalarExpr]) -> ScalarExpr:
+    """The tree with some nodes exchanged."""
+    found = replacements.get(point)
+    if found is not None:
+        return found
+    if not isinstance(point, ScalarOp):
+        return point
+    args = tuple([substitute(a, replacements) for a in point.args])
+    return point if args == point.args else ScalarOp(point.fn, args, point.dtype)

@@ -1,0 +1,1 @@
+"""The solver on programs: constraint generation, inference, defaulting, explanations."""

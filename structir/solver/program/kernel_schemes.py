@@ -1,0 +1,24 @@
+"""Kernels as schemes: what their parameters say of operands and results, in both directions."""
+
+from __future__ import annotations
+
+from structir.ir.struct_info import KernelStructInfo, StructInfo, TensorStructInfo
+from structir.solver.constraints.scheme import Scheme
+from structir.solver.domains.terms import Row
+from structir.solver.propagation.arithmetic import fresh
+
+
+def kernel_scheme(kernel: KernelStructInfo) -> Scheme:
+    """The rows of operands and results; a kernel's own dims mean something else in each call."""
+    rows = tuple([_row(param) for param in kernel.params or ()])
+    count = len(rows) - kernel.results
+    return Scheme(rows[:count], rows[count:])
+
+
+def _row(info: StructInfo) -> Row:
+    """The sizes of a parameter; a number has none."""
+    if not isinstance(info, TensorStructInfo):
+        return ()
+    if type(info.dims) is tuple:
+        return info.dims
+    return tuple([fresh() for _ in range(info.ndim or 0)])

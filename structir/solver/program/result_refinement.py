@@ -1,0 +1,80 @@
+"""What one call gives where its operands have axes that sizes cannot say: rows, ragged, unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structir.analysis.axes import axes_of, replace_axes, tensor
+from structir.ir.axes import AnySize, RowVar, size_in
+from structir.ir.dims import Poly, sym, syms
+from structir.ir.expr import Call, Expr, Tuple, Var
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.solver.domains.reasons import Conflict
+from structir.solver.program.axis_conversion import as_axes
+from structir.solver.program.constraint_generation import ConstraintGenerator
+from structir.solver.program.value_trees import Tree, tensors
+from structir.solver.solver import Solver, Value
+
+__all__ = ["COUNTS", "Conflict", "at_rank", "refine_result"]
+COUNTS = range(4)  # of the axes of a row, where a message is looked for
+
+
+def refine_result(call: Call) -> StructInfo:
+    """The StructInfo of a call with what the solver tells of the result, in terms of the operands.
+
+    Raises Conflict where the operands cannot have these axes.
+    """
+    hearing = ConstraintGenerator({}, least=0)
+    tree = hearing.visit_call(call)
+    hearing.solve()
+    known = {v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)}
+    result: StructInfo = _refine(hearing.solver, call.struct_info, tree, known)
+    return result
+
+
+def _variables(info: TensorStructInfo) -> set[Any]:
+    axes = map(size_in, axes_of(info) or ())
+    return {v for axis in axes for v in ([axis] if type(axis) is RowVar else _symbols(axis))}
+
+
+def _symbols(size: Any) -> Any:
+    return syms(size) if type(size) is Poly else ()
+
+
+def _refine(solver: Solver, info: Any, tree: Tree, known: set[Any]) -> Any:
+    if isinstance(info, TupleStructInfo) and isinstance(tree, tuple):
+        pairs = zip(info.fields, tree, strict=True)
+        return TupleStructInfo(tuple([_refine(solver, i, t, known) for i, t in pairs]))
+    if not isinstance(tree, Value) or not isinstance(info, TensorStructInfo):
+        return info
+    if type(info.dims) is tuple:
+        return info
+    axes = [_axis_over_operands(axis, known) for axis in as_axes(solver, tree)]
+    return info if None in axes else tensor(tuple(axes), info.dtype)
+
+
+def _axis_over_operands(axis: Any, known: set[Any]) -> Any:
+    """An axis in the words of the operands; None for a row that is none of theirs."""
+    if type(axis) is RowVar:
+        return axis if axis in known else None
+    return AnySize() if type(axis) is Poly and not syms(axis) <= known else axis
+
+
+def at_rank(args: tuple[Expr, ...], count: int) -> tuple[Expr, ...]:
+    """The arguments where each row is so many axes."""
+    rows: dict[RowVar, Any] = {}
+
+    def at(axis: Any) -> Any:
+        if type(axis) is not RowVar:
+            return axis
+        return rows.setdefault(axis, tuple([sym(f"{axis.name}_{k}") for k in range(count)]))
+
+    def arg_at(arg: Expr) -> Expr:
+        info = arg.struct_info
+        if isinstance(arg, Tuple):
+            return Tuple(tuple(map(arg_at, arg.fields)))
+        if not isinstance(info, TensorStructInfo) or info.axes is None or info.dims is not None:
+            return arg
+        return Var("", tensor(replace_axes(info.axes, at) or (), info.dtype))
+
+    return tuple(map(arg_at, args))

@@ -1,0 +1,52 @@
+"""Calls whose sizes a signature states: what their results are, and whether values keep to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from structir.errors import Diagnostic, StructInfoError
+from structir.ir.expr import Call
+from structir.ir.node import replace
+from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from structir.solver.constraints.signature import read_signature
+from structir.solver.domains.reasons import Conflict, Origin
+from structir.solver.program.result_refinement import refine_result
+from structir.solver.solver import Solver, Value
+
+Shape = tuple[int, ...]
+
+
+def result_of(call: Call) -> StructInfo:
+    """The StructInfo of the result; raises StructInfoError where operands do not fit."""
+    scheme = read_signature(call.attrs["signature"])
+    if len(scheme.operands) != len(call.args):
+        wanted, given = len(scheme.operands), len(call.args)
+        raise StructInfoError(Diagnostic(f"the signature has {wanted} operands, not {given}"))
+    infos = [arg.struct_info for arg in call.args]
+    if not all(isinstance(info, TensorStructInfo) for info in infos):
+        raise StructInfoError(Diagnostic("a signature states the sizes of tensors"))
+    dtypes = {info.dtype for info in infos}
+    dtype = call.attrs.get("dtype") or (dtypes.pop() if len(dtypes) == 1 else None)
+    results = (TensorStructInfo(dtype=dtype),) * len(scheme.results)
+    plain = results[0] if len(results) == 1 else TupleStructInfo(results)
+    try:
+        return refine_result(replace(call, struct_info=plain))
+    except Conflict as conflict:
+        raise StructInfoError(Diagnostic(conflict.message)) from None
+
+
+def violation_of(signature: str, operands: Sequence[Shape], results: Sequence[Shape]) -> str | None:
+    """What is wrong with these shapes under a signature; None where nothing is."""
+    scheme, solver = read_signature(signature), Solver(0)
+    ins = [Value(f"operand {k}") for k in range(len(operands))]
+    outs = [Value(f"result {k}") for k in range(len(results))]
+    if len(results) != len(scheme.results):
+        return f"{len(scheme.results)} results are stated, not {len(results)}"
+    try:
+        for value, shape in zip([*ins, *outs], [*operands, *results], strict=True):
+            solver.shaped(value, shape, Origin(value.name, "parameter"))
+        solver.apply(scheme, ins, outs, Origin("call"))
+        solver.solve()
+    except Conflict as conflict:
+        return conflict.message
+    return None

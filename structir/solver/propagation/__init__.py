@@ -1,0 +1,1 @@
+"""Propagation rules for each kind of constraint, and the search that follows propagation."""

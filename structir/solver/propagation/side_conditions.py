@@ -1,0 +1,94 @@
+"""Side conditions on sizes: different, divisible, and sums laid along an axis."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from structir.ir.polynomial import Dim, Sym
+from structir.solver.constraints.constraint import Divides, Ne, Sum
+from structir.solver.domains.intervals import differ
+from structir.solver.domains.terms import is_ragged, symbol_of
+from structir.solver.propagation.arithmetic import (
+    equate,
+    fresh,
+    tighten_lower_bound,
+    tighten_upper_bound,
+)
+from structir.solver.propagation.store import ConstraintStore, rule
+
+
+@rule(Ne)
+def _(store: ConstraintStore, constraint: Ne) -> bool:
+    left, right = store.dim(constraint.left), store.dim(constraint.right)
+    if left == right:
+        raise store.conflict("these sizes must differ")
+    if differ(store, left, right):
+        return True
+    found = _excluded(left - right)
+    if found is None:
+        return False
+    symbol, value = found
+    if value is None:
+        return True
+    if value == store.low(symbol):
+        tighten_lower_bound(store, symbol, value + 1)
+        return True
+    if value == store.high(symbol):
+        tighten_upper_bound(store, symbol, value - 1)
+        return True
+    return False
+
+
+def _excluded(form: Dim) -> tuple[Sym, int | None] | None:
+    """The one value of a variable that would make a form zero, if it speaks of one variable; the
+    value is None where no integer does."""
+    if type(form) is int or len(form.terms) != 1:  # type: ignore[union-attr]
+        return None
+    ((monomial, factor),) = form.terms.items()  # type: ignore[union-attr]
+    symbol = monomial[0]
+    if len(monomial) > 1 or not isinstance(symbol, Sym):
+        return None
+    value, rest = divmod(-form.constant, factor)  # type: ignore[union-attr]
+    return symbol, None if rest else value
+
+
+@rule(Divides)
+def _(store: ConstraintStore, constraint: Divides) -> bool:
+    factor, dim = constraint.factor, store.dim(constraint.dim)
+    if type(dim) is int:
+        if dim % factor:
+            raise store.conflict(f"{dim} is not a multiple of {factor}")
+        return True
+    terms = dim.terms  # type: ignore[union-attr]
+    if all(c % factor == 0 for c in (*terms.values(), dim.constant)):  # type: ignore[union-attr]
+        return True
+    if dim.constant % gcd(factor, *terms.values()):  # type: ignore[union-attr]
+        raise store.conflict(f"no integers make this a multiple of {factor}")
+    quotient = fresh()
+    equate(store, dim, quotient * factor)
+    return True
+
+
+@rule(Sum)
+def _(store: ConstraintStore, constraint: Sum) -> bool:
+    parts = [store.dim(part) for part in constraint.parts]
+    marks = [part for part in parts if is_ragged(part)]
+    if marks:
+        equate(store, constraint.total, marks[0])
+        return True
+    total: Dim = 0
+    for part in parts:
+        total = total + part
+    whole = store.dim(constraint.total)
+    open_parts = [part for part in parts if symbol_of(part) is not None]
+    if is_ragged(whole):
+        if not open_parts:
+            raise store.conflict("a ragged axis is not a sum of sizes")
+        if len(open_parts) == 1:
+            equate(store, open_parts[0], whole)
+            return True
+        return False
+    if store.may_be_ragged and open_parts:
+        return False  # a part that turns out ragged makes the sum ragged
+    equate(store, whole, total)
+    return True
