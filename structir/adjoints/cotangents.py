@@ -10,7 +10,7 @@ from structir.analysis.lattice import PASS, base_check
 from structir.build import BlockBuilder
 from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
-from structir.ops.adjoint import Back, component
+from structir.opdef.adjoint_op import Back, component
 
 Sum = Any  # an Expr; for a tuple a dict from the numbers of its fields to their sums
 

@@ -11,7 +11,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.ops.adjoint import Back, Emit
+from structir.opdef.adjoint_op import Back, Emit
 
 Path = tuple[int, ...]  # the fields to go through, from the outermost tuple
 

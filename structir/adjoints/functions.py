@@ -17,7 +17,7 @@ from structir.ir.dtype import numpy_dtype
 from structir.ir.expr import Constant, Expr, Function, GlobalVar, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import FuncStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from structir.ops.adjoint import Emit
+from structir.opdef.adjoint_op import Emit
 
 Key = tuple[str, tuple[int, ...], tuple[Path, ...]]
 

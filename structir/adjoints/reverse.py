@@ -33,7 +33,7 @@ from structir.ir.expr import (
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, StructInfo
-from structir.ops.adjoint import Back, Emit, zeros
+from structir.opdef.adjoint_op import Back, Emit, zeros
 
 Leaf = tuple[Var, Path]
 

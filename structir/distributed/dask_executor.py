@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from structir.distributed.assembly import cells, combined, empty, fill, packed, slices
-from structir.distributed.plan import PlanTensor, Shard, Plan
+from structir.distributed.plan import Plan, PlanTensor, Shard
 from structir.distributed.worker import run_task, task_of
 from structir.errors import StructIRError
 from structir.lazy import lazy_module

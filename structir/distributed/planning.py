@@ -12,7 +12,7 @@ import attrs
 
 from structir.analysis.variables import symbols_in
 from structir.distributed.constant_lifting import lifted
-from structir.distributed.plan import Piece, PlanTensor, Shard, Plan
+from structir.distributed.plan import Piece, Plan, PlanTensor, Shard
 from structir.distributed.reductions import Reduction, reduction_of
 from structir.errors import Diagnostic, StructInfoError, StructIRError
 from structir.ir.bodies import bindings_of

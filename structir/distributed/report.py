@@ -6,7 +6,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from structir.distributed.plan import PlanTensor, Shard, Plan
+from structir.distributed.plan import Plan, PlanTensor, Shard
 from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 

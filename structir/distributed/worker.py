@@ -12,7 +12,7 @@ import attrs
 
 from structir.analysis.variables import walk
 from structir.backend.compile import compile as compile_module
-from structir.distributed.plan import Piece, Shard, Plan
+from structir.distributed.plan import Piece, Plan, Shard
 from structir.distributed.planning import Blocks, Planner, planner_of
 from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.errors import StructIRError

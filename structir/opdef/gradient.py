@@ -18,9 +18,7 @@ from structir.ir.dtype import is_float
 from structir.ir.expr import Call, Expr, Tuple, TupleGetItem, Var
 from structir.ir.node import replace
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo
-from structir.opdef.memo import memoize
-from structir.opdef.reference import concrete, tree_value
-from structir.ops.adjoint import (
+from structir.opdef.adjoint_op import (
     ADJOINT,
     Back,
     Emit,
@@ -30,6 +28,8 @@ from structir.ops.adjoint import (
     operands_read,
     zeros,
 )
+from structir.opdef.memo import memoize
+from structir.opdef.reference import concrete, tree_value
 from structir.projections.adjoint import NO_SLOPE, adjoint
 from structir.projections.spec import IndexSpec
 

@@ -9,12 +9,12 @@ from typing import Any
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, PrimValue
 from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Emit
 from structir.opdef.attributes import Axis
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import i64
 from structir.opdef.index_vars import access_text
-from structir.ops.adjoint import Emit
 from structir.ops.broadcast import (
     equal,
     floor_divide,

@@ -10,6 +10,7 @@ from structir.ir.dims import Dim
 from structir.ir.dtype import is_int, numpy_dtype
 from structir.ir.expr import Call, Constant, Expr
 from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Back, Emit
 from structir.opdef.attributes import DType, Layout, Numbers, SizeOrSizes
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.define import Declaration, op
@@ -32,7 +33,6 @@ from structir.opdef.interpolation import (
     weights,
 )
 from structir.opdef.layouts import SPATIAL, check_rank, in_layout
-from structir.ops.adjoint import Back, Emit
 from structir.ops.contract import einsum
 from structir.ops.create import eye, ones_like
 from structir.ops.elementwise import astype

@@ -23,8 +23,8 @@ from structir.ir.struct_info import (
     TupleStructInfo,
 )
 from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Emit
 from structir.opdef.opaque import opaque_op
-from structir.ops.adjoint import Emit
 from structir.ops.create import arange, zeros, zeros_like
 from structir.ops.indexing import take
 from structir.ops.layout import flip

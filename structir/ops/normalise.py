@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from structir.ir.expr import Call, Expr, Tuple
+from structir.opdef.adjoint_op import Back, Emit
 from structir.opdef.attributes import Axes, Axis, Ints
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
 from structir.opdef.examples import f32
 from structir.opdef.index_vars import access_text, index_vars
-from structir.ops.adjoint import Back, Emit
 from structir.ops.broadcast import divide, multiply, subtract
 from structir.ops.elementwise import exp, log, rsqrt, square
 from structir.ops.layout import expand_dims, permute_dims

@@ -12,6 +12,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ir.expr import Call, Expr
+from structir.opdef.adjoint_op import Back, Emit
 from structir.opdef.attributes import Axis, Operands, Size
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
@@ -19,7 +20,6 @@ from structir.opdef.examples import f32, i64
 from structir.opdef.index_vars import access_text, index_vars
 from structir.opdef.index_vars import where_text as stated
 from structir.opdef.shape_eval import UNKNOWN
-from structir.ops.adjoint import Back, Emit
 from structir.ops.broadcast import equal, logical_and, where
 from structir.ops.collapse import collapse_sum_to
 from structir.ops.create import arange, full_like, ones_like, zeros_like

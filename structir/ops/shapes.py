@@ -13,12 +13,12 @@ from structir.ir.struct_info import (
     TensorStructInfo,
 )
 from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Back, Emit
 from structir.opdef.attributes import Sizes
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape, known_dims
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, f32
 from structir.opdef.index_vars import access_text, index_vars
-from structir.ops.adjoint import Back, Emit
 from structir.ops.create import arange, zeros
 from structir.ops.layout import flatten
 from structir.ops.reshape import reshape

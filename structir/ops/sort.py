@@ -8,12 +8,12 @@ from typing import Any, Literal
 from structir.errors import ShapeMismatchError
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
+from structir.opdef.adjoint_op import Back, Emit, component
 from structir.opdef.attributes import Axes, Axis, DType
 from structir.opdef.call_view import CallView, ResolvedSignature, known_dims
 from structir.opdef.define import op
 from structir.opdef.examples import ExactValues, Sample, f32, i64
 from structir.opdef.index_vars import access_text, index_vars
-from structir.ops.adjoint import Back, Emit, component
 from structir.ops.broadcast import equal, where
 from structir.ops.create import zeros_like
 from structir.ops.elementwise import astype

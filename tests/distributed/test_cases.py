@@ -9,7 +9,7 @@ import pytest
 
 import structir
 from structir.distributed import plan
-from structir.distributed.plan import Shard, Plan
+from structir.distributed.plan import Plan, Shard
 from structir.distributed.shard_function import PartialResults, ShardFunction
 from structir.ir import Function, IRModule
 from structir.projections.boxes import Region
