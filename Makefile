@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: test coverage demo docs package lint types format bench clean
+.PHONY: test test-all coverage demo docs package lint types format bench clean
 .NOTPARALLEL:
 
+# The tests but the exhaustive ones, of which there is a sample: see tests/conftest.py.
 test: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not gpu and not exhaustive" $(ARGS)
+
+test-all: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-# The lines that tests run; below the part that pyproject.toml asks for, it fails.
+# The lines that all tests run; below the part that pyproject.toml asks for, it fails.
 coverage: $(VENV)/installed-test
 	rm -rf build/coverage
 	mkdir -p build/coverage

@@ -1,20 +1,47 @@
-"""What all tests share: a cache of machine code that lives as long as the run, and passes that do
-not outlive their test."""
+"""What all tests share: which of them `make test` runs, a cache of machine code, and passes that do
+not outlive their test.
 
-import os
+`make test-all` runs every test. `make test` leaves out those with the marker `exhaustive`, and most
+cases of a parametrised test with the marker `sampled(count)`: a hash of the names of the cases
+chooses `count` of them, the same ones in each run, and the others become exhaustive. Called by hand,
+pytest runs every test of the files that it is given.
+
+Machine code stays in `build/test-cache` from one run to the next. The keys of the cache cover the
+text of a kernel and the sources that it is compiled with, and for plans all sources of the package:
+what another compiler made is not used. Workers share the cache. `make clean` removes it.
+"""
+
+import collections
+import hashlib
 import sys
+from pathlib import Path
 
 import pytest
 
+CACHE = Path(__file__).parent.parent / "build" / "test-cache"
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items):
+    families = collections.defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is not None:
+            families[item.nodeid.partition("[")[0], *mark.args].append(item)
+    for (_, count), cases in families.items():
+        for item in sorted(cases, key=_order)[count:]:
+            item.add_marker("exhaustive")
+
+
+def _order(item):
+    return hashlib.sha256(item.nodeid.encode()).digest()
+
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_of_this_run(tmp_path_factory):
-    base = tmp_path_factory.getbasetemp()
-    workers = "PYTEST_XDIST_WORKER" in os.environ  # which share the folder above their own
-    place = (base.parent if workers else base) / "structir-cache"
+def cache_of_all_runs():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STRUCTIR_CACHE", str(place))
-        yield place
+        patch.setenv("STRUCTIR_CACHE", str(CACHE))
+        yield CACHE
 
 
 @pytest.fixture(autouse=True)
