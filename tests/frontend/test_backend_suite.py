@@ -7,6 +7,7 @@ import re
 import unittest
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from structir.frontend.onnx_backend import Backend, CompiledModel
 
 with warnings.catch_warnings(), np.errstate(all="ignore"):
     warnings.simplefilter("ignore")
-    from onnx.backend.test import BackendTest
+    from onnx.backend.test.runner import Runner
 
 
 class InterpretedModel(CompiledModel):
@@ -31,8 +32,7 @@ class InterpretedModel(CompiledModel):
 
 
 class Either(Backend):
-    """The backend, with its kernels or without; the suite takes seconds to load, and is loaded
-    once."""
+    """The backend, with its kernels or without."""
 
     model: type[CompiledModel] = CompiledModel
 
@@ -40,17 +40,6 @@ class Either(Backend):
     def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> CompiledModel:
         return cls.model(model)
 
-
-with warnings.catch_warnings(), np.errstate(all="ignore"):
-    warnings.simplefilter("ignore")
-    # whole networks are left out: their weights are fetched from elsewhere
-    SUITE: dict[str, Any] = {
-        name: item
-        for category, items in BackendTest(Either, __name__)._test_items.items()
-        if category != "RealModel"
-        for name, item in items.items()
-        if name.endswith("_cpu")
-    }
 
 # What is drawn has no answer; gradients have no mapping; the last bits of 1e-15 have none, either.
 # Casts to powers of two round otherwise, and so does the greatest of a region of interest; of an
@@ -60,9 +49,27 @@ BEYOND = re.compile(
     r"bernoulli|gradient|cast_e8m0_FLOAT|dft_inverse(_opset19)?_cpu|roialign_mode_max"
     r"|affine_grid_(2d_expanded|[23]d_align_corners_expanded)|loop16_seq_none"
 )
-NAMES = sorted(name for name in SUITE if not BEYOND.search(name))
-CHOSEN = random.Random(7).sample(NAMES, 40)
-PARTS = 16
+PARTS, COMPILED = 16, 40
+
+
+@cache
+def suite() -> dict[str, Any]:
+    """The tests by name; they take seconds to load, which no collection of tests needs to do."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        # whole networks are left out: their weights are fetched from elsewhere
+        return {
+            name: item
+            for category, items in Runner(Either, __name__)._test_items.items()
+            if category != "RealModel"
+            for name, item in items.items()
+            if name.endswith("_cpu")
+        }
+
+
+@cache
+def names() -> list[str]:
+    return sorted(name for name in suite() if not BEYOND.search(name))
 
 
 def run(item: Any) -> None:
@@ -70,24 +77,27 @@ def run(item: Any) -> None:
     test(unittest.TestCase(), "CPU")
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", range(COMPILED))
 @pytest.mark.filterwarnings("ignore")
-def test_compiled(name: str) -> None:
-    run(SUITE[name])
+def test_compiled(number: int) -> None:
+    run(suite()[random.Random(7).sample(names(), COMPILED)[number]])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.filterwarnings("ignore")
 def test_interpreted(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Either, "model", InterpretedModel)
     wrong = {}
-    for name in NAMES[part::PARTS]:
+    for name in names()[part::PARTS]:
         try:
-            run(SUITE[name])
+            run(suite()[name])
         except Exception as error:
             wrong[name] = error
     assert not wrong, "\n\n".join(f"{name}: {error}" for name, error in wrong.items())
 
 
+@pytest.mark.exhaustive
 def test_most_of_the_suite_is_in_reach() -> None:
-    assert len(NAMES) > 0.99 * len(SUITE)
+    assert len(names()) > 0.99 * len(suite())
