@@ -3,8 +3,8 @@ not outlive their test.
 
 `make test-all` runs every test. `make test` leaves out those with the marker `exhaustive`, and most
 cases of a parametrised test with the marker `sampled(count)`: a hash of the names of the cases
-chooses `count` of them, the same ones in each run, and the others become exhaustive. Called by hand,
-pytest runs every test of the files that it is given.
+chooses `count` of them, the same ones in each run, and the others become exhaustive. pytest called
+by hand runs every test of the files that it is given.
 
 Machine code stays in `build/test-cache` from one run to the next. The keys of the cache cover the
 text of a kernel and the sources that it is compiled with, and for plans all sources of the package:

@@ -99,6 +99,7 @@ assert result.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("program", "count"),
     [

@@ -149,6 +149,7 @@ def check_errors(found: list[str]) -> None:
         assert word in line
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not importlib.util.find_spec("mypy"), reason="mypy is not installed")
 def test_mypy_sees_the_types_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     strict = ["--strict", "--config-file=", "--python-executable", installed]

@@ -28,6 +28,7 @@ def programs(chunk: int) -> Iterator[tuple[int, IRModule]]:
         yield seed, random_module(seed, SIZE)
 
 
+@pytest.mark.sampled(5)
 @chunks
 @pytest.mark.filterwarnings(f"error::{DiagnosticWarning.__module__}.DiagnosticWarning")
 def test_text_reads_back(chunk: int) -> None:
@@ -43,6 +44,7 @@ def test_text_reads_back(chunk: int) -> None:
             raise
 
 
+@pytest.mark.sampled(5)
 @chunks
 def test_compiled_it_gives_what_the_interpreter_gives(chunk: int) -> None:
     for seed, module in programs(chunk):
@@ -88,6 +90,7 @@ def test_programs_are_as_large_as_asked() -> None:
     assert bindings(2) < bindings(20) / 4
 
 
+@pytest.mark.exhaustive
 def test_programs_hold_every_construct_and_most_ops() -> None:
     text = "".join(random_module(seed, 12).script() for seed in range(150))
     for construct in (

@@ -51,6 +51,7 @@ def run(*words: object, **environment: str) -> str:
     return finished.stdout + finished.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["decorator", "module", "executable"])
 def test_a_script_shows_its_own_frames_alone(name: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

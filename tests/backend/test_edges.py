@@ -122,6 +122,7 @@ def test_the_last_of_several_updates_of_one_place_wins(count):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("op", "shapes"),
     [
@@ -197,6 +198,7 @@ def test_float64_is_rounded_once_to_float16():
     np.testing.assert_array_equal(compiled.view("uint16")[:-3], wanted.view("uint16")[:-3])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("op", ["max_pool2d_backward", "avg_pool2d_backward"])
 def test_backward_pools_of_other_layouts(op):
     rng = np.random.default_rng(0)

@@ -217,6 +217,7 @@ print("well")
 """
 
 
+@pytest.mark.exhaustive
 def test_interrupts_while_compiling_and_running_leave_all_well():
     done = _run(INTERRUPTED, {"STRUCTIR_CACHE": "off"})
     assert done.stdout.split() == ["interrupted", "interrupted", "well"], done.stderr

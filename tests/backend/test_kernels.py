@@ -62,6 +62,7 @@ def assert_same(found: Any, expected: Any, exact: bool) -> None:
         np.testing.assert_allclose(a.astype("float64"), b.astype("float64"), 1e-3, 1e-3)
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_kernels(seed: int) -> None:
     module = random_call(seed)

@@ -97,6 +97,7 @@ class Graph:
         return find_op("matmul")(x, scaled)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.filterwarnings("ignore")
 def test_graphs_that_fuse(seed):
@@ -113,6 +114,7 @@ def test_graphs_that_fuse(seed):
         assert_agree(wanted, executable["main"](*args))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.filterwarnings("ignore")
 def test_programs_of_all_kinds(seed):

@@ -31,6 +31,7 @@ def test_memory_is_used_again_when_a_result_is_gone():
     assert address(memory.new((3, COUNT), "float32")) != place  # too small
 
 
+@pytest.mark.sampled(3)
 @counted
 @pytest.mark.parametrize(
     "hold",

@@ -42,6 +42,7 @@ def main(x: R.Tensor({x}, "float32"){given}):
     return structir.parse(text, constants=constants)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("x", "weights", "parameters"), CASES)
 @pytest.mark.parametrize("constant", [True, False])
 def test_as_the_interpreter_has_it(

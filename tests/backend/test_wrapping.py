@@ -19,6 +19,7 @@ PROPERTIES = ["reads", "writes", "narrow_dtypes", "counted_loops", "whole_loops"
 PROPERTIES += ["parts", "library_calls"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_extreme_integers(name):
     done = subprocess.run(

@@ -48,6 +48,7 @@ def test_peers_are_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert [side.name for side in sides()] == ["structir", "xdsl"]
 
 
+@pytest.mark.exhaustive
 def test_every_figure_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("BENCH_VENVS", raising=False)
     stored = tmp_path / "figures.jsonl"

@@ -35,6 +35,7 @@ def test_table_has_ratios_and_programs_together() -> None:
     assert [line[-2].strip() for line in lines] == ["1.50", "0.50", "1.50", "0.50"]
 
 
+@pytest.mark.exhaustive
 def test_every_program_agrees_with_numpy_and_is_timed(tmp_path: Path) -> None:
     stored = tmp_path / "figures.jsonl"
     small = ["--elements", "1", "1000", "--batches", "1x3", "--rounds", "1", "--json", str(stored)]

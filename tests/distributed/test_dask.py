@@ -101,6 +101,7 @@ def test_tasks_receive_the_bytes_that_were_planned() -> None:
         run_task(sharded.recipe(plan), task_of(first), *blocks)
 
 
+@pytest.mark.exhaustive
 def test_a_lost_worker_loses_nothing(client: object) -> None:
     module = structir.parse(IMAGES)
     x, k = floats(1, 2, 800, 600), floats(2, 2, 3, 3)

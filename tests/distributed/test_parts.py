@@ -66,6 +66,7 @@ def wrong(trial: Trial, seed: int) -> list[str]:
     return bad
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
 def test_parts_are_blocks_of_the_whole(name: str) -> None:

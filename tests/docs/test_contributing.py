@@ -69,6 +69,7 @@ def test_it_stands_on_the_page_of_ops(grown: Path) -> None:
     assert name not in (ROOT / "docs" / "ops.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 def test_the_tests_of_every_op_are_green_on_it(grown: Path) -> None:
     (name,) = BODY.findall(blocks()[0])
     said = python(grown, "-m", "pytest", "-q", "-p", "no:cacheprovider", *only(name, EVERY_OP))

@@ -11,6 +11,8 @@ import pytest
 import structir
 from structir import passes
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r'href="([^"#]+)"')
 

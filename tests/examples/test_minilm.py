@@ -19,6 +19,7 @@ def assert_case(case: Case, hidden: NDArray[np.float32], embedding: NDArray[np.f
     np.testing.assert_allclose(embedding, case.embedding, atol=1e-4, rtol=0)
 
 
+@pytest.mark.exhaustive
 def test_numpy_form_agrees_with_pytorch(cases: list[Case], weights: Weights) -> None:
     assert {case.input_ids.shape for case in cases} == {(1, 16), (1, 128), (4, 37), (8, 64)}
     for case in cases:

@@ -26,6 +26,7 @@ def shown(cell: Any) -> list[str]:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_shows_what_is_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

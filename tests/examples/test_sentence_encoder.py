@@ -48,6 +48,7 @@ def test_wrong_mask_is_refused(program: Any, cases: list[Case], weights: Weights
         executable["main"](cases[0].input_ids, longer, *weights.values())
 
 
+@pytest.mark.exhaustive
 def test_demo_prints_its_table(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

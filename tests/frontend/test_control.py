@@ -126,6 +126,7 @@ def test_a_scan(direction: int) -> None:
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("lengths", [False, True])
 @pytest.mark.parametrize("kind", GATES)

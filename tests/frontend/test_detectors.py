@@ -69,6 +69,7 @@ def test_the_best_of_no_more_than_there_are() -> None:
         assert np.array_equal(values, -np.sort(-x, axis=1)[:, :4])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("axes", [1, 2])
 @pytest.mark.parametrize("known", [True, False])
 def test_transposed_convolutions(axes: int, known: bool) -> None:

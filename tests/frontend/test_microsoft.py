@@ -160,6 +160,7 @@ def test_products_quantised_at_run_time(by_column: bool) -> None:
     agree(*single("DynamicQuantizeMatMul", operands, fixed=(1, 2, 3, 4)), atol=1e-4)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("most", [0, 128])
@@ -206,6 +207,7 @@ def test_the_greatest_of_windows_with_channels_last() -> None:
     agree(model, given)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("left", "right", "attributes"),
     [

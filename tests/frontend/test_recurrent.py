@@ -36,6 +36,7 @@ def layer(kind: str, way: str, after: int, hidden: int = 5, width: int = 3, **mo
     return made([made_node], inputs, results.split(), constants)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", list(GATES))
 @pytest.mark.parametrize("way", ["forward", "reverse", "bidirectional"])
 def test_sequences_of_several_lengths(kind: str, way: str) -> None:
@@ -69,6 +70,7 @@ def by_runtime(model: Any, inputs: dict[str, Any]) -> Any:
     return session.run(None, inputs)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("kind", "way", "after"), FORMS)
 def test_layers_at_several_sizes(kind: str, way: str, after: int) -> None:
     model = layer(kind, way, after)

@@ -80,6 +80,7 @@ def test_recursion_without_end_is_refused(monkeypatch):
     assert run(COUNT_DOWN, "down", 1000) == 1000
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_bindings():
     info = TensorStructInfo((2,), "float32")
     x = Var("x", info)

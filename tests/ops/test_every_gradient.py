@@ -146,6 +146,7 @@ def flat(value):
     return [] if value is None else [value]
 
 
+@pytest.mark.sampled(60)
 @every_op
 @pytest.mark.filterwarnings("ignore")
 def test_expressions_at_symbolic_sizes(name):

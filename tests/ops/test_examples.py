@@ -28,6 +28,7 @@ def test_text_round_trip(name):
         assert structural_equal(structir.parse(module.script()), module)
 
 
+@pytest.mark.sampled(50)
 @every_op
 @pytest.mark.filterwarnings("ignore")
 def test_interpreted_and_compiled_are_the_reference(name):

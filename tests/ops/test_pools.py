@@ -69,6 +69,7 @@ def moved(x, last):
     return np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(3))
 def test_pools_give_what_onnx_runtime_gives(chunk):
     for seed in range(chunk, CASES, 3):
@@ -101,6 +102,7 @@ def test_a_last_window_in_the_far_padding_alone_is_left_out():
         assert np.isfinite(result).all()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(2))
 def test_gradients_of_pools_follow_differences(chunk):
     for seed in range(chunk, DIFFERENTIATED, 2):
@@ -125,6 +127,7 @@ def test_gradients_of_pools_follow_differences(chunk):
             np.testing.assert_allclose(gradient[index], slope, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_backward_ops_agree_with_derived_gradients(seed):
     random = Random(seed)

@@ -66,6 +66,7 @@ class Blurred(Hidden):
         return Var(arg.name, TensorStructInfo(dtype=info.dtype, **fields_of(axes)))
 
 
+@pytest.mark.sampled(120)
 @pytest.mark.parametrize(("op", "args", "keywords"), list(examples()))
 def test_what_is_deduced_of_rows_is_so(op: Any, args: Any, keywords: Any) -> None:
     call = call_of(op, args, keywords)

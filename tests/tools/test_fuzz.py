@@ -21,6 +21,7 @@ from structir.tools.reduction import size_of
 CHEAP = ["text", "deduction", "solver", "passes"]  # the others compile kernels
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(4))
 def test_programs_pass_every_check(chunk: int) -> None:
     for seed in range(5000 + chunk * 30, 5000 + (chunk + 1) * 30):
@@ -150,6 +151,7 @@ KEPT = sorted((Path(__file__).parent / "findings").iterdir())
 FINDINGS = [file for file in KEPT if not file.stem.startswith("cuda")]  # in a process of their own
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
 def test_what_was_found_fails_no_more(file: Path) -> None:
     assert not replayed(file)

@@ -49,6 +49,7 @@ for line in LINES.strip().splitlines():
 '''
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif("avx2" not in dict(llvm.get_host_cpu_features()), reason="code for x86-64")
 @pytest.mark.parametrize(
     ("name", "features", "lanes"), [("haswell", WIDER, "[8, 8]"), ("x86-64", PLAIN, "[]")]

@@ -37,6 +37,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_accumulators_of_tiles_stay_in_registers(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def test_the_encoder(architecture, dtype):
     assert "shfl.sync" in executable.ptx("encoder_layer")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 def test_every_op(architecture):
     load()

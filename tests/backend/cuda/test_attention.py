@@ -117,6 +117,7 @@ def device():
     return HostThreads()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(device, name):
     text, rng = text_of(name), np.random.default_rng(0)
@@ -124,6 +125,7 @@ def test_programs(device, name):
     compared(device, text, given)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore:overflow")  # what masks take away is too much for float16
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(device, dtype):
@@ -153,6 +155,7 @@ def test_warps_multiply_16_bit_floats(device, name, dtype, sizes):
 
 
 # Around and beyond tiles.
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "sizes",
     [

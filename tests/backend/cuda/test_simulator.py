@@ -11,6 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("file", sorted(path.name for path in HERE.glob("simulated_*.py")))
 def test_on_the_simulator(file):
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / file)]

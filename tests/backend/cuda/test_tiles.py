@@ -124,6 +124,7 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("body", CONVOLUTIONS)
 def test_convolutions(device, body, known):

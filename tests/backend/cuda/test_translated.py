@@ -37,6 +37,7 @@ def assert_interpreted(device, module, *given, name="main"):
     return executable
 
 
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.filterwarnings("ignore")
 def test_every_op_is_interpreted(device, name):
@@ -62,6 +63,7 @@ def test_a_gradient(device):
     assert_interpreted(device, trained, *given, name="main_adjoint")
 
 
+@pytest.mark.exhaustive
 def test_the_encoder_block_with_its_gradient(device):
     with np.load(STORED) as stored:
         arguments = [stored[name] for name in ("x", "mask", "wanted", *WEIGHTS)]
@@ -320,6 +322,7 @@ def lines(x: R.Tensor((2, "c", 5, 7), "float32")):
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", [structir.compile, None])
 def test_images_between_elements_and_lines_along_inner_axes(device, compiled):
     module = structir.parse(IMAGES)

@@ -34,6 +34,7 @@ def test_ops_give_what_torch_gives(name):
         agree(structir.interpret(module, "main", *operands), expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMPILED)
 def test_models_give_what_torch_gives(name):
     """One compilation for all sizes."""
