@@ -1,0 +1,43 @@
+"""Of a sampled family, `make test` runs as many cases as its marker says, the same in each run."""
+
+import attrs
+import pytest
+
+from tests.conftest import pytest_collection_modifyitems
+
+
+@attrs.define
+class Case:
+    """A test as the hook sees it."""
+
+    nodeid: str
+    count: int | None = None
+    added: list[str] = attrs.field(factory=list)
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return None if self.count is None else getattr(pytest.mark, name)(self.count).mark
+
+    def add_marker(self, name: str) -> None:
+        self.added.append(name)
+
+
+def kept(cases: list[Case]) -> set[str]:
+    pytest_collection_modifyitems(cases)
+    assert all(case.added in ([], ["exhaustive"]) for case in cases)
+    return {case.nodeid for case in cases if not case.added}
+
+
+@pytest.mark.parametrize("count", [1, 3, 20, 30])
+def test_a_sampled_family_keeps_as_many_cases_as_its_marker_says(count: int) -> None:
+    family = [Case(f"a.py::f[{k}]", count) for k in range(20)]
+    plain = [Case(f"a.py::g[{k}]") for k in range(5)]
+    chosen = kept(family + plain)
+    assert len(chosen) == min(count, 20) + 5
+    again = [Case(case.nodeid, case.count) for case in reversed(plain + family)]
+    assert kept(again) == chosen
+
+
+def test_each_family_has_a_sample_of_its_own() -> None:
+    families = [[Case(f"{file}.py::f[{k}]", 2) for k in range(9)] for file in "abc"]
+    chosen = kept([case for cases in zip(*families, strict=True) for case in cases])
+    assert [len(chosen & {case.nodeid for case in family}) for family in families] == [2, 2, 2]
