@@ -69,7 +69,7 @@ def array(rng, shape, dtype):
     else:
         values = rng.integers(-3, 4, shape) / 2 + 0.1
     steps = (slice(1, None, 2), slice(None, None, -2))
-    every_second = tuple(steps[axis % 2] for axis in range(len(shape)))
+    every_second = (*(steps[axis % 2] for axis in range(len(shape))), ...)
     view = np.empty([2 * n for n in shape], numpy_dtype(dtype))[every_second]
     view[...] = values
     return view
