@@ -117,6 +117,7 @@ def test_a_lost_worker_loses_nothing(client: object) -> None:
         os.kill(pids[0], 0)
 
 
+@pytest.mark.exhaustive
 def test_a_failing_shard_is_told_from_the_worker(client: object) -> None:
     text = """
 @R.function
