@@ -8,7 +8,9 @@ by hand runs every test of the files that it is given.
 
 Machine code stays in `build/test-cache` from one run to the next. The keys of the cache cover the
 text of a kernel and the sources that it is compiled with, and for plans all sources of the package:
-what another compiler made is not used. Workers share the cache. `make clean` removes it.
+what another compiler made is not used. Workers share the cache: each entry is written to a file of
+its own, which then takes its place in one step. Where other users can write the checkout, a worker
+has a temporary cache. `make clean` removes the cache.
 """
 
 import collections
@@ -17,6 +19,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from structir.backend.private_files import check_folder
 
 CACHE = Path(__file__).parent.parent / "build" / "test-cache"
 
@@ -38,10 +42,19 @@ def _order(item):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_of_all_runs():
+def cache_of_tests(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STRUCTIR_CACHE", str(CACHE))
-        yield CACHE
+        patch.setenv("STRUCTIR_CACHE", str(cache_folder(CACHE, tmp_path_factory)))
+        yield
+
+
+def cache_folder(folder, tmp_path_factory):
+    """Returns the folder, or a temporary one where other users can write it: no cache is there."""
+    try:
+        check_folder(folder)
+    except OSError:
+        return tmp_path_factory.mktemp("structir-cache")
+    return folder
 
 
 @pytest.fixture(autouse=True)

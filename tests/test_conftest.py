@@ -1,9 +1,12 @@
-"""Of a sampled family, `make test` runs as many cases as its marker says, the same in each run."""
+"""Of a sampled family, `make test` runs as many cases as its marker says, the same in each run; its
+cache is private."""
+
+from pathlib import Path
 
 import attrs
 import pytest
 
-from tests.conftest import pytest_collection_modifyitems
+from tests.conftest import cache_folder, pytest_collection_modifyitems
 
 
 @attrs.define
@@ -41,3 +44,14 @@ def test_each_family_has_a_sample_of_its_own() -> None:
     families = [[Case(f"{file}.py::f[{k}]", 2) for k in range(9)] for file in "abc"]
     chosen = kept([case for cases in zip(*families, strict=True) for case in cases])
     assert [len(chosen & {case.nodeid for case in family}) for family in families] == [2, 2, 2]
+
+
+def test_a_cache_that_others_can_write_is_replaced_by_a_temporary_one(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    missing, shared = tmp_path / "build" / "cache", tmp_path / "shared"
+    assert cache_folder(missing, tmp_path_factory) == missing
+    shared.mkdir()
+    assert cache_folder(shared, tmp_path_factory) == shared
+    shared.chmod(0o777)
+    assert cache_folder(shared, tmp_path_factory) not in (shared, missing)
