@@ -28,7 +28,7 @@ from structir.ir import (
     struct_info,
 )
 from structir.ir.dims import Dim, equal
-from structir.opdef.opaque import opaque_op
+from structir import opaque_op
 
 
 @struct_info
