@@ -36,7 +36,7 @@ CONSTANTS = {
     "structir.opdef.Operands": "Annotates the body of an op that takes a list of operands.",
     "structir.passes.Pass": "A pass: called with a module, it returns a module.",
     "structir.script.I": "The namespace of modules and kernels: `I.ir_module`, `I.kernel`.",
-    "structir.script.R": "The namespace of functions, ops and StructInfo: `R.function`, `R.Tensor`.",
+    "structir.script.R": "The namespace of functions, ops, StructInfo: `R.function`, `R.Tensor`.",
     "structir.script.T": "The namespace of sizes and of kernel bodies: `T.int64()`, `T.serial`.",
 }
 HEADER = """# Public API
