@@ -42,15 +42,15 @@ def table(found: Row) -> str:
     head = (
         f"Measured {found['date']} on {found['machine']}, {found['cores']} cores, load "
         f"{found['load']}; float32, one thread, medians of {found['rounds']} samples in turn. A "
-        "ratio is the peer's time over ours; what is asked stands in brackets, and what falls "
-        "short of it is bold."
+        "ratio is the peer's time over ours; targets are in brackets, and "
+        "missed targets are bold."
     )
     lines = [head, "", f"| work | StructIR | | {' | '.join(PEERS)} |"]
     lines.append("|---|---|---|" + "---|" * len(PEERS))
     lines += [_line(row) for row in found["rows"] if "times" in row]
     two = [row for row in found["rows"] if "two" in row]
     if two:
-        lines += ["", "| two threads over one, by the clock | StructIR (1.8) | ONNX Runtime |"]
+        lines += ["", "| two threads over one, wall-clock time | StructIR (1.8) | ONNX Runtime |"]
         lines += ["|---|---|---|", *map(_two_line, two)]
     return "\n".join(lines)
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structir import parse, passes
-from structir.build import BlockBuilder
-from structir.ir import Call, IRModule, TensorStructInfo, Tuple, Var
+from structir.ir import BlockBuilder, Call, IRModule, TensorStructInfo, Tuple, Var
 
 Shape = tuple[int, ...]
 

@@ -1,10 +1,10 @@
-"""A kind of StructInfo made outside the package: a sparse matrix in CSR form, and an op on it.
+"""Defines a StructInfo subclass outside of the package: a sparse CSR matrix, and an op on it.
 
 A matrix in CSR (compressed sparse row) form is three arrays: where each row begins, the column of
 each entry, and the values. The sum of two matrices that share their index arrays shares them too,
 and is computed value by value; of any other sum, even the number of entries is known only when it
-has been computed. The kind below says both, and StructIR carries it through programs: it is read,
-printed, compared, joined and checked by its fields alone.
+has been computed. The subclass below expresses both. Its fields define how it is parsed, printed,
+compared, joined and checked.
 
     python examples/sparse_csr.py
 """
@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse
 
 import structir
+from structir import opaque_op
 from structir.analysis import FAIL_L0, base_check, check_well_formed
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir import (
@@ -28,7 +29,6 @@ from structir.ir import (
     struct_info,
 )
 from structir.ir.dims import Dim, equal
-from structir.opdef.opaque import opaque_op
 
 
 @struct_info

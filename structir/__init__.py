@@ -1,5 +1,4 @@
-"""StructIR: a tensor IR and compiler with first-class StructInfo. The public names, each loaded on
-first use."""
+"""StructIR: a tensor IR and compiler with symbolic shapes. Each public name loads on first use."""
 
 from structir.lazy import lazy_names
 
@@ -17,11 +16,23 @@ _HOMES = {
     "save": "structir.printer.files.archive",
     "load": "structir.backend.archive",
     "infer": "structir.solver.program.inference",
+    "op": "structir.opdef.define",
+    "opaque_op": "structir.opdef.opaque",
+    "ScalarExpr": "structir.projections.scalar_expr",
+    "struct_info": "structir.ir.struct_info",
+    "rewrite": "structir.rewriting.rule",
+    "function_pass": "structir.passes.base",
+    "module_pass": "structir.passes.base",
+    "add_pass": "structir.passes",
     "solver": "structir.solver:",
     "ir": "structir.ir:",
     "analysis": "structir.analysis:",
     "passes": "structir.passes:",
+    "opdef": "structir.opdef:",
+    "rewriting": "structir.rewriting:",
+    "projections": "structir.projections:",
     "distributed": "structir.distributed:",
+    "frontend": "structir.frontend:",
     "script": "structir.script:",
     "errors": "structir.errors:",
 }

@@ -1,4 +1,4 @@
-"""The IR's public names, each loaded on first use: nodes, StructInfo kinds, ops, modules, the
+"""The IR's public names, each loaded on first use: nodes, StructInfo classes, ops, modules, the
 builder."""
 
 from structir.lazy import lazy_names
@@ -20,6 +20,7 @@ __getattr__, __dir__ = lazy_names(
     | dict.fromkeys(("Op", "find_op", "registered_ops"), "structir.ir.op")
     | dict.fromkeys(("Node", "rebuild", "replace"), "structir.ir.node")
     | dict.fromkeys(("structural_equal", "structural_hash"), "structir.ir.structural")
+    | dict.fromkeys(("bindings_of", "with_bindings"), "structir.ir.bodies")
     | {
         "BlockBuilder": "structir.build",
         "IRModule": "structir.ir.module",

@@ -2,6 +2,8 @@
 
 from structir.build import BlockBuilder as BlockBuilder
 from structir.ir import dims as dims
+from structir.ir.bodies import bindings_of as bindings_of
+from structir.ir.bodies import with_bindings as with_bindings
 from structir.ir.expr import Attrs as Attrs
 from structir.ir.expr import Binding as Binding
 from structir.ir.expr import BindingBlock as BindingBlock

@@ -1,2 +1,12 @@
-"""Index spaces: what an op computes at one point, and which elements of its operands the point
-reads."""
+"""Index spaces: what an op computes at one iteration point, and which elements it reads there."""
+
+from structir.lazy import lazy_names
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    dict.fromkeys(("Program", "program_of"), "structir.projections.program")
+    | dict.fromkeys(("Box", "Region", "region"), "structir.projections.boxes")
+    | dict.fromkeys(("Projection", "of_result"), "structir.projections.maps")
+    | dict.fromkeys(("neighbours", "sharing"), "structir.projections.cost")
+    | {"ScalarExpr": "structir.projections.scalar_expr"},
+)

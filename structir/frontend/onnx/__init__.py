@@ -1,6 +1,13 @@
 """ONNX models as modules: `from_onnx(model_or_path)`; their sizes: `shapes_of(model_or_path)`."""
 
-from structir.frontend.onnx.model import from_onnx
-from structir.frontend.onnx.shapes import shapes_of
+from structir.lazy import lazy_names
 
-__all__ = ["from_onnx", "shapes_of"]
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    dict.fromkeys(("direct", "onnx_op"), "structir.frontend.onnx.registry")
+    | {
+        "OnnxNode": "structir.frontend.onnx.node",
+        "from_onnx": "structir.frontend.onnx.model",
+        "shapes_of": "structir.frontend.onnx.shapes",
+    },
+)

@@ -1,5 +1,10 @@
 """Exported programs of torch as modules: `from_exported_program(ep)`, `from_pt2(path)`."""
 
-from structir.frontend.torch.model import from_exported_program, from_pt2
+from structir.lazy import lazy_names
 
-__all__ = ["from_exported_program", "from_pt2"]
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    dict.fromkeys(("direct", "torch_op"), "structir.frontend.torch.registry")
+    | dict.fromkeys(("from_exported_program", "from_pt2"), "structir.frontend.torch.model")
+    | {"FxNode": "structir.frontend.torch.node"},
+)
