@@ -36,7 +36,7 @@ from structir.solver.propagation.search import STEPS, STEPS_EACH, settle
 from structir.solver.propagation.store import NAMED, PARAMETER, UNLIMITED, ConstraintStore
 
 # Each of these rooms registers the rules of its constraints.
-RULE_ROOMS = (
+RULE_MODULES = (
     arithmetic,
     dim_broadcast,
     side_conditions,
@@ -122,21 +122,21 @@ class Solver:
         self.prefer(open_, PARAMETER)
         return levels
 
-    def shaped(self, value: Value, row: Row, origin: Origin) -> None:
+    def assert_shape(self, value: Value, row: Row, origin: Origin) -> None:
         """A value has this row."""
-        self.say(HasShape(origin, value, row))
+        self.assert_(HasShape(origin, value, row))
 
     def apply(
         self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value], origin: Origin
     ) -> None:
         """Results come from operands by a scheme."""
-        self.say(Applied(origin, scheme, tuple(operands), tuple(results)))
+        self.assert_(Applied(origin, scheme, tuple(operands), tuple(results)))
 
     def add(self, constraint: Constraint, origin: Origin) -> None:
         """A constraint holds."""
-        self.say(UserConstraint(origin, constraint))
+        self.assert_(UserConstraint(origin, constraint))
 
-    def say(self, statement: Assertion) -> None:
+    def assert_(self, statement: Assertion) -> None:
         """Take a statement in, and propagate."""
         self.statements.append(statement)
         store = self.store
@@ -150,7 +150,7 @@ class Solver:
                 store.may_be_ragged = store.may_be_ragged or any(
                     is_ragged(size) for size in sizes(row)
                 )
-                self._has(value, row)
+                self._equate_row(value, row)
             case UserConstraint(_, constraint):
                 store.post(constraint)
         store.run()
@@ -158,9 +158,9 @@ class Solver:
     def _apply(self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value]) -> None:
         made = apply(self.store, scheme, [self.row(value) for value in operands])
         for value, row in zip(results, made, strict=True):
-            self._has(value, row)
+            self._equate_row(value, row)
 
-    def _has(self, value: Value, row: Row) -> None:
+    def _equate_row(self, value: Value, row: Row) -> None:
         known = self.rows.get(value)
         if known is None:
             self.rows[value] = row
@@ -178,14 +178,14 @@ class Solver:
 
     def shape(self, value: Value) -> Row:
         """The row of a value with everything known put in."""
-        return self.known(self.row(value))
+        return self.resolve(self.row(value))
 
-    def known(self, row: Row) -> Row:
+    def resolve(self, row: Row) -> Row:
         """A row with everything known put in."""
         store = self.store
         store.begin(NO_REASON)
         expanded = store.row(row)
-        return tuple([e if type(e) is RowVar else store.settled(e) for e in expanded])  # type: ignore[arg-type]
+        return tuple([e if type(e) is RowVar else store.normalized(e) for e in expanded])  # type: ignore[arg-type]
 
     def labels(self, value: Value) -> list[str | None]:
         """The label of each axis of a value of known rank."""
@@ -196,10 +196,10 @@ class Solver:
         """Settle what propagation leaves open: ranks, linear systems, alternatives."""
         until = self.store.steps + STEPS
         settle(self.store, until)
-        while self._chosen(until):
+        while self._apply_decided(until):
             settle(self.store, until)
 
-    def _chosen(self, until: int) -> bool:
+    def _apply_decided(self, until: int) -> bool:
         """Apply the schemes that alone are left of their alternatives; whether there was one."""
         progress = False
         for choice in list(self.choices):
@@ -208,7 +208,7 @@ class Solver:
             failures: list[Reason] = []
             left: list[Scheme] = []
             for scheme in choice.schemes:
-                failure = self._failure(scheme, choice)
+                failure = self._find_contradiction(scheme, choice)
                 if failure is None:
                     left.append(scheme)
                 else:
@@ -224,7 +224,7 @@ class Solver:
                 progress = True
         return progress
 
-    def _failure(self, scheme: Scheme, choice: Disjunction) -> Reason | None:
+    def _find_contradiction(self, scheme: Scheme, choice: Disjunction) -> Reason | None:
         """Why a scheme cannot hold; None where it can."""
         known = dict(self.rows)
         mark = self.store.push()
@@ -245,7 +245,7 @@ class Solver:
         """Whether two sizes are equal: proved, refuted, or None where neither is known."""
         store = self.store
         store.begin(NO_REASON)
-        one, other = store.settled(left), store.settled(right)
+        one, other = store.normalized(left), store.normalized(right)
         if one == other:
             return True
         if differ(store, one, other):
@@ -254,13 +254,13 @@ class Solver:
 
     def same_shape(self, one: Value, other: Value) -> bool | None:
         """Whether two values have equal rows, ranks that are not known included."""
-        left, right = self._stripped(self.shape(one), self.shape(other))
+        left, right = self._strip_shared_ends(self.shape(one), self.shape(other))
         if left == right:
             return True
-        for posted in self.store.open:
-            constraint = posted.constraint
+        for active in self.store.open:
+            constraint = active.constraint
             if type(constraint) is RowEq:
-                pair = self._stripped(self.known(constraint.left), self.known(constraint.right))
+                pair = self._strip_shared_ends(self.resolve(constraint.left), self.resolve(constraint.right))
                 if pair in ((left, right), (right, left)):
                     return True
         if row_vars(left) or row_vars(right):
@@ -270,7 +270,7 @@ class Solver:
         answers = [self.equal(a, b) for a, b in zip(left, right, strict=True)]  # type: ignore[arg-type]
         return True if all(answers) else False if False in answers else None
 
-    def _stripped(self, left: Row, right: Row) -> tuple[Row, Row]:
+    def _strip_shared_ends(self, left: Row, right: Row) -> tuple[Row, Row]:
         """Two rows without the ends that they share."""
         start, limit = 0, min(len(left), len(right))
         while start < limit and left[start] == right[start]:
@@ -280,11 +280,11 @@ class Solver:
             end += 1
         return left[start : len(left) - end], right[start : len(right) - end]
 
-    def why(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
+    def explain(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
         """The origins of what is known of a size or a row variable, nearest first."""
-        return self.why_row((term,), nearest)
+        return self.explain_row((term,), nearest)
 
-    def why_row(self, row: Row, nearest: int = 12) -> list[Origin]:
+    def explain_row(self, row: Row, nearest: int = 12) -> list[Origin]:
         """The origins of what is known of a row, nearest first."""
         store = self.store
         store.begin(NO_REASON)
@@ -294,20 +294,20 @@ class Solver:
                 found.append(element)
             else:
                 found += variables(element)
-                found += variables(store.settled(element))
+                found += variables(store.normalized(element))
         reasons: list[Reason] = list(store.used)
         for variable in dict.fromkeys(found):
-            if variable in store.why:
-                reasons.append(store.why[variable])
+            if variable in store.reasons:
+                reasons.append(store.reasons[variable])
             for kind in ("low", "high", "rank low", "rank high"):
-                if (kind, variable) in store.why_bound:
-                    reasons.append(store.why_bound[kind, variable])
+                if (kind, variable) in store.bound_reasons:
+                    reasons.append(store.bound_reasons[kind, variable])
         return origins(reasons, nearest)
 
     @property
     def residual(self) -> list[Constraint]:
         """What is known to hold and could not be settled."""
-        return [posted.constraint for posted in self.store.open]
+        return [active.constraint for active in self.store.open]
 
     # Trying
 
@@ -329,7 +329,7 @@ def replay(statements: Iterable[Assertion], solver: Solver, *, solve: bool = Tru
     new.store.preference = solver.store.preference
     new.store.may_be_ragged = solver.store.may_be_ragged
     for statement in statements:
-        new.say(statement)
+        new.assert_(statement)
     if solve:
         new.solve()
     return new

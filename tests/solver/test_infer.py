@@ -192,7 +192,7 @@ def f(x: R.Tensor(dtype="float32"), w: R.Tensor((4, 5), "float32"),
 """.replace("(4, 5)", "(5, 4)")
         )
     )
-    labels = {origin.label for origin in report.why("f", "x")}
+    labels = {origin.label for origin in report.explain("f", "x")}
     assert "y" in labels
     assert "u" not in labels
     assert "v" not in labels

@@ -38,7 +38,7 @@ def _equal(one: Dim, other: Dim) -> Iterator[Constraint]:
     yield DimEq(one, other)
 
 
-def may_be_empty(fact: Dim) -> bool:
+def allows_zero(fact: Dim) -> bool:
     """Whether a condition only says that a size may be 0: then none is taken to be at least 1."""
     atom = as_atom(fact)
     return type(atom) is Opaque and atom.fn == "le" and atom.args[0] == 0

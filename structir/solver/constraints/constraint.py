@@ -42,13 +42,13 @@ class Constraint:
                 found += getattr(self, name)
         return found
 
-    def mapped(self, dim: DimMap, row: RowMap) -> Constraint:
+    def map_terms(self, dim: DimMap, row: RowMap) -> Constraint:
         """The same statement about other terms."""
-        fields = [_mapped(getattr(self, name), kind, dim, row) for name, kind in self.kinds.items()]
+        fields = [_map_term(getattr(self, name), kind, dim, row) for name, kind in self.kinds.items()]
         return type(self)(*fields)
 
 
-def _mapped(value: object, kind: str, dim: DimMap, row: RowMap) -> object:
+def _map_term(value: object, kind: str, dim: DimMap, row: RowMap) -> object:
     match kind:
         case "dim":
             return dim(value)  # type: ignore[arg-type]

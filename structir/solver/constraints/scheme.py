@@ -47,7 +47,7 @@ class Scheme:
         return tuple(map(Pattern.of, self.operands))
 
     @cached_property
-    def copied(self) -> tuple[int | None, ...]:
+    def copied_operands(self) -> tuple[int | None, ...]:
         """For each result, the operand that it has the row of."""
         places = {row: place for place, row in reversed(list(enumerate(self.operands)))}
         return tuple([places.get(result) for result in self.results])
@@ -164,7 +164,7 @@ class Instance:
         """A constraint of the scheme holds here; one that only defines a variable is computed."""
         define = DEFINING.get(type(constraint))
         if define is None or not define(self, constraint):
-            self.store.post(constraint.mapped(self.size, self.row))
+            self.store.post(constraint.map_terms(self.size, self.row))
 
     def undefined(self, template: Dim) -> Sym | None:
         """The letter that a template is, if nothing is known of it here."""
@@ -174,64 +174,64 @@ class Instance:
 
 def apply(store: ConstraintStore, scheme: Scheme, operands: Sequence[Row]) -> tuple[Row, ...]:
     """The rows of the results, for operands of these rows."""
-    here = Instance(store, scheme.shared)
+    instance = Instance(store, scheme.shared)
     for pattern, row in zip(scheme.patterns, operands, strict=True):
-        here.match(pattern, row)
-    if here.later:
-        here.settle()
+        instance.match(pattern, row)
+    if instance.later:
+        instance.settle()
     for constraint in scheme.constraints:
-        here.state(constraint)
-    both = zip(scheme.results, scheme.copied, strict=True)
-    return tuple([here.row(result) if place is None else operands[place] for result, place in both])
+        instance.state(constraint)
+    both = zip(scheme.results, scheme.copied_operands, strict=True)
+    return tuple([instance.row(result) if place is None else operands[place] for result, place in both])
 
 
-def _define_row_join(here: Instance, join: RowJoin) -> bool:
+def _define_row_join(instance: Instance, join: RowJoin) -> bool:
     outer = join.outer
-    if len(outer) != 1 or type(outer[0]) is not RowVar or outer[0] in here.rows:
+    if len(outer) != 1 or type(outer[0]) is not RowVar or outer[0] in instance.rows:
         return False
-    here.rows[outer[0]] = join_rows(here.store, [here.row(row) for row in join.inners])
+    instance.rows[outer[0]] = join_rows(instance.store, [instance.row(row) for row in join.inners])
     return True
 
 
-def _define_size_join(here: Instance, join: DimJoin) -> bool:
-    symbol = here.undefined(join.outer)
+def _define_size_join(instance: Instance, join: DimJoin) -> bool:
+    symbol = instance.undefined(join.outer)
     if symbol is not None:
-        here.sizes[symbol] = join_sizes(here.store, [here.size(part) for part in join.inners])
+        instance.sizes[symbol] = join_sizes(instance.store, [instance.size(part) for part in join.inners])
     return symbol is not None
 
 
-def _define_equal(here: Instance, equation: DimEq) -> bool:
-    symbol = here.undefined(equation.left)
+def _define_equal(instance: Instance, equation: DimEq) -> bool:
+    symbol = instance.undefined(equation.left)
     if symbol is None or symbol in set(variables(equation.right)):
         return False
-    right = here.size(equation.right)
-    value = here.store.dim(right)
-    if type(value) is int and value < here.store.least:
-        raise here.store.conflict(f"a size is at least {here.store.least}, not {value}")
-    here.sizes[symbol] = right
+    right = instance.size(equation.right)
+    value = instance.store.dim(right)
+    if type(value) is int and value < instance.store.least:
+        raise instance.store.conflict(f"a size is at least {instance.store.least}, not {value}")
+    instance.sizes[symbol] = right
     return True
 
 
-def _define_sum(here: Instance, total: Sum) -> bool:
-    symbol = here.undefined(total.total)
-    parts = [here.store.dim(here.size(part)) for part in total.parts]
-    if symbol is None or here.store.may_be_ragged:
+def _define_sum(instance: Instance, total: Sum) -> bool:
+    symbol = instance.undefined(total.total)
+    parts = [instance.store.dim(instance.size(part)) for part in total.parts]
+    if symbol is None or instance.store.may_be_ragged:
         return False
     whole: Dim = 0
     for part in parts:
         whole = whole + part
-    here.sizes[symbol] = whole
+    instance.sizes[symbol] = whole
     return True
 
 
-def _define_window(here: Instance, window: Window) -> bool:
-    symbol = here.undefined(window.outer)
-    inner = here.store.dim(here.size(window.inner))
-    kernel = here.store.dim(here.size(window.kernel))
+def _define_window(instance: Instance, window: Window) -> bool:
+    symbol = instance.undefined(window.outer)
+    inner = instance.store.dim(instance.size(window.inner))
+    kernel = instance.store.dim(instance.size(window.kernel))
     if symbol is None or type(inner) is not int or type(kernel) is not int:
         return False
     span: Any = window.span(inner, kernel)
-    here.sizes[symbol] = positions(here.store, window, span)
+    instance.sizes[symbol] = positions(instance.store, window, span)
     return True
 
 

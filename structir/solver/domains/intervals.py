@@ -88,13 +88,13 @@ def differ(store: ConstraintStore, left: Dim, right: Dim) -> bool:
     if type(form) is int:
         return form != 0
     mark = len(store.used)
-    if _impossible(store, primitive(store, form)):  # type: ignore[arg-type]
+    if _is_never_zero(store, primitive(store, form)):  # type: ignore[arg-type]
         return True
     del store.used[mark:]
     return False
 
 
-def _impossible(store: ConstraintStore, form: Dim) -> bool:
+def _is_never_zero(store: ConstraintStore, form: Dim) -> bool:
     if type(form) is int:
         return form != 0
     if form.constant % gcd(*form.terms.values()):  # type: ignore[operator, union-attr]
@@ -113,12 +113,12 @@ def primitive(store: ConstraintStore, form: Poly) -> Dim:
         shared = counted if shared is None else shared & counted
         if not shared:
             return form
-    shared = Counter({a: n for a, n in (shared or Counter()).items() if _positive(store, a)})
+    shared = Counter({a: n for a, n in (shared or Counter()).items() if _is_positive(store, a)})
     if not shared:
         return form
     constant, terms = 0, {}
     for monomial, coefficient in form.terms.items():
-        rest = tuple(_without(monomial, shared))
+        rest = tuple(_divide_out(monomial, shared))
         if rest:
             terms[rest] = coefficient
         else:
@@ -126,12 +126,12 @@ def primitive(store: ConstraintStore, form: Poly) -> Dim:
     return of_terms(terms, constant)
 
 
-def _positive(store: ConstraintStore, atom: Atom) -> bool:
+def _is_positive(store: ConstraintStore, atom: Atom) -> bool:
     low, _ = _atom_interval(store, atom)
     return low is not None and low >= 1
 
 
-def _without(monomial: Monomial, shared: Counter[Atom]) -> list[Atom]:
+def _divide_out(monomial: Monomial, shared: Counter[Atom]) -> list[Atom]:
     left, rest = shared.copy(), []
     for atom in monomial:
         if left[atom]:

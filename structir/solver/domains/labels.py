@@ -22,12 +22,12 @@ def label_of(store: ConstraintStore, axis: Dim) -> str | None:
 def _root(store: ConstraintStore, axis: Dim, reasons: list[Reason]) -> Sym | str | None:
     root: Sym | str | None = symbol_of(axis)
     while isinstance(root, Sym) and root in store.labels:
-        reasons.append(store.why_label[root])
+        reasons.append(store.label_reasons[root])
         root = store.labels[root]
     return root
 
 
-def same_axis(store: ConstraintStore, left: Dim, right: Dim) -> None:
+def unify_labels(store: ConstraintStore, left: Dim, right: Dim) -> None:
     """Two axes are one, so they carry one label."""
     reasons: list[Reason] = []
     one, other = _root(store, left, reasons), _root(store, right, reasons)
@@ -37,7 +37,7 @@ def same_axis(store: ConstraintStore, left: Dim, right: Dim) -> None:
         store.used += reasons
         raise store.conflict(f"an axis of {one} is not an axis of {other}")
     child, parent = (other, one) if isinstance(one, str) else (one, other)
-    store.set(store.why_label, child, (store.reason(), *reasons))
+    store.set(store.label_reasons, child, (store.reason(), *reasons))
     store.set(store.labels, child, parent)
 
 
@@ -50,6 +50,6 @@ def _(store: ConstraintStore, constraint: Label) -> bool:
         store.used += reasons
         raise store.conflict(f"an axis of {root} is not an axis of {constraint.label}")
     if isinstance(root, Sym):
-        store.set(store.why_label, root, (store.reason(), *reasons))
+        store.set(store.label_reasons, root, (store.reason(), *reasons))
         store.set(store.labels, root, constraint.label)
     return True

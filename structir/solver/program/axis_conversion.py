@@ -64,7 +64,7 @@ def resolve_info(solver: Solver, info: StructInfo) -> StructInfo:
     axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
     if axes is None:
         return info
-    shape = solver.known(as_row(axes))
+    shape = solver.resolve(as_row(axes))
     labels = [getattr(axis, "label", None) for axis in axes]
     if len(shape) != len(axes):  # a row has turned out to be several axes: none has a label
         labels = [None] * len(shape)

@@ -83,7 +83,7 @@ class ConstraintGenerator:
         self.results: Tree = None
         self.params: list[Value] = []
         self.labelled = False  # whether some axis has a label
-        self.waiting: list[_OpCall] = []
+        self.waiting: list[_OpUse] = []
         self.order = 0
 
     # Functions and sequences
@@ -97,7 +97,7 @@ class ConstraintGenerator:
         for param in function.params:
             origin = self._origin(param.name, "parameter", f"parameter `{param.name}`", param.span)
             self._prefer(param.struct_info, PARAMETER)
-            self.trees[param] = tree = self._stated(param.name, param.struct_info, origin)
+            self.trees[param] = tree = self._new_values(param.name, param.struct_info, origin)
             self.params += leaves(tree)
         self._sequence(function.body)
         self.results = self._tree(function.body.body)
@@ -128,7 +128,7 @@ class ConstraintGenerator:
         self.solve()
 
     @contextmanager
-    def undone_if_impossible(self) -> Iterator[None]:
+    def rollback_on_conflict(self) -> Iterator[None]:
         """Takes back what is added inside where it contradicts the rest: it was only a choice."""
         mark, waiting = self.solver.push(), list(self.waiting)
         lines = [(use, use.line) for use in waiting]
@@ -166,13 +166,13 @@ class ConstraintGenerator:
                 self._facts(binding)
                 tree = self._tree(binding.value)
                 self.trees[binding.var] = tree
-                origin = self._of_binding(binding.var, "annotation", binding.span)
+                origin = self._binding_origin(binding.var, "annotation", binding.span)
                 self._annotate(tree, binding.struct_info, origin)
                 continue
             var, value = binding.var, binding.value
             self.trees[var] = self._value(var, value, binding.span)
             if value.struct_info is not var.struct_info and value.struct_info != var.struct_info:
-                origin = self._of_binding(var, "annotation", var.span)
+                origin = self._binding_origin(var, "annotation", var.span)
                 self._annotate(self.trees[var], var.struct_info, origin)
 
     def _facts(self, binding: MatchCast) -> None:
@@ -184,7 +184,7 @@ class ConstraintGenerator:
             for constraint in constraints_of_condition(fact):
                 self.solver.add(constraint, origin)
 
-    def _of_binding(self, var: Var, kind: str, span: Span | None) -> Origin:
+    def _binding_origin(self, var: Var, kind: str, span: Span | None) -> Origin:
         label = var.name if kind == "op" else f"annot:{var.name}"
         text = f"`{var.name}` is bound" if kind == "op" else f"the annotation of `{var.name}`"
         return self._origin(label, kind, text, span or var.span)
@@ -207,28 +207,28 @@ class ConstraintGenerator:
                 tree = self._tree(inner)
                 return tree[index] if isinstance(tree, tuple) else None
         origin = self._origin("constant", "fact", "a value from outside", expr.span)
-        return self._stated("value", expr.struct_info, origin)
+        return self._new_values("value", expr.struct_info, origin)
 
     def _value(self, var: Var, value: Expr, span: Span | None) -> Tree:
-        origin = self._of_binding(var, "op", span or value.span)
+        origin = self._binding_origin(var, "op", span or value.span)
         match value:
             case Call(op=Op()):
                 return self._op_call(var, value, origin)
             case Call(op=ExternFunc(), attrs={"signature": str(signature)}):
-                return self._applied(var, value, value.args, read_signature(signature), origin)
+                return self._apply_scheme(var, value, value.args, read_signature(signature), origin)
             case Call(op=GlobalVar(name)) if name in self.functions:
-                return self._applied(var, value, value.args, self.functions[name], origin)
+                return self._apply_scheme(var, value, value.args, self.functions[name], origin)
             case Call(op=GlobalVar(struct_info=KernelStructInfo() as kernel)):
-                tree = self._applied(var, value, value.args, kernel_scheme(kernel), origin)
+                tree = self._apply_scheme(var, value, value.args, kernel_scheme(kernel), origin)
                 self._annotate(tree, value.struct_info or OBJECT, origin)  # as it is stated
                 return tree
             case Var() | Tuple() | TupleGetItem() | Constant():
                 return self._tree(value)
             case If():
-                return self._choice(var, value, origin)
-        return self._stated(var.name, value.struct_info, origin)
+                return self._if(var, value, origin)
+        return self._new_values(var.name, value.struct_info, origin)
 
-    def _stated(self, name: str, info: StructInfo | None, origin: Origin) -> Tree:
+    def _new_values(self, name: str, info: StructInfo | None, origin: Origin) -> Tree:
         """New values of which their struct info is all that is known."""
         match info:
             case TensorStructInfo():
@@ -237,10 +237,10 @@ class ConstraintGenerator:
                 return value
             case PrimStructInfo():
                 value = Value(name)
-                self.solver.shaped(value, (), origin)
+                self.solver.assert_shape(value, (), origin)
                 return value
             case TupleStructInfo(fields):
-                return tuple([self._stated(name, field, origin) for field in fields])
+                return tuple([self._new_values(name, field, origin) for field in fields])
         return None
 
     def _annotate(self, tree: Tree, info: StructInfo, origin: Origin) -> None:
@@ -256,12 +256,12 @@ class ConstraintGenerator:
         for fact in non_negative(axes):
             self.solver.add(fact, origin)
         if not self.labelled or type(axes) is not tuple:
-            self.solver.shaped(value, self.row_of(info), origin)
+            self.solver.assert_shape(value, self.row_of(info), origin)
             return
         row, further = as_labelled_row(axes)
         for constraint in further:
             self.solver.add(constraint, origin)
-        self.solver.shaped(value, row, origin)
+        self.solver.assert_shape(value, row, origin)
 
     def row_of(self, info: TensorStructInfo) -> Row:
         """The row of a tensor of which this is known."""
@@ -271,9 +271,9 @@ class ConstraintGenerator:
             return info.dims
         if isinstance(info.dims, Var):
             return self._shape(info.dims)
-        return self._unknown(info.ndim)
+        return self._unknown_row(info.ndim)
 
-    def _unknown(self, ndim: int | None) -> Row:
+    def _unknown_row(self, ndim: int | None) -> Row:
         if ndim is None:
             return (RowVar(),)
         axes: Row = tuple([fresh() for _ in range(ndim)])
@@ -285,7 +285,7 @@ class ConstraintGenerator:
             info = var.struct_info
             known = info.dims if isinstance(info, ShapeStructInfo) else None
             ndim = info.ndim if isinstance(info, ShapeStructInfo) else None
-            self.shapes[var] = self._unknown(ndim) if known is None else known
+            self.shapes[var] = self._unknown_row(ndim) if known is None else known
         return self.shapes[var]
 
     # Calls
@@ -294,19 +294,19 @@ class ConstraintGenerator:
         loop = call.op.definition.hooks.get("loop")  # type: ignore[attr-defined]
         if loop is not None:
             body, states = loop(call)
-            return self._loop(var, call, body, states, origin)
+            return self._apply_loop(var, call, body, states, origin)
         results = values_of(var.name, call.struct_info)
-        use = _OpCall(call, [self._tree(arg) for arg in call.args], list(leaves(results)), origin)
-        if not self._use(use):
-            return self._stated(var.name, call.struct_info, origin)
+        use = _OpUse(call, [self._tree(arg) for arg in call.args], list(leaves(results)), origin)
+        if not self._apply_op(use):
+            return self._new_values(var.name, call.struct_info, origin)
         return results
 
-    def _use(self, use: _OpCall) -> bool:
+    def _apply_op(self, use: _OpUse) -> bool:
         """Say what an op says of a call; whether it says anything."""
         infos = self._infos(use)
         try:
-            told = self._only_way(use, infos) or schemes.scheme_of(use.call, infos)
-        except schemes.Rejected as error:
+            told = self._only_case(use, infos) or schemes.scheme_of(use.call, infos)
+        except schemes.InvalidCall as error:
             self.solver.store.begin(use.origin)
             for value in leaves(tuple(use.operands)):
                 self.solver.store.row(self.solver.row(value))
@@ -317,7 +317,7 @@ class ConstraintGenerator:
             self.waiting.append(use)
         if told.line == use.line:
             return True
-        members = [_member(use.operands, path) for path in told.paths]
+        members = [_operand_at(use.operands, path) for path in told.paths]
         operands = [member for member in members if isinstance(member, Value)]
         if len(operands) < len(members):
             return False
@@ -325,16 +325,16 @@ class ConstraintGenerator:
         self.solver.apply(told.scheme, operands, use.results, use.origin)
         return True
 
-    def _infos(self, use: _OpCall) -> list[StructInfo | None]:
+    def _infos(self, use: _OpUse) -> list[StructInfo | None]:
         """What is known of the operands of a call."""
         both = zip(use.call.args, use.operands, strict=True)
-        return [self._refined(arg.struct_info, tree) for arg, tree in both]
+        return [self._refine(arg.struct_info, tree) for arg, tree in both]
 
-    def _only_way(self, use: _OpCall, infos: Sequence[StructInfo | None]) -> Any:
+    def _only_case(self, use: _OpUse, infos: Sequence[StructInfo | None]) -> Any:
         """The scheme that holds whatever ranks the operands have, where there is only one."""
-        if not use.reads_ranks or use.line is not None or not any(map(_rankless, infos)):
+        if not use.reads_ranks or use.line is not None or not any(map(_has_unknown_rank, infos)):
             return None
-        found = self._ways(use, infos)
+        found = self._rank_case_schemes(use, infos)
         return found[0] if len(found) == 1 else None
 
     def revisit(self) -> None:
@@ -343,7 +343,7 @@ class ConstraintGenerator:
             waiting, self.waiting = self.waiting, []
             said = len(self.solver.statements)
             for use in waiting:
-                self._use(use)
+                self._apply_op(use)
             if len(self.solver.statements) == said:
                 return
 
@@ -351,49 +351,49 @@ class ConstraintGenerator:
         """Ask ops again, now that more is known; whether they have said more."""
         said = len(self.solver.statements)
         self.revisit()
-        self.visit_ranks()
+        self.add_rank_cases()
         return len(self.solver.statements) > said
 
-    def visit_ranks(self) -> None:
+    def add_rank_cases(self) -> None:
         """Ops that wait for a rank: whichever rank it is, one of their lines holds."""
         waiting, self.waiting = self.waiting, []
         for use in waiting:
-            found = self._ways(use, self._infos(use))
+            found = self._rank_case_schemes(use, self._infos(use))
             if not found:
                 self.waiting.append(use)
             else:
-                operands = [_member(use.operands, path) for path in found[0].paths]
+                operands = [_operand_at(use.operands, path) for path in found[0].paths]
                 values = [operand for operand in operands if isinstance(operand, Value)]
                 if len(values) == len(operands):
                     choice = tuple([way.scheme for way in found])
-                    self.solver.say(
+                    self.solver.assert_(
                         Disjunction(use.origin, choice, tuple(values), tuple(use.results))
                     )
 
-    def _ways(self, use: _OpCall, infos: Sequence[StructInfo | None]) -> Sequence[Any]:
+    def _rank_case_schemes(self, use: _OpUse, infos: Sequence[StructInfo | None]) -> Sequence[Any]:
         """The schemes of a call for all ranks that its operands can have."""
         options = {
             place: possible_ranks(self.solver, tree)
             for place, (info, tree) in enumerate(zip(infos, use.operands, strict=True))
-            if _rankless(info) and isinstance(tree, Value)
+            if _has_unknown_rank(info) and isinstance(tree, Value)
         }
         most = greatest_rank(self.solver, use.results[0]) if use.results else None
         return rank_case_schemes(use.call, infos, options, len(use.results), most)
 
-    def _refined(self, info: StructInfo | None, tree: Tree) -> StructInfo | None:
+    def _refine(self, info: StructInfo | None, tree: Tree) -> StructInfo | None:
         """The struct info of an operand with what the solver knows of its rank and sizes."""
         if info is None or has_all_sizes(info):
             return info
         return refine_info(self.solver, info, tree)
 
-    def _loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
+    def _apply_loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
         """A loop over a function of the module, of which so many parameters are states."""
         cell = self.functions.get(body.name) if isinstance(body, GlobalVar) else None
         if cell is None or min(len(cell.operands), len(cell.results)) <= states:
-            return self._stated(var.name, call.struct_info, origin)
-        return self._applied(var, call, call.args[1:], loop_scheme(cell, states), origin)
+            return self._new_values(var.name, call.struct_info, origin)
+        return self._apply_scheme(var, call, call.args[1:], loop_scheme(cell, states), origin)
 
-    def _applied(
+    def _apply_scheme(
         self, var: Var, call: Call, args: Sequence[Expr], scheme: Scheme, origin: Origin
     ) -> Tree:
         """A call that is all said by a scheme."""
@@ -401,13 +401,13 @@ class ConstraintGenerator:
         results = values_of(var.name, call.struct_info)
         made = list(leaves(results))
         if len(operands) != len(scheme.operands) or len(made) != len(scheme.results):
-            return self._stated(var.name, call.struct_info, origin)
+            return self._new_values(var.name, call.struct_info, origin)
         self.solver.apply(scheme, operands, made, origin)
         return results
 
     # Branches
 
-    def _choice(self, var: Var, choice: If, origin: Origin) -> Tree:
+    def _if(self, var: Var, choice: If, origin: Origin) -> Tree:
         """Each branch is heard on its own; what both results agree on is known of the result."""
         ends = [self._branch(b) for b in (choice.true_branch, choice.false_branch)]
         reached = [shapes for shapes in ends if shapes is not None]
@@ -421,7 +421,7 @@ class ConstraintGenerator:
             if len({value for value, _ in sides}) == 1 < len(sides):  # one value from around both
                 shapes = [self.solver.shape(sides[0][0])]
             row = shapes[0] if len(shapes) == 1 else common_row(self.solver, shapes[0], shapes[1])
-            self.solver.shaped(leaf, row, origin)
+            self.solver.assert_shape(leaf, row, origin)
         return results
 
     def _branch(self, body: SeqExpr) -> list[tuple[Value, Row]] | None:
@@ -459,11 +459,11 @@ def _open_sizes(shape: Row, info: TensorStructInfo) -> list[Any]:
 ROUNDS = 8  # of asking ops again
 
 
-def _rankless(info: StructInfo | None) -> bool:
+def _has_unknown_rank(info: StructInfo | None) -> bool:
     return isinstance(info, TensorStructInfo) and info.ndim is None
 
 
-class _OpCall:
+class _OpUse:
     """A call of an op, and the line that it was last heard by."""
 
     def __init__(
@@ -477,7 +477,7 @@ class _OpCall:
         self.reads_ranks: bool = schemes.depends_on_ranks(call)
 
 
-def _member(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
+def _operand_at(operands: Sequence[Tree], path: tuple[int, int | None]) -> Tree:
     tree = operands[path[0]]
     if path[1] is None or not isinstance(tree, tuple):
         return tree

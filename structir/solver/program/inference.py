@@ -20,7 +20,7 @@ from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     StructInfo,
 )
-from structir.solver.constraints.assumptions import may_be_empty
+from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict
 from structir.solver.program import defaulting
@@ -69,8 +69,8 @@ def _complete_module(module: IRModule, learn: str | None, close: bool) -> tuple[
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
     more = False
-    for name, hearing in heard.items():
-        rewriter = Rewriter(hearing, globals_, learn or policy_of(module[name]))
+    for name, generator in heard.items():
+        rewriter = Rewriter(generator, globals_, learn or policy_of(module[name]))
         made = rewriter.function(module[name])
         functions[name] = made
         globals_[name] = made.struct_info
@@ -98,10 +98,10 @@ def generate_constraints(
     """
     heard: dict[str, ConstraintGenerator] = {}
     schemes: dict[str, Scheme] = {}
-    calls = _calls(module)
+    calls = _call_graph(module)
     for name in _callees_first(calls):
-        heard[name] = hearing = solve_function(module[name], schemes)
-        schemes[name] = hearing.scheme()
+        heard[name] = generator = solve_function(module[name], schemes)
+        schemes[name] = generator.scheme()
     if close:
         called = {callee for callees in calls.values() for callee in callees}
         for name in [name for name in heard if name not in called]:
@@ -109,13 +109,13 @@ def generate_constraints(
     return heard
 
 
-def _default_params(function: Function, hearing: ConstraintGenerator) -> None:
+def _default_params(function: Function, generator: ConstraintGenerator) -> None:
     """Choose shapes for the parameters whose annotation leaves something open."""
     incomplete = [param for param in function.params if not has_all_sizes(param.struct_info)]
-    values = [value for param in incomplete for value in leaves(hearing.trees[param])]
-    with hearing.undone_if_impossible():
-        defaulting.close(hearing.solver, values)
-        hearing.solve()
+    values = [value for param in incomplete for value in leaves(generator.trees[param])]
+    with generator.rollback_on_conflict():
+        defaulting.close(generator.solver, values)
+        generator.solve()
 
 
 def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> ConstraintGenerator:
@@ -126,7 +126,7 @@ def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> Constra
         try:
             return _generate(function, schemes, 0)  # sizes may be 0 after all
         except _FunctionUnsatisfiable:
-            raise Unsatisfiable(explain(first.hearing.solver, first.conflict)) from None
+            raise Unsatisfiable(explain(first.generator.solver, first.conflict)) from None
 
 
 def _may_be_empty(function: Function) -> bool:
@@ -135,7 +135,7 @@ def _may_be_empty(function: Function) -> bool:
     known = [p.struct_info for p in function.params] + checked
     if any(type(i.dims) is tuple and 0 in i.dims for info in known for i in tensors(info)):
         return True
-    return any(map(may_be_empty, [f for b in function.bindings() for f in conditions_of(b)]))
+    return any(map(allows_zero, [f for b in function.bindings() for f in conditions_of(b)]))
 
 
 class Unsatisfiable(StructInfoError):
@@ -148,22 +148,22 @@ class Unsatisfiable(StructInfoError):
 
 @attrs.frozen(eq=False)
 class _FunctionUnsatisfiable(Exception):
-    hearing: ConstraintGenerator
+    generator: ConstraintGenerator
     conflict: Conflict
 
 
 def _generate(function: Function, schemes: Mapping[str, Scheme], least: int) -> ConstraintGenerator:
-    hearing = ConstraintGenerator(schemes, least)
+    generator = ConstraintGenerator(schemes, least)
     try:
-        hearing.visit(function)
-        hearing.solve()
-        hearing.name_open_sizes(function.params)
+        generator.visit(function)
+        generator.solve()
+        generator.name_open_sizes(function.params)
     except Conflict as conflict:
-        raise _FunctionUnsatisfiable(hearing, conflict) from None
-    return hearing
+        raise _FunctionUnsatisfiable(generator, conflict) from None
+    return generator
 
 
-def _calls(module: IRModule) -> dict[str, list[str]]:
+def _call_graph(module: IRModule) -> dict[str, list[str]]:
     """The functions of a module that each of them calls."""
     return {
         name: [
@@ -181,12 +181,12 @@ def _callees_first(calls: Mapping[str, list[str]]) -> Iterator[str]:
     done: set[str] = set()
     for root in calls:
         stack = [(root, iter(calls[root]))]
-        on_way = {root}
+        on_stack = {root}
         while stack:
             name, below = stack[-1]
-            following = next((c for c in below if c in calls and c not in done | on_way), None)
+            following = next((c for c in below if c in calls and c not in done | on_stack), None)
             if following is not None:
-                on_way.add(following)
+                on_stack.add(following)
                 stack.append((following, iter(calls[following])))
                 continue
             stack.pop()

@@ -13,7 +13,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.solver.constraints.constraint import RankLe
 from structir.solver.constraints.scheme import Scheme
-from structir.solver.domains.ranks import rank_high, rank_low
+from structir.solver.domains.ranks import max_rank, min_rank
 from structir.solver.domains.reasons import NO_REASON
 from structir.solver.domains.terms import row_vars
 from structir.solver.solver import Solver, Value
@@ -31,7 +31,7 @@ def possible_ranks(solver: Solver, value: Value) -> Ranks:
     store = solver.store
     store.begin(NO_REASON)
     row = store.row(solver.row(value))
-    low, high = rank_low(store, row), rank_high(store, row)
+    low, high = min_rank(store, row), max_rank(store, row)
     if low >= OPEN:
         return ()
     return tuple(range(low, OPEN + 1 if high is None else min(high, OPEN) + 1))
@@ -40,7 +40,7 @@ def possible_ranks(solver: Solver, value: Value) -> Ranks:
 def greatest_rank(solver: Solver, value: Value) -> int | None:
     """The greatest rank that a value can have; None where there is no limit."""
     solver.store.begin(NO_REASON)
-    return rank_high(solver.store, solver.store.row(solver.row(value)))
+    return max_rank(solver.store, solver.store.row(solver.row(value)))
 
 
 def rank_case_schemes(
@@ -84,13 +84,13 @@ def _case_schemes(
             told[found.line] = found
     if any(len(found.scheme.results) != results for found in told.values()):
         return ()
-    if not all(_closed(lines, place) for place, ranks in options.items() if OPEN in ranks):
-        if most is None or not _outgrown(lines, told, options, most):
+    if not all(_same_for_great_ranks(lines, place) for place, ranks in options.items() if OPEN in ranks):
+        if most is None or not _exceeds_max_rank(lines, told, options, most):
             return ()
         for combinations in lines.values():
             combinations[:] = [c for c in combinations if OPEN not in c.values()]
         lines = {line: combinations for line, combinations in lines.items() if combinations}
-    return tuple([_limited(told[line], found, options) for line, found in lines.items()])
+    return tuple([_limit_ranks(told[line], found, options) for line, found in lines.items()])
 
 
 def _at_ranks(call: Call, infos: Sequence[StructInfo | None], ranks: Mapping[int, int]) -> Any:
@@ -102,11 +102,11 @@ def _at_ranks(call: Call, infos: Sequence[StructInfo | None], ranks: Mapping[int
         known[place] = TensorStructInfo(None, dtype, rank)
     try:
         return schemes.scheme_of(call, known)
-    except schemes.Rejected:
+    except schemes.InvalidCall:
         return None
 
 
-def _closed(lines: Mapping[Any, list[dict[int, int]]], place: int) -> bool:
+def _same_for_great_ranks(lines: Mapping[Any, list[dict[int, int]]], place: int) -> bool:
     """Whether the line is the same for every great rank of an argument."""
     return all(
         {**combination, place: OPEN - 1} in combinations
@@ -116,7 +116,7 @@ def _closed(lines: Mapping[Any, list[dict[int, int]]], place: int) -> bool:
     )
 
 
-def _outgrown(
+def _exceeds_max_rank(
     lines: Mapping[Any, list[dict[int, int]]],
     told: Mapping[Any, Any],
     options: Mapping[int, Ranks],
@@ -140,7 +140,7 @@ def _outgrown(
     return first == second + 1 == third + 2 and most < first
 
 
-def _limited(told: Any, found: list[dict[int, int]], options: Mapping[int, Ranks]) -> Any:
+def _limit_ranks(told: Any, found: list[dict[int, int]], options: Mapping[int, Ranks]) -> Any:
     """A scheme that holds only for these ranks, where they are not all that there are."""
     scheme: Scheme = told.scheme
     limits: list[RankLe] = []

@@ -31,25 +31,25 @@ class Report:
 
     def shape(self, function: str, name: str) -> tuple[Element, ...]:
         """The sizes of a variable, and row variables where the rank is not known."""
-        return self._hearing(function).solver.shape(self.value(function, name))
+        return self._generator(function).solver.shape(self.value(function, name))
 
-    def why(self, function: str, name: str, axis: int | None = None) -> list[Origin]:
+    def explain(self, function: str, name: str, axis: int | None = None) -> list[Origin]:
         """The statements that tell a variable's shape, or one of its sizes, nearest first."""
-        solver, value = self._hearing(function).solver, self.value(function, name)
+        solver, value = self._generator(function).solver, self.value(function, name)
         row = solver.row(value)
         if axis is None:
-            return solver.why_row(row)
+            return solver.explain_row(row)
         expanded = solver.store.row(row)
-        return solver.why_row((expanded[axis],))
+        return solver.explain_row((expanded[axis],))
 
-    def _hearing(self, function: str) -> ConstraintGenerator:
+    def _generator(self, function: str) -> ConstraintGenerator:
         if function not in self.functions:
             raise StructIRError(f"no function {function!r} was solved")
         return self.functions[function]
 
     def value(self, function: str, name: str) -> Value:
         """The value that a variable is."""
-        for var, tree in self._hearing(function).trees.items():
+        for var, tree in self._generator(function).trees.items():
             if var.name == name:
                 for value in leaves(tree):
                     return value
@@ -61,37 +61,37 @@ class Report:
             name: {
                 "shapes": {
                     var.name: [list(map(element_text, shape)) for shape in shapes]
-                    for var, shapes in _shapes(hearing)
+                    for var, shapes in _shapes(generator)
                 },
-                "open": list(map(_open, hearing.solver.residual)),
+                "open": list(map(_open, generator.solver.residual)),
             }
-            for name, hearing in self.functions.items()
+            for name, generator in self.functions.items()
         }
 
     def __str__(self) -> str:
         if self.conflicts:
             return "\n\n".join(map(str, self.conflicts))
         return "\n".join(
-            [line for name, hearing in self.functions.items() for line in _lines(name, hearing)]
+            [line for name, generator in self.functions.items() for line in _lines(name, generator)]
         )
 
 
-def _lines(name: str, hearing: ConstraintGenerator) -> list[str]:
+def _lines(name: str, generator: ConstraintGenerator) -> list[str]:
     lines = [f"{name}:"]
-    made = [statement.origin for statement in hearing.solver.statements]
+    made = [statement.origin for statement in generator.solver.statements]
     chosen = {origin.label for origin in made if origin.kind == "chosen"}
-    for var, shapes in _shapes(hearing):
+    for var, shapes in _shapes(generator):
         told = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)
         mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
         lines.append(f"  {var.name}: {told}{mark}")
-    lines += [f"  open: {_open(constraint)}" for constraint in hearing.solver.residual]
+    lines += [f"  open: {_open(constraint)}" for constraint in generator.solver.residual]
     return lines
 
 
-def _shapes(hearing: ConstraintGenerator) -> Iterator[tuple[Var, list[tuple[Element, ...]]]]:
+def _shapes(generator: ConstraintGenerator) -> Iterator[tuple[Var, list[tuple[Element, ...]]]]:
     """The variables that have shapes: one, or those of a tuple's fields."""
-    for var, tree in hearing.trees.items():
-        shapes = [hearing.solver.shape(value) for value in leaves(tree)]
+    for var, tree in generator.trees.items():
+        shapes = [generator.solver.shape(value) for value in leaves(tree)]
         if shapes:
             yield var, shapes
 

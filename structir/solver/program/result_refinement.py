@@ -24,11 +24,11 @@ def refine_result(call: Call) -> StructInfo:
 
     Raises Conflict where the operands cannot have these axes.
     """
-    hearing = ConstraintGenerator({}, least=0)
-    tree = hearing.visit_call(call)
-    hearing.solve()
+    generator = ConstraintGenerator({}, least=0)
+    tree = generator.visit_call(call)
+    generator.solve()
     known = {v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)}
-    result: StructInfo = _refine(hearing.solver, call.struct_info, tree, known)
+    result: StructInfo = _refine(generator.solver, call.struct_info, tree, known)
     return result
 
 

@@ -45,9 +45,9 @@ class Rewriter:
     """Writes what a solver found back into a function."""
 
     def __init__(
-        self, hearing: ConstraintGenerator, functions: Mapping[str, StructInfo], learn: str
+        self, generator: ConstraintGenerator, functions: Mapping[str, StructInfo], learn: str
     ) -> None:
-        self.hearing = hearing
+        self.generator = generator
         self.functions = functions
         self.learn = learn
         self.variables: dict[Var, Var] = {}
@@ -79,19 +79,19 @@ class Rewriter:
 
     def _result(self, info: StructInfo) -> StructInfo:
         """What callers are told: of a size that the signature keeps, no more than its name."""
-        known = self._filled(info, self.hearing.results)
+        known = self._fill(info, self.generator.results)
         return known if self.learn == "refine" else apply_policy(info, known)
 
     # Parameters
 
     def _define(self, param: Var) -> None:
         """Sizes of a parameter that the user left open become symbolic variables."""
-        for value, info in pairs(self.hearing.trees[param], param.struct_info):
-            shape = self.hearing.solver.shape(value)
+        for value, info in pairs(self.generator.trees[param], param.struct_info):
+            shape = self.generator.solver.shape(value)
             if info.dims is not None:
                 continue
             for row in row_vars(shape):
-                if len(shape) > 1 or self.hearing.occurrences[row] > 1:
+                if len(shape) > 1 or self.generator.occurrences[row] > 1:
                     self.rows.setdefault(row, row if row.name else RowVar(f"r{len(self.rows)}"))
             for dim in sizes(shape):
                 symbol = symbol_of(dim)
@@ -109,7 +109,7 @@ class Rewriter:
         return made
 
     def _signature(self, info: StructInfo, param: Var) -> StructInfo:
-        known = self._filled(info, self.hearing.trees[param], new=True)
+        known = self._fill(info, self.generator.trees[param], new=True)
         return known if self.learn == "refine" else apply_policy(info, known)
 
     def _guards(self, function: Function, new: tuple[Var, ...]) -> list[Binding]:
@@ -119,7 +119,7 @@ class Rewriter:
             return checks
         there = list(_entry_checks(function))
         for param, made in zip(function.params, new, strict=True):
-            known = self._filled(param.struct_info, self.hearing.trees[param])
+            known = self._fill(param.struct_info, self.generator.trees[param])
             if not narrows(made.struct_info, known) or (param, known) in there:
                 continue
             if self.learn == "strict":
@@ -161,14 +161,14 @@ class Rewriter:
     def _known(self, var: Var) -> StructInfo:
         """What is known of a variable; as it was where a size would be negative: no run gets so
         far."""
-        info, known = var.struct_info, self.hearing.infos.get(var)
+        info, known = var.struct_info, self.generator.infos.get(var)
         try:
             if known is not None:
-                info = self._expressed_info(info, resolve_info(self.hearing.solver, known))
+                info = self._express_info(info, resolve_info(self.generator.solver, known))
             if known is None or not has_all_sizes(
                 info
             ):  # a size of a branch may have a name around it
-                info = self._filled(info, self.hearing.trees.get(var))
+                info = self._fill(info, self.generator.trees.get(var))
         except DiagnosticError:
             return var.struct_info
         return info
@@ -227,11 +227,11 @@ class Rewriter:
 
     # StructInfo
 
-    def _filled(self, info: StructInfo, tree: object, *, new: bool = False) -> StructInfo:
-        known = refine_info(self.hearing.solver, info, tree)  # type: ignore[arg-type]
-        return self._expressed_info(info, known, new=new)
+    def _fill(self, info: StructInfo, tree: object, *, new: bool = False) -> StructInfo:
+        known = refine_info(self.generator.solver, info, tree)  # type: ignore[arg-type]
+        return self._express_info(info, known, new=new)
 
-    def _expressed_info(
+    def _express_info(
         self, info: StructInfo, known: StructInfo, *, new: bool = False
     ) -> StructInfo:
         """What is known in the program's variables; as it was where that cannot be said."""
@@ -239,7 +239,7 @@ class Rewriter:
             return info
         if isinstance(known, TupleStructInfo) and isinstance(info, TupleStructInfo):
             parts = zip(info.fields, known.fields, strict=True)
-            fields = tuple([self._expressed_info(a, b, new=new) for a, b in parts])
+            fields = tuple([self._express_info(a, b, new=new) for a, b in parts])
             return TupleStructInfo(fields)
         if not isinstance(info, TensorStructInfo) or not isinstance(known, TensorStructInfo):
             return info
@@ -249,14 +249,14 @@ class Rewriter:
         said = None if isinstance(info.dims, Var) else info.axes or info.dims
         if said is not None and _same_rows(said, found):
             both = zip(said, found, strict=True)
-            return tensor(tuple([self._sharpened(*pair, new) for pair in both]), info.dtype)
-        axes = tuple([self._expressed(axis, new) for axis in found])
+            return tensor(tuple([self._refine_axis(*pair, new) for pair in both]), info.dtype)
+        axes = tuple([self._express_axis(axis, new) for axis in found])
         if None not in axes:
             return tensor(axes, info.dtype)
         unknown = info.dims is None and info.axes is None and not rows_in(found)
         return TensorStructInfo(None, info.dtype, len(axes)) if unknown else info
 
-    def _sharpened(self, said: Any, found: Any, new: bool) -> Any:
+    def _refine_axis(self, said: Any, found: Any, new: bool) -> Any:
         """An axis as it was written, with the number and the label that it turned out to have."""
         size = size_in(found)
         if type(size) is not int:
@@ -265,16 +265,16 @@ class Rewriter:
             # inside a body, another name for the same size would tell nothing
             sharper = new or symbol_of(size) is None
             open_ = anonymous or (self.learn == "refine" and type(size) is Poly and sharper)
-            known = self._expressed(size, new and anonymous) if open_ else None
+            known = self._express_axis(size, new and anonymous) if open_ else None
             kept = substitute(written, self.names) if type(written) is Poly else written
             size = kept if known is None else known
         label = getattr(found, "label", getattr(said, "label", None))
         return size if label is None else Labelled(size, label)
 
-    def _expressed(self, axis: Any, new: bool) -> Any:
+    def _express_axis(self, axis: Any, new: bool) -> Any:
         """An axis in the program's variables; None where it cannot be said."""
         if type(axis) is Labelled:
-            size = self._expressed(axis.size, new)
+            size = self._express_axis(axis.size, new)
             return None if size is None else Labelled(size, axis.label)
         if type(axis) is RowVar:
             return self.rows.get(axis)

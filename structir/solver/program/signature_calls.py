@@ -44,7 +44,7 @@ def violation_of(signature: str, operands: Sequence[Shape], results: Sequence[Sh
         return f"{len(scheme.results)} results are stated, not {len(results)}"
     try:
         for value, shape in zip([*ins, *outs], [*operands, *results], strict=True):
-            solver.shaped(value, shape, Origin(value.name, "parameter"))
+            solver.assert_shape(value, shape, Origin(value.name, "parameter"))
         solver.apply(scheme, ins, outs, Origin("call"))
         solver.solve()
     except Conflict as conflict:

@@ -41,7 +41,7 @@ def solve_equation(store: ConstraintStore, left: Dim, right: Dim) -> bool:
         return True
     one, other = symbol_of(left), symbol_of(right)
     if one in RAGGED_SYMS or other in RAGGED_SYMS:
-        return _ragged(store, left, right)
+        return _equate_ragged(store, left, right)
     if one is not None and type(right) is int:
         assign(store, one, right)
         return True
@@ -52,10 +52,10 @@ def solve_equation(store: ConstraintStore, left: Dim, right: Dim) -> bool:
         young = _variable_to_solve(store, one, other)
         assign(store, young, right if young is one else left)
         return True
-    return _solve_form(store, left - right)
+    return _solve_polynomial(store, left - right)
 
 
-def _ragged(store: ConstraintStore, left: Dim, right: Dim) -> bool:
+def _equate_ragged(store: ConstraintStore, left: Dim, right: Dim) -> bool:
     if is_ragged(left) and is_ragged(right):  # different names, or one without
         store.assumed.append((left, right, store.reason()))
         return True
@@ -83,11 +83,11 @@ def assign(store: ConstraintStore, symbol: Sym, value: Dim) -> None:
     store.bind(symbol, value)
     least, _ = interval(store, value)
     if least is None or least < low:
-        at_least(store, value, low)
+        require_at_least(store, value, low)
     if high is not None:
-        at_least(store, -value + high, 0)
+        require_at_least(store, -value + high, 0)
     if ceiling is not None:
-        store.used.append(store.why_bound["ceiling", symbol])
+        store.used.append(store.bound_reasons["ceiling", symbol])
         cap(store, value, ceiling)
 
 
@@ -98,7 +98,7 @@ def _check_bounds(store: ConstraintStore, symbol: Sym, value: int) -> None:
     if high is not None and value > high:
         raise store.conflict(f"a size is at most {high}, not {value}")
     if ceiling is not None and value not in (1, ceiling):
-        store.used.append(store.why_bound["ceiling", symbol])
+        store.used.append(store.bound_reasons["ceiling", symbol])
         raise store.conflict(f"a size that broadcasts to {ceiling} is not {value}")
 
 
@@ -109,16 +109,16 @@ def cap(store: ConstraintStore, dim: Dim, ceiling: int) -> None:
         return
     known = store.ceilings.get(symbol)
     if known is None:
-        store.set(store.why_bound, ("ceiling", symbol), store.reason())
+        store.set(store.bound_reasons, ("ceiling", symbol), store.reason())
         store.set(store.ceilings, symbol, ceiling)
         tighten_upper_bound(store, symbol, max(ceiling, 1))
         store.wake(symbol)
     elif known != ceiling:
-        store.used.append(store.why_bound["ceiling", symbol])
+        store.used.append(store.bound_reasons["ceiling", symbol])
         assign(store, symbol, 1)
 
 
-def _solve_form(store: ConstraintStore, form: Dim) -> bool:
+def _solve_polynomial(store: ConstraintStore, form: Dim) -> bool:
     form = primitive(store, form) if type(form) is Poly else form
     if type(form) is int:
         if form:
@@ -132,7 +132,7 @@ def _solve_form(store: ConstraintStore, form: Dim) -> bool:
         raise store.conflict("no integers make these sizes equal")
     if common > 1:
         form = Poly({m: c // common for m, c in terms.items()}, constant // common)
-    if _at_its_limit(store, form) or _isolate(store, form):  # type: ignore[arg-type]
+    if _assign_extremes(store, form) or _isolate(store, form):  # type: ignore[arg-type]
         return True
     _record_product(store, form)  # type: ignore[arg-type]
     return _tighten_bounds(store, form)  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def _record_product(store: ConstraintStore, form: Poly) -> None:
         store.set(store.rewrites, longest, (value, store.reason()))
 
 
-def _at_its_limit(store: ConstraintStore, form: Poly) -> bool:
+def _assign_extremes(store: ConstraintStore, form: Poly) -> bool:
     """Whether the form is zero only where each variable has its least or its greatest value."""
     mark = len(store.used)
     low, high = interval(store, form)
@@ -218,27 +218,27 @@ def _tighten(store: ConstraintStore, form: Poly, sign: int, least: int) -> None:
             continue
         rest = highest - (top or 0)  # factor * monomial >= -rest
         if factor > 0:
-            _raise_monomial(store, monomial, -(rest // factor))
+            _tighten_monomial_below(store, monomial, -(rest // factor))
         else:
-            _lower_monomial(store, monomial, rest // -factor)
+            _tighten_monomial_above(store, monomial, rest // -factor)
     del store.used[mark:]
 
 
-def _raise_monomial(store: ConstraintStore, monomial: Monomial, least: int) -> None:
+def _tighten_monomial_below(store: ConstraintStore, monomial: Monomial, least: int) -> None:
     atom = monomial[0]
     if len(monomial) == 1:
         if type(atom) is Sym and atom not in store.dims:
             tighten_lower_bound(store, atom, least)
         elif isinstance(atom, Opaque) and atom.fn == "floordiv" and type(atom.args[1]) is int:
-            at_least(store, atom.args[0], least * atom.args[1])
+            require_at_least(store, atom.args[0], least * atom.args[1])
 
 
-def _lower_monomial(store: ConstraintStore, monomial: Monomial, most: int) -> None:
+def _tighten_monomial_above(store: ConstraintStore, monomial: Monomial, most: int) -> None:
     first = monomial[0]
     if len(monomial) == 1 and isinstance(first, Opaque):
         divisor = first.args[-1]
         if first.fn == "floordiv" and type(divisor) is int and divisor > 0:
-            at_least(store, -first.args[0] + (most * divisor + divisor - 1), 0)
+            require_at_least(store, -first.args[0] + (most * divisor + divisor - 1), 0)
         return
     for place, atom in enumerate(monomial):
         if type(atom) is not Sym or atom in store.dims:
@@ -262,7 +262,7 @@ def tighten_lower_bound(store: ConstraintStore, symbol: Sym, least: int) -> None
         return
     reason = store.reason()
     store.set(store.lows, symbol, least)
-    store.set(store.why_bound, ("low", symbol), reason)
+    store.set(store.bound_reasons, ("low", symbol), reason)
     _check_interval(store, symbol)
 
 
@@ -273,7 +273,7 @@ def tighten_upper_bound(store: ConstraintStore, symbol: Sym, most: int) -> None:
         return
     reason = store.reason()
     store.set(store.highs, symbol, most)
-    store.set(store.why_bound, ("high", symbol), reason)
+    store.set(store.bound_reasons, ("high", symbol), reason)
     _check_interval(store, symbol)
 
 
@@ -283,7 +283,7 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
     if high is not None and low > high:
         raise store.conflict(f"a size is at least {low} and at most {high}")
     if ceiling is not None and 2 <= low <= ceiling:
-        store.used.append(store.why_bound["ceiling", symbol])
+        store.used.append(store.bound_reasons["ceiling", symbol])
         assign(store, symbol, ceiling)
     elif low == high:
         assign(store, symbol, low)
@@ -292,19 +292,19 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
         store.wake(symbol)
 
 
-def at_least(store: ConstraintStore, dim: Dim, least: int) -> None:
+def require_at_least(store: ConstraintStore, dim: Dim, least: int) -> None:
     """A size is at least this: conclude what follows, and keep the rest as a constraint."""
-    if not _at_least(store, dim, least) and ("at least", dim, least) not in store.derived_once:
+    if not _require_at_least(store, dim, least) and ("at least", dim, least) not in store.derived_once:
         store.set(store.derived_once, ("at least", dim, least), None)
         store.post(Ge(dim, least))
 
 
 @rule(Ge)
 def _(store: ConstraintStore, constraint: Ge) -> bool:
-    return _at_least(store, constraint.dim, constraint.least)
+    return _require_at_least(store, constraint.dim, constraint.least)
 
 
-def _at_least(store: ConstraintStore, dim: Dim, least: int) -> bool:
+def _require_at_least(store: ConstraintStore, dim: Dim, least: int) -> bool:
     dim = store.dim(dim)
     if type(dim) is int:
         if dim < least:

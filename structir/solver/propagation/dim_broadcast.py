@@ -34,19 +34,19 @@ def _propagate_broadcast(store: ConstraintStore, inner: Dim, outer: Dim) -> bool
     if large == 1 or differ(store, small, large):
         equate(store, small, 1)
         return True
-    if _mutual(store, small, large):
+    if _broadcast_mutually(store, small, large):
         unify_axes(store, inner, outer)
         return True
     symbol = symbol_of(large)
     ceiling = large if symbol is None else store.ceilings.get(symbol)
     if type(ceiling) is int:
         if symbol is not None:
-            store.used.append(store.why_bound["ceiling", symbol])
+            store.used.append(store.bound_reasons["ceiling", symbol])
         cap(store, small, ceiling)
     return False
 
 
-def _mutual(store: ConstraintStore, small: Dim, large: Dim) -> bool:
+def _broadcast_mutually(store: ConstraintStore, small: Dim, large: Dim) -> bool:
     """Whether the larger size is known to broadcast to the smaller one too."""
     symbol = symbol_of(small)
     if symbol in store.parts and large in store.parts[symbol][0]:
@@ -63,19 +63,19 @@ def _mutual(store: ConstraintStore, small: Dim, large: Dim) -> bool:
 
 def join_sizes(store: ConstraintStore, inners: Sequence[Dim]) -> Dim:
     """The broadcast of sizes: one of them where that can be told, otherwise a new size."""
-    open_ones = _open_ones(store, inners)
-    if len(open_ones) < 2:
-        return open_ones[0][0] if open_ones else 1
-    for chosen, known in open_ones:
+    open_operands = _open_operands(store, inners)
+    if len(open_operands) < 2:
+        return open_operands[0][0] if open_operands else 1
+    for chosen, known in open_operands:
         if proves_not_one(store, known):
-            for inner, _ in open_ones:
+            for inner, _ in open_operands:
                 if inner is not chosen:
                     broadcasts_to(store, inner, chosen)
             return chosen
-    return _open_join(store, open_ones)
+    return _new_join(store, open_operands)
 
 
-def _open_ones(store: ConstraintStore, inners: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
+def _open_operands(store: ConstraintStore, inners: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
     """The operands that may be other than 1, each once: as written, and as known."""
     found: list[tuple[Dim, Dim]] = []
     for inner in inners:
@@ -89,10 +89,10 @@ def _open_ones(store: ConstraintStore, inners: Sequence[Dim]) -> list[tuple[Dim,
                 break
         else:
             found.append((inner, known))
-    return _unabsorbed(store, found) if len(found) > 1 and store.parts else found
+    return _drop_absorbed(store, found) if len(found) > 1 and store.parts else found
 
 
-def _unabsorbed(store: ConstraintStore, found: list[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
+def _drop_absorbed(store: ConstraintStore, found: list[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
     """Without the operands that another operand is a join of already."""
     for _, known in found:
         symbol = symbol_of(known)
@@ -105,15 +105,15 @@ def _unabsorbed(store: ConstraintStore, found: list[tuple[Dim, Dim]]) -> list[tu
     return found
 
 
-def _open_join(store: ConstraintStore, open_ones: list[tuple[Dim, Dim]]) -> Dim:
-    key = frozenset([known for _, known in open_ones])
+def _new_join(store: ConstraintStore, open_operands: list[tuple[Dim, Dim]]) -> Dim:
+    key = frozenset([known for _, known in open_operands])
     met = store.joins.get(key)
     if met is not None:
         store.used.append(met[1])
         return met[0]
     outer, why = fresh(), store.reason()
     store.set(store.joins, key, (outer, why))
-    parts = tuple([inner for inner, _ in open_ones])
+    parts = tuple([inner for inner, _ in open_operands])
     store.set(store.parts, symbol_of(outer), (parts, why))
     store.post(DimJoin(outer, parts))
     return outer
@@ -122,32 +122,32 @@ def _open_join(store: ConstraintStore, open_ones: list[tuple[Dim, Dim]]) -> Dim:
 @rule(DimJoin)
 def _(store: ConstraintStore, constraint: DimJoin) -> bool:
     outer = store.dim(constraint.outer)
-    open_ones = _open_ones(store, constraint.inners)
-    if not open_ones:
+    open_operands = _open_operands(store, constraint.inners)
+    if not open_operands:
         equate(store, outer, 1)
         return True
-    if len(open_ones) == 1:
-        unify_axes(store, constraint.outer, open_ones[0][0])
+    if len(open_operands) == 1:
+        unify_axes(store, constraint.outer, open_operands[0][0])
         return True
-    for chosen, known in open_ones:
+    for chosen, known in open_operands:
         if proves_not_one(store, known):
             unify_axes(store, constraint.outer, chosen)
-            for inner, _ in open_ones:
+            for inner, _ in open_operands:
                 if inner is not chosen:
                     broadcasts_to(store, inner, chosen)
             return True
     if outer == 1:
-        for _, known in open_ones:
+        for _, known in open_operands:
             equate(store, known, 1)
         return True
-    return _within_outer(store, constraint, outer, open_ones)
+    return _propagate_join(store, constraint, outer, open_operands)
 
 
-def _within_outer(
-    store: ConstraintStore, constraint: DimJoin, outer: Dim, open_ones: list[tuple[Dim, Dim]]
+def _propagate_join(
+    store: ConstraintStore, constraint: DimJoin, outer: Dim, open_operands: list[tuple[Dim, Dim]]
 ) -> bool:
     """Each operand is 1 or the result, and one of them is the result."""
-    key = frozenset([known for _, known in open_ones])
+    key = frozenset([known for _, known in open_operands])
     met = store.joins.get(key)
     if met is None:
         store.set(store.joins, key, (constraint.outer, store.reason()))
@@ -160,14 +160,14 @@ def _within_outer(
     symbol = symbol_of(outer)
     ceiling = outer if symbol is None else store.ceilings.get(symbol)
     left: list[Dim] = []
-    for inner, known in open_ones:
+    for inner, known in open_operands:
         if wide and differ(store, known, outer):
             equate(store, known, 1)
         else:
             left.append(inner)
             if type(ceiling) is int and ceiling != 1:
                 if symbol is not None:
-                    store.used.append(store.why_bound["ceiling", symbol])
+                    store.used.append(store.bound_reasons["ceiling", symbol])
                 cap(store, known, ceiling)
     if wide and len(left) == 1:
         unify_axes(store, constraint.outer, left[0])

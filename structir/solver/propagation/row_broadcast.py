@@ -9,11 +9,11 @@ from structir.solver.constraints.constraint import RankLe, RowJoin, RowLe
 from structir.solver.domains.intervals import proves_not_one
 from structir.solver.domains.ranks import (
     bind_row,
-    has_rank_at_least,
-    has_rank_at_most,
-    rank_high,
-    rank_low,
-    same_rank,
+    require_min_rank,
+    require_max_rank,
+    max_rank,
+    min_rank,
+    equate_ranks,
 )
 from structir.solver.domains.terms import Element, Row, RowVar, known_ends, row_vars
 from structir.solver.propagation.arithmetic import fresh
@@ -26,18 +26,18 @@ DEPTH = 4  # how many joins deep an operand is looked for
 
 @rule(RowLe)
 def _(store: ConstraintStore, constraint: RowLe) -> bool:
-    rest = _row_below(store, constraint.inner, constraint.outer)
+    rest = _reduce_broadcast(store, constraint.inner, constraint.outer)
     if rest is None:
         return True
-    if store.first_time():
+    if store.is_first_run():
         store.post(RankLe(*rest))
     if len(rest[0]) < len(store.row(constraint.inner)):
-        store.post_again(RowLe(*rest))
+        store.repost(RowLe(*rest))
         return True
     return False
 
 
-def _row_below(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row] | None:
+def _reduce_broadcast(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row] | None:
     """What is left of `inner` broadcasting to `outer` once all that follows is concluded."""
     while True:
         inner, outer = _align(store, store.row(inner), store.row(outer))
@@ -47,12 +47,12 @@ def _row_below(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row
             equate_rows(store, inner, ())
             return None
         if type(inner[-1]) is RowVar:
-            if not _grow_end(store, inner, outer):
+            if not _extend_end(store, inner, outer):
                 break
-        elif not _make_room(store, inner, outer):
+        elif not _can_extend(store, inner, outer):
             break
         else:
-            inner, outer = _with_end(store, inner, outer)
+            inner, outer = _match_last_axis(store, inner, outer)
     if _same_variables(inner, outer) and len(inner) == len(outer):
         head = min(known_ends(inner)[0], known_ends(outer)[0])
         for small, large in zip(inner[:head], outer[:head], strict=True):
@@ -75,11 +75,11 @@ def _align(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row]:
     return inner[: len(inner) - end], outer[: len(outer) - end]
 
 
-def _grow_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
+def _extend_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
     """The inner row's last variable takes the axes that it is known to have, if they meet any."""
     mark = len(store.used)
     variable: RowVar = inner[-1]  # type: ignore[assignment]
-    width = min(rank_low(store, (variable,)), known_ends(outer)[1])
+    width = min(min_rank(store, (variable,)), known_ends(outer)[1])
     if not width:
         del store.used[mark:]
         return False
@@ -87,12 +87,12 @@ def _grow_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
     return True
 
 
-def _make_room(store: ConstraintStore, inner: Row, outer: Row) -> bool:
+def _can_extend(store: ConstraintStore, inner: Row, outer: Row) -> bool:
     """Whether the outer row may be given the axis that the inner row's end needs."""
     return type(outer[-1]) is RowVar and not (set(row_vars(inner)) & set(row_vars(outer)))
 
 
-def _with_end(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row]:
+def _match_last_axis(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row]:
     split = last_axis(store, outer)
     broadcasts_to(store, inner[-1], split[1])  # type: ignore[arg-type]
     return inner[:-1], split[0]
@@ -234,16 +234,16 @@ def _(store: ConstraintStore, constraint: RowJoin) -> bool:
         rest = RowVar()
         equate_rows(store, outer, (rest, *rows[0][len(rows[0]) - end :]))
         heads = tuple([row[: len(row) - end] for row in rows])
-        store.post_again(RowJoin((rest,), heads))
+        store.repost(RowJoin((rest,), heads))
         return True
     if all(type(row[0]) is not RowVar and _equal_rank(row, rows[0]) for row in rows):
         _peel_left(store, outer, rows)
         return True
-    if store.first_time():
+    if store.is_first_run():
         for row in rows:
             store.post(RowLe(row, outer))
     _rank_of_join(store, outer, rows)
-    _supply(store, outer, rows)
+    _require_supplier(store, outer, rows)
     return False
 
 
@@ -253,39 +253,39 @@ def _equal_rank(one: Row, other: Row) -> bool:
 
 def _peel_right(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     rest, axis = last_axis(store, outer)
-    _meet_join(store, axis, [row[-1] for row in rows])  # type: ignore[misc]
-    store.post_again(RowJoin(rest, tuple([row[:-1] for row in rows])))
+    _equate_join(store, axis, [row[-1] for row in rows])  # type: ignore[misc]
+    store.repost(RowJoin(rest, tuple([row[:-1] for row in rows])))
 
 
 def _peel_left(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     axis, rest = _first_axis(store, outer)
-    _meet_join(store, axis, [row[0] for row in rows])  # type: ignore[misc]
-    store.post_again(RowJoin(rest, tuple([row[1:] for row in rows])))
+    _equate_join(store, axis, [row[0] for row in rows])  # type: ignore[misc]
+    store.repost(RowJoin(rest, tuple([row[1:] for row in rows])))
 
 
-def _meet_join(store: ConstraintStore, outer: Dim, inners: list[Dim]) -> None:
+def _equate_join(store: ConstraintStore, outer: Dim, inners: list[Dim]) -> None:
     unify_axes(store, outer, join_sizes(store, inners))
 
 
 def _rank_of_join(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     """The result's rank is the greatest of its operands'."""
     mark = len(store.used)
-    lows = [rank_low(store, row) for row in rows]
-    highs = [rank_high(store, row) for row in rows]
+    lows = [min_rank(store, row) for row in rows]
+    highs = [max_rank(store, row) for row in rows]
     if all(high is not None for high in highs):
-        has_rank_at_most(store, outer, max(high for high in highs if high is not None))
-    has_rank_at_least(store, outer, max(lows))
+        require_max_rank(store, outer, max(high for high in highs if high is not None))
+    require_min_rank(store, outer, max(lows))
     for place, row in enumerate(rows):
         others = [high for k, high in enumerate(highs) if k != place]
         if all(high is not None and high <= lows[place] for high in others):
             key = ("rank of join", outer, row)
             if key not in store.derived_once:
                 store.set(store.derived_once, key, None)
-                same_rank(store, outer, row)
+                equate_ranks(store, outer, row)
     del store.used[mark:]
 
 
-def _supply(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
+def _require_supplier(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     """An axis that only one operand can supply, that operand has."""
     unknown = [row for row in rows if row_vars(row)]
     if len(unknown) != 1 or row_vars(outer):
@@ -303,5 +303,5 @@ def _supply(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
             needed = place
             break
     if needed:
-        has_rank_at_least(store, unknown[0], needed)
+        require_min_rank(store, unknown[0], needed)
     del store.used[mark:]

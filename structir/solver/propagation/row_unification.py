@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from structir.solver.constraints.constraint import Reverse, RowEq, When
-from structir.solver.domains.labels import same_axis
-from structir.solver.domains.ranks import bind_row, rank_high, rank_low, same_rank
+from structir.solver.domains.labels import unify_labels
+from structir.solver.domains.ranks import bind_row, max_rank, min_rank, equate_ranks
 from structir.solver.domains.terms import Element, Row, RowVar, known_ends, row_vars
 from structir.solver.propagation.arithmetic import equate
 from structir.solver.propagation.store import ConstraintStore, rule
@@ -15,7 +15,7 @@ def unify_axes(store: ConstraintStore, left: Element, right: Element) -> None:
     if left is right:
         return
     if store.labelled:
-        same_axis(store, left, right)  # type: ignore[arg-type]
+        unify_labels(store, left, right)  # type: ignore[arg-type]
     if type(left) is not int or type(right) is not int:
         equate(store, left, right)  # type: ignore[arg-type]
     elif left != right:
@@ -36,10 +36,10 @@ def _(store: ConstraintStore, constraint: RowEq) -> bool:
     rest = _reduce_equation(store, constraint.left, constraint.right)
     if rest is None:
         return True
-    if store.first_time():
-        same_rank(store, *rest)
+    if store.is_first_run():
+        equate_ranks(store, *rest)
     if len(rest[0]) < len(store.row(constraint.left)):
-        store.post_again(RowEq(*rest))
+        store.repost(RowEq(*rest))
         return True
     return False
 
@@ -55,21 +55,21 @@ def _reduce_equation(store: ConstraintStore, left: Row, right: Row) -> tuple[Row
             _all_empty(store, other)
             return None
         if len(one) == 1 and type(one[0]) is RowVar:
-            return _bound(store, one[0], other)
-    return _by_rank(store, left, right)
+            return _bind_variable(store, one[0], other)
+    return _split_by_rank(store, left, right)
 
 
 def _strip_common_ends(store: ConstraintStore, left: Row, right: Row) -> tuple[Row, Row]:
     start, limit = 0, min(len(left), len(right))
-    while start < limit and _alike(store, left[start], right[start]):
+    while start < limit and _unify_elements(store, left[start], right[start]):
         start += 1
     end = 0
-    while end < limit - start and _alike(store, left[-1 - end], right[-1 - end]):
+    while end < limit - start and _unify_elements(store, left[-1 - end], right[-1 - end]):
         end += 1
     return left[start : len(left) - end], right[start : len(right) - end]
 
 
-def _alike(store: ConstraintStore, one: Element, other: Element) -> bool:
+def _unify_elements(store: ConstraintStore, one: Element, other: Element) -> bool:
     """Whether two elements at the same end of equal rows correspond; then they are made equal."""
     if type(one) is RowVar or type(other) is RowVar:
         return one is other
@@ -85,7 +85,7 @@ def _all_empty(store: ConstraintStore, row: Row) -> None:
         bind_row(store, variable, ())
 
 
-def _bound(store: ConstraintStore, variable: RowVar, row: Row) -> tuple[Row, Row] | None:
+def _bind_variable(store: ConstraintStore, variable: RowVar, row: Row) -> tuple[Row, Row] | None:
     if any(element is variable for element in row):
         others = tuple([e for e in row if e is not variable])
         if row_vars(row).count(variable) == 1:
@@ -99,23 +99,23 @@ def _bound(store: ConstraintStore, variable: RowVar, row: Row) -> tuple[Row, Row
     return None
 
 
-def _by_rank(store: ConstraintStore, left: Row, right: Row) -> tuple[Row, Row] | None:
+def _split_by_rank(store: ConstraintStore, left: Row, right: Row) -> tuple[Row, Row] | None:
     """`s B = C t`: `s` takes as much of `C` as it is known to have axes; the rest waits."""
     for one, other in ((left, right), (right, left)):
-        if not row_vars(one) and _split_known(store, other, one):
+        if not row_vars(one) and _split_against_axes(store, other, one):
             return None
     for one, other in ((left, right), (right, left)):
-        if _head_taken(store, one, other) or _tail_taken(store, one, other):
+        if _bind_head(store, one, other) or _bind_tail(store, one, other):
             return _reduce_equation(store, left, right)
     return left, right
 
 
-def _head_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
+def _bind_head(store: ConstraintStore, row: Row, other: Row) -> bool:
     variable, head = row[0], known_ends(other)[0]
     if type(variable) is not RowVar or not head:
         return False
     mark = len(store.used)
-    width = min(rank_low(store, (variable,)), head)
+    width = min(min_rank(store, (variable,)), head)
     if not width:
         del store.used[mark:]
         return False
@@ -123,12 +123,12 @@ def _head_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
     return True
 
 
-def _tail_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
+def _bind_tail(store: ConstraintStore, row: Row, other: Row) -> bool:
     variable, tail = row[-1], known_ends(other)[1]
     if type(variable) is not RowVar or not tail:
         return False
     mark = len(store.used)
-    width = min(rank_low(store, (variable,)), tail)
+    width = min(min_rank(store, (variable,)), tail)
     if not width:
         del store.used[mark:]
         return False
@@ -136,7 +136,7 @@ def _tail_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
     return True
 
 
-def _split_known(store: ConstraintStore, row: Row, known: Row) -> bool:
+def _split_against_axes(store: ConstraintStore, row: Row, known: Row) -> bool:
     """A row against known axes: solved where only one of its row variables has an unknown rank."""
     holes = row_vars(row)
     if len(set(holes)) != 1:
@@ -166,7 +166,7 @@ def _split_known(store: ConstraintStore, row: Row, known: Row) -> bool:
 @rule(Reverse)
 def _(store: ConstraintStore, constraint: Reverse) -> bool:
     forward, backward = store.row(constraint.forward), store.row(constraint.backward)
-    if _are_mirrors(store, forward, backward):
+    if _record_mirrors(store, forward, backward):
         return False  # says that one is the other's mirror, until one of them is known
     if _is_variable(forward) and not _is_variable(backward):
         equate_rows(store, forward, _reverse_row(store, backward))
@@ -179,7 +179,7 @@ def _is_variable(row: Row) -> bool:
     return len(row) == 1 and type(row[0]) is RowVar
 
 
-def _are_mirrors(store: ConstraintStore, forward: Row, backward: Row) -> bool:
+def _record_mirrors(store: ConstraintStore, forward: Row, backward: Row) -> bool:
     """Whether these are two row variables of which one is the mirror of the other from now on."""
     if len(forward) != 1 or len(backward) != 1:
         return False
@@ -193,8 +193,8 @@ def _are_mirrors(store: ConstraintStore, forward: Row, backward: Row) -> bool:
     for variable, mirror in ((one, other), (other, one)):
         if store.mirrors.get(variable) is not mirror:
             store.set(store.mirrors, variable, mirror)
-    if store.first_time():
-        same_rank(store, forward, backward)
+    if store.is_first_run():
+        equate_ranks(store, forward, backward)
     return True
 
 
@@ -225,5 +225,5 @@ def _(store: ConstraintStore, constraint: When) -> bool:
 def rank_of(store: ConstraintStore, row: Row) -> int | None:
     """The number of axes of a row, where it is known."""
     row = store.row(row)
-    low, high = rank_low(store, row), rank_high(store, row)
+    low, high = min_rank(store, row), max_rank(store, row)
     return low if low == high else None

@@ -19,7 +19,7 @@ from structir.solver.constraints.constraint import (
     Window,
 )
 from structir.solver.domains.intervals import interval
-from structir.solver.domains.ranks import rank_high, rank_low, reject_positive_cycles
+from structir.solver.domains.ranks import max_rank, min_rank, reject_positive_cycles
 from structir.solver.domains.reasons import NO_REASON, Conflict, Reason
 from structir.solver.domains.terms import Row, RowVar, known_ends, row_vars, symbol_of, variables
 from structir.solver.propagation.arithmetic import equate
@@ -43,34 +43,34 @@ def settle(store: ConstraintStore, until: int) -> None:
     changed = True
     while changed:
         changed = eliminate(store)
-        for posted in list(store.open):
+        for active in list(store.open):
             if probes >= PROBES or store.steps > until:
                 return
-            if posted not in store.open or tries.get(posted, 0) >= EACH:
+            if active not in store.open or tries.get(active, 0) >= EACH:
                 continue
-            choices = alternatives(store, posted)
+            choices = alternatives(store, active)
             if len(choices) < 2 and not choices:
                 continue
-            tries[posted] = tries.get(posted, 0) + 1
+            tries[active] = tries.get(active, 0) + 1
             probes += len(choices)
-            changed = probe(store, posted, choices) or changed
+            changed = probe(store, active, choices) or changed
 
 
-def alternatives(store: ConstraintStore, posted: ActiveConstraint) -> Alternatives:
+def alternatives(store: ConstraintStore, active: ActiveConstraint) -> Alternatives:
     """Ways in which a constraint can hold, one of which it must; none where it is not tried."""
-    finder = ALTERNATIVES.get(type(posted.constraint))
-    store.begin(posted.reason, posted)
-    return finder(store, posted.constraint) if finder is not None else []
+    finder = ALTERNATIVES.get(type(active.constraint))
+    store.begin(active.reason, active)
+    return finder(store, active.constraint) if finder is not None else []
 
 
-def probe(store: ConstraintStore, posted: ActiveConstraint, choices: Alternatives) -> bool:
+def probe(store: ConstraintStore, active: ActiveConstraint, choices: Alternatives) -> bool:
     """Try each alternative; conclude what all that survive agree on. Whether something follows."""
     found = tuple(store.used)
     failures: list[Reason] = []
     survivors: list[tuple[list[Constraint], dict[Any, tuple[Any, Reason]]]] = []
     for choice in choices:
         mark = store.push()
-        store.begin((posted.reason, *found))
+        store.begin((active.reason, *found))
         store.limit = store.steps + STEPS_EACH
         try:
             for constraint in choice:
@@ -83,7 +83,7 @@ def probe(store: ConstraintStore, posted: ActiveConstraint, choices: Alternative
             failures.append(store.reason())
         store.limit = UNLIMITED
         store.pop(mark)
-    why: Reason = (posted.reason, *found, *failures)
+    why: Reason = (active.reason, *found, *failures)
     if not survivors:
         raise Conflict("every way in which this can hold is ruled out", why)
     store.begin(why)
@@ -92,7 +92,7 @@ def probe(store: ConstraintStore, posted: ActiveConstraint, choices: Alternative
             store.post(constraint)
         store.run()
         return True
-    return _conclude_agreement(store, why, [learnt for _, learnt in survivors])
+    return _conclude_common_values(store, why, [learnt for _, learnt in survivors])
 
 
 def _sizes_learned(store: ConstraintStore, mark: int) -> dict[Any, tuple[Any, Reason]]:
@@ -105,7 +105,7 @@ def _sizes_learned(store: ConstraintStore, mark: int) -> dict[Any, tuple[Any, Re
     return found
 
 
-def _conclude_agreement(
+def _conclude_common_values(
     store: ConstraintStore, why: Reason, learnt: list[dict[Any, tuple[Any, Reason]]]
 ) -> bool:
     """Conclude the values that a variable has in every alternative."""
@@ -124,30 +124,30 @@ def _conclude_agreement(
 # Ways in which a constraint can hold
 
 
-def _of_order(store: ConstraintStore, order: DimLe) -> Alternatives:
+def _cases_of_dim_le(store: ConstraintStore, order: DimLe) -> Alternatives:
     return [[DimEq(order.inner, 1)], [DimEq(order.inner, order.outer)]]
 
 
-def _of_join(store: ConstraintStore, join: DimJoin) -> Alternatives:
+def _cases_of_dim_join(store: ConstraintStore, join: DimJoin) -> Alternatives:
     return [
         [DimEq(join.outer, chosen), *[DimLe(part, chosen) for part in join.inners]]
         for chosen in join.inners
     ]
 
 
-def _of_window(store: ConstraintStore, window: Window) -> Alternatives:
-    return _values(store, [store.dim(window.inner), store.dim(window.kernel)])
+def _cases_of_window(store: ConstraintStore, window: Window) -> Alternatives:
+    return _cases_of_values(store, [store.dim(window.inner), store.dim(window.kernel)])
 
 
-def _of_equation(store: ConstraintStore, equation: DimEq) -> Alternatives:
+def _cases_of_dim_eq(store: ConstraintStore, equation: DimEq) -> Alternatives:
     form = store.dim(equation.left) - store.dim(equation.right)
     if type(form) is int:
         return []
-    found = _values(store, [Poly({(s,): 1}, 0) for s in dict.fromkeys(variables(form))])
-    return found or _of_bilinear(form)  # type: ignore[arg-type]
+    found = _cases_of_values(store, [Poly({(s,): 1}, 0) for s in dict.fromkeys(variables(form))])
+    return found or _cases_of_bilinear(form)  # type: ignore[arg-type]
 
 
-def _values(store: ConstraintStore, sizes: list[Dim]) -> Alternatives:
+def _cases_of_values(store: ConstraintStore, sizes: list[Dim]) -> Alternatives:
     """Each value that one of these sizes can have, where they are few."""
     best: tuple[int, int, Dim] | None = None
     for size in sizes:
@@ -162,7 +162,7 @@ def _values(store: ConstraintStore, sizes: list[Dim]) -> Alternatives:
     return [[DimEq(size, low + k)] for k in range(width + 1)]
 
 
-def _of_bilinear(form: Poly) -> Alternatives:
+def _cases_of_bilinear(form: Poly) -> Alternatives:
     """`n*m + b*n + c*m + d == 0` is `(n + c) * (m + b) == c*b - d`: one way for each divisor."""
     pairs = [m for m in form.terms if len(m) == 2]
     if len(pairs) != 1 or any(len(m) > 2 for m in form.terms):
@@ -187,23 +187,23 @@ def _of_bilinear(form: Poly) -> Alternatives:
     return ways if len(ways) <= WIDE else []
 
 
-def _of_row_order(store: ConstraintStore, order: RowLe) -> Alternatives:
-    return _ranks(store, [store.row(order.inner), store.row(order.outer)])
+def _cases_of_row_le(store: ConstraintStore, order: RowLe) -> Alternatives:
+    return _cases_of_ranks(store, [store.row(order.inner), store.row(order.outer)])
 
 
-def _of_row_join(store: ConstraintStore, join: RowJoin) -> Alternatives:
-    return _ranks(store, [store.row(row) for row in (join.outer, *join.inners)])
+def _cases_of_row_join(store: ConstraintStore, join: RowJoin) -> Alternatives:
+    return _cases_of_ranks(store, [store.row(row) for row in (join.outer, *join.inners)])
 
 
-def _of_row_equation(store: ConstraintStore, equation: RowEq) -> Alternatives:
+def _cases_of_row_eq(store: ConstraintStore, equation: RowEq) -> Alternatives:
     left, right = store.row(equation.left), store.row(equation.right)
-    found = _ranks(store, [left, right])
+    found = _cases_of_ranks(store, [left, right])
     if found:
         return found
     for one, other in ((left, right), (right, left)):
         head = known_ends(other)[0]
         if one and type(one[0]) is RowVar and 0 < head <= 4:
-            return _rank_cases(one[0], rank_low(store, (one[0],)), head)
+            return _rank_cases(one[0], min_rank(store, (one[0],)), head)
     return []
 
 
@@ -213,16 +213,16 @@ def _rank_cases(variable: RowVar, low: int, least: int) -> Alternatives:
     return [*exact, [_axes(variable, least, True)]]
 
 
-def _axes(variable: RowVar, count: int, at_least: bool) -> Constraint:
+def _axes(variable: RowVar, count: int, lower: bool) -> Constraint:
     axes: Row = (1,) * count  # only counted
-    return RankLe(axes, (variable,)) if at_least else RankLe((variable,), axes)
+    return RankLe(axes, (variable,)) if lower else RankLe((variable,), axes)
 
 
-def _ranks(store: ConstraintStore, rows: list[Row]) -> Alternatives:
+def _cases_of_ranks(store: ConstraintStore, rows: list[Row]) -> Alternatives:
     """Each rank that one of the row variables can have, where they are few."""
     for row in rows:
         for variable in row_vars(row):
-            low, high = rank_low(store, (variable,)), rank_high(store, (variable,))
+            low, high = min_rank(store, (variable,)), max_rank(store, (variable,))
             if high is not None and high - low <= 4:
                 return [
                     [_axes(variable, k, True), _axes(variable, k, False)]
@@ -232,13 +232,13 @@ def _ranks(store: ConstraintStore, rows: list[Row]) -> Alternatives:
 
 
 ALTERNATIVES: dict[type[Constraint], Callable[[ConstraintStore, Any], Alternatives]] = {
-    DimLe: _of_order,
-    DimJoin: _of_join,
-    Window: _of_window,
-    DimEq: _of_equation,
-    RowLe: _of_row_order,
-    RowJoin: _of_row_join,
-    RowEq: _of_row_equation,
+    DimLe: _cases_of_dim_le,
+    DimJoin: _cases_of_dim_join,
+    Window: _cases_of_window,
+    DimEq: _cases_of_dim_eq,
+    RowLe: _cases_of_row_le,
+    RowJoin: _cases_of_row_join,
+    RowEq: _cases_of_row_eq,
 }
 
 
@@ -248,10 +248,10 @@ ALTERNATIVES: dict[type[Constraint], Callable[[ConstraintStore, Any], Alternativ
 def eliminate(store: ConstraintStore) -> bool:
     """Combine linear equations that share variables; whether something new follows."""
     forms: list[tuple[Poly, Reason]] = []
-    for posted in store.open:
-        if type(posted.constraint) is DimEq:
-            store.begin(posted.reason)
-            form = store.dim(posted.constraint.left) - store.dim(posted.constraint.right)
+    for active in store.open:
+        if type(active.constraint) is DimEq:
+            store.begin(active.reason)
+            form = store.dim(active.constraint.left) - store.dim(active.constraint.right)
             if type(form) is Poly and all(len(m) == 1 for m in form.terms):
                 forms.append((form, store.reason()))
     version = store.version

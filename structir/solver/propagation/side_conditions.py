@@ -24,7 +24,7 @@ def _(store: ConstraintStore, constraint: Ne) -> bool:
         raise store.conflict("these sizes must differ")
     if differ(store, left, right):
         return True
-    found = _excluded(left - right)
+    found = _excluded_value(left - right)
     if found is None:
         return False
     symbol, value = found
@@ -39,7 +39,7 @@ def _(store: ConstraintStore, constraint: Ne) -> bool:
     return False
 
 
-def _excluded(form: Dim) -> tuple[Sym, int | None] | None:
+def _excluded_value(form: Dim) -> tuple[Sym, int | None] | None:
     """The one value of a variable that would make a form zero, if it speaks of one variable; the
     value is None where no integer does."""
     if type(form) is int or len(form.terms) != 1:  # type: ignore[union-attr]

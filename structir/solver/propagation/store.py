@@ -69,13 +69,13 @@ class ConstraintStore:
         self.labelled = False  # whether some axis carries a label
         self.dims: dict[Sym, Dim] = {}
         self.row_of: dict[RowVar, Row] = {}
-        self.why: dict[Variable, Reason] = {}
+        self.reasons: dict[Variable, Reason] = {}
         self.lows: dict[Sym, int] = {}
         self.highs: dict[Sym, int] = {}
         self.ceilings: dict[Sym, int] = {}  # a variable is 1 or this constant
         self.rank_lows: dict[RowVar, int] = {}
         self.rank_highs: dict[RowVar, int] = {}
-        self.why_bound: dict[tuple[str, Variable], Reason] = {}
+        self.bound_reasons: dict[tuple[str, Variable], Reason] = {}
         self.joins: dict[frozenset[Dim], tuple[Dim, Reason]] = {}
         self.parts: dict[Sym, tuple[tuple[Dim, ...], Reason]] = {}  # what a size is the join of
         self.orders: dict[tuple[Dim, Dim], Reason] = {}  # sizes that broadcast to others
@@ -86,7 +86,7 @@ class ConstraintStore:
         self.row_joins: dict[frozenset[Row], tuple[Row, Reason]] = {}
         self.windows: dict[tuple[Dim, int], tuple[Dim, Reason]] = {}
         self.labels: dict[Sym, Sym | str] = {}  # a union-find over axes; its roots are names
-        self.why_label: dict[Sym, Reason] = {}
+        self.label_reasons: dict[Sym, Reason] = {}
         self.preference: dict[Sym, int] = {}  # those not here are the solver's own
         self.watchers: dict[Variable, dict[ActiveConstraint, None]] = {}
         self.open: dict[ActiveConstraint, None] = {}
@@ -126,12 +126,12 @@ class ConstraintStore:
             for symbol in variables(dim):
                 if symbol in bound and symbol not in hits:
                     hits[symbol] = bound[symbol]
-                    self.used.append(self.why[symbol])
+                    self.used.append(self.reasons[symbol])
             if not hits:
                 return dim
             dim = substitute(dim, hits)
 
-    def settled(self, dim: Dim) -> Dim:
+    def normalized(self, dim: Dim) -> Dim:
         """A size with everything known put in, products of known value included."""
         dim = self.dim(dim)
         if type(dim) is int or not self.rewrites:
@@ -141,7 +141,7 @@ class ConstraintStore:
                 value, why = self.rewrites[monomial]
                 self.used.append(why)
                 term = Poly({monomial: coefficient}, 0)
-                return self.settled(dim - term + value * coefficient)
+                return self.normalized(dim - term + value * coefficient)
         return dim
 
     def _value(self, symbol: Sym) -> Dim:
@@ -149,13 +149,13 @@ class ConstraintStore:
         bound, way = self.dims, [symbol]
         value = bound[symbol]
         while type(value) is Poly:
-            following = _bare(value)
+            following = _single_symbol(value)
             if following is None or following not in bound:
                 break
             way.append(following)
             value = bound[following]
-        reasons = [self.why[step] for step in way]
-        if type(value) is Poly and _bare(value) is None:
+        reasons = [self.reasons[step] for step in way]
+        if type(value) is Poly and _single_symbol(value) is None:
             mark = len(self.used)
             value = self._polynomial(value)
             reasons += self.used[mark:]
@@ -164,7 +164,7 @@ class ConstraintStore:
         if len(reasons) > 1 and self.trail is None:
             for place, step in enumerate(way):
                 bound[step] = value
-                self.why[step] = tuple(reasons[place:])
+                self.reasons[step] = tuple(reasons[place:])
         self.used.append(reason)
         return value
 
@@ -172,16 +172,16 @@ class ConstraintStore:
         """A row with everything known of its row variables put in; its sizes stay as they are."""
         for element in row:
             if type(element) is RowVar and element in self.row_of:
-                return self._expanded(row)
+                return self._expand(row)
         return row
 
-    def _expanded(self, row: Row) -> Row:
+    def _expand(self, row: Row) -> Row:
         known, stack = self.row_of, list(reversed(row))
         found: list[Any] = []
         while stack:
             element = stack.pop()
             if type(element) is RowVar and element in known:
-                self.used.append(self.why[element])
+                self.used.append(self.reasons[element])
                 stack += reversed(known[element])
             else:
                 found.append(element)
@@ -192,14 +192,14 @@ class ConstraintStore:
         low = self.lows.get(symbol)
         if low is None:
             return 2 if symbol in RAGGED_SYMS else self.least
-        self.used.append(self.why_bound["low", symbol])
+        self.used.append(self.bound_reasons["low", symbol])
         return low
 
     def high(self, symbol: Sym) -> int | None:
         """The greatest value of an open variable; None where there is no limit."""
         high = self.highs.get(symbol)
         if high is not None:
-            self.used.append(self.why_bound["high", symbol])
+            self.used.append(self.bound_reasons["high", symbol])
         return high
 
     # Concluding
@@ -218,7 +218,7 @@ class ConstraintStore:
             self.trail.append((mapping, key, mapping.get(key, _MISSING)))
         mapping[key] = value
 
-    def forget(self, mapping: dict[Any, Any], key: Any) -> None:
+    def discard(self, mapping: dict[Any, Any], key: Any) -> None:
         """Remove a key so that it can come back."""
         if key in mapping:
             if self.trail is not None:
@@ -229,7 +229,7 @@ class ConstraintStore:
         """An open variable is this from now on."""
         mapping: dict[Any, Any] = self.dims if type(variable) is Sym else self.row_of
         self.set(mapping, variable, value)
-        self.set(self.why, variable, self.reason())
+        self.set(self.reasons, variable, self.reason())
         self.wake(variable)
 
     def wake(self, variable: Variable) -> None:
@@ -237,26 +237,26 @@ class ConstraintStore:
         self.version += 1
         watching = self.watchers.get(variable)
         if watching:
-            for posted in watching:
-                if not posted.queued and posted in self.open:
-                    posted.queued = True
-                    self.agenda.append(posted)
+            for active in watching:
+                if not active.queued and active in self.open:
+                    active.queued = True
+                    self.agenda.append(active)
 
     # Constraints
 
     def post(self, constraint: Constraint) -> ActiveConstraint:
         """A further constraint, for the reason of whatever is running."""
-        posted = ActiveConstraint(constraint, self.reason())
-        posted.queued = True
-        self.set(self.open, posted, None)
-        self.agenda.append(posted)
-        return posted
+        active = ActiveConstraint(constraint, self.reason())
+        active.queued = True
+        self.set(self.open, active, None)
+        self.agenda.append(active)
+        return active
 
-    def post_again(self, constraint: Constraint) -> None:
+    def repost(self, constraint: Constraint) -> None:
         """What is left of the running constraint; what it says at its first run is said."""
         self.post(constraint).seen = True
 
-    def first_time(self) -> bool:
+    def is_first_run(self) -> bool:
         """Whether the running constraint runs for the first time; asked once in a run."""
         if self.running is None or self.running.seen:
             return False
@@ -267,31 +267,31 @@ class ConstraintStore:
         """Propagate until nothing new follows."""
         agenda = self.agenda
         while agenda:
-            posted = agenda.popleft()
-            posted.queued = False
-            if posted not in self.open:
+            active = agenda.popleft()
+            active.queued = False
+            if active not in self.open:
                 continue
             self.steps += 1
             if self.steps > self.limit:
                 return
-            self.begin(posted.reason, posted)
-            constraint, version = posted.constraint, self.version
+            self.begin(active.reason, active)
+            constraint, version = active.constraint, self.version
             try:
                 if RULES[type(constraint)](self, constraint):
-                    self.forget(self.open, posted)
+                    self.discard(self.open, active)
                     continue
-                self._watch(posted, constraint)
+                self._watch(active, constraint)
             except DiagnosticError as error:  # some size cannot be: it is divided by 0
                 raise self.conflict(error.diagnostics[0].message) from None
-            if self.version != version and not posted.queued:  # it has taught itself something
-                posted.queued = True
-                agenda.append(posted)
+            if self.version != version and not active.queued:  # it has taught itself something
+                active.queued = True
+                agenda.append(active)
         self.begin(NO_REASON)
 
-    def begin(self, reason: Reason, posted: ActiveConstraint | None = None) -> None:
+    def begin(self, reason: Reason, active: ActiveConstraint | None = None) -> None:
         """Conclusions from here on rest on this reason."""
         self.current = reason
-        self.running = posted
+        self.running = active
         self.used.clear()
 
     def may_tighten(self) -> bool:
@@ -301,22 +301,22 @@ class ConstraintStore:
         self.running.tightened += 1
         return self.running.tightened <= 8
 
-    def _watch(self, posted: ActiveConstraint, constraint: Constraint) -> None:
+    def _watch(self, active: ActiveConstraint, constraint: Constraint) -> None:
         for dim in constraint.dims():
-            self._watch_all(posted, variables(self.dim(dim)))
+            self._watch_all(active, variables(self.dim(dim)))
         for row in constraint.rows():
             row = self.row(row)
-            self._watch_all(posted, row_vars(row))
+            self._watch_all(active, row_vars(row))
             if not constraint.of_sizes:
                 continue
             for size in sizes(row):
-                self._watch_all(posted, variables(self.dim(size)))
+                self._watch_all(active, variables(self.dim(size)))
 
-    def _watch_all(self, posted: ActiveConstraint, found: Iterable[Variable]) -> None:
+    def _watch_all(self, active: ActiveConstraint, found: Iterable[Variable]) -> None:
         for variable in found:
             watching = self.watchers.setdefault(variable, {})
-            if posted not in watching:
-                self.set(watching, posted, None)
+            if active not in watching:
+                self.set(watching, active, None)
 
     # Trying
 
@@ -336,15 +336,15 @@ class ConstraintStore:
                 mapping.pop(key, None)
             else:
                 mapping[key] = old
-        for posted in self.agenda:
-            posted.queued = False
+        for active in self.agenda:
+            active.queued = False
         self.agenda.clear()
         self.tries -= 1
         if not self.tries:
             self.trail = None
 
 
-def _bare(dim: Poly) -> Sym | None:
+def _single_symbol(dim: Poly) -> Sym | None:
     if len(dim.terms) == 1 and not dim.constant:
         for monomial, coefficient in dim.terms.items():
             if coefficient == 1 and len(monomial) == 1 and type(monomial[0]) is Sym:

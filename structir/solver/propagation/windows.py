@@ -6,7 +6,7 @@ from structir.ir.polynomial import Dim, Interval
 from structir.solver.constraints.constraint import Window
 from structir.solver.domains.intervals import interval
 from structir.solver.domains.terms import is_ragged, symbol_of
-from structir.solver.propagation.arithmetic import at_least, equate
+from structir.solver.propagation.arithmetic import require_at_least, equate
 from structir.solver.propagation.store import ConstraintStore, rule
 
 
@@ -21,13 +21,13 @@ def _(store: ConstraintStore, window: Window) -> bool:
         return True
     low, high = interval(store, span)
     if low is None or low < 0:
-        at_least(store, span, 0)
+        require_at_least(store, span, 0)
         low, high = interval(store, store.dim(span))
     if window.stride == 1:
         equate(store, window.outer, span + 1)
         return True
-    _shared(store, window, span)
-    return _strided(store, window, span, (low, high))
+    _equate_equal_windows(store, window, span)
+    return _propagate_strided(store, window, span, (low, high))
 
 
 def positions(store: ConstraintStore, window: Window, span: int) -> int:
@@ -37,7 +37,7 @@ def positions(store: ConstraintStore, window: Window, span: int) -> int:
     return span // window.stride + 1
 
 
-def _shared(store: ConstraintStore, window: Window, span: Dim) -> None:
+def _equate_equal_windows(store: ConstraintStore, window: Window, span: Dim) -> None:
     """Windows over equal spans have equally many positions."""
     key = span, window.stride
     met = store.windows.get(key)
@@ -48,20 +48,20 @@ def _shared(store: ConstraintStore, window: Window, span: Dim) -> None:
         equate(store, met[0], window.outer)
 
 
-def _strided(store: ConstraintStore, window: Window, span: Dim, limits: Interval) -> bool:
+def _propagate_strided(store: ConstraintStore, window: Window, span: Dim, limits: Interval) -> bool:
     """With a stride the span is only known to lie in an interval of as many sizes."""
     stride, outer = window.stride, store.dim(window.outer)
     least, most = interval(store, outer)
     if least is not None and least > 1:
-        at_least(store, span, stride * (least - 1))
+        require_at_least(store, span, stride * (least - 1))
     if most is not None:
-        at_least(store, -span + (stride * most - 1), 0)
+        require_at_least(store, -span + (stride * most - 1), 0)
     low, high = limits
     if low is not None and high is not None and low >= 0 and low // stride == high // stride:
         equate(store, outer, low // stride + 1)
         return True
     if symbol_of(outer) is not None:
         if high is not None:
-            at_least(store, -outer + (high // stride + 1), 0)
-        at_least(store, outer, max(low or 0, 0) // stride + 1)
+            require_at_least(store, -outer + (high // stride + 1), 0)
+        require_at_least(store, outer, max(low or 0, 0) // stride + 1)
     return False
