@@ -1,4 +1,4 @@
-"""Ranks: how many axes a row has, as a theory of its own: bounds, inequalities, cycles."""
+"""Rank bounds of rows: inequalities between the numbers of axes, and cycles among them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from structir.solver.domains.terms import Row, RowVar, row_vars
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ActiveConstraint, ConstraintStore, rule
 
-PATIENCE = 6  # how often one inequality may raise a bound before a cycle is looked for
-MAX_RANK = 64  # no rank is greater; a bound beyond is not pursued
+PATIENCE = 6  # how often one inequality raises a bound before the search for a cycle
+MAX_RANK = 64  # no rank is greater; a bound above it is ignored
 
 
 def min_rank(store: ConstraintStore, row: Row) -> int:
-    """The least number of axes that a row can have."""
+    """Returns the least number of axes that a row can have."""
     low = len(row)
     for variable in row_vars(row):
         low += _low(store, variable) - 1
@@ -21,7 +21,7 @@ def min_rank(store: ConstraintStore, row: Row) -> int:
 
 
 def max_rank(store: ConstraintStore, row: Row) -> int | None:
-    """The greatest number of axes that a row can have; None where there is no limit."""
+    """Returns the greatest number of axes that a row can have; None for no limit."""
     high = len(row)
     for variable in row_vars(row):
         most = store.rank_highs.get(variable)
@@ -40,7 +40,7 @@ def _low(store: ConstraintStore, variable: RowVar) -> int:
 
 
 def raise_min_rank(store: ConstraintStore, variable: RowVar, least: int) -> None:
-    """A row variable has at least this many axes."""
+    """Raises the minimum rank of a row variable."""
     if least <= _low(store, variable) or least > MAX_RANK:
         return
     reason = store.reason()
@@ -50,9 +50,9 @@ def raise_min_rank(store: ConstraintStore, variable: RowVar, least: int) -> None
 
 
 def lower_max_rank(store: ConstraintStore, variable: RowVar, most: int) -> None:
-    """A row variable has at most this many axes."""
+    """Lowers the maximum rank of a row variable."""
     if most < 0:
-        raise store.conflict("a row has too many axes")
+        raise store.conflict("a row has a negative number of axes")
     known = store.rank_highs.get(variable)
     if known is not None and known <= most:
         return
@@ -74,7 +74,7 @@ def _check_rank_bounds(store: ConstraintStore, variable: RowVar) -> None:
 
 
 def bind_row(store: ConstraintStore, variable: RowVar, value: Row) -> None:
-    """A row variable is this row; what was known of its rank goes over to the row."""
+    """Binds a row variable to a row, to which its rank bounds carry over."""
     low, high = _low(store, variable), max_rank(store, (variable,))
     store.bind(variable, value)
     if low:
@@ -84,28 +84,28 @@ def bind_row(store: ConstraintStore, variable: RowVar, value: Row) -> None:
 
 
 def require_min_rank(store: ConstraintStore, row: Row, least: int) -> None:
-    """A row has at least this many axes."""
+    """Requires a row to have at least this many axes."""
     high = max_rank(store, row)
     if high is not None and high < least:
-        raise store.conflict(f"a row has at most {high} axes, not {least}")
-    holes = row_vars(row)
-    if len(set(holes)) == 1:
-        missing = least - (len(row) - len(holes))
-        raise_min_rank(store, holes[0], -(-missing // len(holes)))
+        raise store.conflict(f"expected at least {least} axes, found at most {high}")
+    row_variables = row_vars(row)
+    if len(set(row_variables)) == 1:
+        missing = least - (len(row) - len(row_variables))
+        raise_min_rank(store, row_variables[0], -(-missing // len(row_variables)))
 
 
 def require_max_rank(store: ConstraintStore, row: Row, most: int) -> None:
-    """A row has at most this many axes."""
+    """Requires a row to have at most this many axes."""
     low = min_rank(store, row)
     if low > most:
-        raise store.conflict(f"a row has at least {low} axes, not {most}")
+        raise store.conflict(f"expected at most {most} axes, found at least {low}")
     for variable in dict.fromkeys(row_vars(row)):
-        rest = low - _low(store, variable)
-        lower_max_rank(store, variable, most - rest)
+        other_minimum = low - _low(store, variable)
+        lower_max_rank(store, variable, most - other_minimum)
 
 
 def equate_ranks(store: ConstraintStore, left: Row, right: Row) -> None:
-    """Two rows have equally many axes."""
+    """Requires two rows to have the same rank."""
     if row_vars(left) or row_vars(right):
         store.post(RankLe(left, right))
         store.post(RankLe(right, left))
@@ -123,16 +123,16 @@ def _(store: ConstraintStore, constraint: RankLe) -> bool:
     fixed = _rank_difference(shorter, longer)
     if fixed is not None:
         if fixed > 0:
-            raise store.conflict(f"a row has {fixed} axes more than itself")
+            raise store.conflict(f"a row cannot have {fixed} axes more than itself")
         return True
     _propagate_bounds(store, shorter, longer)
     return False
 
 
 def _rank_difference(shorter: Row, longer: Row) -> int | None:
-    """How many axes more one row has, where both have the same row variables."""
-    left, right = row_vars(shorter), row_vars(longer)
-    same = sorted(v.order for v in left) == sorted(v.order for v in right)
+    """Returns how many more axes one row has, if both have the same row variables."""
+    lhs, rhs = row_vars(shorter), row_vars(longer)
+    same = sorted(v.order for v in lhs) == sorted(v.order for v in rhs)
     return len(shorter) - len(longer) if same else None
 
 
@@ -156,14 +156,14 @@ def _propagate_bounds(store: ConstraintStore, shorter: Row, longer: Row) -> None
 
 
 def reject_positive_cycles(store: ConstraintStore) -> None:
-    """Conflict where rows each need more axes than the next, all the way round."""
+    """Raises Conflict if rows on a cycle each need more axes than the next."""
     edges: list[tuple[RowVar, RowVar, int, Reason]] = []
-    kept = store.used[:]
+    used_before = store.used[:]
     for active in store.open:
         if type(active.constraint) is RankLe:
             edges += _edges(store, active)
     cycle = _positive_cycle(edges)
-    store.used[:] = kept
+    store.used[:] = used_before
     if cycle is not None:
         raise Conflict("each of these rows needs more axes than the next", tuple(cycle))
 
@@ -174,16 +174,16 @@ def _edges(
     store.used.clear()
     constraint: RankLe = active.constraint  # type: ignore[assignment]
     shorter, longer = store.row(constraint.shorter), store.row(constraint.longer)
-    left, right = row_vars(shorter), row_vars(longer)
-    if len(right) != 1 or not left:
+    sources, targets = row_vars(shorter), row_vars(longer)
+    if len(targets) != 1 or not sources:
         return []
-    fixed = (len(shorter) - len(left)) - (len(longer) - 1)
+    fixed = (len(shorter) - len(sources)) - (len(longer) - 1)
     why: Reason = (active.reason, *store.used)
-    return [(source, right[0], fixed, why) for source in left]
+    return [(source, targets[0], fixed, why) for source in sources]
 
 
 def _positive_cycle(edges: list[tuple[RowVar, RowVar, int, Reason]]) -> list[Reason] | None:
-    """The reasons around a cycle of positive weight; each round lengthens the walks."""
+    """Returns the reasons around a cycle of positive weight (Bellman-Ford), or None."""
     longest: dict[RowVar, int] = {}
     predecessor: dict[RowVar, tuple[RowVar, Reason]] = {}
     for _ in range(MAX_RANK):
@@ -193,23 +193,23 @@ def _positive_cycle(edges: list[tuple[RowVar, RowVar, int, Reason]]) -> list[Rea
                 longest[target] = longest.get(source, 0) + weight
                 predecessor[target] = source, why
                 changed = True
-        found = _find_cycle(predecessor) if changed else None
-        if found or not changed:
-            return found
+        cycle = _find_cycle(predecessor) if changed else None
+        if cycle or not changed:
+            return cycle
     return None
 
 
 def _find_cycle(predecessor: dict[RowVar, tuple[RowVar, Reason]]) -> list[Reason] | None:
-    """The reasons along a cycle of steps, if the steps have one."""
-    checked: dict[RowVar, RowVar] = {}  # each place, with the start of the walk that met it
+    """Returns the reasons along a cycle of predecessors, or None."""
+    checked: dict[RowVar, RowVar] = {}  # each visited node, with the start of its walk
     for start in predecessor:
-        place = start
-        while place in predecessor and place not in checked:
-            checked[place] = start
-            place = predecessor[place][0]
-        if checked.get(place) is start and place in predecessor:
-            first, reasons = place, [predecessor[place][1]]
-            while (place := predecessor[place][0]) is not first:
-                reasons.append(predecessor[place][1])
+        node = start
+        while node in predecessor and node not in checked:
+            checked[node] = start
+            node = predecessor[node][0]
+        if checked.get(node) is start and node in predecessor:
+            first, reasons = node, [predecessor[node][1]]
+            while (node := predecessor[node][0]) is not first:
+                reasons.append(predecessor[node][1])
             return reasons
     return None

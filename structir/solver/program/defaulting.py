@@ -45,7 +45,9 @@ def close(solver: Solver, leaves: Sequence[Value], policy: str = "bound") -> lis
     return chosen
 
 
-def _try_choice(solver: Solver, chosen: list[Origin], leaf: Value, constraints: list[Constraint]) -> bool:
+def _try_choice(
+    solver: Solver, chosen: list[Origin], leaf: Value, constraints: list[Constraint]
+) -> bool:
     """Make a choice unless it leads to a conflict."""
     origin = Origin(f"chosen:{leaf.name}", "chosen", f"chosen for `{leaf.name}`", None, len(chosen))
     mark = solver.push()

@@ -15,7 +15,9 @@ from structir.solver.solver import Solver, Value
 def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]) -> Scheme:
     """What a solved function says: rows of parameters and results, and what is left open."""
     shapes = [solver.shape(value) for value in (*params, *results)]
-    constraints = [c.map_terms(lambda d: solver.resolve((d,))[0], solver.resolve) for c in solver.residual]  # type: ignore[arg-type,return-value]
+    constraints = [
+        c.map_terms(lambda d: solver.resolve((d,))[0], solver.resolve) for c in solver.residual
+    ]  # type: ignore[arg-type,return-value]
     return Scheme(
         tuple(shapes[: len(params)]),
         tuple(shapes[len(params) :]),

@@ -84,7 +84,9 @@ def _case_schemes(
             told[found.line] = found
     if any(len(found.scheme.results) != results for found in told.values()):
         return ()
-    if not all(_same_for_great_ranks(lines, place) for place, ranks in options.items() if OPEN in ranks):
+    if not all(
+        _same_for_great_ranks(lines, place) for place, ranks in options.items() if OPEN in ranks
+    ):
         if most is None or not _exceeds_max_rank(lines, told, options, most):
             return ()
         for combinations in lines.values():

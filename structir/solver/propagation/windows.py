@@ -1,4 +1,4 @@
-"""Windows: how many positions a sliding window has, forwards and backwards."""
+"""Sliding windows: the number of positions, in both directions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from structir.ir.polynomial import Dim, Interval
 from structir.solver.constraints.constraint import Window
 from structir.solver.domains.intervals import interval
 from structir.solver.domains.terms import is_ragged, symbol_of
-from structir.solver.propagation.arithmetic import require_at_least, equate
+from structir.solver.propagation.arithmetic import equate, require_at_least
 from structir.solver.propagation.store import ConstraintStore, rule
 
 
@@ -14,7 +14,7 @@ from structir.solver.propagation.store import ConstraintStore, rule
 def _(store: ConstraintStore, window: Window) -> bool:
     inner, kernel = store.dim(window.inner), store.dim(window.kernel)
     if is_ragged(inner) or is_ragged(kernel):
-        raise store.conflict("a window does not slide along a ragged axis")
+        raise store.conflict("a window cannot slide along a ragged axis")
     span = window.span(inner, kernel)
     if type(span) is int:
         equate(store, window.outer, positions(store, window, span))
@@ -31,25 +31,25 @@ def _(store: ConstraintStore, window: Window) -> bool:
 
 
 def positions(store: ConstraintStore, window: Window, span: int) -> int:
-    """How many positions a window has that may move so far."""
+    """Returns the number of positions of a window that can move by `span`."""
     if span < 0:
-        raise store.conflict(f"a window is {-span} wider than its axis")
+        raise store.conflict(f"the window exceeds its axis by {-span}")
     return span // window.stride + 1
 
 
 def _equate_equal_windows(store: ConstraintStore, window: Window, span: Dim) -> None:
-    """Windows over equal spans have equally many positions."""
+    """Equates the numbers of positions of windows with equal spans."""
     key = span, window.stride
-    met = store.windows.get(key)
-    if met is None:
+    earlier = store.windows.get(key)
+    if earlier is None:
         store.set(store.windows, key, (window.outer, store.reason()))
-    elif met[0] is not window.outer:
-        store.used.append(met[1])
-        equate(store, met[0], window.outer)
+    elif earlier[0] is not window.outer:
+        store.used.append(earlier[1])
+        equate(store, earlier[0], window.outer)
 
 
 def _propagate_strided(store: ConstraintStore, window: Window, span: Dim, limits: Interval) -> bool:
-    """With a stride the span is only known to lie in an interval of as many sizes."""
+    """Propagates bounds between the span and the number of positions of a strided window."""
     stride, outer = window.stride, store.dim(window.outer)
     least, most = interval(store, outer)
     if least is not None and least > 1:
