@@ -216,7 +216,7 @@ class Solver:
                     failures.append(failure)
             why: Reason = (disjunction.origin, *failures)
             if not remaining:
-                raise Conflict("no rank of the operands satisfies the op", why)
+                raise Conflict("no rank of the operands satisfies the op", why, "E0402")
             if len(remaining) == 1:
                 self.disjunctions.remove(disjunction)
                 self.store.begin(why)

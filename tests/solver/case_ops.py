@@ -110,9 +110,7 @@ def conv(spatial: int) -> Callable[[Attrs, int], Scheme]:
 def pool2d(attrs: Attrs, count: int) -> Scheme:
     def conditions(of: SignatureVars) -> list[Any]:
         kernel, stride, pad = attrs["kernel"], attrs.get("stride", 1), attrs.get("pad", 0)
-        return [
-            Window(of.size(y), of.size(h), kernel, stride, 2 * pad, 1) for y, h in ("ah", "bw")
-        ]
+        return [Window(of.size(y), of.size(h), kernel, stride, 2 * pad, 1) for y, h in ("ah", "bw")]
 
     return signature("n c h w -> n c a b", conditions)
 

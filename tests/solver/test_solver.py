@@ -194,7 +194,7 @@ def test_a_conflict_is_cut_to_the_statements_that_make_it() -> None:
     assert [origin.label for origin in report.culprits] == ["op1", "op2", "annot:c"]
     assert report.minimal
     assert [origin.label for origin in report.given] == ["x"]
-    assert "shape conflict" in str(report.diagnostic())
+    assert "conflicting shapes" in str(report.diagnostic())
 
 
 def test_closing_takes_the_bound_and_marks_it_as_chosen() -> None:

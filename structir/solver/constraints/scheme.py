@@ -100,7 +100,7 @@ class Instance:
         fixed = len(head) + len(tail)
         if len(row) < fixed or (pattern.middle is None and len(row) != fixed):
             least = "" if pattern.middle is None else "at least "
-            raise self.store.conflict(f"expected {least}{fixed} axes, found {len(row)}")
+            raise self.store.conflict(f"expected {least}{fixed} axes, found {len(row)}", "E0402")
         for template, axis in zip(head, row, strict=False):
             self._match_axis(template, axis)
         if tail:
@@ -214,7 +214,7 @@ def _define_equal(instance: Instance, equation: DimEq) -> bool:
     value = instance.store.dim(right)
     if type(value) is int and value < instance.store.least:
         raise instance.store.conflict(
-            f"expected a size of at least {instance.store.least}, found {value}"
+            f"expected a size of at least {instance.store.least}, found {value}", "E0403"
         )
     instance.sizes[symbol] = right
     return True

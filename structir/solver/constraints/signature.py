@@ -66,7 +66,7 @@ def _size(tree: ast.expr, size_of: Callable[[str], Dim]) -> Dim:
 
 
 def _invalid(text: str) -> ParseError:
-    return ParseError(Diagnostic(f"invalid size expression in a signature: {text}"))
+    return ParseError(Diagnostic(f"invalid size expression in a signature: {text}", code="E0400"))
 
 
 class SignatureVars:
@@ -169,7 +169,7 @@ def signature(text: str, further: FurtherConstraints | None = None) -> Scheme:
     if not arrow:
         hint = 'separate operands and results: "~s m k; ~s k n -> ~s m n"'
         message = f"invalid signature: expected `operands -> results`, found {text!r}"
-        raise ParseError(Diagnostic(message, hint=hint))
+        raise ParseError(Diagnostic(message, hint=hint, code="E0400"))
     names = SignatureVars()
     operands = tuple([names.row(part, result=False) for part in operand_text.split(";")])
     results = tuple([names.row(part, result=True) for part in result_text.split(";")])

@@ -35,7 +35,7 @@ def unify_labels(store: ConstraintStore, lhs: Dim, rhs: Dim) -> None:
         return
     if isinstance(root, str) and isinstance(other_root, str):
         store.used += reasons
-        raise store.conflict(f"an axis of {root} is not an axis of {other_root}")
+        raise store.conflict(f"cannot unify the axes labelled {root} and {other_root}", "E0406")
     child, parent = (other_root, root) if isinstance(root, str) else (root, other_root)
     store.set(store.label_reasons, child, (store.reason(), *reasons))
     store.set(store.labels, child, parent)
@@ -48,7 +48,9 @@ def _(store: ConstraintStore, constraint: Label) -> bool:
     root = _root(store, constraint.axis, reasons)
     if isinstance(root, str) and root != constraint.label:
         store.used += reasons
-        raise store.conflict(f"an axis of {root} is not an axis of {constraint.label}")
+        raise store.conflict(
+            f"cannot unify the axes labelled {root} and {constraint.label}", "E0406"
+        )
     if isinstance(root, Sym):
         store.set(store.label_reasons, root, (store.reason(), *reasons))
         store.set(store.labels, root, constraint.label)

@@ -52,7 +52,7 @@ def raise_min_rank(store: ConstraintStore, variable: RowVar, least: int) -> None
 def lower_max_rank(store: ConstraintStore, variable: RowVar, most: int) -> None:
     """Lowers the maximum rank of a row variable."""
     if most < 0:
-        raise store.conflict("a row has a negative number of axes")
+        raise store.conflict("a row has a negative number of axes", "E0402")
     known = store.rank_highs.get(variable)
     if known is not None and known <= most:
         return
@@ -65,7 +65,7 @@ def _check_rank_bounds(store: ConstraintStore, variable: RowVar) -> None:
     mark = len(store.used)
     low, high = _low(store, variable), max_rank(store, (variable,))
     if high is not None and low > high:
-        raise store.conflict(f"a row has at least {low} axes and at most {high}")
+        raise store.conflict(f"a row has at least {low} axes and at most {high}", "E0402")
     if low == high:
         bind_row(store, variable, tuple([fresh() for _ in range(low)]))
     else:
@@ -87,7 +87,7 @@ def require_min_rank(store: ConstraintStore, row: Row, least: int) -> None:
     """Requires a row to have at least this many axes."""
     high = max_rank(store, row)
     if high is not None and high < least:
-        raise store.conflict(f"expected at least {least} axes, found at most {high}")
+        raise store.conflict(f"expected at least {least} axes, found at most {high}", "E0402")
     row_variables = row_vars(row)
     if len(set(row_variables)) == 1:
         missing = least - (len(row) - len(row_variables))
@@ -98,7 +98,7 @@ def require_max_rank(store: ConstraintStore, row: Row, most: int) -> None:
     """Requires a row to have at most this many axes."""
     low = min_rank(store, row)
     if low > most:
-        raise store.conflict(f"expected at most {most} axes, found at least {low}")
+        raise store.conflict(f"expected at most {most} axes, found at least {low}", "E0402")
     for variable in dict.fromkeys(row_vars(row)):
         other_minimum = low - _low(store, variable)
         lower_max_rank(store, variable, most - other_minimum)
@@ -123,7 +123,7 @@ def _(store: ConstraintStore, constraint: RankLe) -> bool:
     fixed = _rank_difference(shorter, longer)
     if fixed is not None:
         if fixed > 0:
-            raise store.conflict(f"a row cannot have {fixed} axes more than itself")
+            raise store.conflict(f"a row cannot have {fixed} axes more than itself", "E0402")
         return True
     _propagate_bounds(store, shorter, longer)
     return False
@@ -165,7 +165,7 @@ def reject_positive_cycles(store: ConstraintStore) -> None:
     cycle = _positive_cycle(edges)
     store.used[:] = used_before
     if cycle is not None:
-        raise Conflict("each of these rows needs more axes than the next", tuple(cycle))
+        raise Conflict("each of these rows needs more axes than the next", tuple(cycle), "E0402")
 
 
 def _edges(

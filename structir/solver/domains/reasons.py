@@ -45,7 +45,8 @@ def origins(reason: Reason | Iterable[Reason], nearest: int | None = None) -> li
 class Conflict(Exception):
     """Two facts that contradict each other, with the reason for them."""
 
-    def __init__(self, message: str, reason: Reason = NO_REASON) -> None:
+    def __init__(self, message: str, reason: Reason = NO_REASON, code: str = "E0401") -> None:
         super().__init__(message)
         self.message = message
         self.reason = reason
+        self.code = code

@@ -1,7 +1,7 @@
-"""Closing on request: incomplete leaves get the least shape that their uses allow, as a choice.
+"""Defaulting on request: open leaves get the least shape that their uses allow.
 
-Each step is tried: on a conflict it is undone, the next weaker choice is made, and in the end the
-leaf stays open. So a program that can hold is never made impossible.
+Each choice is a trial: a conflict undoes it, the next weaker choice is tried, and finally the leaf
+stays open. So a satisfiable program stays satisfiable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from structir.solver.solver import Solver, Value
 
 
 def close(solver: Solver, leaves: Sequence[Value], policy: str = "bound") -> list[Origin]:
-    """Close these leaves; the choices made, in order. `policy="unit"` gives all sizes a value."""
+    """Defaults these leaves and returns the choices in order; `policy="unit"` gives all sizes a
+    value."""
     chosen: list[Origin] = []
     for leaf in leaves:
         _default_rows(solver, leaf, chosen)
@@ -48,7 +49,7 @@ def close(solver: Solver, leaves: Sequence[Value], policy: str = "bound") -> lis
 def _try_choice(
     solver: Solver, chosen: list[Origin], leaf: Value, constraints: list[Constraint]
 ) -> bool:
-    """Make a choice unless it leads to a conflict."""
+    """Asserts a choice unless it leads to a conflict; returns whether it was asserted."""
     origin = Origin(f"chosen:{leaf.name}", "chosen", f"chosen for `{leaf.name}`", None, len(chosen))
     mark = solver.push()
     try:
@@ -67,7 +68,7 @@ def _try_choice(
 
 
 def _default_rows(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
-    """A leaf's rank becomes that of the least row above it."""
+    """Gives a leaf the rank of the shortest row that it broadcasts to."""
     for variable in row_vars(solver.shape(leaf)):
         for bound in _rows_above(solver, variable):
             axes: Row = tuple([fresh() for _ in bound])
@@ -76,25 +77,25 @@ def _default_rows(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
 
 
 def _rows_above(solver: Solver, variable: RowVar) -> Iterator[Row]:
-    """Rows of known rank that a row variable broadcasts to, the shortest first."""
-    found: list[Row] = []
+    """Yields the rows of known rank that a row variable broadcasts to, the shortest first."""
+    rows: list[Row] = []
     for constraint in solver.residual:
         match constraint:
             case RowLe(inner, outer):
-                pairs = [(inner, outer)]
+                bounds = [(inner, outer)]
             case RowJoin(outer, inners):
-                pairs = [(inner, outer) for inner in inners]
+                bounds = [(inner, outer) for inner in inners]
             case _:
                 continue
-        for inner, outer in pairs:
+        for inner, outer in bounds:
             known = solver.resolve(outer)
             if solver.resolve(inner) == (variable,) and not row_vars(known):
-                found.append(known)
-    yield from sorted(found, key=len)
+                rows.append(known)
+    yield from sorted(rows, key=len)
 
 
 def _default_sizes(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
-    """A leaf's size becomes its bound; where that cannot be, 1."""
+    """Gives a leaf's size its upper bound; 1 if that conflicts."""
     for size in solver.shape(leaf):
         if type(size) is RowVar or symbol_of(size) is None:  # type: ignore[arg-type]
             continue
@@ -116,19 +117,23 @@ def _sizes_above(solver: Solver, size: Dim) -> Iterator[Dim]:
 
 
 def _default_products(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
-    """A row of known product: empty if the product is 1, else one axis."""
+    """Makes a row of known product empty if the product is 1, else one axis."""
     for constraint in list(solver.residual):
         if not isinstance(constraint, Prod):
             continue
-        left, right = solver.resolve(constraint.left), solver.resolve(constraint.right)
-        for one, other in ((left, right), (right, left)):
-            holes = row_vars(one)
-            if len(holes) != 1 or row_vars(other) or holes[0] not in row_vars(solver.shape(leaf)):
+        lhs, rhs = solver.resolve(constraint.left), solver.resolve(constraint.right)
+        for side, opposite in ((lhs, rhs), (rhs, lhs)):
+            row_variables = row_vars(side)
+            if (
+                len(row_variables) != 1
+                or row_vars(opposite)
+                or row_variables[0] not in row_vars(solver.shape(leaf))
+            ):
                 continue
-            whole, part = product(solver.store, other), product(solver.store, one)
-            if type(whole) is int and type(part) is int and part:
-                axes: Row = () if whole == part else (whole // part,)
-                _try_choice(solver, chosen, leaf, [RowEq((holes[0],), axes)])
+            total, known_part = product(solver.store, opposite), product(solver.store, side)
+            if type(total) is int and type(known_part) is int and known_part:
+                axes: Row = () if total == known_part else (total // known_part,)
+                _try_choice(solver, chosen, leaf, [RowEq((row_variables[0],), axes)])
 
 
 def _default_to_minimum(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:

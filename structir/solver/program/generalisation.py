@@ -1,4 +1,4 @@
-"""Solved functions as schemes, so that one serves many shapes, and loops over them."""
+"""Schemes of solved functions and of loops over them, generalised over shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from structir.solver.solver import Solver, Value
 
 
 def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]) -> Scheme:
-    """What a solved function says: rows of parameters and results, and what is left open."""
+    """Returns the scheme of a solved function: rows of parameters and results, and residual
+    constraints."""
     shapes = [solver.shape(value) for value in (*params, *results)]
     constraints = [
         c.map_terms(lambda d: solver.resolve((d,))[0], solver.resolve) for c in solver.residual
@@ -26,7 +27,7 @@ def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]
 
 
 def _bounds(solver: Solver) -> Iterator[Constraint]:
-    """What is known of variables beside the residual, as constraints."""
+    """Yields the bounds of open variables as constraints."""
     store = solver.store
     for symbol, low in store.lows.items():
         if symbol not in store.dims:
@@ -43,14 +44,17 @@ def _bounds(solver: Solver) -> Iterator[Constraint]:
 
 
 def loop_scheme(cell: Scheme, states: int) -> Scheme:
-    """The scheme of a loop: states stay as they are, `x` loses its first axis in each step, and the
-    outputs are stacked along it."""
+    """Returns the scheme of a loop: states keep their rows, `x` loses its first axis per step, and
+    the outputs are stacked along it."""
     steps = fresh("steps")
-    held = cell.operands[:states]
+    state_rows = cell.operands[:states]
     sequence: Row = (steps, *cell.operands[states])
-    kept = [RowEq(after, before) for after, before in zip(cell.results[:states], held, strict=True)]
+    invariants = [
+        RowEq(after, before)
+        for after, before in zip(cell.results[:states], state_rows, strict=True)
+    ]
     return Scheme(
-        (*held, sequence, *cell.operands[states + 1 :]),
-        (*held, *[(steps, *row) for row in cell.results[states:]]),
-        (*cell.constraints, *kept),
+        (*state_rows, sequence, *cell.operands[states + 1 :]),
+        (*state_rows, *[(steps, *row) for row in cell.results[states:]]),
+        (*cell.constraints, *invariants),
     )

@@ -62,7 +62,7 @@ def _equate_ragged(store: ConstraintStore, lhs: Dim, rhs: Dim) -> bool:
     size, ragged_size = (rhs, lhs) if is_ragged(lhs) else (lhs, rhs)
     symbol = symbol_of(size)
     if symbol is None:
-        raise store.conflict(f"expected a size, found a ragged axis: {size}")
+        raise store.conflict(f"expected a size, found a ragged axis: {size}", "E0405")
     store.bind(symbol, ragged_size)
     return True
 
@@ -94,9 +94,9 @@ def assign(store: ConstraintStore, symbol: Sym, value: Dim) -> None:
 def _check_bounds(store: ConstraintStore, symbol: Sym, value: int) -> None:
     low, high, ceiling = store.low(symbol), store.high(symbol), store.ceilings.get(symbol)
     if value < low:
-        raise store.conflict(f"expected a size of at least {low}, found {value}")
+        raise store.conflict(f"expected a size of at least {low}, found {value}", "E0403")
     if high is not None and value > high:
-        raise store.conflict(f"expected a size of at most {high}, found {value}")
+        raise store.conflict(f"expected a size of at most {high}, found {value}", "E0403")
     if ceiling is not None and value not in (1, ceiling):
         store.used.append(store.bound_reasons["ceiling", symbol])
         raise store.conflict(f"expected a size that broadcasts to {ceiling}, found {value}")
@@ -126,10 +126,10 @@ def _solve_polynomial(store: ConstraintStore, form: Dim) -> bool:
         return True
     terms, constant = form.terms, form.constant  # type: ignore[union-attr]
     if any(atom in RAGGED_SYMS for monomial in terms for atom in monomial):
-        raise store.conflict("a ragged axis cannot occur in size arithmetic")
+        raise store.conflict("a ragged axis cannot occur in size arithmetic", "E0405")
     common = gcd(*terms.values())
     if constant % common:
-        raise store.conflict("the equation of sizes has no integer solution")
+        raise store.conflict("the equation of sizes has no integer solution", "E0404")
     if common > 1:
         form = Poly({m: c // common for m, c in terms.items()}, constant // common)
     if _assign_extremes(store, form) or _isolate(store, form):  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def _assign_extremes(store: ConstraintStore, form: Poly) -> bool:
     mark = len(store.used)
     low, high = interval(store, form)
     if (low is not None and low > 0) or (high is not None and high < 0):
-        raise store.conflict("the two sizes cannot be equal within their bounds")
+        raise store.conflict("the two sizes cannot be equal within their bounds", "E0403")
     if low != 0 and high != 0:
         del store.used[mark:]
         return False
@@ -282,7 +282,7 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
     mark = len(store.used)
     low, high, ceiling = store.low(symbol), store.high(symbol), store.ceilings.get(symbol)
     if high is not None and low > high:
-        raise store.conflict(f"one dim must be at least {low} and at most {high}")
+        raise store.conflict(f"one dim must be at least {low} and at most {high}", "E0403")
     if ceiling is not None and 2 <= low <= ceiling:
         store.used.append(store.bound_reasons["ceiling", symbol])
         assign(store, symbol, ceiling)
@@ -313,13 +313,13 @@ def _require_at_least(store: ConstraintStore, dim: Dim, least: int) -> bool:
     dim = store.dim(dim)
     if type(dim) is int:
         if dim < least:
-            raise store.conflict(f"expected a size of at least {least}, found {dim}")
+            raise store.conflict(f"expected a size of at least {least}, found {dim}", "E0403")
         return True
     if any(symbol in RAGGED_SYMS for symbol in variables(dim)):
         return True
     low, high = interval(store, dim)
     if high is not None and high < least:
-        raise store.conflict(f"expected a size of at least {least}, found at most {high}")
+        raise store.conflict(f"expected a size of at least {least}, found at most {high}", "E0403")
     if low is not None and low >= least:
         return True
     _tighten(store, dim, 1, least)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ def product(store: ConstraintStore, row: Row) -> Dim:
     for size in sizes(row):
         known = store.dim(size)
         if is_ragged(known):
-            raise store.conflict("the number of elements along a ragged axis is unknown")
+            raise store.conflict("the number of elements along a ragged axis is unknown", "E0405")
         total = total * known
     return total
 

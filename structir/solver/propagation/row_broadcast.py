@@ -105,7 +105,7 @@ def last_axis(store: ConstraintStore, row: Row) -> tuple[Row, Dim]:
     """Splits off the last axis of a row that has one."""
     row = store.row(row)
     if not row:
-        raise store.conflict("expected one more axis, found none")
+        raise store.conflict("expected one more axis, found none", "E0402")
     last = row[-1]
     if type(last) is not RowVar:
         return row[:-1], last  # type: ignore[return-value]
@@ -120,7 +120,7 @@ def last_axis(store: ConstraintStore, row: Row) -> tuple[Row, Dim]:
 def _first_axis(store: ConstraintStore, row: Row) -> tuple[Dim, Row]:
     row = store.row(row)
     if not row:
-        raise store.conflict("expected one more axis, found none")
+        raise store.conflict("expected one more axis, found none", "E0402")
     first = row[0]
     if type(first) is not RowVar:
         return first, row[1:]  # type: ignore[return-value]

@@ -80,7 +80,7 @@ def _unify_elements(store: ConstraintStore, first: Element, second: Element) -> 
 def _bind_empty(store: ConstraintStore, row: Row) -> None:
     row_variables = row_vars(row)
     if len(row_variables) < len(row):
-        raise store.conflict(f"expected no axes, found {len(row) - len(row_variables)}")
+        raise store.conflict(f"expected no axes, found {len(row) - len(row_variables)}", "E0402")
     for variable in dict.fromkeys(row_variables):
         bind_row(store, variable, ())
 
@@ -146,7 +146,7 @@ def _split_against_axes(store: ConstraintStore, row: Row, known: Row) -> bool:
     total = len(known) - (len(row) - len(row_variables))
     if total % len(row_variables):
         raise store.conflict(
-            "the number of axes is not a multiple of the occurrences of a row variable"
+            "the number of axes is not a multiple of the occurrences of a row variable", "E0402"
         )
     width = total // len(row_variables)
     index = 0

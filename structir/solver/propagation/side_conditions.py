@@ -21,7 +21,7 @@ from structir.solver.propagation.store import ConstraintStore, rule
 def _(store: ConstraintStore, constraint: Ne) -> bool:
     left, right = store.dim(constraint.left), store.dim(constraint.right)
     if left == right:
-        raise store.conflict("the two sizes must differ, but are equal")
+        raise store.conflict("the two sizes must differ, but are equal", "E0404")
     if differ(store, left, right):
         return True
     excluded = _excluded_value(left - right)
@@ -57,13 +57,13 @@ def _(store: ConstraintStore, constraint: Divides) -> bool:
     factor, dim = constraint.factor, store.dim(constraint.dim)
     if type(dim) is int:
         if dim % factor:
-            raise store.conflict(f"expected a multiple of {factor}, found {dim}")
+            raise store.conflict(f"expected a multiple of {factor}, found {dim}", "E0404")
         return True
     terms = dim.terms  # type: ignore[union-attr]
     if all(c % factor == 0 for c in (*terms.values(), dim.constant)):  # type: ignore[union-attr]
         return True
     if dim.constant % gcd(factor, *terms.values()):  # type: ignore[union-attr]
-        raise store.conflict(f"the size is never a multiple of {factor}")
+        raise store.conflict(f"the size is never a multiple of {factor}", "E0404")
     quotient = fresh()
     equate(store, dim, quotient * factor)
     return True
@@ -83,7 +83,7 @@ def _(store: ConstraintStore, constraint: Sum) -> bool:
     open_parts = [part for part in parts if symbol_of(part) is not None]
     if is_ragged(known_total):
         if not open_parts:
-            raise store.conflict("expected a ragged part in the sum of a ragged axis")
+            raise store.conflict("expected a ragged part in the sum of a ragged axis", "E0405")
         if len(open_parts) == 1:
             equate(store, open_parts[0], known_total)
             return True

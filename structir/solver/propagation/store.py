@@ -210,9 +210,9 @@ class ConstraintStore:
         """Returns the reason for a conclusion of the running rule."""
         return (self.current, *self.used) if self.used else self.current
 
-    def conflict(self, message: str) -> Conflict:
+    def conflict(self, message: str, code: str = "E0401") -> Conflict:
         """Returns a Conflict with the reason of the running rule."""
-        return Conflict(message, self.reason())
+        return Conflict(message, self.reason(), code)
 
     def set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Sets a key of a mapping, undoably."""

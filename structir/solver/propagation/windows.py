@@ -14,7 +14,7 @@ from structir.solver.propagation.store import ConstraintStore, rule
 def _(store: ConstraintStore, window: Window) -> bool:
     inner, kernel = store.dim(window.inner), store.dim(window.kernel)
     if is_ragged(inner) or is_ragged(kernel):
-        raise store.conflict("a window cannot slide along a ragged axis")
+        raise store.conflict("a window cannot slide along a ragged axis", "E0405")
     span = window.span(inner, kernel)
     if type(span) is int:
         equate(store, window.outer, positions(store, window, span))
@@ -33,7 +33,7 @@ def _(store: ConstraintStore, window: Window) -> bool:
 def positions(store: ConstraintStore, window: Window, span: int) -> int:
     """Returns the number of positions of a window that can move by `span`."""
     if span < 0:
-        raise store.conflict(f"the window exceeds its axis by {-span}")
+        raise store.conflict(f"the window exceeds its axis by {-span}", "E0403")
     return span // window.stride + 1
 
 
