@@ -144,7 +144,7 @@ def test_an_impossible_program_names_the_lines_that_cannot_hold() -> None:
         structir.infer(parsed(IMPOSSIBLE))
     notes = [note.text for note in caught.value.diagnostics[0].notes]
     assert "`d` is defined here" in notes
-    assert "`b` is bound" in notes
+    assert "`b` is defined here" in notes
     report = structir.solver.explain(parsed(IMPOSSIBLE))
     assert "8" in str(report)
 
