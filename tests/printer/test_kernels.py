@@ -193,7 +193,7 @@ SIGNATURES = {
     'x, out: R.Tensor((3,), "float32")': "has no struct info",
     'x: R.Object, out: R.Tensor((3,), "float32")': "known rank and dtype",
     'x: R.Tensor((3,)), out: R.Tensor((3,), "float32")': "known rank and dtype",
-    'x: R.Tensor(("n + 1",), "int8"), out: R.Tensor((3,), "float32")': "nothing binds n",
+    'x: R.Tensor(("n + 1",), "int8"), out: R.Tensor((3,), "float32")': "dim n is not bound",
     'out: R.Tensor((3,), "float32"), x: R.Tensor((3,), "float32")': "results come last",
     'out: R.Tensor((3,), "float32"), *x': "parameters are plain",
 }

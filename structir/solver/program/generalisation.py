@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from structir.ir.polynomial import Poly
+from structir.ir.polynomial import Dim, Poly
 from structir.solver.constraints.constraint import Constraint, Ge, RankLe, RowEq
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.terms import Row
@@ -16,9 +16,11 @@ def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]
     """Returns the scheme of a solved function: rows of parameters and results, and residual
     constraints."""
     shapes = [solver.shape(value) for value in (*params, *results)]
-    constraints = [
-        c.map_terms(lambda d: solver.resolve((d,))[0], solver.resolve) for c in solver.residual
-    ]  # type: ignore[arg-type,return-value]
+
+    def resolve_dim(dim: Dim) -> Dim:
+        return solver.resolve((dim,))[0]  # type: ignore[return-value]
+
+    constraints = [c.map_terms(resolve_dim, solver.resolve) for c in solver.residual]
     return Scheme(
         tuple(shapes[: len(params)]),
         tuple(shapes[len(params) :]),
