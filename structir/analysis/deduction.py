@@ -89,7 +89,7 @@ def _function_call(call: Call, info: FuncStructInfo) -> StructInfo:
     except DiagnosticError as error:
         name = callee_name(call)
         diagnostic = error.diagnostics[0]
-        for argument in call.args:
+        for argument in dict.fromkeys(call.args):
             text = argument.name if isinstance(argument, Var) else str(argument)
             diagnostic = diagnostic.note(f"{text}: {argument.struct_info}", argument.span)
         message = Diagnostic(
@@ -107,14 +107,14 @@ def _kernel_call(call: Call, info: KernelStructInfo) -> StructInfo:
     name = callee_name(call)
     if not call.sinfo_args:
         args = ", ".join([str(arg) for arg in call.args]) + "," * (len(call.args) == 1)
-        hint = f"`R.call_kernel({name}, ({args}), out_sinfo=...)`"
+        hint = f"`R.call_kernel(cls.{name}, ({args}), out_sinfo=...)`"
         diagnostic = Diagnostic("kernels are called with R.call_kernel", call.span, name, hint=hint)
         raise StructInfoError(diagnostic.note(f"{name}: {info}").coded("E0212"))
     try:
         return kernel_result(info, [deduce(a) for a in call.args], call.sinfo_args)
     except DiagnosticError as error:
         diagnostic = error.diagnostics[0].at(call.span)
-        for argument in call.args:
+        for argument in dict.fromkeys(call.args):
             if isinstance(argument, Var):
                 note = f"{argument.name}: {argument.struct_info}"
                 diagnostic = diagnostic.note(note, argument.span)
@@ -237,22 +237,15 @@ def annotate(
     if check is FAIL_L0 or contradicts(declared, deduced):
         value_span = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None
-        raise StructInfoError(
-            Diagnostic(f"the annotation of {what} contradicts its value", span, op, code="E0205")
-            .note(f"declared: {declared}", span)
-            .note(f"deduced:  {deduced}", value_span)
-            .hinted(f"annotate with {deduced}, or omit the annotation")
-        )
-    warn(
-        Diagnostic(
-            f"cannot prove the annotation of {what}; assuming it holds",
-            span,
-            hint=f"check it at run time: `R.match_cast(..., {declared})`",
-            severity="warning",
-        )
-        .note(f"declared: {declared}", span)
-        .note(f"deduced:  {deduced}")
-    )
+        message = f"the annotation of {what} contradicts its value"
+        diagnostic = Diagnostic(message, span, op, code="E0205", label=f"expected {declared}")
+        hint = f"annotate with {deduced}, or omit the annotation"
+        raise StructInfoError(diagnostic.note(f"found {deduced}", value_span).hinted(hint))
+    message = f"cannot prove the annotation of {what}; assuming it holds"
+    hint = f"check it at run time: `R.match_cast(..., {declared})`"
+    label = f"expected {declared}"
+    diagnostic = Diagnostic(message, span, hint=hint, severity="warning", label=label)
+    warn(diagnostic.note(f"found {deduced}", value.span if value is not None else None))
     return declared
 
 

@@ -262,6 +262,7 @@ class _Checker:
                 self.report(
                     f"{name} has side effects, which are not allowed in a dataflow block",
                     value.span or span,
+                    hint="move the call out of the block",
                     code="E0507",
                 )
             elif pure:

@@ -110,7 +110,7 @@ def test_a_call_that_does_not_fit_says_what_it_was_given() -> None:
     with pytest.raises(StructInfoError) as caught:
         deduce(Call(callee, (Var("y", tensor(K)),)))
     message = str(caught.value)
-    for part in ("f: argument 0: expected", 'y: R.Tensor((k,), dtype="float32")', "hint"):
+    for part in ("f: argument 0: expected", 'y: R.Tensor((k,), dtype="float32")', "help: "):
         assert part in message
 
 

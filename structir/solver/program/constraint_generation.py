@@ -453,7 +453,8 @@ class ConstraintGenerator:
                 self.infos[var] = refine_info(self.solver, var.struct_info, self.trees[var])
             return [(leaf, self.solver.shape(leaf)) for leaf in leaves(self._tree_of(body.body))]
         except Conflict as conflict:
-            warn(Diagnostic(f"unreachable branch: {conflict.message}", body.span, code="E0409"))
+            message = f"unreachable branch: {conflict.message}"
+            warn(Diagnostic(message, body.span, severity="warning", code="E0409"))
             return None
         finally:
             self.solver.pop(mark)
