@@ -80,7 +80,9 @@ def _unify_elements(store: ConstraintStore, first: Element, second: Element) -> 
 def _bind_empty(store: ConstraintStore, row: Row) -> None:
     row_variables = row_vars(row)
     if len(row_variables) < len(row):
-        raise store.conflict(f"expected no axes, found {len(row) - len(row_variables)}", "E0402")
+        raise store.conflict(
+            f"ranks of equal shapes differ by at least {len(row) - len(row_variables)}", "E0402"
+        )
     for variable in dict.fromkeys(row_variables):
         bind_row(store, variable, ())
 
