@@ -40,8 +40,7 @@ def tensor(axes: Axes, dtype: str | None) -> TensorStructInfo:
 
 
 def check_axes(base: Axes, derived: Axes | None) -> int:
-    """Returns how certain it is that axes of `derived` satisfy `base`, as a BaseCheckResult
-    value."""
+    """Returns how certain it is that axes of `derived` satisfy `base` (a BaseCheckResult)."""
     if derived is None:
         return RUN_TIME
     if base == derived:
@@ -135,8 +134,10 @@ def replace_axes(axes: Axes, replacement_of: Callable[[Any], Any]) -> Axes | Non
 
 
 def align_axes(axes: Axes, actual: Axes | None, bound_rows: Rows) -> Iterator[tuple[Any, Any]]:
-    """Yields the actual size of each size in `axes`, and the actual axes of the one unbound row
-    variable."""
+    """Yields each declared axis with the actual one.
+
+    Symbolic sizes are paired with sizes, and the one unbound row variable with its axes.
+    """
     if actual is None:
         return
     axes = replace_axes(axes, lambda size: bound_rows.get(size, size)) or ()

@@ -76,11 +76,13 @@ def contradicts(a: StructInfo, b: StructInfo) -> bool:
 
 
 class Binder:
-    """Binds a function's own dims and shape variables to those of arguments; the first binding
-    holds."""
+    """Binds a function's own dims and shape variables to those of the arguments.
+
+    The first binding of a dim holds.
+    """
 
     def __init__(self, function: FuncStructInfo) -> None:
-        self.own = set(own_dims(function))
+        self.own_dims = set(own_dims(function))
         self.sizes: dict[Sym, Dim] = {}
         self.rows: dict[Any, Axes] = {}
         self.shapes: dict[Var, Any] = {}
@@ -96,9 +98,9 @@ class Binder:
         elif type(param) is RowVar:
             self.rows.setdefault(param, argument)
         elif type(param) is Poly and type(argument) in (int, Poly):
-            self.own |= syms(param) - syms(argument)  # dims in both belong to the outer scope
+            self.own_dims |= syms(param) - syms(argument)  # dims in both belong to the outer scope
             size = substitute(param, self.sizes)
-            unknown = syms(size) & (self.own - self.sizes.keys())
+            unknown = syms(size) & (self.own_dims - self.sizes.keys())
             if len(unknown) == 1:
                 self.solve(size, next(iter(unknown)), argument)
 
@@ -113,5 +115,5 @@ class Binder:
 
     def resolve(self, info: StructInfo, shapes: Mapping[Var, Any]) -> StructInfo:
         """Returns a StructInfo with bindings substituted; unbound own dims become unknown."""
-        bindings, own = {**self.sizes, **self.rows}, self.own
-        return erase(info, lambda s: bindings.get(s) if s in own else s, shapes)
+        bindings, dims = {**self.sizes, **self.rows}, self.own_dims
+        return erase(info, lambda s: bindings.get(s) if s in dims else s, shapes)

@@ -50,8 +50,10 @@ from structir.ir.struct_info import (
 
 
 def deduce(value: Expr) -> StructInfo:
-    """Returns the StructInfo of an expression with deduced parts. Raises StructInfoError if it is
-    invalid."""
+    """Returns the StructInfo of an expression with deduced parts.
+
+    Raises StructInfoError if it is invalid.
+    """
     rule = _RULES.get(type(value))
     if rule is not None:
         return rule(value)
@@ -190,12 +192,11 @@ _RULES: dict[type, Callable[[Any], StructInfo]] = {
 def leave_scope(
     info: StructInfo, symbols: Collection[Sym], variables: Collection[Var]
 ) -> StructInfo:
-    """Returns what remains of a StructInfo outside the scope of these symbolic dims and
-    variables."""
+    """Returns what remains of a StructInfo outside the scope of these dims and variables."""
     if not symbols and not variables:
         return info
-    kept = {var: var for var in variables_in(info) if var not in variables}
-    return erase(info, lambda sym: None if sym in symbols else sym, kept)
+    remaining = {var: var for var in variables_in(info) if var not in variables}
+    return erase(info, lambda sym: None if sym in symbols else sym, remaining)
 
 
 def leave_dataflow(info: StructInfo) -> StructInfo:
@@ -207,8 +208,10 @@ def leave_dataflow(info: StructInfo) -> StructInfo:
 def result_info(
     info: StructInfo, params: Iterable[Var], outside: Collection[Sym] = ()
 ) -> StructInfo:
-    """Returns a function's result type for callers: erases the dims that neither parameters nor
-    `outside` bind, and all variables."""
+    """Returns a function's result type for callers.
+
+    Erases all variables, and the dims that neither parameters nor `outside` bind.
+    """
     seen = bound_dims([p.struct_info for p in params])
     return erase(info, lambda sym: sym if sym in seen or sym in outside else None)
 
@@ -253,8 +256,7 @@ def annotate(
 
 
 def binding_struct_infos(function: Function) -> dict[str, StructInfo]:
-    """Returns the StructInfo of every binding by its path: `x`, `r.then.x`, `r.then.r`,
-    `inner.b`."""
+    """Returns the StructInfo of every binding by its path: `x`, `r.then.x`, `inner.b`."""
     infos: dict[str, StructInfo] = {}
     todo: list[tuple[str, SeqExpr]] = [("", function.body)]
     while todo:

@@ -52,8 +52,10 @@ def replace_functions(
     changed: dict[str, Function],
     rewrite_call: Callable[[Binding, str], list[Binding]],
 ) -> IRModule:
-    """Returns the module with some functions replaced, and each call of them rewritten by
-    `rewrite_call`."""
+    """Returns the module with some functions replaced.
+
+    `rewrite_call` replaces each binding that calls one of them.
+    """
     if not changed:
         return module
     functions: dict[str, Node] = {**module.functions, **changed}

@@ -22,8 +22,7 @@ from structir.ir.struct_info import (
 
 @attrs.frozen
 class KernelSizeEquation:
-    """An equation between a size that a kernel declares, in the caller's dims, and the actual
-    one."""
+    """An equation between a declared size of a kernel, in the caller's dims, and the actual one."""
 
     declared: Dim
     actual: Dim
@@ -41,8 +40,7 @@ class BoundKernel:
 def kernel_result(
     kernel: KernelStructInfo, operands: Sequence[StructInfo], declared: Sequence[StructInfo]
 ) -> StructInfo:
-    """Returns the StructInfo of a kernel call: the declared results, a tuple if there are
-    several."""
+    """Returns the StructInfo of a kernel call: its declared result, or a tuple of several."""
     operand_count = len(kernel.params or ()) - kernel.results
     counts = (
         ("result", kernel.results, len(declared)),
@@ -64,8 +62,10 @@ def kernel_result(
 
 
 def bind_kernel(kernel: KernelStructInfo, actual: Sequence[StructInfo]) -> BoundKernel:
-    """Binds the kernel's dims to operands and results. Raises StructInfoError if one does not
-    match."""
+    """Binds a kernel's dims to operands and results.
+
+    Raises StructInfoError if one of them does not match its parameter.
+    """
     binder = Binder(kernel)
     equations: list[KernelSizeEquation] = []
     operands = len(actual) - kernel.results
@@ -82,8 +82,9 @@ def bind_kernel(kernel: KernelStructInfo, actual: Sequence[StructInfo]) -> Bound
             for axis, (left, right) in enumerate(pairs)
             if not equal(left, right)
         ]
-    own = own_dims(kernel)
-    return BoundKernel({s: d for s, d in binder.sizes.items() if s in own}, tuple(equations))
+    dims = own_dims(kernel)
+    sizes = {s: d for s, d in binder.sizes.items() if s in dims}
+    return BoundKernel(sizes, tuple(equations))
 
 
 def _sizes(declared: StructInfo, actual: StructInfo) -> Iterator[tuple[Dim, Dim]]:

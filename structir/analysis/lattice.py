@@ -166,8 +166,10 @@ def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckR
 
 
 def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
-    """Returns the least common ancestor: the most precise StructInfo that describes all values of
-    both."""
+    """Returns the least common ancestor of two StructInfos.
+
+    It is the most precise one that describes all values of both.
+    """
     if a is b or a == b:
         return a
     if type(a) is not type(b):
@@ -253,8 +255,8 @@ def _join_functions(a: FuncStructInfo, b: FuncStructInfo) -> StructInfo:
 
 def _ret_outside(function: FuncStructInfo) -> StructInfo:
     """Returns a function's result type with its own dims erased."""
-    own = own_dims(function)
-    return erase(function.ret, lambda sym: None if sym in own else sym)
+    dims = own_dims(function)
+    return erase(function.ret, lambda sym: None if sym in dims else sym)
 
 
 # ---- scopes ----------------------------------------------------------------------------------
@@ -296,16 +298,16 @@ def erase(
     """
     if not isinstance(info, FuncStructInfo):
         return _erase_fields(info, dim_of, vars)
-    own = own_dims(info)
+    bound = own_dims(info)
     unbound: set[Any] = set()
 
     def own_or_outer(sym: Any) -> Any:
-        return dim_of(sym) if sym not in own else None if sym in unbound else sym
+        return dim_of(sym) if sym not in bound else None if sym in unbound else sym
 
     while True:
         erased = _erase_fields(info, own_or_outer, vars)
         # a dim may lose the parameter that bound it, and is then erased everywhere
-        gone = own - unbound - own_dims(erased)  # type: ignore[arg-type]
+        gone = bound - unbound - own_dims(erased)  # type: ignore[arg-type]
         if not gone:
             return erased
         unbound |= gone

@@ -156,8 +156,7 @@ def free_symbolic_vars(program: Node) -> list[sympy.Symbol]:
 
 
 def uses_of(function: Function) -> dict[Var, list[Any]]:
-    """Returns, for each variable, the bindings of the function's body that use it, in StructInfo
-    too."""
+    """Returns the bindings of the function's body that use each variable, in StructInfo too."""
     uses: dict[Var, list[Any]] = {var: [] for var in function.params}
     for binding in function.bindings():
         uses.setdefault(binding.var, [])

@@ -232,8 +232,7 @@ class _Checker:
             self.check_struct_info(binding)
 
     def is_plain_call(self, binding: Binding, value: Any) -> bool:
-        """Returns whether a value is a pure op call on variables in scope, which breaks no rule of
-        scope."""
+        """Returns whether a value is a pure op call on variables in scope: it breaks no rule."""
         if type(value) is not Call or type(value.op) is not Op or type(binding) is not VarBinding:
             return False
         plain = value.op.definition.pure and not value.sinfo_args
@@ -402,8 +401,7 @@ class _Checker:
         )
 
     def check_expr(self, value: Expr) -> None:
-        """Checks that everything an expression mentions is in scope, and that its operands are
-        atoms."""
+        """Checks that all names in an expression are in scope and its operands are atoms."""
         if isinstance(value, Var):
             self.check_use(value)
             return
@@ -487,8 +485,7 @@ class _Checker:
 
 
 def _free_symbols(info: StructInfo) -> set[Any]:
-    """Returns the symbolic dims and row variables of a StructInfo except those that its callables
-    bind."""
+    """Returns the symbolic dims and row variables that callables in a StructInfo do not bind."""
     symbols: set[Any] = set()
     todo: list[tuple[Node, frozenset[Any]]] = [(info, frozenset())]
     while todo:

@@ -185,7 +185,7 @@ class Solver:
         store = self.store
         store.begin(NO_REASON)
         expanded = store.row(row)
-        return tuple([e if type(e) is RowVar else store.normalized(e) for e in expanded])  # type: ignore[arg-type]
+        return tuple([e if type(e) is RowVar else store.normalize(e) for e in expanded])  # type: ignore[arg-type]
 
     def labels(self, value: Value) -> list[str | None]:
         """Returns the label of each axis of a value of known rank."""
@@ -200,8 +200,7 @@ class Solver:
             search(self.store, until)
 
     def _apply_decided(self, until: int) -> bool:
-        """Applies the schemes of disjunctions with one remaining alternative; returns whether there
-        was one."""
+        """Applies disjunctions with one remaining scheme; returns whether there were any."""
         progress = False
         for disjunction in list(self.disjunctions):
             if self.store.steps > until:
@@ -243,11 +242,10 @@ class Solver:
         return None
 
     def equal(self, lhs: Dim, rhs: Dim) -> bool | None:
-        """Returns whether two sizes are provably equal (True) or different (False); None if
-        undecided."""
+        """Returns whether two sizes are provably equal or different; None if undecided."""
         store = self.store
         store.begin(NO_REASON)
-        first, second = store.normalized(lhs), store.normalized(rhs)
+        first, second = store.normalize(lhs), store.normalize(rhs)
         if first == second:
             return True
         if differ(store, first, second):
@@ -298,7 +296,7 @@ class Solver:
                 mentioned.append(element)
             else:
                 mentioned += variables(element)
-                mentioned += variables(store.normalized(element))
+                mentioned += variables(store.normalize(element))
         reasons: list[Reason] = list(store.used)
         for variable in dict.fromkeys(mentioned):
             if variable in store.reasons:

@@ -193,7 +193,7 @@ def test_a_conflict_is_cut_to_the_statements_that_make_it() -> None:
     report = explain(solver, caught.value)
     assert [origin.label for origin in report.culprits] == ["op1", "op2", "annot:c"]
     assert report.minimal
-    assert [origin.label for origin in report.given] == ["x"]
+    assert [origin.label for origin in report.premises] == ["x"]
     assert "conflicting shapes" in str(report.diagnostic())
 
 

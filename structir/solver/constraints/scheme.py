@@ -1,5 +1,4 @@
-"""Constraint schemes: the relation of an op, a signature or a solved function between its operands
-and results.
+"""Constraint schemes: relations between the operands and results of an op or a function.
 
 A scheme is a relation over template variables, instantiated at each use. A template variable that
 matches an axis of an operand is bound to it, so a use with known shapes creates no new variable.
@@ -174,8 +173,10 @@ class Instance:
 
 
 def apply(store: ConstraintStore, scheme: Scheme, operands: Sequence[Row]) -> tuple[Row, ...]:
-    """Returns the rows of the results for operands of these rows. Raises Conflict if they do not
-    fit."""
+    """Returns the rows of the results for operands of these rows.
+
+    Raises Conflict if the operands do not fit.
+    """
     instance = Instance(store, scheme.shared)
     for pattern, row in zip(scheme.patterns, operands, strict=True):
         instance.match(pattern, row)

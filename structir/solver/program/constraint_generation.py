@@ -398,8 +398,7 @@ class ConstraintGenerator:
         return refine_info(self.solver, info, tree)
 
     def _apply_loop(self, var: Var, call: Call, body: Expr, states: int, origin: Origin) -> Tree:
-        """Adds a loop over a function of the module, the first `states` parameters of which are
-        states."""
+        """Adds a loop over a function whose first `states` parameters are states."""
         cell = self.functions.get(body.name) if isinstance(body, GlobalVar) else None
         if cell is None or min(len(cell.operands), len(cell.results)) <= states:
             return self._new_values(var.name, call.struct_info, origin)
@@ -439,8 +438,7 @@ class ConstraintGenerator:
         return results
 
     def _branch(self, body: SeqExpr) -> list[tuple[Value, Row]] | None:
-        """Returns the result values of a branch with their shapes in it; None if it is
-        unreachable."""
+        """Returns the result values of a branch with their shapes; None if it is unreachable."""
         mark, pending, count = self.solver.push(), self.pending, len(self.trees)
         store, self.pending = self.solver.store, []
         outer_least, store.least = store.least, 0  # facts of one branch are not checked on entry

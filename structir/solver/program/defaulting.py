@@ -28,8 +28,10 @@ from structir.solver.solver import Solver, Value
 
 
 def close(solver: Solver, leaves: Sequence[Value], policy: str = "bound") -> list[Origin]:
-    """Defaults these leaves and returns the choices in order; `policy="unit"` gives all sizes a
-    value."""
+    """Defaults these leaves and returns the choices in order.
+
+    `policy="unit"` gives all remaining sizes their least value.
+    """
     chosen: list[Origin] = []
     for leaf in leaves:
         _default_rows(solver, leaf, chosen)

@@ -13,8 +13,7 @@ from structir.solver.solver import Solver, Value
 
 
 def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]) -> Scheme:
-    """Returns the scheme of a solved function: rows of parameters and results, and residual
-    constraints."""
+    """Returns the scheme of a solved function: its rows and residual constraints."""
     shapes = [solver.shape(value) for value in (*params, *results)]
 
     def resolve_dim(dim: Dim) -> Dim:
@@ -46,8 +45,10 @@ def _bounds(solver: Solver) -> Iterator[Constraint]:
 
 
 def loop_scheme(cell: Scheme, states: int) -> Scheme:
-    """Returns the scheme of a loop: states keep their rows, `x` loses its first axis per step, and
-    the outputs are stacked along it."""
+    """Returns the scheme of a loop over a function.
+
+    States keep their rows, `x` loses its first axis per step, and the outputs are stacked along it.
+    """
     steps = fresh("steps")
     state_rows = cell.operands[:states]
     sequence: Row = (steps, *cell.operands[states])

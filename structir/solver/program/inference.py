@@ -64,8 +64,10 @@ def _complete_twice(module: IRModule, learn: str | None, close: bool) -> IRModul
 
 
 def _complete_module(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
-    """Returns the completed module, and whether a second round may infer more: functions with new
-    checks on entry, or parameters with new defaults or ranks."""
+    """Returns the completed module, and whether a second round may infer more.
+
+    It may if functions have new checks on entry, or parameters new defaults or ranks.
+    """
     generators = generate_constraints(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
@@ -122,8 +124,10 @@ def _default_params(function: Function, generator: ConstraintGenerator) -> None:
 
 
 def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> ConstraintGenerator:
-    """Generates and solves the constraints of one function. Raises Unsatisfiable with an
-    explanation."""
+    """Generates and solves the constraints of one function.
+
+    Raises Unsatisfiable with an explanation if they conflict.
+    """
     try:
         return _generate(function, schemes, 0 if _allows_zero_sizes(function) else 1)
     except _FunctionUnsatisfiable as first:

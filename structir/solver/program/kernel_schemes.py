@@ -9,8 +9,7 @@ from structir.solver.propagation.arithmetic import fresh
 
 
 def kernel_scheme(kernel: KernelStructInfo) -> Scheme:
-    """Returns the rows of operands and results; a kernel's own dims are instantiated in each
-    call."""
+    """Returns the scheme of a kernel, whose own dims are instantiated in each call."""
     rows = tuple([_row(param) for param in kernel.params or ()])
     count = len(rows) - kernel.results
     return Scheme(rows[:count], rows[count:])

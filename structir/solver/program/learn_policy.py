@@ -9,7 +9,6 @@ POLICIES = ("guard", "refine", "strict")
 
 
 def policy_of(function: Function) -> str:
-    """Returns a function's policy; the default is `refine` for private functions, `guard` for
-    others."""
+    """Returns a function's policy: by default `refine` if it is private, else `guard`."""
     default = "refine" if function.attrs.get("private") is True else "guard"
     return str(function.attrs.get(LEARN, default))

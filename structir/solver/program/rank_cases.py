@@ -137,8 +137,10 @@ def _exceeds_max_rank(
     ranks_of: Mapping[int, Ranks],
     max_result_rank: int,
 ) -> bool:
-    """Returns whether the result has too many axes if its one argument has `OPEN` or more: each
-    axis of the argument adds one to the result."""
+    """Returns whether the result has too many axes if the one open argument has `OPEN` or more.
+
+    Each axis of the argument must add one to the result.
+    """
     if len(ranks_of) != 1:
         return False
     ranks = {

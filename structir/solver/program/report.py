@@ -1,5 +1,4 @@
-"""`structir.solver.explain`: reports the inferred shapes of a module, their origins, and
-conflicts."""
+"""`structir.solver.explain`: reports inferred shapes, their origins, and conflicts."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class Report:
         return self._generator(function).solver.shape(self.value(function, name))
 
     def explain(self, function: str, name: str, axis: int | None = None) -> list[Origin]:
-        """Returns the origins that determine a variable's shape, or one of its sizes, nearest
-        first."""
+        """Returns the origins that determine a shape, or one of its sizes, nearest first."""
         solver, value = self._generator(function).solver, self.value(function, name)
         row = solver.row(value)
         if axis is None:

@@ -162,8 +162,10 @@ class Rewriter:
         return replace(binding, var=rewritten, value=value)
 
     def _info_of(self, var: Var) -> StructInfo:
-        """Returns the inferred StructInfo of a variable; its own if a size would be negative (dead
-        code)."""
+        """Returns the inferred StructInfo of a variable.
+
+        It stays unchanged if a size would be negative: the code is dead.
+        """
         info, known = var.struct_info, self.generator.infos.get(var)
         try:
             if known is not None:
@@ -239,8 +241,10 @@ class Rewriter:
     def _express_info(
         self, info: StructInfo, known: StructInfo, *, new: bool = False
     ) -> StructInfo:
-        """Expresses inferred StructInfo in the program's variables; returns `info` if that is
-        impossible."""
+        """Expresses inferred StructInfo in the program's variables.
+
+        Returns `info` if that is impossible.
+        """
         if known is info:
             return info
         if isinstance(known, TupleStructInfo) and isinstance(info, TupleStructInfo):

@@ -1,5 +1,4 @@
-"""Calls with a size signature: the StructInfo of their results, and the check of run-time
-shapes."""
+"""Calls with a size signature: their results, and the check of run-time shapes."""
 
 from __future__ import annotations
 

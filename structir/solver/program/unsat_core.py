@@ -11,7 +11,7 @@ from structir.errors import Diagnostic
 from structir.solver.domains.reasons import Conflict, Origin, origins
 from structir.solver.solver import Applied, Assertion, HasShape, Solver, Value, replay
 
-GIVEN = ("parameter", "fact")  # premises; ops and annotations may be wrong
+PREMISE_KINDS = ("parameter", "fact")  # premises; ops and annotations may be wrong
 TRIALS = 64
 SECONDS = 0.2
 SMALL = 256  # assertions up to which the earliest conflict is searched for
@@ -22,7 +22,7 @@ class UnsatCore:
     """A set of conflicting assertions; `minimal` if none of them can be removed."""
 
     message: str
-    given: tuple[Origin, ...]  # parameters and assumptions that the conflict depends on
+    premises: tuple[Origin, ...]  # parameters and assumptions that the conflict depends on
     culprits: tuple[Origin, ...]  # in program order
     minimal: bool
     code: str = "E0401"
@@ -33,9 +33,8 @@ class UnsatCore:
         return self.culprits[-1] if self.culprits else None
 
     def diagnostic(self) -> Diagnostic:
-        """Returns the conflict as a diagnostic at the last assertion with a location; all are
-        labels."""
-        asserted = dict.fromkeys((*self.given, *self.culprits))
+        """Returns the conflict as a diagnostic at the last located assertion."""
+        asserted = dict.fromkeys((*self.premises, *self.culprits))
         spans = [origin.span for origin in asserted if origin.span is not None]
         location = spans[-1] if spans else None
         diagnostic = Diagnostic(f"conflicting shapes: {self.message}", location, code=self.code)
@@ -57,21 +56,21 @@ def explain(
 ) -> UnsatCore:
     """Returns a minimal set of conflicting assertions of a solver that raised `conflict`."""
     minimizer = _CoreMinimizer(solver, trials, monotonic() + seconds)
-    given = [s for s in solver.statements if s.origin.kind in GIVEN]
-    others = [s for s in solver.statements if s.origin.kind not in GIVEN]
+    premises = [s for s in solver.statements if s.origin.kind in PREMISE_KINDS]
+    others = [s for s in solver.statements if s.origin.kind not in PREMISE_KINDS]
     if len(others) <= SMALL:  # an earlier prefix may conflict already
-        others, conflict = minimizer.earliest(given, others, conflict)
+        others, conflict = minimizer.earliest(premises, others, conflict)
     reported = set(origins(conflict.reason))
     suspects = [s for s in others if s.origin in reported]
-    if minimizer.conflict(given, suspects) is None:  # the reason is incomplete
+    if minimizer.conflict(premises, suspects) is None:  # the reason is incomplete
         suspects = others
-    minimal = minimizer.shrink(given, suspects)
-    core_conflict = minimizer.conflict(given, minimal) or conflict
-    premises = set(origins(core_conflict.reason))
+    minimal = minimizer.shrink(premises, suspects)
+    core_conflict = minimizer.conflict(premises, minimal) or conflict
+    reasons = set(origins(core_conflict.reason))
     operands = {value for s in minimal if isinstance(s, Applied) for value in s.operands}
     return UnsatCore(
         core_conflict.message,
-        tuple([s.origin for s in given if s.origin in premises or _declares(s, operands)]),
+        tuple([s.origin for s in premises if s.origin in reasons or _declares(s, operands)]),
         tuple([s.origin for s in minimal]),
         not minimizer.exhausted,
         core_conflict.code,
@@ -93,9 +92,11 @@ class _CoreMinimizer:
         self.until = until
         self.exhausted = False
 
-    def conflict(self, given: Sequence[Assertion], others: Sequence[Assertion]) -> Conflict | None:
+    def conflict(
+        self, premises: Sequence[Assertion], others: Sequence[Assertion]
+    ) -> Conflict | None:
         """Returns the conflict of these assertions, or None."""
-        statements = sorted((*given, *others), key=lambda s: self.order[id(s)])
+        statements = sorted((*premises, *others), key=lambda s: self.order[id(s)])
         try:
             replay(statements, self.solver)
         except Conflict as conflict:
@@ -103,21 +104,20 @@ class _CoreMinimizer:
         return None
 
     def earliest(
-        self, given: Sequence[Assertion], others: list[Assertion], conflict: Conflict
+        self, premises: Sequence[Assertion], others: list[Assertion], conflict: Conflict
     ) -> tuple[list[Assertion], Conflict]:
-        """Returns the shortest conflicting prefix of the assertions, and its conflict
-        (bisection)."""
+        """Returns the shortest conflicting prefix of the assertions, and its conflict."""
         consistent, conflicting = -1, len(others)  # lengths of prefixes
         while conflicting - consistent > 1:
             middle = (consistent + conflicting) // 2
-            middle_conflict = self.conflict(given, others[:middle])
+            middle_conflict = self.conflict(premises, others[:middle])
             if middle_conflict is None:
                 consistent = middle
             else:
                 conflicting, conflict = middle, middle_conflict
         return others[:conflicting], conflict
 
-    def shrink(self, given: Sequence[Assertion], suspects: list[Assertion]) -> list[Assertion]:
+    def shrink(self, premises: Sequence[Assertion], suspects: list[Assertion]) -> list[Assertion]:
         """Returns suspects none of which can be removed: tries halves first, then single ones."""
         size = len(suspects) // 2
         remaining = suspects
@@ -129,7 +129,7 @@ class _CoreMinimizer:
                     return remaining
                 self.trials -= 1
                 fewer = remaining[:index] + remaining[index + size :]
-                if self.conflict(given, fewer) is not None:
+                if self.conflict(premises, fewer) is not None:
                     remaining = fewer
                 else:
                     index += size

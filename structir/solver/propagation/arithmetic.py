@@ -149,8 +149,10 @@ def _record_product(store: ConstraintStore, form: Poly) -> None:
 
 
 def _assign_extremes(store: ConstraintStore, form: Poly) -> bool:
-    """Assigns every variable its extreme value if the form is zero only there; returns whether it
-    is."""
+    """Assigns the extreme values of the variables if the form is zero only there.
+
+    Returns whether the equation is settled.
+    """
     mark = len(store.used)
     low, high = interval(store, form)
     if (low is not None and low > 0) or (high is not None and high < 0):
@@ -294,8 +296,7 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
 
 
 def require_at_least(store: ConstraintStore, dim: Dim, least: int) -> None:
-    """Requires a lower bound of a size: concludes what follows, and posts the rest as a
-    constraint."""
+    """Requires a lower bound: concludes what follows, and posts the rest as a constraint."""
     if (
         not _require_at_least(store, dim, least)
         and ("at least", dim, least) not in store.derived_once

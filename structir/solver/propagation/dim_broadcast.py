@@ -76,8 +76,7 @@ def join_sizes(store: ConstraintStore, inners: Sequence[Dim]) -> Dim:
 
 
 def _open_operands(store: ConstraintStore, inners: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
-    """Returns the distinct operands that may differ from 1: as written, and with bindings
-    substituted."""
+    """Returns the distinct operands that may differ from 1, as written and as resolved."""
     operands: list[tuple[Dim, Dim]] = []
     for inner in inners:
         known = store.dim(inner)

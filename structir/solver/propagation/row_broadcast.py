@@ -38,8 +38,7 @@ def _(store: ConstraintStore, constraint: RowLe) -> bool:
 
 
 def _reduce_broadcast(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row] | None:
-    """Concludes what follows from `inner` broadcasting to `outer`; returns the open rest, or
-    None."""
+    """Concludes what follows from a broadcast of rows; returns the open rest, or None."""
     while True:
         inner, outer = _align(store, store.row(inner), store.row(outer))
         if not inner or inner == outer:
@@ -77,8 +76,7 @@ def _align(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row]:
 
 
 def _extend_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
-    """Binds the inner row's last variable to the axes that it is known to have, if they align with
-    any."""
+    """Binds the inner row's last variable to known axes, if they align with axes of the outer."""
     mark = len(store.used)
     variable: RowVar = inner[-1]  # type: ignore[assignment]
     width = min(min_rank(store, (variable,)), known_ends(outer)[1])
@@ -90,8 +88,7 @@ def _extend_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
 
 
 def _can_extend(store: ConstraintStore, inner: Row, outer: Row) -> bool:
-    """Returns whether the outer row's last variable may gain the axis that the inner row
-    requires."""
+    """Returns whether the outer row's last variable may gain an axis."""
     return type(outer[-1]) is RowVar and not (set(row_vars(inner)) & set(row_vars(outer)))
 
 

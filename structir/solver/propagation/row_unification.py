@@ -102,8 +102,7 @@ def _bind_variable(store: ConstraintStore, variable: RowVar, row: Row) -> tuple[
 
 
 def _split_by_rank(store: ConstraintStore, lhs: Row, rhs: Row) -> tuple[Row, Row] | None:
-    """Solves `s B = C t` as far as ranks are known: `s` is bound to a prefix of `C` of its minimum
-    rank."""
+    """Solves `s B = C t`: binds `s` to as many axes of `C` as it is known to have."""
     for side, opposite in ((lhs, rhs), (rhs, lhs)):
         if not row_vars(side) and _split_against_axes(store, opposite, side):
             return None
@@ -140,8 +139,7 @@ def _bind_tail(store: ConstraintStore, row: Row, other: Row) -> bool:
 
 
 def _split_against_axes(store: ConstraintStore, row: Row, known: Row) -> bool:
-    """Equates a row with known axes; solved if only one of its row variables has an unknown
-    rank."""
+    """Equates a row with known axes if only one of its row variables has an unknown rank."""
     row_variables = row_vars(row)
     if len(set(row_variables)) != 1:
         return False
@@ -186,8 +184,7 @@ def _is_variable(row: Row) -> bool:
 
 
 def _record_mirrors(store: ConstraintStore, forward: Row, backward: Row) -> bool:
-    """Records two row variables as reversals of each other; returns whether both are row
-    variables."""
+    """Records two row variables as reversals of each other, if both rows are variables."""
     if len(forward) != 1 or len(backward) != 1:
         return False
     first, second = forward[0], backward[0]

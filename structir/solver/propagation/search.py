@@ -64,8 +64,10 @@ def alternatives(store: ConstraintStore, active: ActiveConstraint) -> Alternativ
 
 
 def probe(store: ConstraintStore, active: ActiveConstraint, cases: Alternatives) -> bool:
-    """Tries each case and concludes what the consistent ones share; returns whether something
-    follows."""
+    """Tries each case and concludes what the consistent ones share.
+
+    Returns whether something follows.
+    """
     premises = tuple(store.used)
     failures: list[Reason] = []
     survivors: list[tuple[list[Constraint], dict[Any, tuple[Any, Reason]]]] = []

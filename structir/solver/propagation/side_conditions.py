@@ -40,8 +40,10 @@ def _(store: ConstraintStore, constraint: Ne) -> bool:
 
 
 def _excluded_value(form: Dim) -> tuple[Sym, int | None] | None:
-    """Returns the variable of a form with one variable and the root of the form; None as the root
-    if it is no integer."""
+    """Returns the variable and the root of a form with one variable.
+
+    The root is None if it is no integer.
+    """
     if type(form) is int or len(form.terms) != 1:  # type: ignore[union-attr]
         return None
     ((monomial, factor),) = form.terms.items()  # type: ignore[union-attr]

@@ -133,7 +133,7 @@ class ConstraintStore:
                 return dim
             dim = substitute(dim, hits)
 
-    def normalized(self, dim: Dim) -> Dim:
+    def normalize(self, dim: Dim) -> Dim:
         """Returns a size with all bindings and all products of known value substituted."""
         dim = self.dim(dim)
         if type(dim) is int or not self.rewrites:
@@ -143,7 +143,7 @@ class ConstraintStore:
                 value, why = self.rewrites[monomial]
                 self.used.append(why)
                 term = Poly({monomial: coefficient}, 0)
-                return self.normalized(dim - term + value * coefficient)
+                return self.normalize(dim - term + value * coefficient)
         return dim
 
     def _value(self, symbol: Sym) -> Dim:
@@ -255,8 +255,7 @@ class ConstraintStore:
         return active
 
     def repost(self, constraint: Constraint) -> None:
-        """Adds what remains of the running constraint; its first-run conclusions are not
-        repeated."""
+        """Adds the rest of the running constraint, without repeating its first-run conclusions."""
         self.post(constraint).has_run = True
 
     def is_first_run(self) -> bool:
