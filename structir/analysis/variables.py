@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from structir.ir.binding_dims import standing_alone
+from structir.ir.axes import Labelled, RowVar
+from structir.ir.binding_dims import own_dims, standing_alone
 from structir.ir.dims import Poly, Sym, as_dim, syms
 from structir.ir.expr import Function, MatchCast, Var, VarBinding
 from structir.ir.kernel import Kernel, Scratch
@@ -120,6 +121,37 @@ def symbols_bound_in(program: Any) -> dict[Any, None]:
             case FuncStructInfo(params=tuple() as infos):
                 bound |= standing_alone(infos)
     return bound
+
+
+def free_symbols_in(info: StructInfo) -> set[Any]:
+    """Returns the symbolic dims and row variables that callables in a StructInfo do not bind."""
+    symbols: set[Any] = set()
+    todo: list[tuple[Node, frozenset[Any]]] = [(info, frozenset())]
+    while todo:
+        item, bound = todo.pop()
+        if isinstance(item, FuncStructInfo):
+            bound = bound | own_dims(item)
+        for part in parts(item):
+            if type(part) is Poly:
+                symbols |= syms(part) - bound
+            elif type(part) is RowVar:
+                symbols |= {part} - bound
+            elif isinstance(part, StructInfo | Labelled):
+                todo.append((part, bound))
+    return symbols
+
+
+def shape_variables_in(info: StructInfo) -> list[Var]:
+    """Returns the variables in a StructInfo, in no particular order."""
+    variables: list[Var] = []
+    todo: list[Any] = [info]
+    while todo:
+        for part in parts(todo.pop()):
+            if isinstance(part, Var):
+                variables.append(part)
+            elif isinstance(part, StructInfo):
+                todo.append(part)
+    return variables
 
 
 def all_vars(program: Node) -> list[Var]:

@@ -12,9 +12,9 @@ from structir.analysis.deduction import callee_name, deduce
 from structir.analysis.kernels import kernel_violations
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
+from structir.analysis.variables import free_symbols_in, shape_variables_in
 from structir.errors import Diagnostic, DiagnosticError, Span, WellFormedError
-from structir.ir.axes import Labelled, RowVar
-from structir.ir.binding_dims import bound_dims, own_dims
+from structir.ir.binding_dims import bound_dims
 from structir.ir.dims import Poly, syms
 from structir.ir.expr import (
     ATOMS,
@@ -40,7 +40,6 @@ from structir.ir.module import IRModule
 from structir.ir.node import Node, parts, replace
 from structir.ir.op import Op
 from structir.ir.struct_info import (
-    FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
     StructInfo,
@@ -158,8 +157,8 @@ class _Checker:
         """Checks that the result type mentions only dims of parameters, and no variables."""
         what = f"the result of {name}"
         declared = function.ret_struct_info
-        self.check_symbols(_free_symbols(declared), what, function.span)
-        for var in _shape_variables(declared):
+        self.check_symbols(free_symbols_in(declared), what, function.span)
+        for var in shape_variables_in(declared):
             if var not in self.variables.members or var in function.params:
                 self.report(
                     f"{what} mentions the variable {var.name}, which is not in scope of callers",
@@ -451,8 +450,8 @@ class _Checker:
         """Checks that every dim and variable of a StructInfo is in scope."""
         if info in self.known_infos.members:
             return
-        self.check_symbols(_free_symbols(info), what, span)
-        variables = _shape_variables(info)
+        self.check_symbols(free_symbols_in(info), what, span)
+        variables = shape_variables_in(info)
         for var in variables:
             self.check_use(var)
         if not variables:
@@ -482,33 +481,3 @@ class _Checker:
                 f'`R.Tensor(("{names.split(", ")[0]}",))`',
                 code="E0502",
             )
-
-
-def _free_symbols(info: StructInfo) -> set[Any]:
-    """Returns the symbolic dims and row variables that callables in a StructInfo do not bind."""
-    symbols: set[Any] = set()
-    todo: list[tuple[Node, frozenset[Any]]] = [(info, frozenset())]
-    while todo:
-        item, bound = todo.pop()
-        if isinstance(item, FuncStructInfo):
-            bound = bound | own_dims(item)
-        for part in parts(item):
-            if type(part) is Poly:
-                symbols |= syms(part) - bound
-            elif type(part) is RowVar:
-                symbols |= {part} - bound
-            elif isinstance(part, StructInfo | Labelled):
-                todo.append((part, bound))
-    return symbols
-
-
-def _shape_variables(info: StructInfo) -> list[Var]:
-    variables: list[Var] = []
-    todo: list[Any] = [info]
-    while todo:
-        for part in parts(todo.pop()):
-            if isinstance(part, Var):
-                variables.append(part)
-            elif isinstance(part, StructInfo):
-                todo.append(part)
-    return variables

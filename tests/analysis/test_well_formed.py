@@ -241,7 +241,7 @@ def test_conditions(info: StructInfo, good: bool) -> None:
     if good:
         check_well_formed(program)
     else:
-        assert messages(program) .startswith("the condition of `if`: expected a bool tensor")
+        assert messages(program).startswith("the condition of `if`: expected a bool tensor")
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def _solve_polynomial(store: ConstraintStore, form: Dim) -> bool:
     form = primitive(store, form) if type(form) is Poly else form
     if type(form) is int:
         if form:
-            raise store.conflict("the two sizes differ by a nonzero constant")
+            raise store.conflict("the two sizes differ by a constant other than 0")
         return True
     terms, constant = form.terms, form.constant  # type: ignore[union-attr]
     if any(atom in RAGGED_SYMS for monomial in terms for atom in monomial):
