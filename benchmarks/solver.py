@@ -101,7 +101,7 @@ class Graph:
     def tell(self, solver: Solver, times: list[float] | None = None) -> None:
         solver.prefer([symbol for name in self.names for symbol in variables(name)])
         for value, row in self.params:
-            solver.shaped(value, row, Origin(value.name, "parameter"))
+            solver.assert_shape(value, row, Origin(value.name, "parameter"))
         for order, (scheme, operands, result) in enumerate(self.ops):
             start = time.perf_counter()
             solver.apply(scheme, operands, [result], Origin(result.name, order=order))
@@ -112,7 +112,7 @@ class Graph:
 def chain(count: int) -> None:
     """Row-broadcast adds with one leaf of unknown rank."""
     solver, value, leaf = Solver(), Value("x"), Value("w")
-    solver.shaped(value, (fresh("n"), 64), Origin("x", "parameter"))
+    solver.assert_shape(value, (fresh("n"), 64), Origin("x", "parameter"))
     for number in range(count):
         made = Value(f"y{number}")
         solver.apply(ADD, [value, leaf], [made], Origin(made.name))
@@ -125,16 +125,16 @@ def fan(count: int) -> None:
     solver, value = Solver(), Value("x")
     for number in range(count):
         other, made = Value("y"), Value(f"r{number}")
-        solver.shaped(other, (fresh("n"), 64), Origin("y", "parameter"))
+        solver.assert_shape(other, (fresh("n"), 64), Origin("y", "parameter"))
         solver.apply(ADD, [value, other], [made], Origin(made.name))
-    solver.shaped(value, (fresh("m"), 64), Origin("x", "annotation"))
+    solver.assert_shape(value, (fresh("m"), 64), Origin("x", "annotation"))
     solver.solve()
 
 
 def ladder(count: int) -> None:
     """Residual blocks whose weights are unknown."""
     solver, value = Solver(), Value("x")
-    solver.shaped(value, (RowVar("s"), fresh("d")), Origin("x", "parameter"))
+    solver.assert_shape(value, (RowVar("s"), fresh("d")), Origin("x", "parameter"))
     for number in range(count):
         weight, inner, outer = Value("w"), Value("h"), Value(f"y{number}")
         solver.apply(LINEAR, [value, weight, Value("b")], [inner], Origin(f"h{number}"))
@@ -149,10 +149,10 @@ def calls(count: int) -> None:
     inner.apply(MATMUL, [x, w], [y], Origin("y"))
     scheme = generalise(inner, [x, w], [y])
     solver, value = Solver(), Value("x")
-    solver.shaped(value, (fresh("b"), fresh("t"), 64), Origin("x", "parameter"))
+    solver.assert_shape(value, (fresh("b"), fresh("t"), 64), Origin("x", "parameter"))
     for number in range(count):
         weight, made = Value("w"), Value(f"y{number}")
-        solver.shaped(weight, (fresh(), 64), Origin("w", "parameter"))
+        solver.assert_shape(weight, (fresh(), 64), Origin("w", "parameter"))
         solver.apply(scheme, [value, weight], [made], Origin(made.name))
         value = made
     solver.solve()
@@ -175,7 +175,7 @@ def explained() -> float:
     graph.tell(solver)
     last = next(made for scheme, _, made in reversed(graph.ops) if scheme is LINEAR)
     try:
-        solver.shaped(last, (fresh(), fresh(), 65), Origin("annotation", "annotation"))
+        solver.assert_shape(last, (fresh(), fresh(), 65), Origin("annotation", "annotation"))
         solver.solve()
     except Conflict as conflict:
         start = time.process_time()

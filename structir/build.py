@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from structir.analysis.calls import are_disjoint
 from structir.analysis.deduction import (
     annotate,
-    are_disjoint,
     deduce,
     leave_dataflow,
     leave_scope,

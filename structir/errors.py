@@ -274,4 +274,7 @@ class DiagnosticWarning(UserWarning):
 
 def warn(diagnostic: Diagnostic) -> None:
     """Issues a diagnostic as a Python warning."""
-    warnings.warn(DiagnosticWarning(str(diagnostic.coded("E0004"))), stacklevel=2)
+    coded = diagnostic.coded(DiagnosticWarning.code)
+    warning = DiagnosticWarning(str(coded))
+    warning.code = coded.code
+    warnings.warn(warning, stacklevel=2)

@@ -335,7 +335,7 @@ def module_with(value: Callable[[Var, Any], Any], b: Any) -> BlockBuilder:
 @pytest.mark.parametrize("value", OTHER_DIM.values(), ids=list(OTHER_DIM))
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("b", "two different dims are named b"), ("c", "mentions c, which nothing binds")],
+    [("b", "two different dims are named b"), ("c", "mentions c, which is not bound")],
 )
 def test_a_dim_that_nothing_binds_is_refused_before_it_runs(value, name: str, told: str) -> None:
     builder = module_with(value, structir.SymVar(name))
@@ -357,14 +357,14 @@ def test_a_variable_of_nowhere_is_refused_before_it_runs() -> None:
     builder = BlockBuilder()
     with builder.function("main", [matrix()]):
         builder.emit_func_output(builder.emit(R.add(matrix(), matrix("y"))))
-    with pytest.raises(WellFormedError, match="y is used where it is not defined"):
+    with pytest.raises(WellFormedError, match="variable `y` is not in scope"):
         builder.get()
 
 
 def test_a_module_is_checked_once(monkeypatch) -> None:
     checks = []
     rules = sys.modules[check_well_formed.__module__]
-    monkeypatch.setattr(rules, "breaches", lambda *given: checks.append(given) or [])
+    monkeypatch.setattr(rules, "violations", lambda *given: checks.append(given) or [])
     module = structir.parse("@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n    return x\n")
     for _ in range(3):
         structir.interpret(module, "main", np.zeros(2, np.float32))

@@ -78,7 +78,7 @@ OTHER_WORDS = {
 }
 # Where a message tells the user which op would do: advice, on which nothing else depends.
 ADVICE = {
-    "structir.analysis.deduction": {"take", "strided_slice"},
+    "structir.analysis.deduction": {"take"},
     "structir.analysis.well_formed": {"astype"},
     "structir.printer.parser.calls": {"reshape", "astype"},
     "structir.printer.parser.expressions": {"take", "bitwise_not", "logical_not"},

@@ -1,4 +1,4 @@
-"""What can be known of a program; each name loads on first use."""
+"""Analyses of programs: StructInfo deduction and lattice, variables, purity, well-formedness."""
 
 from structir.lazy import lazy_names
 

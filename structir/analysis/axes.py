@@ -1,4 +1,4 @@
-"""Axes against axes: how surely the one describe the other, what both say, what stands for what."""
+"""Operations on axes: subtype check, join, replacement and alignment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = Mapping[RowVar, Axes]
 
 
 def axes_of(info: TensorStructInfo) -> Axes | None:
-    """The axes of a tensor as far as they are known; None where not even their number is."""
+    """Returns the known axes of a tensor; None if its rank is unknown."""
     if info.axes is not None:
         return info.axes
     if type(info.dims) is tuple:
@@ -33,21 +33,21 @@ def axes_of(info: TensorStructInfo) -> Axes | None:
 
 
 def tensor(axes: Axes, dtype: str | None) -> TensorStructInfo:
-    """The tensor of these axes; where nothing is known but their number, just that."""
+    """Returns the tensor type of these axes; only its rank if no size is known."""
     if axes and all([axis == ANY for axis in axes]):
         return TensorStructInfo(None, dtype, len(axes))
     return TensorStructInfo(dtype=dtype, **fields_of(axes))
 
 
 def check_axes(base: Axes, derived: Axes | None) -> int:
-    """How sure it is that axes of the `derived` kind are as `base` says."""
+    """Returns how certain it is that axes of `derived` satisfy `base` (a BaseCheckResult)."""
     if derived is None:
         return RUN_TIME
     if base == derived:
         return ALWAYS
     if _shortest(base) > _longest(derived) or _shortest(derived) > _longest(base):
         return NEVER
-    ends = min([_axis(a, b) for a, b in _ends(base, derived)], default=ALWAYS)
+    ends = min([_check_axis(a, b) for a, b in _aligned_ends(base, derived)], default=ALWAYS)
     if ends == NEVER or not (rows_in(base) or rows_in(derived)):
         return ends
     return min(ends, SIZES if rows_in(base) else RUN_TIME)
@@ -61,20 +61,20 @@ def _longest(axes: Axes) -> float:
     return float("inf") if rows_in(axes) else len(axes)
 
 
-def _ends(one: Axes, other: Axes) -> Iterator[tuple[Any, Any]]:
-    """The axes that stand at the same place from the left or, with rows about, from the right."""
-    for a, b in zip(one, other, strict=False):
+def _aligned_ends(first: Axes, second: Axes) -> Iterator[tuple[Any, Any]]:
+    """Yields pairs of axes aligned from the left and, with row variables, from the right."""
+    for a, b in zip(first, second, strict=False):
         if type(a) is RowVar or type(b) is RowVar:
             break
         yield a, b
-    if rows_in(one) or rows_in(other):
-        for a, b in zip(reversed(one), reversed(other), strict=False):
+    if rows_in(first) or rows_in(second):
+        for a, b in zip(reversed(first), reversed(second), strict=False):
             if type(a) is RowVar or type(b) is RowVar:
                 break
             yield a, b
 
 
-def _axis(base: Any, derived: Any) -> int:
+def _check_axis(base: Any, derived: Any) -> int:
     if type(base) is Labelled and type(derived) is Labelled and base.label != derived.label:
         return NEVER
     base, derived = size_in(base), size_in(derived)
@@ -90,67 +90,74 @@ def _axis(base: Any, derived: Any) -> int:
 
 
 def join_axes(a: TensorStructInfo, b: TensorStructInfo) -> TensorStructInfo:
-    """What two tensors have in common, one of which at least has axes of its own."""
+    """Returns the join of two tensors, at least one of which has `axes`."""
     dtype = a.dtype if a.dtype == b.dtype else None
-    one, other = axes_of(a), axes_of(b)
-    if one is None or other is None:
+    first, second = axes_of(a), axes_of(b)
+    if first is None or second is None:
         return TensorStructInfo(dtype=dtype)
-    if one == other:
-        return tensor(one, dtype)
-    if rows_in(one) or rows_in(other) or len(one) != len(other):
+    if first == second:
+        return tensor(first, dtype)
+    if rows_in(first) or rows_in(second) or len(first) != len(second):
         return TensorStructInfo(dtype=dtype)
-    return tensor(tuple([_common(x, y) for x, y in zip(one, other, strict=True)]), dtype)
+    return tensor(tuple([_common(x, y) for x, y in zip(first, second, strict=True)]), dtype)
 
 
-def _common(one: Any, other: Any) -> Any:
-    label = one.label if type(one) is Labelled else None
-    same_label = type(other) is Labelled and other.label == label
-    size, found = size_in(one), size_in(other)
-    numbers = all([type(s) is int or type(s) is Poly for s in (size, found)])
-    same = size == found or (numbers and equal(size, found) is True)
-    kept = size if same else ANY
-    return Labelled(kept, label) if label is not None and same_label else kept
+def _common(first: Any, second: Any) -> Any:
+    label = first.label if type(first) is Labelled else None
+    same_label = type(second) is Labelled and second.label == label
+    size, second_size = size_in(first), size_in(second)
+    numbers = all([type(s) is int or type(s) is Poly for s in (size, second_size)])
+    same = size == second_size or (numbers and equal(size, second_size) is True)
+    joined = size if same else ANY
+    return Labelled(joined, label) if label is not None and same_label else joined
 
 
-def replace_axes(axes: Axes, of: Callable[[Any], Any]) -> Axes | None:
-    """The axes with sizes and rows replaced; None where one of them is not known any longer.
+def replace_axes(axes: Axes, replacement_of: Callable[[Any], Any]) -> Axes | None:
+    """Returns the axes with sizes and row variables replaced; None if one of them is undefined.
 
-    `of` gives for a symbolic size a size, for a row variable itself or axes, or None.
+    `replacement_of` maps a symbolic size to a size, a row variable to itself or to axes, or either
+    to None.
     """
-    found: list[Any] = []
+    replaced: list[Any] = []
     for axis in axes:
         size = size_in(axis)
-        new = of(size) if type(size) is Poly or type(size) is RowVar else size
+        new = replacement_of(size) if type(size) is Poly or type(size) is RowVar else size
         if new is None:
             return None
         if type(new) is tuple:
-            found += new
+            replaced += new
         elif type(axis) is Labelled:
-            found.append(axis if new is size else Labelled(new, axis.label))
+            replaced.append(axis if new is size else Labelled(new, axis.label))
         else:
-            found.append(new)
-    return tuple(found)
+            replaced.append(new)
+    return tuple(replaced)
 
 
-def align_axes(axes: Axes, found: Axes | None, known: Rows) -> Iterator[tuple[Any, Any]]:
-    """What stands for each size and for the one row that is not known yet."""
-    if found is None:
+def align_axes(axes: Axes, actual: Axes | None, bound_rows: Rows) -> Iterator[tuple[Any, Any]]:
+    """Yields each declared axis with the actual one.
+
+    Symbolic sizes are paired with sizes, and the one unbound row variable with its axes.
+    """
+    if actual is None:
         return
-    axes = replace_axes(axes, lambda size: known.get(size, size)) or ()
+    axes = replace_axes(axes, lambda size: bound_rows.get(size, size)) or ()
     rows = rows_in(axes)
-    if len(rows) > 1 or (rows_in(found) and not rows):
-        if len(axes) == len(found) and [*map(type, axes)] == [*map(type, found)]:
-            for axis, there in zip(axes, found, strict=True):
-                yield size_in(axis), (there,) if type(axis) is RowVar else size_in(there)
+    if len(rows) > 1 or (rows_in(actual) and not rows):
+        if len(axes) == len(actual) and [*map(type, axes)] == [*map(type, actual)]:
+            for axis, actual_axis in zip(axes, actual, strict=True):
+                yield (
+                    size_in(axis),
+                    (actual_axis,) if type(axis) is RowVar else size_in(actual_axis),
+                )
         return
-    place = axes.index(rows[0]) if rows else len(axes)
-    after = len(axes) - place - 1 if rows else 0
-    if len(found) < place + after or (not rows and len(found) != len(axes)):
+    index = axes.index(rows[0]) if rows else len(axes)
+    after = len(axes) - index - 1 if rows else 0
+    if len(actual) < index + after or (not rows and len(actual) != len(axes)):
         return
-    ends = [*found[:place], *found[len(found) - after :]] if rows else list(found)
+    ends = [*actual[:index], *actual[len(actual) - after :]] if rows else list(actual)
     if rows_in(ends):
         return
-    for axis, there in zip([*axes[:place], *axes[place + 1 :]], ends, strict=True):
-        yield size_in(axis), size_in(there)
+    for axis, actual_axis in zip([*axes[:index], *axes[index + 1 :]], ends, strict=True):
+        yield size_in(axis), size_in(actual_axis)
     if rows:
-        yield rows[0], found[place : len(found) - after]
+        yield rows[0], actual[index : len(actual) - after]

@@ -1,11 +1,11 @@
-"""What a call of a function of known type gives: its own sizes bound by the arguments."""
+"""Calls of functions of known type: binds the function's own dims to those of the arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from structir.analysis.lattice import FAIL_L1, AllVars, base_check, erase, walk_dims
+from structir.analysis.lattice import FAIL_L0, FAIL_L1, AllVars, base_check, erase, walk_dims
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.axes import Axes, RowVar
 from structir.ir.binding_dims import own_dims
@@ -21,83 +21,99 @@ from structir.ir.struct_info import (
 
 
 def derive_call_ret_struct_info(function: FuncStructInfo, args: Iterable[StructInfo]) -> StructInfo:
-    """The StructInfo of calling a function of known type on arguments of these infos.
+    """Returns the StructInfo of a call of a function type with arguments of these StructInfos.
 
-    Parameters bind the function's own dims from left to right; a size that is an expression binds
-    its one unknown where that can be solved exactly. Raises StructInfoError when the count or an
-    argument cannot fit.
+    Parameters bind the function's own dims from left to right; a size expression binds its one
+    unknown if it can be solved exactly. Raises StructInfoError if the number of arguments or an
+    argument does not match.
     """
     infos = tuple(args)
     if function.params is None:
         return function.ret
     if len(infos) != len(function.params):
-        wanted = len(function.params)
-        raise StructInfoError(
-            Diagnostic(
-                f"the function takes {wanted} argument{'s' * (wanted != 1)}, not {len(infos)}"
-            )
-        )
+        expected = len(function.params)
+        message = f"expected {expected} argument{'s' * (expected != 1)}, found {len(infos)}"
+        raise StructInfoError(Diagnostic(message, code="E0210"))
     binder = Binder(function)
     for position, (param, info) in enumerate(zip(function.params, infos, strict=True)):
         binder.bind(param, info)
-        known = binder.known(param, AllVars())
-        misfit = base_check(known, info) <= FAIL_L1
-        if misfit or contradicts(known, info):
-            raise StructInfoError(
-                Diagnostic(f"argument {position} does not fit its parameter", code="E0207")
-                .note(f"parameter: {param if misfit else known}")
-                .note(f"argument: {info}")
-            )
-    return binder.known(function.ret, binder.shapes)
+        known = binder.resolve(param, AllVars())
+        check = base_check(known, info)
+        if check <= FAIL_L1 or contradicts(known, info):
+            raise StructInfoError(_argument_mismatch(position, param, known, info))
+    return binder.resolve(function.ret, binder.shapes)
+
+
+def _argument_mismatch(
+    position: int, param: StructInfo, expected: StructInfo, info: StructInfo
+) -> Diagnostic:
+    message = f"argument {position}: expected {expected}, found {info}"
+    hint = f"change the argument, or annotate the parameter with {info}"
+    if not are_disjoint(expected, info):
+        hint = f"check the argument at run time: `R.match_cast(..., {expected})`"
+    diagnostic = Diagnostic(message, hint=hint, code="E0207")
+    if expected != param:
+        diagnostic = diagnostic.note(f"the parameter is {param}, with dims bound by the arguments")
+    return diagnostic
+
+
+def are_disjoint(a: StructInfo, b: StructInfo) -> bool:
+    """Returns whether no value has both StructInfos."""
+    apart = base_check(a, b) is FAIL_L0 and base_check(b, a) is FAIL_L0
+    return apart or contradicts(a, b)
 
 
 def contradicts(a: StructInfo, b: StructInfo) -> bool:
-    """Whether two infos have a size at the same place that provably differs."""
+    """Returns whether two StructInfos have provably different sizes at the same position."""
     if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):
         return any(map(contradicts, a.fields, b.fields))
     if not isinstance(a, TensorStructInfo | ShapeStructInfo) or type(a) is not type(b):
         return False
-    mine, theirs = a.dims, b.dims
-    if not isinstance(mine, tuple) or not isinstance(theirs, tuple):
+    a_dims, b_dims = a.dims, b.dims
+    if not isinstance(a_dims, tuple) or not isinstance(b_dims, tuple):
         return False
-    return any(equal(x, y) is False for x, y in zip(mine, theirs, strict=False))
+    return any(equal(x, y) is False for x, y in zip(a_dims, b_dims, strict=False))
 
 
 class Binder:
-    """Gives a function's own dims and shape variables what the arguments have there, the first
-    one each."""
+    """Binds a function's own dims and shape variables to those of the arguments.
+
+    The first binding of a dim holds.
+    """
 
     def __init__(self, function: FuncStructInfo) -> None:
-        self.own = set(own_dims(function))
+        self.own_dims = set(own_dims(function))
         self.sizes: dict[Sym, Dim] = {}
         self.rows: dict[Any, Axes] = {}
         self.shapes: dict[Var, Any] = {}
 
     def bind(self, param: StructInfo, argument: StructInfo) -> None:
-        walk_dims(param, argument, self.meet, self.rows)
+        """Binds the dims of one parameter to those of its argument."""
+        walk_dims(param, argument, self.match, self.rows)
 
-    def meet(self, param: Any, argument: Any) -> None:
+    def match(self, param: Any, argument: Any) -> None:
+        """Binds one size, row variable or shape variable."""
         if isinstance(param, Var):
             self.shapes.setdefault(param, argument)
         elif type(param) is RowVar:
             self.rows.setdefault(param, argument)
         elif type(param) is Poly and type(argument) in (int, Poly):
-            self.own |= syms(param) - syms(argument)  # what both speak of is of the scope around
+            self.own_dims |= syms(param) - syms(argument)  # dims in both belong to the outer scope
             size = substitute(param, self.sizes)
-            unknown = syms(size) & (self.own - self.sizes.keys())
+            unknown = syms(size) & (self.own_dims - self.sizes.keys())
             if len(unknown) == 1:
                 self.solve(size, next(iter(unknown)), argument)
 
     def solve(self, size: Dim, unknown: Sym, argument: Any) -> None:
-        """Bind the one unknown of a size that the argument is equal to, if there is one answer."""
+        """Binds the one unknown of a size if the equation has a unique solution."""
         factor, rest = linear(size, unknown) or (0, 0)
         if not isinstance(factor, int) or not factor:
-            return  # a symbolic factor may be 0: then any size would do
-        found = exact_quotient(argument - rest, factor)
-        if found is not None:
-            self.sizes[unknown] = found
+            return  # a symbolic factor may be 0, so the solution is not unique
+        solution = exact_quotient(argument - rest, factor)
+        if solution is not None:
+            self.sizes[unknown] = solution
 
-    def known(self, info: StructInfo, shapes: Mapping[Var, Any]) -> StructInfo:
-        """What an info of the function says with what is bound; other own dims may be anything."""
-        bound, own = {**self.sizes, **self.rows}, self.own
-        return erase(info, lambda s: bound.get(s) if s in own else s, shapes)
+    def resolve(self, info: StructInfo, shapes: Mapping[Var, Any]) -> StructInfo:
+        """Returns a StructInfo with bindings substituted; unbound own dims become unknown."""
+        bindings, dims = {**self.sizes, **self.rows}, self.own_dims
+        return erase(info, lambda s: bindings.get(s) if s in dims else s, shapes)

@@ -1,7 +1,7 @@
-"""What is known of each expression that is no op call, and what an annotation may say of it.
+"""StructInfo deduction of expressions other than op calls, and checks of annotations.
 
-Ops deduce from their own lines. The rest is here: calls of functions, tuples, branches, function
-results, and the meeting of a user's annotation with what was deduced.
+Ops deduce from their index signatures. This module covers function calls, tuples, branches and
+function results, and compares annotations with deduced StructInfo.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ from structir.ir.struct_info import (
 
 
 def deduce(value: Expr) -> StructInfo:
-    """The StructInfo of an expression whose parts are deduced; raises StructInfoError where it is
-    wrong."""
+    """Returns the StructInfo of an expression with deduced parts.
+
+    Raises StructInfoError if it is invalid.
+    """
     rule = _RULES.get(type(value))
     if rule is not None:
         return rule(value)
@@ -69,33 +71,35 @@ def _call(call: Call) -> StructInfo:
         if info is None or isinstance(info, ObjectStructInfo):
             return OBJECT
         raise StructInfoError(
-            Diagnostic(f"{callee_name(call)} is not a function", call.span)
-            .note(f"it is {info}", call.op.span)
-            .note(f"the call is {call}")
+            Diagnostic(
+                f"{callee_name(call)} is not callable: it is {info}", call.span, code="E0211"
+            )
+            .note(f"defined as {info}", call.op.span)
+            .note(f"in the call {call}")
         )
     if isinstance(info, KernelStructInfo):
         return _kernel_call(call, info)
     if info.params is None:
         derive = DERIVE_FUNCS.get(info.derive_func or "")
         return info.ret if derive is None else derive(call)
-    return _derived(call, info)
+    return _function_call(call, info)
 
 
-def _derived(call: Call, info: FuncStructInfo) -> StructInfo:
+def _function_call(call: Call, info: FuncStructInfo) -> StructInfo:
     try:
         return derive_call_ret_struct_info(info, [deduce(a) for a in call.args])
     except DiagnosticError as error:
         name = callee_name(call)
         diagnostic = error.diagnostics[0]
-        for argument in call.args:
-            place = argument.name if isinstance(argument, Var) else str(argument)
-            diagnostic = diagnostic.note(f"{place}: {argument.struct_info}", argument.span)
+        for argument in dict.fromkeys(call.args):
+            text = argument.name if isinstance(argument, Var) else str(argument)
+            diagnostic = diagnostic.note(f"{text}: {argument.struct_info}", argument.span)
         message = Diagnostic(
             diagnostic.message,
             call.span,
             name,
             (*diagnostic.notes, *Diagnostic("").note(f"{name}: {info}").notes),
-            "give the arguments that its parameters ask for, or match_cast a value known better",
+            diagnostic.hint,
             code=diagnostic.code,
         )
         raise StructInfoError(message) from None
@@ -104,14 +108,15 @@ def _derived(call: Call, info: FuncStructInfo) -> StructInfo:
 def _kernel_call(call: Call, info: KernelStructInfo) -> StructInfo:
     name = callee_name(call)
     if not call.sinfo_args:
-        hint = f"write R.call_kernel({name}, (x, y), out_sinfo=...)"
-        message = "a kernel is called by R.call_kernel, which states its results"
-        raise StructInfoError(Diagnostic(message, call.span, name, hint=hint).note(f"it is {info}"))
+        args = ", ".join([str(arg) for arg in call.args]) + "," * (len(call.args) == 1)
+        hint = f"`R.call_kernel(cls.{name}, ({args}), out_sinfo=...)`"
+        diagnostic = Diagnostic("kernels are called with R.call_kernel", call.span, name, hint=hint)
+        raise StructInfoError(diagnostic.note(f"{name}: {info}").coded("E0212"))
     try:
         return kernel_result(info, [deduce(a) for a in call.args], call.sinfo_args)
     except DiagnosticError as error:
         diagnostic = error.diagnostics[0].at(call.span)
-        for argument in call.args:
+        for argument in dict.fromkeys(call.args):
             if isinstance(argument, Var):
                 note = f"{argument.name}: {argument.struct_info}"
                 diagnostic = diagnostic.note(note, argument.span)
@@ -120,7 +125,7 @@ def _kernel_call(call: Call, info: KernelStructInfo) -> StructInfo:
 
 
 def callee_name(call: Call) -> str:
-    """What a call calls, as a reader would name it."""
+    """Returns the name of a call's callee for messages."""
     for field in ("name", "global_symbol"):
         name = getattr(call.op, field, None)
         if isinstance(name, str):
@@ -129,8 +134,7 @@ def callee_name(call: Call) -> str:
 
 
 def declared_result(infos: tuple[StructInfo, ...]) -> StructInfo:
-    """The result that a call of an opaque function states: one info, several as a tuple, or
-    nothing."""
+    """Returns the declared result of an opaque call: one StructInfo, a tuple, or Object."""
     if len(infos) == 1:
         return infos[0]
     return TupleStructInfo(infos) if infos else OBJECT
@@ -145,30 +149,30 @@ def _item(value: TupleGetItem) -> StructInfo:
     if isinstance(info, ObjectStructInfo):
         return OBJECT
     if not isinstance(info, TupleStructInfo):
+        name = getattr(value.tuple_value, "name", "x")
         raise StructInfoError(
-            Diagnostic("only a tuple can be indexed", value.span, "TupleGetItem")
+            Diagnostic(f"cannot index: expected a tuple, found {info}", value.span, code="E0209")
             .note(f"the value is {info}", value.tuple_value.span)
-            .hinted("to take elements of a tensor use R.take or R.strided_slice")
+            .hinted(f'index a tensor: `R.take({name}, R.const({value.index}, "int64"), axis=0)`')
         )
     if not -len(info.fields) <= value.index < len(info.fields):
         raise StructInfoError(
             Diagnostic(
-                f"there is no field {value.index} in a tuple of {len(info.fields)}",
+                f"tuple index {value.index} out of range for a {len(info.fields)}-tuple",
                 value.span,
-                "TupleGetItem",
                 code="E0208",
             )
             .note(f"the tuple is {info}", value.tuple_value.span)
-            .hinted("fields count from 0; -1 is the last")
+            .hinted(f"use an index from {-len(info.fields)} to {len(info.fields) - 1}")
         )
     return info.fields[value.index]
 
 
 def _if(value: If) -> StructInfo:
-    return unify_to_lca(_outside(value.true_branch), _outside(value.false_branch))
+    return unify_to_lca(_branch_info(value.true_branch), _branch_info(value.false_branch))
 
 
-def _outside(branch: SeqExpr) -> StructInfo:
+def _branch_info(branch: SeqExpr) -> StructInfo:
     return branch.struct_info or deduce(branch.body)
 
 
@@ -177,7 +181,7 @@ _RULES: dict[type, Callable[[Any], StructInfo]] = {
     Tuple: _tuple,
     TupleGetItem: _item,
     If: _if,
-    SeqExpr: _outside,
+    SeqExpr: _branch_info,
     GlobalVar: lambda value: value.struct_info or OBJECT,
 }
 
@@ -188,15 +192,15 @@ _RULES: dict[type, Callable[[Any], StructInfo]] = {
 def leave_scope(
     info: StructInfo, symbols: Collection[Sym], variables: Collection[Var]
 ) -> StructInfo:
-    """What an info still says where these symbolic dims and variables are no longer in scope."""
+    """Returns what remains of a StructInfo outside the scope of these dims and variables."""
     if not symbols and not variables:
         return info
-    kept = {var: var for var in variables_in(info) if var not in variables}
-    return erase(info, lambda sym: None if sym in symbols else sym, kept)
+    remaining = {var: var for var in variables_in(info) if var not in variables}
+    return erase(info, lambda sym: None if sym in symbols else sym, remaining)
 
 
 def leave_dataflow(info: StructInfo) -> StructInfo:
-    """What an info still says after its dataflow block, whose own variables are gone."""
+    """Returns what remains of a StructInfo outside its dataflow block."""
     local = [var for var in variables_in(info) if isinstance(var, DataflowVar)]
     return leave_scope(info, (), local) if local else info
 
@@ -204,8 +208,10 @@ def leave_dataflow(info: StructInfo) -> StructInfo:
 def result_info(
     info: StructInfo, params: Iterable[Var], outside: Collection[Sym] = ()
 ) -> StructInfo:
-    """What a caller may know of a function's result: the dims that its parameters bind, or that it
-    sees from `outside`, stay; every other dim and every variable is forgotten."""
+    """Returns a function's result type for callers.
+
+    Erases all variables, and the dims that neither parameters nor `outside` bind.
+    """
     seen = bound_dims([p.struct_info for p in params])
     return erase(info, lambda sym: sym if sym in seen or sym in outside else None)
 
@@ -220,11 +226,11 @@ def annotate(
     span: Span | None,
     value: Expr | None = None,
 ) -> StructInfo:
-    """The info that a value has when it is annotated.
+    """Returns the StructInfo of an annotated value.
 
-    Nothing declared (Object): what was deduced. Equal or weaker: what was declared, but of a tuple
-    written out no less is known than of its fields. Undecidable: what was declared, on trust, with
-    a DiagnosticWarning. Provably different: a StructInfoError.
+    An Object annotation gives the deduced StructInfo. An equal or less precise annotation gives
+    itself; a tuple expression keeps the StructInfo of its fields. An undecidable annotation is
+    assumed, with a DiagnosticWarning. Raises StructInfoError if the annotation provably differs.
     """
     if declared == OBJECT:
         return deduced
@@ -232,57 +238,42 @@ def annotate(
     if check is PASS:
         return deduced if type(value) is Tuple else declared
     if check is FAIL_L0 or contradicts(declared, deduced):
-        place = value.span if value is not None else None
+        value_span = value.span if value is not None else None
         op = callee_name(value) if isinstance(value, Call) else None
-        raise StructInfoError(
-            Diagnostic(f"the annotation of {what} contradicts its value", span, op, code="E0205")
-            .note(f"declared: {declared}", span)
-            .note(f"deduced:  {deduced}", place)
-            .hinted(
-                "correct the annotation, or leave it out: what can be deduced need not be written"
-            )
-        )
-    warn(
-        Diagnostic(
-            f"the annotation of {what} cannot be decided and is taken on trust",
-            span,
-            hint="R.match_cast checks it when the program runs",
-            severity="warning",
-        )
-        .note(f"declared: {declared}", span)
-        .note(f"deduced:  {deduced}")
-    )
+        message = f"the annotation of {what} contradicts its value"
+        diagnostic = Diagnostic(message, span, op, code="E0205", label=f"expected {declared}")
+        hint = f"annotate with {deduced}, or omit the annotation"
+        raise StructInfoError(diagnostic.note(f"found {deduced}", value_span).hinted(hint))
+    message = f"cannot prove the annotation of {what}; assuming it holds"
+    hint = f"check it at run time: `R.match_cast(..., {declared})`"
+    label = f"expected {declared}"
+    diagnostic = Diagnostic(message, span, hint=hint, severity="warning", label=label)
+    warn(diagnostic.note(f"found {deduced}", value.span if value is not None else None))
     return declared
 
 
-def are_disjoint(a: StructInfo, b: StructInfo) -> bool:
-    """Whether no value can be described by both infos."""
-    apart = base_check(a, b) is FAIL_L0 and base_check(b, a) is FAIL_L0
-    return apart or contradicts(a, b)
-
-
-# ---- the table that a test or a notebook asks for ----------------------------------------------
+# ---- StructInfo of all bindings ---------------------------------------------------------------
 
 
 def binding_struct_infos(function: Function) -> dict[str, StructInfo]:
-    """The StructInfo of every binding by its path: `x`, `r.then.x`, `r.then.r`, `inner.b`."""
-    found: dict[str, StructInfo] = {}
+    """Returns the StructInfo of every binding by its path: `x`, `r.then.x`, `inner.b`."""
+    infos: dict[str, StructInfo] = {}
     todo: list[tuple[str, SeqExpr]] = [("", function.body)]
     while todo:
         prefix, seq = todo.pop()
         for binding in seq.bindings():
             name = prefix + binding.var.name
-            found[name] = binding.var.struct_info
+            infos[name] = binding.var.struct_info
             value = binding.value
             if isinstance(value, Function):
                 todo.append((f"{name}.", value.body))
             elif isinstance(value, If):
                 for side, branch in (("then", value.true_branch), ("else", value.false_branch)):
                     todo.append((f"{name}.{side}.", branch))
-                    found.setdefault(f"{name}.{side}.{binding.var.name}", _outside_of(branch))
-    return found
+                    infos.setdefault(f"{name}.{side}.{binding.var.name}", _result_of_branch(branch))
+    return infos
 
 
-def _outside_of(branch: SeqExpr) -> StructInfo:
+def _result_of_branch(branch: SeqExpr) -> StructInfo:
     info: StructInfo = branch.body.struct_info
     return info

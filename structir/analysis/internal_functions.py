@@ -1,5 +1,4 @@
-"""Functions of a module that only the module itself calls: their parameters and results may
-change."""
+"""Internal functions: private functions of a module, whose signatures passes may change."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from structir.ir.expr import Binding, Call, Function, GlobalVar
 from structir.ir.module import IRModule
 from structir.ir.node import Node
 
-PRIVATE = "private"  # the attribute of a function that nothing outside of its module calls
+PRIVATE = "private"  # the attribute of a function that only its module calls
 
 
 def internal_functions(module: IRModule) -> dict[str, Function]:
-    """Functions marked private that are only called, never handed on."""
+    """Returns the private functions that are only called, never used as values."""
     if not any(
         getattr(function, "attrs", {}).get(PRIVATE) for function in module.functions.values()
     ):
@@ -41,7 +40,7 @@ def internal_functions(module: IRModule) -> dict[str, Function]:
 
 
 def called_function(binding: Binding) -> str | None:
-    """The function of the module that a binding calls, by name."""
+    """Returns the name of the module's function that a binding calls, or None."""
     value = binding.value
     if isinstance(value, Call) and isinstance(value.op, GlobalVar):
         return value.op.name
@@ -51,18 +50,21 @@ def called_function(binding: Binding) -> str | None:
 def replace_functions(
     module: IRModule,
     changed: dict[str, Function],
-    each: Callable[[Binding, str], list[Binding]],
+    rewrite_call: Callable[[Binding, str], list[Binding]],
 ) -> IRModule:
-    """The module with some functions exchanged, and every call of them by `each`."""
+    """Returns the module with some functions replaced.
+
+    `rewrite_call` replaces each binding that calls one of them.
+    """
     if not changed:
         return module
     functions: dict[str, Node] = {**module.functions, **changed}
 
-    def in_place(binding: Binding) -> list[Binding]:
+    def rewrite(binding: Binding) -> list[Binding]:
         name = called_function(binding)
-        return [binding] if name is None or name not in changed else each(binding, name)
+        return [binding] if name is None or name not in changed else rewrite_call(binding, name)
 
     for name, function in functions.items():
         if isinstance(function, Function):
-            functions[name] = with_bindings(function, in_place)
+            functions[name] = with_bindings(function, rewrite)
     return module.with_functions(functions)

@@ -1,4 +1,4 @@
-"""Calls of kernels: what operands and results say of a kernel's dims, and whether they fit."""
+"""Kernel calls: binds a kernel's dims to those of operands and results, and checks them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from structir.analysis.calls import Binder
+from structir.analysis.calls import Binder, are_disjoint
 from structir.analysis.lattice import FAIL_L1, base_check
 from structir.errors import Diagnostic, StructInfoError
 from structir.ir.binding_dims import own_dims
@@ -22,84 +22,90 @@ from structir.ir.struct_info import (
 
 @attrs.frozen
 class KernelSizeEquation:
-    """A size that a kernel states, in the caller's dims, and the one given: equal when it runs."""
+    """An equation between a declared size of a kernel, in the caller's dims, and the actual one."""
 
-    stated: Dim
-    given: Dim
+    declared: Dim
+    actual: Dim
     where: str
 
 
 @attrs.frozen(eq=False)
 class BoundKernel:
-    """A kernel's own dims in the caller's, and what must hold for them to be right."""
+    """A kernel's own dims in terms of the caller's, with equations to check at run time."""
 
     sizes: Mapping[Sym, Dim]
     equations: tuple[KernelSizeEquation, ...]
 
 
 def kernel_result(
-    kernel: KernelStructInfo, operands: Sequence[StructInfo], stated: Sequence[StructInfo]
+    kernel: KernelStructInfo, operands: Sequence[StructInfo], declared: Sequence[StructInfo]
 ) -> StructInfo:
-    """The StructInfo of a call: the stated results, one, or several as a tuple."""
+    """Returns the StructInfo of a kernel call: its declared result, or a tuple of several."""
     operand_count = len(kernel.params or ()) - kernel.results
     counts = (
-        ("fills", "result", kernel.results, len(stated), "stated"),
-        ("takes", "operand", operand_count, len(operands), "given"),
+        ("result", kernel.results, len(declared)),
+        ("operand", operand_count, len(operands)),
     )
-    for verb, what, wanted, count, given in counts:
-        if count != wanted:
-            message = f"the kernel {verb} {wanted} {what}{'s' * (wanted != 1)}, but {count} "
-            message += f"{'is' if count == 1 else 'are'} {given}"
-            hint = "results are the last parameters, from the first one that the kernel writes to"
-            raise StructInfoError(Diagnostic(message, hint=hint))
-    for info in stated:
+    for noun, expected, count in counts:
+        if count != expected:
+            message = f"expected {expected} {noun}{'s' * (expected != 1)}, found {count}"
+            hint = "results are the last parameters, from the first one that the kernel writes"
+            raise StructInfoError(Diagnostic(message, hint=hint, code="E0213"))
+    for info in declared:
         known = isinstance(info, TensorStructInfo) and type(info.dims) is tuple and info.dtype
         if not known:
-            hint = 'write R.Tensor((n,), "float32")'
-            message = "the sizes and the dtype of a result must be stated"
-            raise StructInfoError(Diagnostic(message, hint=hint).note(f"stated: {info}"))
-    bind_kernel(kernel, [*operands, *stated])
-    return stated[0] if len(stated) == 1 else TupleStructInfo(tuple(stated))
+            hint = 'declare them: `out_sinfo=R.Tensor((n,), "float32")`'
+            message = f"expected a result with known sizes and dtype, found {info}"
+            raise StructInfoError(Diagnostic(message, hint=hint, code="E0214"))
+    bind_kernel(kernel, [*operands, *declared])
+    return declared[0] if len(declared) == 1 else TupleStructInfo(tuple(declared))
 
 
-def bind_kernel(kernel: KernelStructInfo, given: Sequence[StructInfo]) -> BoundKernel:
-    """The kernel's dims as operands and results of these infos bind them; StructInfoError where
-    one cannot fit."""
+def bind_kernel(kernel: KernelStructInfo, actual: Sequence[StructInfo]) -> BoundKernel:
+    """Binds a kernel's dims to operands and results.
+
+    Raises StructInfoError if one of them does not match its parameter.
+    """
     binder = Binder(kernel)
     equations: list[KernelSizeEquation] = []
-    operands = len(given) - kernel.results
-    for place, (param, info) in enumerate(zip(kernel.params or (), given, strict=True)):
+    operands = len(actual) - kernel.results
+    for index, (param, info) in enumerate(zip(kernel.params or (), actual, strict=True)):
         binder.bind(param, info)
-        stated = binder.known(param, {})
-        what = f"operand {place}" if place < operands else f"result {place - operands}"
-        pairs = list(_sizes(stated, info))
+        declared = binder.resolve(param, {})
+        operand = f"operand {index}" if index < operands else f"result {index - operands}"
+        pairs = list(_sizes(declared, info))
         apart = any(equal(left, right) is False for left, right in pairs)
-        if apart or base_check(stated, info) <= FAIL_L1:
-            raise _misfit(what, param, stated, info)
+        if apart or base_check(declared, info) <= FAIL_L1:
+            raise _mismatch(operand, param, declared, info)
         equations += [
-            KernelSizeEquation(left, right, f"{what}, axis {axis}")
+            KernelSizeEquation(left, right, f"{operand}, axis {axis}")
             for axis, (left, right) in enumerate(pairs)
             if not equal(left, right)
         ]
-    own = own_dims(kernel)
-    return BoundKernel({s: d for s, d in binder.sizes.items() if s in own}, tuple(equations))
+    dims = own_dims(kernel)
+    sizes = {s: d for s, d in binder.sizes.items() if s in dims}
+    return BoundKernel(sizes, tuple(equations))
 
 
-def _sizes(stated: StructInfo, given: StructInfo) -> Iterator[tuple[Dim, Dim]]:
-    """The sizes at the same places of two infos."""
-    match stated, given:
-        case PrimStructInfo(value=left), PrimStructInfo(value=right):
-            if left is not None and right is not None:
-                yield left, right
-        case TensorStructInfo(dims=tuple() as lefts), TensorStructInfo(dims=tuple() as rights):
-            yield from zip(lefts, rights, strict=False)
+def _sizes(declared: StructInfo, actual: StructInfo) -> Iterator[tuple[Dim, Dim]]:
+    """Yields the pairs of sizes at the same positions."""
+    match declared, actual:
+        case PrimStructInfo(value=declared_size), PrimStructInfo(value=actual_size):
+            if declared_size is not None and actual_size is not None:
+                yield declared_size, actual_size
+        case TensorStructInfo(dims=tuple() as declared_dims), TensorStructInfo(
+            dims=tuple() as actual_dims
+        ):
+            yield from zip(declared_dims, actual_dims, strict=False)
 
 
-def _misfit(what: str, param: StructInfo, stated: StructInfo, info: StructInfo) -> StructInfoError:
-    diagnostic = Diagnostic(f"{what} does not fit its parameter", code="E0207").note(
-        f"parameter: {param}"
-    )
-    if stated != param:
-        diagnostic = diagnostic.note(f"here it is: {stated}")
-    hint = "give what the kernel's parameters ask for, or match_cast a value known better"
-    return StructInfoError(diagnostic.note(f"given: {info}").hinted(hint))
+def _mismatch(
+    what: str, param: StructInfo, declared: StructInfo, info: StructInfo
+) -> StructInfoError:
+    diagnostic = Diagnostic(f"{what}: expected {declared}, found {info}", code="E0207")
+    if declared != param:
+        diagnostic = diagnostic.note(f"the parameter is {param}, with dims bound by the arguments")
+    hint = f"change the operand, or annotate the parameter with {info}"
+    if not are_disjoint(declared, info):
+        hint = f"check the operand at run time: `R.match_cast(..., {declared})`"
+    return StructInfoError(diagnostic.hinted(hint))

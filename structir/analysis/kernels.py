@@ -1,5 +1,4 @@
-"""What must hold of a kernel as a whole: results last, every dim bound, every name bound before it
-is read."""
+"""Rules of kernels: results last, every dim bound, every name bound before it is read."""
 
 from __future__ import annotations
 
@@ -41,12 +40,16 @@ Known = frozenset[Var | Local]
 
 
 def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
-    """Every breach of the rules of kernels."""
+    """Yields every violation of the rules of kernels."""
     for param in kernel.params:
         if not is_of_kernels(param.struct_info):
-            message = f"parameter {param.name} is no tensor of known rank and dtype, and no number"
-            hint = 'a kernel takes R.Tensor(("n",), "float32") and R.Prim("int64")'
-            yield _about([param], Diagnostic(message, param.span, kernel.name, hint=hint))
+            message = (
+                f"parameter {param.name}: expected a tensor of known rank and dtype or a scalar"
+            )
+            hint = 'annotate it with R.Tensor(("n",), "float32") or R.Prim("int64")'
+            yield _about(
+                [param], Diagnostic(message, param.span, kernel.name, hint=hint, code="E0510")
+            )
             return
     yield from _dims(kernel)
     yield from _results(kernel)
@@ -55,7 +58,7 @@ def kernel_violations(kernel: Kernel) -> Iterator[Diagnostic]:
 
 
 def is_of_kernels(info: StructInfo) -> bool:
-    """Whether a parameter of a kernel can be of this kind."""
+    """Returns whether a kernel parameter can have this StructInfo."""
     if isinstance(info, PrimStructInfo):
         return info.dtype in KERNEL_DTYPES
     if not isinstance(info, TensorStructInfo) or isinstance(info.dims, Var):
@@ -72,17 +75,21 @@ def _about(variables: Iterable[Var], diagnostic: Diagnostic) -> Diagnostic:
 def _results(kernel: Kernel) -> Iterator[Diagnostic]:
     written = {target.array: target for target in written_elements(kernel)}
     if not kernel.results:
-        hint = "a kernel writes to its last parameters: out[i] = ..."
-        message = "it writes to no parameter"
-        yield _about(kernel.params, Diagnostic(message, kernel.span, kernel.name, hint=hint))
+        hint = "write to the last parameter: `out[i] = ...`"
+        message = "the kernel writes to no parameter"
+        yield _about(
+            kernel.params, Diagnostic(message, kernel.span, kernel.name, hint=hint, code="E0510")
+        )
     for param in kernel.results:
         if param in written:
             continue
         first = written[kernel.results[0]]
         name = first.array.name
-        message = f"{name} is written to, but {param.name} after it is only read"
-        hint = f"results come last: is {name} an input, or does {param.name} stand too late?"
-        diagnostic = Diagnostic(message, first.span, kernel.name, hint=hint)
+        message = (
+            f"results must be the last parameters: {name} is written, {param.name} after it is not"
+        )
+        hint = f"move {param.name} before {name}"
+        diagnostic = Diagnostic(message, first.span, kernel.name, hint=hint, code="E0510")
         yield _about([first.array, param], diagnostic)
         return
 
@@ -93,84 +100,92 @@ def _dims(kernel: Kernel) -> Iterator[Diagnostic]:
         dims: Any = getattr(param.struct_info, "dims", None) or ()
         unknown = sorted({s.name for dim in dims for s in syms(dim) if s not in bound})
         if unknown:
-            message = f"nothing binds {unknown[0]} of parameter {param.name}"
+            message = f"parameter {param.name}: dim {unknown[0]} is not bound"
             prim = f'size: R.Prim("int64", value="{unknown[0]}")'
-            hint = f"let it stand alone as a size, or add a number: {prim}"
-            yield _about([param], Diagnostic(message, param.span, kernel.name, hint=hint))
-    sizes = [found for found in nodes_of(kernel) if isinstance(found, Size)]
+            hint = f"add a parameter that binds it: `{prim}`"
+            yield _about(
+                [param], Diagnostic(message, param.span, kernel.name, hint=hint, code="E0510")
+            )
+    sizes = [node for node in nodes_of(kernel) if isinstance(node, Size)]
     for size in sizes:
         if syms(size.dim) - bound:
-            message = "a size that no parameter binds"
-            yield _about(kernel.params[:1], Diagnostic(message, size.span, kernel.name))
+            message = f"the size {size.dim} is bound by no parameter"
+            yield _about(
+                kernel.params[:1], Diagnostic(message, size.span, kernel.name, code="E0510")
+            )
 
 
 def _threads(kernel: Kernel) -> Iterator[Diagnostic]:
-    """Lanes hand each other values in whole warps."""
+    """Checks that lane functions run in whole warps."""
     lanes = {row.name for row in OF_LANES}
-    handed = [n for n in nodes_of(kernel) if isinstance(n, Apply) and n.fn in lanes]
-    if handed and kernel.threads % WARP:
-        message = f"T.{handed[0].fn} in blocks of {kernel.threads} threads"
-        hint = f"lanes hand each other values in warps of {WARP}: let threads be a multiple"
-        yield Diagnostic(message, handed[0].span, kernel.name, hint=hint)
+    lane_calls = [n for n in nodes_of(kernel) if isinstance(n, Apply) and n.fn in lanes]
+    if lane_calls and kernel.threads % WARP:
+        message = (
+            f"T.{lane_calls[0].fn}: expected a multiple of {WARP} threads, found {kernel.threads}"
+        )
+        hint = f"threads={-(-kernel.threads // WARP) * WARP}"
+        yield Diagnostic(message, lane_calls[0].span, kernel.name, hint=hint, code="E0510")
 
 
 class _BoundNames:
-    """What is bound on every way that leads to a place."""
+    """Checks that every name is bound on all paths to its reads."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def violations(self) -> list[Diagnostic]:
-        self.block(self.kernel.body, frozenset(self.kernel.params))
-        return self.found
+        self.check_block(self.kernel.body, frozenset(self.kernel.params))
+        return self.diagnostics
 
-    def block(self, statements: Sequence[KernelStatement], known: Known | None) -> Known | None:
-        """What is bound after statements; None where nothing comes after them."""
+    def check_block(
+        self, statements: Sequence[KernelStatement], known: Known | None
+    ) -> Known | None:
+        """Returns the names bound after statements; None if control never gets there."""
         for statement in statements:
             if known is None:
                 return None
-            known = self.statement(statement, known)
+            known = self.check_statement(statement, known)
         return known
 
-    def statement(self, statement: KernelStatement, known: Known) -> Known | None:
+    def check_statement(self, statement: KernelStatement, known: Known) -> Known | None:
         match statement:
             case Assign(target, value):
-                self.read([value, target] if isinstance(target, Element) else [value], known)
+                self.check_reads([value, target] if isinstance(target, Element) else [value], known)
                 if statement.symbol:
-                    self.read([target], known)
+                    self.check_reads([target], known)
                 return known | {target} if isinstance(target, Local) else known
             case Scratch(array):
                 return known | {array}
             case Part(low, high):
                 return known | {low, high}
             case LibraryCall(_, args):
-                self.read(args, known)
+                self.check_reads(args, known)
             case For(variable, start, stop, _, body):
-                self.read([start, stop], known)
-                self.block(body, known | {variable})
+                self.check_reads([start, stop], known)
+                self.check_block(body, known | {variable})
             case While(test, body):
-                self.read([test], known)
-                self.block(body, known)
+                self.check_reads([test], known)
+                self.check_block(body, known)
             case Branch(test, then, otherwise):
-                self.read([test], known)
-                ends = [self.block(then, known), self.block(otherwise, known)]
+                self.check_reads([test], known)
+                ends = [self.check_block(then, known), self.check_block(otherwise, known)]
                 reaching = [end for end in ends if end is not None]
                 return frozenset.intersection(*reaching) if reaching else None
             case Break() | Continue():
                 return None
         return known
 
-    def read(self, scalars: Iterable[Scalar], known: Known) -> None:
-        """Everything that expressions mention must be bound."""
+    def check_reads(self, scalars: Iterable[Scalar], known: Known) -> None:
+        """Reports the unbound names of expressions."""
         todo: list[Scalar] = list(scalars)
         while todo:
             scalar = todo.pop()
             for name in _mentioned(scalar):
                 if name not in known:
-                    message = f"{name.name} is not bound on every way that leads here"
-                    diagnostic = Diagnostic(message, scalar.span, self.kernel.name)
-                    self.found.append(_about(self.kernel.params[:1], diagnostic))
+                    message = f"{name.name} is not bound on every path to this read"
+                    diagnostic = Diagnostic(message, scalar.span, self.kernel.name, code="E0510")
+                    self.diagnostics.append(_about(self.kernel.params[:1], diagnostic))
             todo += getattr(scalar, "args", getattr(scalar, "indices", ()))
 
 

@@ -1,7 +1,8 @@
-"""The lattice of struct infos: how precise one is against another, their join, what scopes forget.
+"""The lattice of StructInfo: subtype check, join, and erasure at the end of scopes.
 
-Everything follows from what the fields of a kind hold (`field_kinds`); only functions, which bind
-dims of their own, have rules beside it. The rules are those of Relax (Lai et al., 2023, section 3).
+The rules follow from the kinds of the fields of each StructInfo subclass (`field_kinds`); only
+functions, which bind dims of their own, have additional rules. The rules are those of Relax (Lai et
+al., 2023, section 3).
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from structir.ir.struct_info import (
 
 
 class BaseCheckResult(enum.IntEnum):
-    """How sure it is that every value of one info is a value of another."""
+    """How certain it is that every value of one StructInfo is a value of another."""
 
     FAIL_L0 = 0  # never, whatever the values
-    FAIL_L1 = 1  # the derived info is less precise: only a run-time check can tell
-    FAIL_L2 = 2  # only the symbolic sizes cannot be shown equal
+    FAIL_L1 = 1  # the derived info is less precise: a run-time check decides
+    FAIL_L2 = 2  # only the equality of symbolic sizes is unproved
     PASS = 3
 
 
 FAIL_L0, FAIL_L1, FAIL_L2, PASS = BaseCheckResult
-FORGOTTEN: Any = object()  # a field that does not survive; the whole info is then an Object
+ERASED: Any = object()  # an erased field; an info that requires the field becomes Object
 Env = Mapping[Any, Any]  # symbolic variables to dims, row variables to axes
 
 
@@ -53,7 +54,7 @@ Env = Mapping[Any, Any]  # symbolic variables to dims, row variables to axes
 
 
 def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
-    """How sure it is that every value described by `derived` is described by `base`."""
+    """Returns how certain it is that every value described by `derived` is described by `base`."""
     if base is derived or base == OBJECT:
         return PASS
     if type(base) is not type(derived):
@@ -62,7 +63,7 @@ def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
         return PASS
     if isinstance(base, FuncStructInfo) and isinstance(derived, FuncStructInfo):
         return _check_function(base, derived)
-    if isinstance(base, TensorStructInfo) and _of_axes(base, derived):
+    if isinstance(base, TensorStructInfo) and _has_axes(base, derived):
         return _check_tensor(base, derived)
     result = PASS
     for name, kind in field_kinds(type(base)):
@@ -74,20 +75,20 @@ def base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
     return result
 
 
-def _of_axes(a: Any, b: Any) -> bool:
-    """Whether one of two tensors has axes that sizes cannot say."""
+def _has_axes(a: Any, b: Any) -> bool:
+    """Returns whether one of two tensors has axes other than sizes."""
     return a.axes is not None or b.axes is not None
 
 
 def _check_tensor(base: TensorStructInfo, derived: Any) -> BaseCheckResult:
     dtype = _check_static(base.dtype, derived.dtype)
-    wanted = axes_of(base)
+    expected = axes_of(base)
     if isinstance(base.dims, Var):
         return min(dtype, FAIL_L2 if derived.ndim in (None, base.ndim) else FAIL_L0)
-    if wanted is None:
+    if expected is None:
         return dtype
-    found = BaseCheckResult(check_axes(wanted, axes_of(derived)))
-    return min(dtype, max(found, FAIL_L2) if isinstance(derived.dims, Var) and found else found)
+    result = BaseCheckResult(check_axes(expected, axes_of(derived)))
+    return min(dtype, max(result, FAIL_L2) if isinstance(derived.dims, Var) and result else result)
 
 
 def _check_static(base: Any, derived: Any) -> BaseCheckResult:
@@ -107,7 +108,7 @@ def _check_dim(base: Dim | None, derived: Dim | None) -> BaseCheckResult:
 
 
 def _check_dims(base: Any, derived: Any) -> BaseCheckResult:
-    """Ranks have a field of their own; a shape variable is known to equal itself alone."""
+    """Compares sizes; ranks have a field of their own, and a shape variable equals only itself."""
     if base is None or base is derived:
         return PASS
     if derived is None or isinstance(base, Var) or isinstance(derived, Var):
@@ -165,26 +166,29 @@ def _check_function(base: FuncStructInfo, derived: FuncStructInfo) -> BaseCheckR
 
 
 def unify_to_lca(a: StructInfo, b: StructInfo) -> StructInfo:
-    """The least common ancestor: the most precise info that describes every value of both."""
+    """Returns the least common ancestor of two StructInfos.
+
+    It is the most precise one that describes all values of both.
+    """
     if a is b or a == b:
         return a
     if type(a) is not type(b):
         return OBJECT
     if isinstance(a, FuncStructInfo) and isinstance(b, FuncStructInfo):
         return _join_functions(a, b)
-    if isinstance(a, TensorStructInfo) and _of_axes(a, b):
+    if isinstance(a, TensorStructInfo) and _has_axes(a, b):
         return join_axes(a, b)  # type: ignore[arg-type]
     return _with_fields(a, lambda name, kind, value: _JOINS[kind](value, getattr(b, name)))
 
 
 def _with_fields(info: StructInfo, change: Callable[[str, str, Any], Any]) -> StructInfo:
-    """The info over changed fields; an Object if one is forgotten that it cannot do without."""
+    """Returns the StructInfo with changed fields; Object if a required field is erased."""
     fields: dict[str, Any] = {}
     same = True
     for name, kind in field_kinds(type(info)):
         value = getattr(info, name)
         new = change(name, kind, value)
-        if new is FORGOTTEN:
+        if new is ERASED:
             if not _may_be_unknown(type(info), name):
                 return OBJECT
             new = None
@@ -199,27 +203,27 @@ def _may_be_unknown(cls: Any, name: str) -> bool:
 
 
 def _join_static(a: Any, b: Any) -> Any:
-    return a if a == b else FORGOTTEN
+    return a if a == b else ERASED
 
 
 def _join_dim(a: Dim | None, b: Dim | None) -> Any:
-    return a if a is not None and b is not None and equal(a, b) else FORGOTTEN
+    return a if a is not None and b is not None and equal(a, b) else ERASED
 
 
 def _join_dims(a: Any, b: Any) -> Any:
     if a is b:
         return a
     tuples = type(a) is tuple and type(b) is tuple and len(a) == len(b)
-    return a if tuples and all(map(equal, a, b)) else FORGOTTEN
+    return a if tuples and all(map(equal, a, b)) else ERASED
 
 
 def _join_info(a: Any, b: Any) -> Any:
-    return FORGOTTEN if a is None or b is None else unify_to_lca(a, b)
+    return ERASED if a is None or b is None else unify_to_lca(a, b)
 
 
 def _join_infos(a: Any, b: Any) -> Any:
     if a is None or b is None or len(a) != len(b):
-        return FORGOTTEN
+        return ERASED
     return tuple(map(unify_to_lca, a, b))
 
 
@@ -239,20 +243,20 @@ def _join_functions(a: FuncStructInfo, b: FuncStructInfo) -> StructInfo:
     if a.params is None or b.params is None or len(a.params) != len(b.params):
         opaque = a.params is None and b.params is None and a.derive_func == b.derive_func
         derive = a.derive_func if opaque else None
-        return FuncStructInfo(None, unify_to_lca(_outside(a), _outside(b)), purity, derive)
+        return FuncStructInfo(None, unify_to_lca(_ret_outside(a), _ret_outside(b)), purity, derive)
     b = _with_dims_of(b, a)
     params = _join_infos(a.params, b.params)
     ret = unify_to_lca(a.ret, b.ret)
-    # a dim that no parameter binds any longer says nothing in the result
-    lost = own_dims(a) - bound_dims(params)
-    ret = erase(ret, lambda sym: None if sym in lost else sym)
+    # dims that no parameter binds any more are erased in the result
+    unbound = own_dims(a) - bound_dims(params)
+    ret = erase(ret, lambda sym: None if sym in unbound else sym)
     return FuncStructInfo(params, ret, purity)
 
 
-def _outside(function: FuncStructInfo) -> StructInfo:
-    """What may be said of a function's result where its own dims are not known."""
-    own = own_dims(function)
-    return erase(function.ret, lambda sym: None if sym in own else sym)
+def _ret_outside(function: FuncStructInfo) -> StructInfo:
+    """Returns a function's result type with its own dims erased."""
+    dims = own_dims(function)
+    return erase(function.ret, lambda sym: None if sym in dims else sym)
 
 
 # ---- scopes ----------------------------------------------------------------------------------
@@ -263,11 +267,10 @@ def erase_to_well_defined(
     shape_vars: Mapping[Any, Any] | Iterable[Any] = (),
     vars: Mapping[Var, Any] | Collection[Var] = (),
 ) -> StructInfo:
-    """What remains of an info in a scope where only `shape_vars` and `vars` are defined.
+    """Returns a StructInfo in a scope that defines only `shape_vars` and `vars`.
 
-    Each may be a mapping, which replaces, or a collection, whose members stand for themselves. A
-    shape
-    that mentions anything else is forgotten; rank and dtype stay.
+    Each may be a mapping, which replaces, or a collection, whose members are kept. A shape that
+    mentions anything else is erased; rank and dtype remain.
     """
     pairs = shape_vars.items() if isinstance(shape_vars, Mapping) else ((s, s) for s in shape_vars)
     env = {_variable(sym): _replacement(value) for sym, value in pairs}
@@ -288,26 +291,31 @@ def erase(
     dim_of: Callable[[Any], Any],
     vars: Mapping[Var, Any] = {},
 ) -> StructInfo:
-    """`erase_to_well_defined` by a function from a symbolic variable to a dim, to itself, or to
-    None; from a row variable to itself, to axes, or to None."""
+    """Returns a StructInfo with symbolic variables replaced by a function.
+
+    `dim_of` maps a symbolic variable to a dim, to itself or to None, and a row variable to itself,
+    to axes or to None; None erases.
+    """
     if not isinstance(info, FuncStructInfo):
-        return _erased(info, dim_of, vars)
-    own = own_dims(info)
-    lost: set[Any] = set()
+        return _erase_fields(info, dim_of, vars)
+    bound = own_dims(info)
+    unbound: set[Any] = set()
 
     def own_or_outer(sym: Any) -> Any:
-        return dim_of(sym) if sym not in own else None if sym in lost else sym
+        return dim_of(sym) if sym not in bound else None if sym in unbound else sym
 
     while True:
-        erased = _erased(info, own_or_outer, vars)
-        # a dim may lose the parameter that bound it: then it says nothing elsewhere either
-        gone = own - lost - own_dims(erased)  # type: ignore[arg-type]
+        erased = _erase_fields(info, own_or_outer, vars)
+        # a dim may lose the parameter that bound it, and is then erased everywhere
+        gone = bound - unbound - own_dims(erased)  # type: ignore[arg-type]
         if not gone:
             return erased
-        lost |= gone
+        unbound |= gone
 
 
-def _erased(info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, Any]) -> StructInfo:
+def _erase_fields(
+    info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, Any]
+) -> StructInfo:
     def known(value: Poly) -> Any:
         env: dict[Sym, Dim] = {}
         for sym in syms(value):
@@ -329,7 +337,7 @@ def _erased(info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, A
             return _erase_dims(value, known, vars)
         if kind == "dim":
             new = known(value) if type(value) is Poly else value
-            return FORGOTTEN if new is None else new
+            return ERASED if new is None else new
         if kind == "info":
             return erase(value, dim_of, vars)
         if kind == "infos":
@@ -341,7 +349,7 @@ def _erased(info: StructInfo, dim_of: Callable[[Any], Any], vars: Mapping[Var, A
 
 
 def _with_axes(info: TensorStructInfo, axes: Axes | None) -> TensorStructInfo:
-    """A tensor of other axes; where they are forgotten, of as many."""
+    """Returns a tensor with other axes; only its rank if they are erased."""
     return (
         TensorStructInfo(None, info.dtype, info.ndim) if axes is None else tensor(axes, info.dtype)
     )
@@ -350,29 +358,29 @@ def _with_axes(info: TensorStructInfo, axes: Axes | None) -> TensorStructInfo:
 def _erase_dims(value: Any, known: Callable[[Poly], Any], vars: Mapping[Var, Any]) -> Any:
     if isinstance(value, Var):
         new = vars.get(value)
-        return FORGOTTEN if new is None else _dims_of_value(new)
+        return ERASED if new is None else _dims_of_value(new)
     dims = []
     changed = False
     for dim in value:
         new = known(dim) if type(dim) is Poly else dim
         if new is None:
-            return FORGOTTEN
+            return ERASED
         changed = changed or new is not dim
         dims.append(new)
     return tuple(dims) if changed else value
 
 
 def _dims_of_value(shape: Any) -> Any:
-    """A shape expression by its sizes, a shape variable by itself."""
+    """Returns the sizes of a shape expression, or a shape variable itself."""
     return getattr(shape, "dims", shape)
 
 
 def get_static_type(info: StructInfo) -> StructInfo:
-    """The info without its sizes: ranks, dtypes and structure only."""
+    """Returns the StructInfo without sizes: ranks, dtypes and structure only."""
 
     def change(_name: str, kind: str, value: Any) -> Any:
         if kind in ("dims", "dim", "axes"):
-            return None if value is None else FORGOTTEN
+            return None if value is None else ERASED
         if kind == "info" and value is not None:
             return get_static_type(value)
         if kind == "infos" and value is not None:
@@ -386,28 +394,33 @@ def get_static_type(info: StructInfo) -> StructInfo:
 
 
 def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStructInfo:
-    """The function with its own dims called as the other's, position by position."""
+    """Renames the function's own dims to those of another, position by position."""
     env: dict[Any, Any] = {}
-    own = own_dims(function)
-    theirs = own_dims(other)
-    taken: set[Any] = set()
+    function_dims = own_dims(function)
+    target_dims = own_dims(other)
+    used: set[Any] = set()
 
-    def meet(mine: Any, their: Any) -> None:
-        if type(mine) is RowVar:
-            row = their[0] if type(their) is tuple and len(their) == 1 else None
-            if mine in own and row in theirs and mine not in env and row not in taken:
-                taken.add(row)
-                env[mine] = their
+    def match(dim: Any, target: Any) -> None:
+        if type(dim) is RowVar:
+            row = target[0] if type(target) is tuple and len(target) == 1 else None
+            if dim in function_dims and row in target_dims and dim not in env and row not in used:
+                used.add(row)
+                env[dim] = target
             return
-        sym = as_sym(mine) if type(mine) is Poly else None
-        other_sym = as_sym(their) if type(their) is Poly else None
+        sym = as_sym(dim) if type(dim) is Poly else None
+        other_sym = as_sym(target) if type(target) is Poly else None
         # one to one: (n, m) does not become (k, k)
-        if sym in own and other_sym in theirs and sym not in env and other_sym not in taken:
-            taken.add(other_sym)
-            env[sym] = their
+        if (
+            sym in function_dims
+            and other_sym in target_dims
+            and sym not in env
+            and other_sym not in used
+        ):
+            used.add(other_sym)
+            env[sym] = target
 
-    for mine, their in zip(function.params or (), other.params or (), strict=False):
-        walk_dims(mine, their, meet)
+    for dim, target in zip(function.params or (), other.params or (), strict=False):
+        walk_dims(dim, target, match)
     if not env:
         return function
     params = tuple([map_dims(p, env) for p in function.params or ()])
@@ -415,39 +428,41 @@ def _with_dims_of(function: FuncStructInfo, other: FuncStructInfo) -> FuncStruct
 
 
 def walk_dims(
-    a: StructInfo, b: StructInfo, meet: Callable[[Any, Any], None], rows: Mapping[Any, Axes] = {}
+    a: StructInfo, b: StructInfo, match: Callable[[Any, Any], None], rows: Mapping[Any, Axes] = {}
 ) -> None:
-    """Visit the sizes at the same places of two infos, shape variables beside shapes, and rows
-    beside the axes that they stand for; `rows` are known already."""
+    """Calls `match` on the sizes at the same positions of two StructInfos.
+
+    Shape variables are matched with shapes, and row variables with axes; `rows` are bound already.
+    """
     if type(a) is not type(b) or isinstance(a, FuncStructInfo):
         return
     if isinstance(a, TensorStructInfo) and a.axes is not None:
-        for axis, found in align_axes(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
-            meet(axis, found)
+        for axis, actual in align_axes(a.axes, axes_of(b), rows):  # type: ignore[arg-type]
+            match(axis, actual)
         return
     for name, kind in field_kinds(type(a)):
-        one, two = getattr(a, name), getattr(b, name)
-        if one is None or two is None:
+        first, second = getattr(a, name), getattr(b, name)
+        if first is None or second is None:
             continue
-        if kind == "dim" or isinstance(one, Var):
-            meet(one, two)
-        elif kind == "dims" and type(two) is tuple:
-            for x, y in zip(one, two, strict=False):
-                meet(x, y)
+        if kind == "dim" or isinstance(first, Var):
+            match(first, second)
+        elif kind == "dims" and type(second) is tuple:
+            for x, y in zip(first, second, strict=False):
+                match(x, y)
         elif kind == "info":
-            walk_dims(one, two, meet, rows)
+            walk_dims(first, second, match, rows)
         elif kind == "infos":
-            for x, y in zip(one, two, strict=False):
-                walk_dims(x, y, meet, rows)
+            for x, y in zip(first, second, strict=False):
+                walk_dims(x, y, match, rows)
 
 
 def map_dims(info: StructInfo, env: Env) -> StructInfo:
-    """The info with symbolic variables replaced."""
+    """Returns the StructInfo with symbolic variables replaced."""
     return erase(info, lambda sym: env.get(sym, sym), AllVars())
 
 
 class AllVars(dict[Var, Any]):
-    """Every shape variable stands for itself."""
+    """Maps every shape variable to itself."""
 
     def get(self, key: Var, default: Any = None) -> Any:
         return key

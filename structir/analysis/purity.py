@@ -1,4 +1,4 @@
-"""Whether evaluating an expression has effects beyond its value."""
+"""Purity: whether evaluating an expression has side effects."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from structir.ir.expr import Call, Expr, Function, If, SeqExpr
 from structir.ir.op import Op
 from structir.ir.struct_info import FuncStructInfo
 
-FORCE_PURE = "force_pure"  # says of a function that its effects are on memory of its own alone
+FORCE_PURE = (
+    "force_pure"  # the attribute of a function whose effects are confined to its own memory
+)
 
 
 def is_pure_call(call: Call) -> bool:
-    """Whether a call has no effect: the op's own word, or the purity of the callee's type."""
+    """Returns whether a call has no side effect, by the op's definition or the callee's type."""
     if isinstance(call.op, Op):
         return call.op.definition.pure
     info = call.op.struct_info
@@ -18,7 +20,7 @@ def is_pure_call(call: Call) -> bool:
 
 
 def is_pure_value(value: Expr) -> bool:
-    """Whether binding this value has no effect; a function that is only named or made has none."""
+    """Returns whether evaluating a bound value has no side effect; a function value has none."""
     match value:
         case Call():
             return is_pure_call(value)
@@ -29,8 +31,7 @@ def is_pure_value(value: Expr) -> bool:
 
 
 def is_pure(body: Function | SeqExpr) -> bool:
-    """Whether every call that runs with the body is pure; bodies of nested functions do not run
-    with it."""
+    """Returns whether all calls of a body are pure; bodies of nested functions are not included."""
     todo = [body.body if isinstance(body, Function) else body]
     while todo:
         for binding in todo.pop().bindings():

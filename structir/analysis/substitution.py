@@ -1,4 +1,4 @@
-"""Programs with other values for variables, and other sizes for symbolic dims."""
+"""Substitution of variables and symbolic dims in programs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from structir.ir.struct_info import StructInfo
 
 
 class Substitution:
-    """Rebuilds parts of a program under replacements of variables and of symbolic dims.
+    """Rebuilds parts of a program with variables and symbolic dims replaced.
 
-    `fresh` gives every variable and every dim that the part itself binds a new identity, as a copy
-    beside the original needs. Parts in which nothing is replaced stay the very same objects.
+    `fresh` renames every variable and dim that the part itself binds, as a second copy needs. Parts
+    without replacements are returned unchanged.
     """
 
     def __init__(
         self,
         variables: Mapping[Var, Expr] | None = None,
-        dims: Mapping[Any, Any] | None = None,  # row variables by axes, too
+        dims: Mapping[Any, Any] | None = None,  # row variables map to axes
         fresh: bool = False,
     ) -> None:
         self.variables: dict[Var, Any] = dict(variables or {})
@@ -45,17 +45,17 @@ class Substitution:
         self.infos: dict[StructInfo, StructInfo] = {}
 
     def info(self, info: StructInfo) -> StructInfo:
-        """A StructInfo over the new sizes."""
+        """Returns a StructInfo with its sizes replaced."""
         if not self.dims and not self.variables:
             return info
         known = self.infos.get(info)
         if known is None:
             known = erase(info, lambda s: self.dims.get(s, s), _Shapes(self.variables))
             self.infos[info] = known
-        return info if known == info else known  # one that is equal is no change
+        return info if known == info else known  # an equal one keeps its identity
 
     def part(self, part: Any) -> Any:
-        """Any part of a program."""
+        """Returns any part of a program with replacements."""
         kind = type(part)
         if isinstance(part, Var):
             return self.variables.get(part, part)
@@ -74,7 +74,7 @@ class Substitution:
         return rebuild(part, self.part)
 
     def sizes(self, part: Any) -> Any:
-        """A shape or a scalar: what is known of it follows from what it holds."""
+        """Returns a shape or a scalar with its sizes replaced."""
         if type(part) is PrimValue:
             new = self.part(part.value)
             return part if new is part.value else PrimValue(new, span=part.span)
@@ -83,7 +83,7 @@ class Substitution:
         return part if same else ShapeExpr(dims, span=part.span)
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
-        """A sequence, binding by binding in order."""
+        """Returns a sequence with its bindings replaced in order."""
         blocks = []
         for block in seq.blocks:
             bindings = tuple([self.binding(binding) for binding in block.bindings])
@@ -96,7 +96,7 @@ class Substitution:
         return SeqExpr(tuple(blocks), body, info, seq.span)
 
     def binding(self, binding: Binding) -> Binding:
-        """A binding; its variable is another one if its StructInfo is, or if all are to be new."""
+        """Returns a binding; its variable is new if its StructInfo changes or with `fresh`."""
         value = self.part(binding.value)
         if isinstance(binding, MatchCast):
             self.new_dims([binding.struct_info])
@@ -109,24 +109,24 @@ class Substitution:
         return binding if same else VarBinding(var, value, binding.span)
 
     def bound(self, var: Var) -> Var:
-        """The variable that a binding or a parameter list defines instead."""
+        """Returns the variable that a binding or a parameter list defines instead."""
         info = self.info(var.struct_info)
         if info is var.struct_info and not self.fresh:
             return var
-        made = self.variables[var] = type(var)(var.name, info, var.span)
+        new = self.variables[var] = type(var)(var.name, info, var.span)
         self.infos.clear()
-        return made
+        return new
 
     def new_dims(self, infos: Iterable[StructInfo]) -> None:
-        """Where all is to be new, the dims that these infos bind are too."""
+        """Renames the dims that these StructInfos bind, with `fresh`."""
         if self.fresh:
-            for each in standing_alone(infos):
-                row = type(each) is RowVar
-                self.dims.setdefault(each, RowVar(each.name) if row else as_dim(sym(each.name)))
+            for dim in standing_alone(infos):
+                is_row = type(dim) is RowVar
+                self.dims.setdefault(dim, RowVar(dim.name) if is_row else as_dim(sym(dim.name)))
             self.infos.clear()
 
     def function(self, function: Function) -> Function:
-        """A function with its parameters."""
+        """Returns a function with its parameters and body replaced."""
         self.new_dims([param.struct_info for param in function.params])
         params = tuple([self.bound(param) for param in function.params])
         body, result = self.sequence(function.body), self.info(function.ret_struct_info)
@@ -137,7 +137,7 @@ class Substitution:
 
 
 class _Shapes(dict[Var, Any]):
-    """Shape variables by what stands for them; others by themselves."""
+    """Maps shape variables to their replacements, others to themselves."""
 
     def __init__(self, variables: Mapping[Var, Any]) -> None:
         super().__init__(variables)

@@ -372,7 +372,10 @@ def stand_in_of(lowered: Lowered) -> StandIn:
 def checks_of(kernel: Kernel, call: LoweredCall) -> tuple[SizeCheck, ...]:
     """What must hold of the sizes of a kernel's call."""
     return tuple(
-        [SizeCheck(e.stated, e.given, False, f"{kernel.name}: {e.where}") for e in call.equations]
+        [
+            SizeCheck(e.declared, e.actual, False, f"{kernel.name}: {e.where}")
+            for e in call.equations
+        ]
     )
 
 

@@ -140,9 +140,8 @@ def _of_rows(
         for count in deduction.COUNTS:
             _deduce(definition, deduction.at_rank(args, count), attributes, span, shown=args)
         wrong = InvalidCall(conflict.message)
-        raise StructInfoError(
-            call_diagnostic(definition.signature, wrong, args, span, None)
-        ) from None
+        diagnostic = call_diagnostic(definition.signature, wrong, args, span, None)
+        raise StructInfoError(diagnostic.coded(conflict.code)) from None
 
 
 def _check_given(definition: DeclaredOp, given: CallView) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from structir.analysis.calls import Binder, contradicts
-from structir.analysis.deduction import are_disjoint, deduce
+from structir.analysis.calls import Binder, are_disjoint, contradicts
+from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.analysis.purity import FORCE_PURE, is_pure_value
 from structir.analysis.substitution import Substitution

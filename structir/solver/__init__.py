@@ -1,4 +1,4 @@
-"""The shape solver: what is known of sizes and ranks, completed in both directions, and why."""
+"""The shape solver: infers sizes and ranks in both directions, and explains its results."""
 
 from structir.lazy import lazy_names
 

@@ -1,4 +1,4 @@
-"""The solver: values of a program, what is said of them, and what follows."""
+"""The constraint solver: assertions about the values of a program, and queries on them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from structir.solver.propagation import (
     windows,
 )
 from structir.solver.propagation.row_unification import equate_rows
-from structir.solver.propagation.search import STEPS, STEPS_EACH, settle
+from structir.solver.propagation.search import STEPS, STEPS_EACH, search
 from structir.solver.propagation.store import NAMED, PARAMETER, UNLIMITED, ConstraintStore
 
-# Each of these rooms registers the rules of its constraints.
-RULE_ROOMS = (
+# Each of these modules registers the rules of its constraints.
+RULE_MODULES = (
     arithmetic,
     dim_broadcast,
     side_conditions,
@@ -51,21 +51,21 @@ RULE_ROOMS = (
 
 @attrs.frozen(eq=False)
 class Value:
-    """A value of the program, by name; it equals only itself."""
+    """A value of the program, by name; compared by identity."""
 
     name: str
 
 
 @attrs.frozen(eq=False)
 class Assertion:
-    """One thing that the program says; a statement can be said again to another solver."""
+    """One assertion of the program; `replay` asserts it again on another solver."""
 
     origin: Origin
 
 
 @attrs.frozen(eq=False)
 class HasShape(Assertion):
-    """A value has this row."""
+    """A value has this row of axes."""
 
     value: Value
     row: Row
@@ -73,7 +73,7 @@ class HasShape(Assertion):
 
 @attrs.frozen(eq=False)
 class Applied(Assertion):
-    """Results come from operands by a scheme."""
+    """Results follow from operands by a scheme."""
 
     scheme: Scheme
     operands: tuple[Value, ...]
@@ -82,7 +82,7 @@ class Applied(Assertion):
 
 @attrs.frozen(eq=False)
 class Disjunction(Assertion):
-    """Results come from operands by one of several schemes."""
+    """Results follow from operands by exactly one of several schemes."""
 
     schemes: tuple[Scheme, ...]
     operands: tuple[Value, ...]
@@ -97,47 +97,47 @@ class UserConstraint(Assertion):
 
 
 class Solver:
-    """Takes statements one by one, and answers at any time."""
+    """An incremental solver: propagates after each assertion, and answers queries at any time."""
 
     def __init__(self, least: int = 1) -> None:
         self.store = ConstraintStore(least)
         self.statements: list[Assertion] = []
         self.rows: dict[Value, Row] = {}
-        self.choices: list[Disjunction] = []  # of which it is not known yet which scheme holds
+        self.disjunctions: list[Disjunction] = []  # whose scheme is not decided yet
         self.marks: list[tuple[int, dict[Value, Row], list[Disjunction]]] = []
 
-    # Saying
+    # Assertions
 
     def prefer(self, symbols: Iterable[Sym], level: int = NAMED) -> None:
-        """These variables are the user's: those of lower levels are solved for first."""
+        """Prefers these variables in results; those of lower levels are solved for first."""
         preference = self.store.preference
         for symbol in symbols:
             preference[symbol] = max(level, preference.get(symbol, 0))
 
     def prefer_open(self, values: Iterable[Value]) -> dict[Sym, int]:
-        """Open sizes of these values are preferred to all others; gives the levels before."""
-        found = [symbol_of(size) for value in values for size in sizes(self.shape(value))]
-        open_ = [symbol for symbol in found if symbol is not None]
-        levels = {symbol: self.store.preference.get(symbol, 0) for symbol in open_}
-        self.prefer(open_, PARAMETER)
+        """Prefers the open sizes of these values to all others; returns their previous levels."""
+        symbols = [symbol_of(size) for value in values for size in sizes(self.shape(value))]
+        open_symbols = [symbol for symbol in symbols if symbol is not None]
+        levels = {symbol: self.store.preference.get(symbol, 0) for symbol in open_symbols}
+        self.prefer(open_symbols, PARAMETER)
         return levels
 
-    def shaped(self, value: Value, row: Row, origin: Origin) -> None:
-        """A value has this row."""
-        self.say(HasShape(origin, value, row))
+    def assert_shape(self, value: Value, row: Row, origin: Origin) -> None:
+        """Asserts that a value has this row."""
+        self.assert_(HasShape(origin, value, row))
 
     def apply(
         self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value], origin: Origin
     ) -> None:
-        """Results come from operands by a scheme."""
-        self.say(Applied(origin, scheme, tuple(operands), tuple(results)))
+        """Asserts that results follow from operands by a scheme."""
+        self.assert_(Applied(origin, scheme, tuple(operands), tuple(results)))
 
     def add(self, constraint: Constraint, origin: Origin) -> None:
-        """A constraint holds."""
-        self.say(UserConstraint(origin, constraint))
+        """Asserts a constraint."""
+        self.assert_(UserConstraint(origin, constraint))
 
-    def say(self, statement: Assertion) -> None:
-        """Take a statement in, and propagate."""
+    def assert_(self, statement: Assertion) -> None:
+        """Adds an assertion and propagates. Raises Conflict if it contradicts the others."""
         self.statements.append(statement)
         store = self.store
         store.begin(statement.origin)
@@ -145,191 +145,193 @@ class Solver:
             case Applied(_, scheme, operands, results):
                 self._apply(scheme, operands, results)
             case Disjunction():
-                self.choices.append(statement)
+                self.disjunctions.append(statement)
             case HasShape(_, value, row):
                 store.may_be_ragged = store.may_be_ragged or any(
                     is_ragged(size) for size in sizes(row)
                 )
-                self._has(value, row)
+                self._equate_row(value, row)
             case UserConstraint(_, constraint):
                 store.post(constraint)
         store.run()
 
     def _apply(self, scheme: Scheme, operands: Sequence[Value], results: Sequence[Value]) -> None:
-        made = apply(self.store, scheme, [self.row(value) for value in operands])
-        for value, row in zip(results, made, strict=True):
-            self._has(value, row)
+        result_rows = apply(self.store, scheme, [self.row(value) for value in operands])
+        for value, row in zip(results, result_rows, strict=True):
+            self._equate_row(value, row)
 
-    def _has(self, value: Value, row: Row) -> None:
+    def _equate_row(self, value: Value, row: Row) -> None:
         known = self.rows.get(value)
         if known is None:
             self.rows[value] = row
         else:
             equate_rows(self.store, known, row)
 
-    # Asking
+    # Queries
 
     def row(self, value: Value) -> Row:
-        """The row of a value as it was said; a value that nothing was said of has any row."""
+        """Returns the asserted row of a value; a fresh row variable if there is none."""
         known = self.rows.get(value)
         if known is None:
             known = self.rows[value] = (RowVar(value.name),)
         return known
 
     def shape(self, value: Value) -> Row:
-        """The row of a value with everything known put in."""
-        return self.known(self.row(value))
+        """Returns the row of a value with all bindings substituted."""
+        return self.resolve(self.row(value))
 
-    def known(self, row: Row) -> Row:
-        """A row with everything known put in."""
+    def resolve(self, row: Row) -> Row:
+        """Returns a row with all bindings substituted."""
         store = self.store
         store.begin(NO_REASON)
         expanded = store.row(row)
-        return tuple([e if type(e) is RowVar else store.settled(e) for e in expanded])  # type: ignore[arg-type]
+        return tuple([e if type(e) is RowVar else store.normalize(e) for e in expanded])  # type: ignore[arg-type]
 
     def labels(self, value: Value) -> list[str | None]:
-        """The label of each axis of a value of known rank."""
+        """Returns the label of each axis of a value of known rank."""
         row = self.store.row(self.row(value))
         return [None if type(e) is RowVar else labels.label_of(self.store, e) for e in row]  # type: ignore[arg-type]
 
     def solve(self) -> None:
-        """Settle what propagation leaves open: ranks, linear systems, alternatives."""
+        """Searches what propagation leaves open: ranks, linear systems, disjunctions."""
         until = self.store.steps + STEPS
-        settle(self.store, until)
-        while self._chosen(until):
-            settle(self.store, until)
+        search(self.store, until)
+        while self._apply_decided(until):
+            search(self.store, until)
 
-    def _chosen(self, until: int) -> bool:
-        """Apply the schemes that alone are left of their alternatives; whether there was one."""
+    def _apply_decided(self, until: int) -> bool:
+        """Applies disjunctions with one remaining scheme; returns whether there were any."""
         progress = False
-        for choice in list(self.choices):
+        for disjunction in list(self.disjunctions):
             if self.store.steps > until:
                 break
             failures: list[Reason] = []
-            left: list[Scheme] = []
-            for scheme in choice.schemes:
-                failure = self._failure(scheme, choice)
+            remaining: list[Scheme] = []
+            for scheme in disjunction.schemes:
+                failure = self._find_contradiction(scheme, disjunction)
                 if failure is None:
-                    left.append(scheme)
+                    remaining.append(scheme)
                 else:
                     failures.append(failure)
-            why: Reason = (choice.origin, *failures)
-            if not left:
-                raise Conflict("no rank of the operands fits", why)
-            if len(left) == 1:
-                self.choices.remove(choice)
+            why: Reason = (disjunction.origin, *failures)
+            if not remaining:
+                raise Conflict("no rank of the operands satisfies the op", why, "E0402")
+            if len(remaining) == 1:
+                self.disjunctions.remove(disjunction)
                 self.store.begin(why)
-                self._apply(left[0], choice.operands, choice.results)
+                self._apply(remaining[0], disjunction.operands, disjunction.results)
                 self.store.run()
                 progress = True
         return progress
 
-    def _failure(self, scheme: Scheme, choice: Disjunction) -> Reason | None:
-        """Why a scheme cannot hold; None where it can."""
-        known = dict(self.rows)
+    def _find_contradiction(self, scheme: Scheme, disjunction: Disjunction) -> Reason | None:
+        """Returns why a scheme cannot hold, or None if it can."""
+        rows = dict(self.rows)
         mark = self.store.push()
-        self.store.begin(choice.origin)
+        self.store.begin(disjunction.origin)
         self.store.limit = self.store.steps + STEPS_EACH
         try:
-            self._apply(scheme, choice.operands, choice.results)
+            self._apply(scheme, disjunction.operands, disjunction.results)
             self.store.run()
         except Conflict as conflict:
             return conflict.reason
         finally:
             self.store.limit = UNLIMITED
             self.store.pop(mark)
-            self.rows = known
+            self.rows = rows
         return None
 
-    def equal(self, left: Dim, right: Dim) -> bool | None:
-        """Whether two sizes are equal: proved, refuted, or None where neither is known."""
+    def equal(self, lhs: Dim, rhs: Dim) -> bool | None:
+        """Returns whether two sizes are provably equal or different; None if undecided."""
         store = self.store
         store.begin(NO_REASON)
-        one, other = store.settled(left), store.settled(right)
-        if one == other:
+        first, second = store.normalize(lhs), store.normalize(rhs)
+        if first == second:
             return True
-        if differ(store, one, other):
+        if differ(store, first, second):
             return False
         return None
 
-    def same_shape(self, one: Value, other: Value) -> bool | None:
-        """Whether two values have equal rows, ranks that are not known included."""
-        left, right = self._stripped(self.shape(one), self.shape(other))
-        if left == right:
+    def same_shape(self, first: Value, second: Value) -> bool | None:
+        """Returns whether two values have equal rows, as `equal` does; ranks may be unknown."""
+        lhs, rhs = self._strip_shared_ends(self.shape(first), self.shape(second))
+        if lhs == rhs:
             return True
-        for posted in self.store.open:
-            constraint = posted.constraint
+        for active in self.store.open:
+            constraint = active.constraint
             if type(constraint) is RowEq:
-                pair = self._stripped(self.known(constraint.left), self.known(constraint.right))
-                if pair in ((left, right), (right, left)):
+                pair = self._strip_shared_ends(
+                    self.resolve(constraint.left), self.resolve(constraint.right)
+                )
+                if pair in ((lhs, rhs), (rhs, lhs)):
                     return True
-        if row_vars(left) or row_vars(right):
+        if row_vars(lhs) or row_vars(rhs):
             return None
-        if len(left) != len(right):
+        if len(lhs) != len(rhs):
             return False
-        answers = [self.equal(a, b) for a, b in zip(left, right, strict=True)]  # type: ignore[arg-type]
+        answers = [self.equal(a, b) for a, b in zip(lhs, rhs, strict=True)]  # type: ignore[arg-type]
         return True if all(answers) else False if False in answers else None
 
-    def _stripped(self, left: Row, right: Row) -> tuple[Row, Row]:
-        """Two rows without the ends that they share."""
-        start, limit = 0, min(len(left), len(right))
-        while start < limit and left[start] == right[start]:
+    def _strip_shared_ends(self, lhs: Row, rhs: Row) -> tuple[Row, Row]:
+        """Returns two rows without their shared prefix and suffix."""
+        start, limit = 0, min(len(lhs), len(rhs))
+        while start < limit and lhs[start] == rhs[start]:
             start += 1
         end = 0
-        while end < limit - start and left[-1 - end] == right[-1 - end]:
+        while end < limit - start and lhs[-1 - end] == rhs[-1 - end]:
             end += 1
-        return left[start : len(left) - end], right[start : len(right) - end]
+        return lhs[start : len(lhs) - end], rhs[start : len(rhs) - end]
 
-    def why(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
-        """The origins of what is known of a size or a row variable, nearest first."""
-        return self.why_row((term,), nearest)
+    def explain(self, term: Dim | RowVar, nearest: int = 12) -> list[Origin]:
+        """Returns the origins that determine a size or a row variable, nearest first."""
+        return self.explain_row((term,), nearest)
 
-    def why_row(self, row: Row, nearest: int = 12) -> list[Origin]:
-        """The origins of what is known of a row, nearest first."""
+    def explain_row(self, row: Row, nearest: int = 12) -> list[Origin]:
+        """Returns the origins that determine a row, nearest first."""
         store = self.store
         store.begin(NO_REASON)
-        found: list[Variable] = []
+        mentioned: list[Variable] = []
         for element in store.row(row):
             if isinstance(element, RowVar):
-                found.append(element)
+                mentioned.append(element)
             else:
-                found += variables(element)
-                found += variables(store.settled(element))
+                mentioned += variables(element)
+                mentioned += variables(store.normalize(element))
         reasons: list[Reason] = list(store.used)
-        for variable in dict.fromkeys(found):
-            if variable in store.why:
-                reasons.append(store.why[variable])
+        for variable in dict.fromkeys(mentioned):
+            if variable in store.reasons:
+                reasons.append(store.reasons[variable])
             for kind in ("low", "high", "rank low", "rank high"):
-                if (kind, variable) in store.why_bound:
-                    reasons.append(store.why_bound[kind, variable])
+                if (kind, variable) in store.bound_reasons:
+                    reasons.append(store.bound_reasons[kind, variable])
         return origins(reasons, nearest)
 
     @property
     def residual(self) -> list[Constraint]:
-        """What is known to hold and could not be settled."""
-        return [posted.constraint for posted in self.store.open]
+        """The constraints that are neither proved nor refuted."""
+        return [active.constraint for active in self.store.open]
 
-    # Trying
+    # Backtracking
 
     def push(self) -> int:
-        """A mark to come back to; what is said later can be taken back."""
-        self.marks.append((len(self.statements), dict(self.rows), list(self.choices)))
+        """Starts a backtracking point and returns its mark; `pop` undoes later assertions."""
+        self.marks.append((len(self.statements), dict(self.rows), list(self.disjunctions)))
         return self.store.push()
 
     def pop(self, mark: int) -> None:
-        """Take back everything said since the mark."""
-        said, self.rows, self.choices = self.marks.pop()
-        del self.statements[said:]
+        """Undoes every assertion since the mark."""
+        count, self.rows, self.disjunctions = self.marks.pop()
+        del self.statements[count:]
         self.store.pop(mark)
 
 
 def replay(statements: Iterable[Assertion], solver: Solver, *, solve: bool = True) -> Solver:
-    """A new solver that has heard these statements; raises the conflict that they lead to."""
+    """Returns a new solver with these assertions. Raises Conflict if they are unsatisfiable."""
     new = Solver(solver.store.least)
     new.store.preference = solver.store.preference
     new.store.may_be_ragged = solver.store.may_be_ragged
     for statement in statements:
-        new.say(statement)
+        new.assert_(statement)
     if solve:
         new.solve()
     return new

@@ -94,20 +94,20 @@ def test_a_good_program_passes() -> None:
 
 def test_an_undefined_variable() -> None:
     assert messages(function(bind("a", extern(Var("z", VECTOR))))) == (
-        "z is used where it is not defined"
+        "variable `z` is not in scope"
     )
 
 
 def test_a_variable_used_before_it_is_bound() -> None:
     later = bind("later", extern(X))
-    assert "later is used" in messages(function(bind("a", extern(later.var)), later))
+    assert "`later` is not in scope" in messages(function(bind("a", extern(later.var)), later))
 
 
 def test_a_variable_of_another_function() -> None:
     here, there = bind("a", extern(X)), Var("x", VECTOR)
     stray = function(bind("b", extern(here.var)), params=(there,))
     module = IRModule({"f": function(here), "g": stray})
-    assert messages(module) == "a is used where it is not defined"
+    assert messages(module) == "variable `a` is not in scope"
 
 
 def test_a_variable_bound_twice() -> None:
@@ -123,16 +123,16 @@ def test_a_parameter_shared_by_two_functions() -> None:
 def test_a_variable_of_a_branch_outside_of_it() -> None:
     inner = bind("t", extern(X))
     choice = bind("c", If(FLAG, seq(inner), seq(bind("u", extern(X))), OBJECT))
-    assert "t is used" in messages(function(choice, bind("d", extern(inner.var))))
+    assert "`t` is not in scope" in messages(function(choice, bind("d", extern(inner.var))))
     other = bind("c", If(FLAG, seq(inner), seq(bind("u", extern(inner.var))), OBJECT))
-    assert "t is used" in messages(function(other))
+    assert "`t` is not in scope" in messages(function(other))
 
 
 def test_a_variable_of_a_nested_function_outside_of_it() -> None:
     inner = bind("t", extern(X))
     nested = bind("g", function(inner, params=()))
     assert messages(function(nested, bind("d", extern(inner.var)))) == (
-        "t is used where it is not defined"
+        "variable `t` is not in scope"
     )
 
 
@@ -140,7 +140,7 @@ def test_a_dataflow_variable_outside_its_block() -> None:
     local = bind("a", extern(X), kind=DataflowVar)
     block = DataflowBlock((local, bind("out", extern(local.var))))
     program = Function((X,), SeqExpr((block,), local.var), OBJECT)
-    assert "a is a dataflow variable, used outside its block" in messages(program)
+    assert "dataflow variable `a` is not visible outside its block" in messages(program)
 
 
 def test_a_dataflow_variable_in_a_plain_block() -> None:
@@ -153,7 +153,7 @@ def test_an_output_whose_info_mentions_a_local_variable() -> None:
     info = TensorStructInfo(shape.var, "float32")
     block = DataflowBlock((shape, bind("out", extern(X, info=info))))
     program = Function((X,), SeqExpr((block,), X), OBJECT)
-    assert "s is a dataflow variable, used outside its block" in messages(program)
+    assert "dataflow variable `s` is not visible outside its block" in messages(program)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_output_whose_info_mentions_a_local_variable() -> None:
     ],
 )
 def test_a_size_that_nothing_binds(value: Expr) -> None:
-    assert "k, which nothing binds" in messages(function(bind("a", value, OBJECT)))
+    assert "k, which is not bound" in messages(function(bind("a", value, OBJECT)))
 
 
 def test_a_parameter_that_binds_nothing() -> None:
@@ -190,7 +190,7 @@ def test_a_result_that_mentions_what_a_caller_does_not_see() -> None:
     shape = Var("s", ShapeStructInfo(ndim=1))
     ret = TensorStructInfo(shape, "float32")
     program = function(params=(X, shape), result=X, ret=ret)
-    assert "mentions s, which a caller does not see" in messages(program)
+    assert "mentions the variable s, which is not in scope of callers" in messages(program)
 
 
 def test_a_nested_result_may_mention_dims_of_the_outer_function() -> None:
@@ -201,12 +201,12 @@ def test_a_nested_result_may_mention_dims_of_the_outer_function() -> None:
 def test_an_impure_call() -> None:
     call = extern(X, effects=True)
     assert messages(function(bind("a", call))) == (
-        "f has effects, but the function says it is pure"
+        "f has side effects, but the function is declared pure"
     )
     block = function(bind("a", call), kind=DataflowBlock)
-    assert messages(block) == "f has effects and cannot stand in a dataflow block"
+    assert messages(block) == "f has side effects, which are not allowed in a dataflow block"
     choice = If(FLAG, seq(bind("t", call)), seq(bind("u", extern(X))), OBJECT)
-    assert "says it is pure" in messages(function(bind("c", choice)))
+    assert "declared pure" in messages(function(bind("c", choice)))
 
 
 def test_a_recursive_call_is_as_pure_as_the_function() -> None:
@@ -217,7 +217,7 @@ def test_a_recursive_call_is_as_pure_as_the_function() -> None:
 def test_an_if_in_a_dataflow_block() -> None:
     choice = bind("c", If(FLAG, seq(result=X), seq(result=X), VECTOR))
     program = function(choice, kind=DataflowBlock)
-    assert messages(program) == "an if cannot stand in a dataflow block"
+    assert messages(program) == "`if` is not allowed in a dataflow block"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_conditions(info: StructInfo, good: bool) -> None:
     if good:
         check_well_formed(program)
     else:
-        assert messages(program) == "the condition of an if must be a scalar bool"
+        assert messages(program).startswith("the condition of `if`: expected a bool tensor")
 
 
 @pytest.mark.parametrize(
@@ -253,13 +253,13 @@ def test_conditions(info: StructInfo, good: bool) -> None:
     ],
 )
 def test_a_nested_expression(value: Expr) -> None:
-    assert "not in A-normal form" in messages(function(bind("a", value, OBJECT)))
+    assert "nested expression" in messages(function(bind("a", value, OBJECT)))
 
 
 def test_a_result_or_a_condition_that_is_no_atom() -> None:
-    assert "not in A-normal form" in messages(function(result=extern(X)))
+    assert "nested expression" in messages(function(result=extern(X)))
     choice = If(extern(X), seq(result=X), seq(result=X), VECTOR)
-    assert "not in A-normal form" in messages(function(bind("c", choice)))
+    assert "nested expression" in messages(function(bind("c", choice)))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,9 @@ def test_a_result_or_a_condition_that_is_no_atom() -> None:
     ],
 )
 def test_an_info_that_contradicts_the_value(value: Expr, info: StructInfo) -> None:
-    assert messages(function(bind("a", value, info))) == "the StructInfo of a contradicts its value"
+    assert messages(function(bind("a", value, info))).startswith(
+        "the StructInfo of a contradicts its value"
+    )
 
 
 def test_an_info_that_says_less_or_more_is_fine() -> None:
@@ -286,17 +288,17 @@ def test_an_info_that_says_less_or_more_is_fine() -> None:
 
 def test_a_cast_that_can_never_succeed() -> None:
     impossible = cast("a", X, TensorStructInfo((N, K), "float32"))
-    assert messages(function(impossible)) == "the StructInfo of a contradicts its value"
+    assert messages(function(impossible)).startswith("the StructInfo of a contradicts its value")
 
 
 def test_a_result_that_contradicts_the_body() -> None:
     program = function(params=(X,), result=X, ret=TensorStructInfo((N, N), "float32"))
-    assert messages(program) == "the result of main contradicts its body"
+    assert messages(program).startswith("the result of main contradicts its body")
 
 
 def test_a_function_that_the_module_does_not_have() -> None:
     call = Call(GlobalVar("missing"), (X,), struct_info=OBJECT)
-    assert "the module has no function missing" in messages(
+    assert "no function `missing` in module" in messages(
         IRModule({"main": function(bind("a", call))})
     )
 
@@ -308,7 +310,7 @@ def test_every_breach_is_reported() -> None:
         bind("c", extern(extern(X))),
     )
     found = messages(program)
-    for part in ("z is used", "k, which nothing binds", "A-normal form"):
+    for part in ("`z` is not in scope", "k, which is not bound", "nested expression"):
         assert part in found
 
 
@@ -326,7 +328,7 @@ def test_a_message_points_into_the_text() -> None:
     with pytest.raises(structir.errors.DiagnosticError) as caught:
         check_well_formed(structir.parse(text, "model.py"))
     assert "model.py:4:8" in str(caught.value)
-    assert "scalar bool" in str(caught.value)
+    assert "bool tensor of rank 0" in str(caught.value)
 
 
 def test_a_call_of_a_function_with_another_number_of_parameters() -> None:
@@ -346,4 +348,4 @@ class Module:
     helper = module["helper"]
     fewer = replace(helper, params=helper.params[:1])
     (found,) = violations(module.with_functions({**module.functions, "helper": fewer}))
-    assert found.message == "helper takes 1 arguments, not 2"
+    assert found.message == "helper: expected 1 argument, found 2"

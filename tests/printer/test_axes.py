@@ -177,7 +177,7 @@ def test_a_row_that_nothing_binds_is_told() -> None:
         "@R.function\ndef main(x: R.Tensor):\n"
         '    y: R.Tensor((*t, 3)) = R.call_pure_packed("f", x)\n    return y\n'
     )
-    with pytest.raises(DiagnosticError, match=r"mentions \*t, which nothing binds"):
+    with pytest.raises(DiagnosticError, match=r"mentions \*t, which is not bound"):
         structir.analysis.check_well_formed(module)
 
 

@@ -71,7 +71,7 @@ def gemm(attrs: Attrs, count: int) -> Scheme:
         return signature(f"{a}; {b} -> m n")
     return signature(
         f"{a}; {b}; *c -> m n",
-        lambda of: [RowLe((of.row_var("c"),), (of.letter("m"), of.letter("n")))],
+        lambda of: [RowLe((of.row_var("c"),), (of.size("m"), of.size("n")))],
     )
 
 
@@ -90,16 +90,16 @@ def conv(spatial: int) -> Callable[[Attrs, int], Scheme]:
         def conditions(of: SignatureVars) -> list[Any]:
             slides = [
                 Window(
-                    of.letter(f"y{k}"),
-                    of.letter(f"h{k}"),
-                    of.letter(f"r{k}"),
+                    of.size(f"y{k}"),
+                    of.size(f"h{k}"),
+                    of.size(f"r{k}"),
                     attrs.get("stride", 1),
                     2 * attrs.get("pad", 0),
                     attrs.get("dilation", 1),
                 )
                 for k in range(spatial)
             ]
-            return [*slides, Divides(groups, of.letter("o"))] if groups > 1 else slides
+            return [*slides, Divides(groups, of.size("o"))] if groups > 1 else slides
 
         text = f"n {groups}*c {inner}; o c {kernel}{bias} -> n o {outer}"
         return signature(text, conditions)
@@ -110,9 +110,7 @@ def conv(spatial: int) -> Callable[[Attrs, int], Scheme]:
 def pool2d(attrs: Attrs, count: int) -> Scheme:
     def conditions(of: SignatureVars) -> list[Any]:
         kernel, stride, pad = attrs["kernel"], attrs.get("stride", 1), attrs.get("pad", 0)
-        return [
-            Window(of.letter(y), of.letter(h), kernel, stride, 2 * pad, 1) for y, h in ("ah", "bw")
-        ]
+        return [Window(of.size(y), of.size(h), kernel, stride, 2 * pad, 1) for y, h in ("ah", "bw")]
 
     return signature("n c h w -> n c a b", conditions)
 
@@ -185,7 +183,7 @@ def concat(attrs: Attrs, count: int) -> Scheme:
     text = "; ".join(f"{before} {part} {after}" for part in parts)
     return signature(
         f"{text} -> {before} total {after}",
-        lambda of: [Sum(of.letter("total"), tuple(of.letter(p) for p in parts))],
+        lambda of: [Sum(of.size("total"), tuple(of.size(p) for p in parts))],
     )
 
 
@@ -223,7 +221,7 @@ def flatten(attrs: Attrs, count: int) -> Scheme:
     before = " ".join(f"p{k}" for k in range(attrs.get("start", 0)))
     return signature(
         f"{before} a *t -> {before} q",
-        lambda of: [Prod((of.letter("a"), of.row_var("t")), (of.letter("q"),))],
+        lambda of: [Prod((of.size("a"), of.row_var("t")), (of.size("q"),))],
     )
 
 
@@ -252,7 +250,7 @@ def slices(attrs: Attrs, count: int) -> Scheme:
     kept = len(range(attrs["begin"], attrs["end"], attrs.get("step", 1)))
     return signature(
         f"{before} a {after} -> {before} {kept} {after}",
-        lambda of: [Ge(of.letter("a"), attrs["end"])],
+        lambda of: [Ge(of.size("a"), attrs["end"])],
     )
 
 

@@ -46,7 +46,7 @@ class Program:
         """Say what the parameters and the facts say."""
         for order, param in enumerate(self.case["params"]):
             origin = Origin(f"param:{param['name']}", "parameter", order=order)
-            self.shaped(param["name"], param["shape"], origin)
+            self.assert_shape(param["name"], param["shape"], origin)
         for left, op, right in self.case.get("facts", []):
             self.solver.add(self.fact(left, op, right), Origin("fact", "fact"))
 
@@ -65,13 +65,13 @@ class Program:
                 return Divides(other, one)
         raise ValueError(op)
 
-    def shaped(self, name: str, shape: list[Any] | None, origin: Origin) -> None:
+    def assert_shape(self, name: str, shape: list[Any] | None, origin: Origin) -> None:
         """A value has this partial shape."""
         further: list[Constraint] = []
         row = (RowVar(name),) if shape is None else tuple(self.elements(shape, further))
         for constraint in further:
             self.solver.add(constraint, origin)
-        self.solver.shaped(self.value(name), row, origin)
+        self.solver.assert_shape(self.value(name), row, origin)
 
     def elements(self, shape: list[Any], further: list[Constraint]) -> Iterator[Element]:
         for entry in shape:
@@ -104,7 +104,7 @@ class Program:
                 return self.element(size)
         raise ValueError(entry)
 
-    def say(self, op: Case) -> None:
+    def add_op(self, op: Case) -> None:
         """Say an op and the annotations on its results."""
         operands = [self.value(name) for name in op["in"]]
         results = [self.value(name) for name in op["out"]]
@@ -113,7 +113,7 @@ class Program:
         for name in op["out"]:
             if name in self.case.get("annotations", {}):
                 origin = Origin(f"annot:{name}", "annotation")
-                self.shaped(name, self.case["annotations"][name], origin)
+                self.assert_shape(name, self.case["annotations"][name], origin)
 
 
 def scheme_of(op: Case, functions: dict[str, Case], count: int) -> Scheme:
@@ -128,9 +128,9 @@ def scheme_of(op: Case, functions: dict[str, Case], count: int) -> Scheme:
 def function_scheme(function: Case, functions: dict[str, Case]) -> Scheme:
     body = Program({"params": function["params"], "ops": function["ops"], "funcs": functions})
     for param in function["params"]:
-        body.shaped(param["name"], param.get("shape"), Origin(param["name"], "parameter"))
+        body.assert_shape(param["name"], param.get("shape"), Origin(param["name"], "parameter"))
     for op in function["ops"]:
-        body.say(op)
+        body.add_op(op)
     params = [body.value(param["name"]) for param in function["params"]]
     return generalise(body.solver, params, [body.value(name) for name in function["ret"]])
 

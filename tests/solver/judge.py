@@ -30,7 +30,7 @@ def answer(case: Case) -> Answer:
         program.solver.solve()
         for op in case["ops"]:
             bad = op["id"]
-            program.say(op)
+            program.add_op(op)
             program.solver.solve()
     except Conflict as conflict:
         return Answer(program, bad, conflict)
@@ -137,7 +137,7 @@ def incomplete(found: Answer) -> list[str]:
             if found.program.solver.same_shape(first, found.program.value(other)) is not True:
                 missing.append(f"{names[0]} and {other} have one shape")
     for name, row in expect.get("rows", {}).items():
-        known = found.program.solver.known((found.program.rows[name],))
+        known = found.program.solver.resolve((found.program.rows[name],))
         if row_vars(known) or len(known) != len(row):
             missing.append(f"*{name} is {row}")
     return missing
@@ -215,9 +215,9 @@ def accepts(case: Case, shapes: dict[str, list[Any]]) -> bool:
         for param in case["params"]:
             if param["name"] in shapes:
                 origin = program.solver.statements[0].origin
-                program.shaped(param["name"], shapes[param["name"]], origin)
+                program.assert_shape(param["name"], shapes[param["name"]], origin)
         for op in case["ops"]:
-            program.say(op)
+            program.add_op(op)
         program.solver.solve()
     except Conflict:
         return False

@@ -145,7 +145,7 @@ def main(x: R.Tensor(("n", "3:rgb"), "float32"), y: R.Tensor(("n", "3:hsv"), "fl
     z = R.add(x, y)
     return z
 """)
-        with pytest.raises(DiagnosticError, match="an axis of rgb is not an axis of hsv"):
+        with pytest.raises(DiagnosticError, match="cannot unify the axes labelled rgb and hsv"):
             structir.infer(module)
 
 
@@ -167,7 +167,7 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor((6,), "float32"):
     y = R.exp(x)
     return y
 """)
-        with pytest.raises(DiagnosticError, match="shape conflict") as error:
+        with pytest.raises(DiagnosticError, match="conflicting shapes") as error:
             structir.infer(module)
         assert "R.require('n % 4 == 0')" in str(error.value)
 
@@ -185,7 +185,7 @@ def main(x: R.Tensor(("n", "m")), y: R.Tensor(("n * m",))) -> R.Tensor(("n * 5",
 
 class TestSignatures:
     def test_arguments_that_do_not_fit_are_refused_where_they_stand(self) -> None:
-        with pytest.raises(DiagnosticError, match="4 is not 5") as error:
+        with pytest.raises(DiagnosticError, match="one dim must be both 4 and 5") as error:
             structir.parse("""
 @R.function
 def main(x: R.Tensor((3, 4)), y: R.Tensor((5, 6))):
@@ -196,11 +196,11 @@ def main(x: R.Tensor((3, 4)), y: R.Tensor((5, 6))):
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            ('R.sig("a -> a")(x, x)', "1 operands, not 2"),
-            ('R.sig("a b")(x)', "needs an arrow"),
+            ('R.sig("a -> a")(x, x)', "expected 1 operands by the signature, found 2"),
+            ('R.sig("a b")(x)', "expected `operands -> results`"),
             ("R.sig(3)(x)", "takes a signature"),
             ('R.sig("a -> a", nothing="f")(x)', "takes signature, function, dtype"),
-            ('R.sig("a b -> a b where a ~ b")(x)', "not a size"),
+            ('R.sig("a b -> a b where a ~ b")(x)', "invalid size expression"),
         ],
     )
     def test_wrong_signatures_are_told(self, call: str, message: str) -> None:
@@ -232,7 +232,7 @@ def main(x: R.Tensor(("n", "k"), "float32"), y: R.Tensor(("k", "n"), "float32"))
         register_extern("test.product", np.matmul)
         np.testing.assert_allclose(result(), np.exp(x @ y))
         register_extern("test.product", lambda a, b: a)
-        with pytest.raises(ShapeMismatchError, match="4 is not 3"):
+        with pytest.raises(ShapeMismatchError, match="one dim must be both"):
             result()
 
     def test_sizes_alone_do_not_run(self) -> None:

@@ -278,7 +278,7 @@ def solved(call: Call) -> Shape:
     for place, member in found.paths:
         arg: Any = call.args[place] if member is None else call.args[place].fields[member]  # type: ignore[attr-defined]
         value = Value(arg.name)
-        solver.shaped(value, arg.struct_info.dims, Origin(arg.name, "parameter"))
+        solver.assert_shape(value, arg.struct_info.dims, Origin(arg.name, "parameter"))
         values.append(value)
     solver.apply(found.scheme, values, [result], Origin("op"))
     solver.solve()

@@ -59,10 +59,10 @@ def told(scheme: Scheme, operands: list[Row], results: list[Row]) -> tuple[list[
     ins = [Value(f"x{k}") for k in range(len(operands))]
     outs = [Value(f"y{k}") for k in range(len(scheme.results))]
     for value, row in zip(ins, operands, strict=True):
-        solver.shaped(value, row, Origin(value.name, "parameter"))
+        solver.assert_shape(value, row, Origin(value.name, "parameter"))
     solver.apply(scheme, ins, outs, Origin("op"))
     for value, row in zip(outs, results, strict=False):
-        solver.shaped(value, row, Origin(f"annot:{value.name}", "annotation"))
+        solver.assert_shape(value, row, Origin(f"annot:{value.name}", "annotation"))
     solver.solve()
     return [solver.shape(v) for v in ins], [solver.shape(v) for v in outs]
 

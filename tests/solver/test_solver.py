@@ -42,7 +42,7 @@ def solver_of(*constraints: Constraint, least: int = 1) -> Solver:
 
 
 def known(solver: Solver, *dims: Dim) -> tuple[Dim, ...]:
-    return solver.known(dims)  # type: ignore[return-value]
+    return solver.resolve(dims)  # type: ignore[return-value]
 
 
 def test_linear_equations_are_solved_together() -> None:
@@ -142,10 +142,10 @@ def test_products_of_rows_cancel() -> None:
 def test_what_is_said_can_be_taken_back() -> None:
     solver, x, y, z = Solver(), Value("x"), Value("y"), Value("z")
     n = sym("n")
-    solver.shaped(x, (n, 3), Origin("x", "parameter"))
+    solver.assert_shape(x, (n, 3), Origin("x", "parameter"))
     before = solver.shape(x), len(solver.residual)
     mark = solver.push()
-    solver.shaped(y, (RowVar("t"), 5, 3), Origin("y", "parameter"))
+    solver.assert_shape(y, (RowVar("t"), 5, 3), Origin("y", "parameter"))
     solver.apply(EQUAL, [x, y], [z], Origin("op"))
     solver.solve()
     assert solver.shape(x) == (5, 3)
@@ -171,37 +171,37 @@ def test_why_names_only_what_a_size_rests_on() -> None:
     solver = Solver()
     x, y, u, z = (Value(name) for name in "xyuz")
     n = sym("n")
-    solver.shaped(x, (n,), Origin("x", "parameter"))
-    solver.shaped(y, (4,), Origin("y", "parameter"))
-    solver.shaped(u, (9,), Origin("u", "parameter"))
+    solver.assert_shape(x, (n,), Origin("x", "parameter"))
+    solver.assert_shape(y, (4,), Origin("y", "parameter"))
+    solver.assert_shape(u, (9,), Origin("u", "parameter"))
     solver.apply(EQUAL, [x, y], [z], Origin("op"))
-    labels = {origin.label for origin in solver.why(n)}
+    labels = {origin.label for origin in solver.explain(n)}
     assert labels == {"op"}
 
 
 def test_a_conflict_is_cut_to_the_statements_that_make_it() -> None:
     solver = Solver()
     values = {name: Value(name) for name in ("x", "a", "b", "c", "d")}
-    solver.shaped(values["x"], (sym("n"), 3), Origin("x", "parameter"))
+    solver.assert_shape(values["x"], (sym("n"), 3), Origin("x", "parameter"))
     keep, turn = read_signature("*s -> *s"), read_signature("*s a b -> *s b a")
     solver.apply(keep, [values["x"]], [values["a"]], Origin("op0"))
     solver.apply(turn, [values["x"]], [values["b"]], Origin("op1"))
     solver.apply(keep, [values["b"]], [values["c"]], Origin("op2"))
     solver.apply(keep, [values["a"]], [values["d"]], Origin("op3"))
     with pytest.raises(Conflict) as caught:
-        solver.shaped(values["c"], (4, 5), Origin("annot:c", "annotation"))
+        solver.assert_shape(values["c"], (4, 5), Origin("annot:c", "annotation"))
     report = explain(solver, caught.value)
     assert [origin.label for origin in report.culprits] == ["op1", "op2", "annot:c"]
     assert report.minimal
-    assert [origin.label for origin in report.given] == ["x"]
-    assert "shape conflict" in str(report.diagnostic())
+    assert [origin.label for origin in report.premises] == ["x"]
+    assert "conflicting shapes" in str(report.diagnostic())
 
 
 def test_closing_takes_the_bound_and_marks_it_as_chosen() -> None:
     solver, x, w, y = Solver(), Value("x"), Value("w"), Value("y")
-    solver.shaped(x, (3, 5), Origin("x", "parameter"))
+    solver.assert_shape(x, (3, 5), Origin("x", "parameter"))
     solver.apply(ADD, [x, w], [y], Origin("op"))
-    solver.shaped(y, (3, 5), Origin("annot:y", "annotation"))
+    solver.assert_shape(y, (3, 5), Origin("annot:y", "annotation"))
     assert solver.shape(w) != (3, 5)
     chosen = close(solver, [w])
     assert solver.shape(w) == (3, 5)
@@ -211,11 +211,11 @@ def test_closing_takes_the_bound_and_marks_it_as_chosen() -> None:
 def test_closing_goes_back_where_a_bound_cannot_be() -> None:
     solver, w, x, y = Solver(), Value("w"), Value("x"), Value("y")
     below = read_signature("~s; ~s -> ~s")
-    solver.shaped(x, (4,), Origin("x", "parameter"))
+    solver.assert_shape(x, (4,), Origin("x", "parameter"))
     solver.apply(below, [w, x], [y], Origin("op"))
     solver.add(Prod(solver.row(w), (RowVar("t"),)), FACT)
     n = sym("n")
-    solver.shaped(w, (n,), Origin("w", "annotation"))
+    solver.assert_shape(w, (n,), Origin("w", "annotation"))
     solver.add(Ne(n, 4), FACT)
     close(solver, [w])
     assert solver.shape(w) == (1,)
@@ -229,7 +229,7 @@ def test_a_solved_function_serves_several_shapes() -> None:
     solver = Solver()
     for shape in ((2, 3), (7,)):
         x, y, z = Value("x"), Value("y"), Value("z")
-        solver.shaped(x, shape, Origin("x", "parameter"))
+        solver.assert_shape(x, shape, Origin("x", "parameter"))
         solver.apply(scheme, [x, y], [z], Origin("call"))
         assert solver.shape(y) == shape
         assert solver.shape(z) == shape
@@ -251,8 +251,8 @@ def test_labels_meet_where_axes_do() -> None:
     x, y, z = Value("x"), Value("y"), Value("z")
     first, second = sym("a"), sym("b")
     solver = solver_of(DimEq(first, 3), Label(first, "rgb"), DimEq(second, 3))
-    solver.shaped(x, (first,), Origin("x", "parameter"))
-    solver.shaped(y, (second,), Origin("y", "parameter"))
+    solver.assert_shape(x, (first,), Origin("x", "parameter"))
+    solver.assert_shape(y, (second,), Origin("y", "parameter"))
     solver.apply(ADD, [x, y], [z], Origin("op"))
     assert solver.labels(z) == ["rgb"]
     assert solver.labels(y) == ["rgb"]
@@ -295,6 +295,6 @@ def test_a_condition_on_a_rank_waits_for_it() -> None:
         return [RowEq(others[0], row[::-1])]
 
     solver = solver_of(When((x,), ((y,),), turned))
-    assert solver.known((y,)) == (y,)
+    assert solver.resolve((y,)) == (y,)
     solver.add(RowEq((x,), (2, 3)), FACT)
-    assert solver.known((y,)) == (3, 2)
+    assert solver.resolve((y,)) == (3, 2)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from structir.analysis.deduction import are_disjoint
+from structir.analysis.calls import are_disjoint
 from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.constants import all_constant

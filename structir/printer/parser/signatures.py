@@ -64,5 +64,6 @@ def build_signature_call(
         wrong = error.diagnostics[0].at(span)
         for arg in args:
             wrong = wrong.note(f"{getattr(arg, 'name', 'operand')}: {arg.struct_info}", arg.span)
-        raise StructInfoError(Diagnostic(wrong.message, span, SIG, wrong.notes, HINT)) from None
+        diagnostic = Diagnostic(wrong.message, span, SIG, wrong.notes, HINT, code=wrong.code)
+        raise StructInfoError(diagnostic) from None
     return Call(callee, args, attributes, struct_info=info, span=span)

@@ -1,1 +1,1 @@
-"""The constraint language of the solver, and the schemes that signatures and assumptions become."""
+"""The constraint language of the solver, and schemes of ops, signatures and functions."""

@@ -1,4 +1,4 @@
-"""Facts that a program requires of its sizes, as constraints."""
+"""Constraints that follow from conditions on sizes (`R.require`, `match_cast`)."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ _CONSTRAINTS: dict[str, Callable[[Dim, Dim], Constraint]] = {
 }
 
 
-def constraints_of_condition(fact: Dim) -> Iterator[Constraint]:
-    """What holds where a condition does."""
-    atom = as_atom(fact)
+def constraints_of_condition(condition: Dim) -> Iterator[Constraint]:
+    """Yields the constraints that hold if a condition does."""
+    atom = as_atom(condition)
     if type(atom) is not Opaque:
         return
-    one, other = atom.args
+    lhs, rhs = atom.args
     if atom.fn == "eq":
-        yield from _equal(one, other)
+        yield from _equality_constraints(lhs, rhs)
     elif atom.fn in _CONSTRAINTS:
-        yield _CONSTRAINTS[atom.fn](one, other)
+        yield _CONSTRAINTS[atom.fn](lhs, rhs)
 
 
-def _equal(one: Dim, other: Dim) -> Iterator[Constraint]:
-    """Two sizes are equal; a remainder of nothing is said as such."""
-    for rest, value in ((one, other), (other, one)):
-        atom = as_atom(rest)
+def _equality_constraints(lhs: Dim, rhs: Dim) -> Iterator[Constraint]:
+    """Yields the constraints of an equality; a remainder of 0 becomes divisibility."""
+    for side, value in ((lhs, rhs), (rhs, lhs)):
+        atom = as_atom(side)
         if type(atom) is Opaque and atom.fn == "floormod" and type(atom.args[1]) is int:
             yield Divides(atom.args[1], atom.args[0] - value)
             if value != 0:
                 break
             return
-    yield DimEq(one, other)
+    yield DimEq(lhs, rhs)
 
 
-def may_be_empty(fact: Dim) -> bool:
-    """Whether a condition only says that a size may be 0: then none is taken to be at least 1."""
-    atom = as_atom(fact)
+def allows_zero(condition: Dim) -> bool:
+    """Returns whether a condition is `0 <= size`: sizes then have no lower bound of 1."""
+    atom = as_atom(condition)
     return type(atom) is Opaque and atom.fn == "le" and atom.args[0] == 0
 
 
 def non_negative(axes: object) -> Iterator[Constraint]:
-    """That the sizes are sizes, where they are computed from others."""
+    """Yields `size >= 0` for every computed size of these axes."""
     for dim in axes if type(axes) is tuple else ():
         if type(dim) is Poly and as_sym(dim) is None:
             yield Ge(dim, 0)

@@ -16,39 +16,43 @@ RowMap = Callable[[Row], Row]
 
 @attrs.frozen(eq=False)
 class Constraint:
-    """A statement about sizes and rows. `kinds` says of each field, in order, what it holds:
-    dim, row, dims, rows or static."""
+    """A relation between sizes and rows.
+
+    `kinds` maps each field, in order, to its content: dim, row, dims, rows or static.
+    """
 
     kinds: ClassVar[dict[str, str]] = {}
-    of_sizes: ClassVar[bool] = True  # whether the sizes in its rows matter to what follows from it
+    of_sizes: ClassVar[bool] = True  # whether its rule reads the sizes in its rows
 
     def dims(self) -> list[Dim]:
-        """The sizes that it speaks of directly."""
-        found: list[Dim] = []
+        """Returns the sizes among its fields."""
+        dims: list[Dim] = []
         for name, kind in self.kinds.items():
             if kind == "dim":
-                found.append(getattr(self, name))
+                dims.append(getattr(self, name))
             elif kind == "dims":
-                found += getattr(self, name)
-        return found
+                dims += getattr(self, name)
+        return dims
 
     def rows(self) -> list[Row]:
-        """The rows that it speaks of."""
-        found: list[Row] = []
+        """Returns the rows among its fields."""
+        rows: list[Row] = []
         for name, kind in self.kinds.items():
             if kind == "row":
-                found.append(getattr(self, name))
+                rows.append(getattr(self, name))
             elif kind == "rows":
-                found += getattr(self, name)
-        return found
+                rows += getattr(self, name)
+        return rows
 
-    def mapped(self, dim: DimMap, row: RowMap) -> Constraint:
-        """The same statement about other terms."""
-        fields = [_mapped(getattr(self, name), kind, dim, row) for name, kind in self.kinds.items()]
+    def map_terms(self, dim: DimMap, row: RowMap) -> Constraint:
+        """Returns the constraint with `dim` and `row` applied to its terms."""
+        fields = [
+            _map_term(getattr(self, name), kind, dim, row) for name, kind in self.kinds.items()
+        ]
         return type(self)(*fields)
 
 
-def _mapped(value: object, kind: str, dim: DimMap, row: RowMap) -> object:
+def _map_term(value: object, kind: str, dim: DimMap, row: RowMap) -> object:
     match kind:
         case "dim":
             return dim(value)  # type: ignore[arg-type]
@@ -63,7 +67,7 @@ def _mapped(value: object, kind: str, dim: DimMap, row: RowMap) -> object:
 
 @attrs.frozen(eq=False)
 class DimEq(Constraint):
-    """Equal sizes."""
+    """Two sizes are equal."""
 
     left: Dim
     right: Dim
@@ -72,7 +76,7 @@ class DimEq(Constraint):
 
 @attrs.frozen(eq=False)
 class RowEq(Constraint):
-    """Equal rows, axis by axis."""
+    """Two rows are equal, axis by axis."""
 
     left: Row
     right: Row
@@ -82,7 +86,7 @@ class RowEq(Constraint):
 
 @attrs.frozen(eq=False)
 class DimLe(Constraint):
-    """One size broadcasts to another: it is 1 or the same."""
+    """One size broadcasts to another: it is 1 or equal."""
 
     inner: Dim
     outer: Dim
@@ -91,7 +95,7 @@ class DimLe(Constraint):
 
 @attrs.frozen(eq=False)
 class RowLe(Constraint):
-    """One row broadcasts to another: not longer, and aligned on the right each axis does."""
+    """One row broadcasts to another: it is not longer, and each axis broadcasts, right-aligned."""
 
     inner: Row
     outer: Row
@@ -101,7 +105,7 @@ class RowLe(Constraint):
 
 @attrs.frozen(eq=False)
 class DimJoin(Constraint):
-    """A size is the broadcast of others: each broadcasts to it, and it is one of them."""
+    """A size is the broadcast of others: each broadcasts to it, and it equals one of them."""
 
     outer: Dim
     inners: tuple[Dim, ...]
@@ -138,7 +142,7 @@ class Prod(Constraint):
 
 @attrs.frozen(eq=False)
 class Reverse(Constraint):
-    """A row is another one read backwards."""
+    """A row is the reverse of another."""
 
     forward: Row
     backward: Row
@@ -150,7 +154,7 @@ class Reverse(Constraint):
 class Window(Constraint):
     """`outer == (inner + pad - dilation * (kernel - 1) - 1) // stride + 1`, and the window fits.
 
-    `pad` counts both sides together; where positions are rounded up it has `stride - 1` added.
+    `pad` is the sum of both sides; ceil mode adds `stride - 1` to it.
     """
 
     outer: Dim
@@ -169,13 +173,13 @@ class Window(Constraint):
     }
 
     def span(self, inner: Dim, kernel: Dim) -> Dim:
-        """How far the window may move; negative where it is wider than its axis."""
+        """Returns the distance that the window can move; negative if it is wider than its axis."""
         return inner + kernel * -self.dilation + (self.pad + self.dilation - 1)
 
 
 @attrs.frozen(eq=False)
 class Sum(Constraint):
-    """A size is the sum of others laid end to end along one axis; ragged if one of them is."""
+    """A size is the sum of sizes concatenated along one axis; ragged if one of them is."""
 
     total: Dim
     parts: tuple[Dim, ...]
@@ -211,7 +215,7 @@ class Divides(Constraint):
 
 @attrs.frozen(eq=False)
 class Label(Constraint):
-    """An axis carries a label; its size is a variable of its own."""
+    """An axis has a label; its size is a variable of its own."""
 
     axis: Dim
     label: str
@@ -220,7 +224,7 @@ class Label(Constraint):
 
 @attrs.frozen(eq=False)
 class When(Constraint):
-    """Once a row's rank is known, `emit` says what holds of it and of other rows."""
+    """Once the rank of a row is known, `emit` returns the constraints on it and on other rows."""
 
     row: Row
     others: tuple[Row, ...]

@@ -1,7 +1,7 @@
-"""Schemes: what an op, a signature or a solved function says of its operands and results.
+"""Constraint schemes: relations between the operands and results of an op or a function.
 
-A scheme speaks of template variables; each use gives them a meaning of its own. A template letter
-that meets an operand's axis simply stands for it: a use with known shapes makes no variable.
+A scheme is a relation over template variables, instantiated at each use. A template variable that
+matches an axis of an operand is bound to it, so a use with known shapes creates no new variable.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from structir.solver.propagation.windows import positions
 
 @attrs.frozen(eq=False, slots=False)
 class Scheme:
-    """Rows of operands and results, and what else holds, over template variables."""
+    """Rows of operands and results with constraints, over template variables."""
 
     operands: tuple[Row, ...]
     results: tuple[Row, ...]
     constraints: tuple[Constraint, ...] = ()
-    shared: frozenset[Sym] = frozenset()  # the program's own variables: they stand for themselves
+    shared: frozenset[Sym] = frozenset()  # the program's own variables, not instantiated
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
-        """The operands, taken apart for matching."""
+        """The operands, prepared for matching."""
         return tuple(map(Pattern.of, self.operands))
 
     @cached_property
-    def copied(self) -> tuple[int | None, ...]:
-        """For each result, the operand that it has the row of."""
-        places = {row: place for place, row in reversed(list(enumerate(self.operands)))}
-        return tuple([places.get(result) for result in self.results])
+    def copied_operands(self) -> tuple[int | None, ...]:
+        """For each result, the index of the operand with the same row, or None."""
+        indices = {row: index for index, row in reversed(list(enumerate(self.operands)))}
+        return tuple([indices.get(result) for result in self.results])
 
 
 @attrs.frozen(eq=False)
@@ -65,27 +65,27 @@ class Pattern:
 
     @classmethod
     def of(cls, row: Row) -> Pattern:
-        """The pattern of a template row."""
-        holes = row_vars(row)
-        if len(holes) != 1:
-            return cls(row, row, None, (), simple=not holes)
+        """Returns the pattern of a template row."""
+        row_variables = row_vars(row)
+        if len(row_variables) != 1:
+            return cls(row, row, None, (), simple=not row_variables)
         before, after = known_ends(row)
-        return cls(row, row[:before], holes[0], row[len(row) - after :], simple=True)
+        return cls(row, row[:before], row_variables[0], row[len(row) - after :], simple=True)
 
 
 class Instance:
-    """One use of a scheme: what its template variables stand for here."""
+    """One use of a scheme: the values of its template variables."""
 
     def __init__(self, store: ConstraintStore, shared: frozenset[Sym]) -> None:
         self.store = store
         self.sizes: dict[Sym, Dim] = {symbol: Poly({(symbol,): 1}, 0) for symbol in shared}
         self.rows: dict[RowVar, Row] = {}
-        self.later: list[tuple[Dim, Dim]] = []  # composed sizes, met once all letters are known
+        self.deferred: list[tuple[Dim, Dim]] = []  # composite sizes, equated last
 
     def match(self, pattern: Pattern, row: Row) -> None:
-        """An operand has this row."""
+        """Matches an operand's template with its row."""
         if pattern.simple and pattern.middle is not None and len(pattern.row) == 1:
-            self._run(pattern.middle, row)  # as it is written
+            self._match_row(pattern.middle, row)  # unexpanded, so that it keeps its identity
             return
         row = self.store.row(row)
         before, after = known_ends(row)
@@ -99,22 +99,22 @@ class Instance:
         fixed = len(head) + len(tail)
         if len(row) < fixed or (pattern.middle is None and len(row) != fixed):
             least = "" if pattern.middle is None else "at least "
-            raise self.store.conflict(f"{len(row)} axes where {least}{fixed} are needed")
+            raise self.store.conflict(f"expected {least}{fixed} axes, found {len(row)}", "E0402")
         for template, axis in zip(head, row, strict=False):
-            self._axis(template, axis)
+            self._match_axis(template, axis)
         if tail:
             for template, axis in zip(tail, row[len(row) - len(tail) :], strict=True):
-                self._axis(template, axis)
+                self._match_axis(template, axis)
         if pattern.middle is not None:
-            self._run(pattern.middle, row[len(head) : len(row) - len(tail)])
+            self._match_row(pattern.middle, row[len(head) : len(row) - len(tail)])
 
-    def _axis(self, template: Element, axis: Element) -> None:
+    def _match_axis(self, template: Element, axis: Element) -> None:
         if type(template) is int:
             unify_axes(self.store, template, axis)
             return
         symbol = symbol_of(template)  # type: ignore[arg-type]
         if symbol is None or is_ragged(template):  # type: ignore[arg-type]
-            self.later.append((template, axis))  # type: ignore[arg-type]
+            self.deferred.append((template, axis))  # type: ignore[arg-type]
             return
         known = self.sizes.get(symbol)
         if known is None:
@@ -122,116 +122,125 @@ class Instance:
         else:
             unify_axes(self.store, known, axis)
 
-    def _run(self, template: RowVar, row: Row) -> None:
+    def _match_row(self, template: RowVar, row: Row) -> None:
         known = self.rows.get(template)
         if known is None:
             self.rows[template] = row
         else:
             equate_rows(self.store, known, row)
 
-    def settle(self) -> None:
-        """Let composed sizes meet the axes that they stand for."""
-        for template, axis in self.later:
+    def equate_deferred(self) -> None:
+        """Equates composite template sizes with their axes."""
+        for template, axis in self.deferred:
             equate(self.store, self.size(template), axis)
 
     def size(self, template: Dim) -> Dim:
-        """A template size here; a letter not met so far is a new variable."""
+        """Instantiates a template size; an unbound variable becomes a fresh one."""
         if type(template) is int:
             return template
         symbol = symbol_of(template)
         if symbol is not None and symbol in self.sizes:
             return self.sizes[symbol]
-        for letter in variables(template):
-            if letter not in self.sizes:
-                ragged = is_ragged(Poly({(letter,): 1}, 0))
-                self.sizes[letter] = Poly({(letter,): 1}, 0) if ragged else fresh(letter.name)
+        for inner in variables(template):
+            if inner not in self.sizes:
+                ragged = is_ragged(Poly({(inner,): 1}, 0))
+                self.sizes[inner] = Poly({(inner,): 1}, 0) if ragged else fresh(inner.name)
         return self.sizes[symbol] if symbol is not None else substitute(template, self.sizes)
 
     def row(self, template: Row) -> Row:
-        """A template row here."""
-        found: list[Element] = []
+        """Instantiates a template row."""
+        elements: list[Element] = []
         for element in template:
             if type(element) is RowVar:
-                run = self.rows.get(element)
-                if run is None:
-                    run = self.rows[element] = (RowVar(element.name),)
-                found += run
+                value = self.rows.get(element)
+                if value is None:
+                    value = self.rows[element] = (RowVar(element.name),)
+                elements += value
             else:
-                found.append(self.size(element))  # type: ignore[arg-type]
-        return tuple(found)
+                elements.append(self.size(element))  # type: ignore[arg-type]
+        return tuple(elements)
 
-    def state(self, constraint: Constraint) -> None:
-        """A constraint of the scheme holds here; one that only defines a variable is computed."""
+    def add(self, constraint: Constraint) -> None:
+        """Adds a constraint of the scheme; one that only defines a variable is computed instead."""
         define = DEFINING.get(type(constraint))
         if define is None or not define(self, constraint):
-            self.store.post(constraint.mapped(self.size, self.row))
+            self.store.post(constraint.map_terms(self.size, self.row))
 
-    def undefined(self, template: Dim) -> Sym | None:
-        """The letter that a template is, if nothing is known of it here."""
+    def undefined_symbol(self, template: Dim) -> Sym | None:
+        """Returns the template variable that a size consists of if it is unbound, or None."""
         symbol = symbol_of(template)
         return symbol if symbol is not None and symbol not in self.sizes else None
 
 
 def apply(store: ConstraintStore, scheme: Scheme, operands: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows of the results, for operands of these rows."""
-    here = Instance(store, scheme.shared)
+    """Returns the rows of the results for operands of these rows.
+
+    Raises Conflict if the operands do not fit.
+    """
+    instance = Instance(store, scheme.shared)
     for pattern, row in zip(scheme.patterns, operands, strict=True):
-        here.match(pattern, row)
-    if here.later:
-        here.settle()
+        instance.match(pattern, row)
+    if instance.deferred:
+        instance.equate_deferred()
     for constraint in scheme.constraints:
-        here.state(constraint)
-    both = zip(scheme.results, scheme.copied, strict=True)
-    return tuple([here.row(result) if place is None else operands[place] for result, place in both])
+        instance.add(constraint)
+    pairs = zip(scheme.results, scheme.copied_operands, strict=True)
+    return tuple(
+        [instance.row(result) if index is None else operands[index] for result, index in pairs]
+    )
 
 
-def _define_row_join(here: Instance, join: RowJoin) -> bool:
+def _define_row_join(instance: Instance, join: RowJoin) -> bool:
     outer = join.outer
-    if len(outer) != 1 or type(outer[0]) is not RowVar or outer[0] in here.rows:
+    if len(outer) != 1 or type(outer[0]) is not RowVar or outer[0] in instance.rows:
         return False
-    here.rows[outer[0]] = join_rows(here.store, [here.row(row) for row in join.inners])
+    instance.rows[outer[0]] = join_rows(instance.store, [instance.row(row) for row in join.inners])
     return True
 
 
-def _define_size_join(here: Instance, join: DimJoin) -> bool:
-    symbol = here.undefined(join.outer)
+def _define_size_join(instance: Instance, join: DimJoin) -> bool:
+    symbol = instance.undefined_symbol(join.outer)
     if symbol is not None:
-        here.sizes[symbol] = join_sizes(here.store, [here.size(part) for part in join.inners])
+        instance.sizes[symbol] = join_sizes(
+            instance.store, [instance.size(part) for part in join.inners]
+        )
     return symbol is not None
 
 
-def _define_equal(here: Instance, equation: DimEq) -> bool:
-    symbol = here.undefined(equation.left)
+def _define_equal(instance: Instance, equation: DimEq) -> bool:
+    symbol = instance.undefined_symbol(equation.left)
     if symbol is None or symbol in set(variables(equation.right)):
         return False
-    right = here.size(equation.right)
-    value = here.store.dim(right)
-    if type(value) is int and value < here.store.least:
-        raise here.store.conflict(f"a size is at least {here.store.least}, not {value}")
-    here.sizes[symbol] = right
+    right = instance.size(equation.right)
+    value = instance.store.dim(right)
+    if type(value) is int and value < instance.store.least:
+        raise instance.store.conflict(
+            f"expected a size of at least {instance.store.least}, found {value}", "E0403"
+        )
+    instance.sizes[symbol] = right
     return True
 
 
-def _define_sum(here: Instance, total: Sum) -> bool:
-    symbol = here.undefined(total.total)
-    parts = [here.store.dim(here.size(part)) for part in total.parts]
-    if symbol is None or here.store.may_be_ragged:
+def _define_sum(instance: Instance, total: Sum) -> bool:
+    symbol = instance.undefined_symbol(total.total)
+    parts = [instance.store.dim(instance.size(part)) for part in total.parts]
+    if symbol is None or instance.store.may_be_ragged:
         return False
     whole: Dim = 0
     for part in parts:
         whole = whole + part
-    here.sizes[symbol] = whole
+    instance.sizes[symbol] = whole
     return True
 
 
-def _define_window(here: Instance, window: Window) -> bool:
-    symbol = here.undefined(window.outer)
-    inner = here.store.dim(here.size(window.inner))
-    kernel = here.store.dim(here.size(window.kernel))
+def _define_window(instance: Instance, window: Window) -> bool:
+    symbol = instance.undefined_symbol(window.outer)
+    inner = instance.store.dim(instance.size(window.inner))
+    kernel = instance.store.dim(instance.size(window.kernel))
     if symbol is None or type(inner) is not int or type(kernel) is not int:
         return False
     span: Any = window.span(inner, kernel)
-    here.sizes[symbol] = positions(here.store, window, span)
+    instance.sizes[symbol] = positions(instance.store, window, span)
     return True
 
 

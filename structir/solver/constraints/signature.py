@@ -1,9 +1,9 @@
-"""Reads signatures such as `~s m k; ~s k n -> ~s m n` into schemes: op lines seen by size.
+"""Parses size signatures such as `~s m k; ~s k n -> ~s m n` into schemes.
 
-Same letters mean equal sizes, `*s` an equal run of axes, `~s` a run that broadcasts (to `*s`, where
-an operand has that), an integer is itself, `_` is any size; an expression such as `h-r+1` is
-computed, and in an operand solved. Facts follow `where`: `a % 4 == 0`, or of numbers of elements
-`elements(*s) == elements(*t)`.
+Equal names are equal sizes, `*s` is a row variable, `~s` a row variable that broadcasts (to `*s`,
+if an operand has that), an integer is a fixed size, `_` is any size. An expression such as `h-r+1`
+is computed; in an operand it is solved. Conditions follow `where`: `a % 4 == 0`, or on numbers of
+elements `elements(*s) == elements(*t)`.
 """
 
 from __future__ import annotations
@@ -41,56 +41,59 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def read_size(text: str, letter: Callable[[str], Dim]) -> Dim:
-    """The size that an expression says, over the sizes that `letter` knows."""
+def read_size(text: str, size_of: Callable[[str], Dim]) -> Dim:
+    """Parses a size expression over the sizes that `size_of` returns for names."""
     try:
-        return _size(ast.parse(text.strip(), mode="eval").body, letter)
+        return _size(ast.parse(text.strip(), mode="eval").body, size_of)
     except SyntaxError as error:
-        raise _wrong(text) from error
+        raise _invalid(text) from error
 
 
-def _size(tree: ast.expr, letter: Callable[[str], Dim]) -> Dim:
+def _size(tree: ast.expr, size_of: Callable[[str], Dim]) -> Dim:
     match tree:
         case ast.Constant(value=int(value)):
             return value
         case ast.Name(id=name):
-            return letter(name)
+            return size_of(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_size(operand, letter)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](_size(left, letter), _size(right, letter))  # type: ignore[no-any-return]
+            return -_size(operand, size_of)
+        case ast.BinOp(left=lhs, op=op, right=rhs) if type(op) in _BINARY:
+            return _BINARY[type(op)](_size(lhs, size_of), _size(rhs, size_of))  # type: ignore[no-any-return]
         case ast.Call(func=ast.Name(id="min" | "max" as name), args=args):
-            parts = [_size(part, letter) for part in args]
+            parts = [_size(part, size_of) for part in args]
             return dims.dim_min(*parts) if name == "min" else dims.dim_max(*parts)
-    raise _wrong(ast.unparse(tree))
+    raise _invalid(ast.unparse(tree))
 
 
-def _wrong(text: str) -> ParseError:
-    return ParseError(Diagnostic(f"not a size: {text}"))
+def _invalid(text: str) -> ParseError:
+    return ParseError(Diagnostic(f"invalid size expression in a signature: {text}", code="E0400"))
 
 
 class SignatureVars:
-    """The letters and rows of one signature."""
+    """The size and row variables of one signature."""
 
     def __init__(self) -> None:
-        self.letters: dict[str, Dim] = {}
+        self.sizes: dict[str, Dim] = {}
         self.rows: dict[str, RowVar] = {}
         self.broadcast: dict[str, list[RowVar]] = {}
-        self.strict: set[str] = set()  # rows that an operand has as they are
+        self.strict: set[str] = set()  # row variables that an operand has without broadcasting
 
-    def letter(self, name: str) -> Dim:
-        return self.letters[name] if name in self.letters else self._new_letter(name)
+    def size(self, name: str) -> Dim:
+        """Returns the size of a name."""
+        return self.sizes[name] if name in self.sizes else self._new_size(name)
 
-    def _new_letter(self, name: str) -> Dim:
-        made = fresh(name)
+    def _new_size(self, name: str) -> Dim:
+        new = fresh(name)
         if name != "_":
-            self.letters[name] = made
-        return made
+            self.sizes[name] = new
+        return new
 
     def row_var(self, name: str) -> RowVar:
+        """Returns the row variable of a name."""
         return self.rows.setdefault(name, RowVar(name))
 
     def row(self, text: str, *, result: bool) -> Row:
+        """Parses the axes of an operand or a result."""
         return tuple([self._element(token, result) for token in text.replace(",", " ").split()])
 
     def _element(self, token: str, result: bool) -> Element:
@@ -103,75 +106,78 @@ class SignatureVars:
         if token[0] == "~":
             if result:
                 return self.row_var(token[1:])
-            part = RowVar(token[1:])
-            self.broadcast.setdefault(token[1:], []).append(part)
-            return part
-        return read_size(token, self.letter)
+            variable = RowVar(token[1:])
+            self.broadcast.setdefault(token[1:], []).append(variable)
+            return variable
+        return read_size(token, self.size)
 
     def joins(self) -> list[Constraint]:
-        found: list[Constraint] = []
-        for name, parts in self.broadcast.items():
+        """Returns the broadcast constraints of `~` row variables."""
+        constraints: list[Constraint] = []
+        for name, variables in self.broadcast.items():
             whole = (self.row_var(name),)
             if name in self.strict:
-                found += [RowLe((part,), whole) for part in parts]
+                constraints += [RowLe((part,), whole) for part in variables]
             else:
-                found.append(RowJoin(whole, tuple([(part,) for part in parts])))
-        return found
+                constraints.append(RowJoin(whole, tuple([(part,) for part in variables])))
+        return constraints
 
-    def facts(self, text: str) -> Iterator[Constraint]:
-        """What the text after `where` says."""
+    def conditions(self, text: str) -> Iterator[Constraint]:
+        """Yields the constraints after `where`."""
         try:
             trees = ast.parse(f"[{text}]", mode="eval").body.elts  # type: ignore[attr-defined]
         except SyntaxError as error:
-            raise _wrong(text) from error
+            raise _invalid(text) from error
         for tree in trees:
             if not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
-                raise _wrong(ast.unparse(tree))
-            yield from self._fact(type(tree.ops[0]), tree.left, tree.comparators[0], tree)
+                raise _invalid(ast.unparse(tree))
+            yield from self._condition(type(tree.ops[0]), tree.left, tree.comparators[0], tree)
 
-    def _fact(
-        self, op: type[ast.cmpop], left: ast.expr, right: ast.expr, tree: ast.expr
+    def _condition(
+        self, op: type[ast.cmpop], lhs: ast.expr, rhs: ast.expr, tree: ast.expr
     ) -> Iterator[Constraint]:
-        if isinstance(left, ast.Call) and isinstance(right, ast.Call):
+        if isinstance(lhs, ast.Call) and isinstance(rhs, ast.Call):
             if op is not ast.Eq:
-                raise _wrong(ast.unparse(tree))
-            yield Prod(self._product(left), self._product(right))
+                raise _invalid(ast.unparse(tree))
+            yield Prod(self._product(lhs), self._product(rhs))
         elif op in _COMPARED:
-            sides = _size(left, self.letter), _size(right, self.letter)
+            sides = _size(lhs, self.size), _size(rhs, self.size)
             yield from constraints_of_condition(condition(_COMPARED[op], *sides))
         else:
-            raise _wrong(ast.unparse(tree))
+            raise _invalid(ast.unparse(tree))
 
     def _product(self, call: ast.Call) -> Row:
-        """`elements(*s, a)`: the axes that are multiplied."""
+        """Parses `elements(*s, a)`: the axes whose sizes are multiplied."""
         if not isinstance(call.func, ast.Name) or call.func.id != "elements":
-            raise _wrong(ast.unparse(call))
-        found: list[Element] = []
+            raise _invalid(ast.unparse(call))
+        elements: list[Element] = []
         for item in call.args:
             if isinstance(item, ast.Starred) and isinstance(item.value, ast.Name):
-                found.append(self.row_var(item.value.id))
+                elements.append(self.row_var(item.value.id))
             else:
-                found.append(_size(item, self.letter))
-        return tuple(found)
+                elements.append(_size(item, self.size))
+        return tuple(elements)
 
 
-Conditions = Callable[[SignatureVars], list[Constraint]]
+FurtherConstraints = Callable[[SignatureVars], list[Constraint]]
 
 
-def signature(text: str, conditions: Conditions | None = None) -> Scheme:
-    """The scheme that a signature says, with further conditions on its letters."""
-    left, arrow, rest = text.partition("->")
-    right, _, facts = rest.partition(" where ")
+def signature(text: str, further: FurtherConstraints | None = None) -> Scheme:
+    """Parses a signature, with further constraints on its variables, into a scheme."""
+    operand_text, arrow, rest = text.partition("->")
+    result_text, _, conditions = rest.partition(" where ")
     if not arrow:
-        raise ParseError(Diagnostic(f"a signature needs an arrow: {text}"))
-    letters = SignatureVars()
-    operands = tuple([letters.row(part, result=False) for part in left.split(";")])
-    results = tuple([letters.row(part, result=True) for part in right.split(";")])
-    further = conditions(letters) if conditions is not None else []
-    return Scheme(operands, results, (*letters.joins(), *letters.facts(facts), *further))
+        hint = 'separate operands and results: "~s m k; ~s k n -> ~s m n"'
+        message = f"invalid signature: expected `operands -> results`, found {text!r}"
+        raise ParseError(Diagnostic(message, hint=hint, code="E0400"))
+    names = SignatureVars()
+    operands = tuple([names.row(part, result=False) for part in operand_text.split(";")])
+    results = tuple([names.row(part, result=True) for part in result_text.split(";")])
+    constraints = further(names) if further is not None else []
+    return Scheme(operands, results, (*names.joins(), *names.conditions(conditions), *constraints))
 
 
 @lru_cache(1024)
 def read_signature(text: str) -> Scheme:
-    """The scheme that a signature says."""
+    """Parses a signature into a scheme. Raises ParseError if it is malformed."""
     return signature(text)

@@ -1,4 +1,4 @@
-"""Intervals of sizes, and what can be told from them and from divisibility alone."""
+"""Intervals of sizes, and the tests that follow from them and from divisibility."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structir.solver.propagation.store import ConstraintStore
 
 
 def interval(store: ConstraintStore, dim: Dim) -> Interval:
-    """The least and the greatest value that is known of a size; None where there is no limit."""
+    """Returns the least and the greatest value of a size; None for no limit."""
     if type(dim) is int:
         return dim, dim
     low: int | None = dim.constant  # type: ignore[union-attr]
@@ -26,7 +26,7 @@ def interval(store: ConstraintStore, dim: Dim) -> Interval:
 
 
 def monomial_interval(store: ConstraintStore, monomial: Monomial) -> Interval:
-    """The least and the greatest value of a product."""
+    """Returns the least and the greatest value of a product; None for no limit."""
     low, high = _atom_interval(store, monomial[0])
     for atom in monomial[1:]:
         least, greatest = _atom_interval(store, atom)
@@ -66,7 +66,7 @@ def _opaque_interval(store: ConstraintStore, atom: Opaque) -> Interval:
 
 
 def proves_not_one(store: ConstraintStore, dim: Dim) -> bool:
-    """Whether a size cannot be 1, so that it does not broadcast."""
+    """Returns whether a size is provably not 1, so that it does not broadcast."""
     if type(dim) is int:
         return dim != 1
     mark = len(store.used)
@@ -77,24 +77,25 @@ def proves_not_one(store: ConstraintStore, dim: Dim) -> bool:
     return False
 
 
-def differ(store: ConstraintStore, left: Dim, right: Dim) -> bool:
-    """Whether two sizes cannot be equal; reads `used` only where they cannot."""
-    if type(left) is int and type(right) is int:
-        return left != right
-    if is_ragged(left) or is_ragged(right):
-        other = right if is_ragged(left) else left
+def differ(store: ConstraintStore, lhs: Dim, rhs: Dim) -> bool:
+    """Returns whether two sizes are provably different; adds to `used` only then."""
+    if type(lhs) is int and type(rhs) is int:
+        return lhs != rhs
+    if is_ragged(lhs) or is_ragged(rhs):
+        other = rhs if is_ragged(lhs) else lhs
         return type(other) is int or (not is_ragged(other) and symbol_of(other) is None)
-    form = left - right
+    form = lhs - rhs
     if type(form) is int:
         return form != 0
     mark = len(store.used)
-    if _impossible(store, primitive(store, form)):  # type: ignore[arg-type]
+    if _is_never_zero(store, primitive(store, form)):  # type: ignore[arg-type]
         return True
     del store.used[mark:]
     return False
 
 
-def _impossible(store: ConstraintStore, form: Dim) -> bool:
+def _is_never_zero(store: ConstraintStore, form: Dim) -> bool:
+    """Returns whether a polynomial has no root within the bounds of its variables."""
     if type(form) is int:
         return form != 0
     if form.constant % gcd(*form.terms.values()):  # type: ignore[operator, union-attr]
@@ -104,7 +105,7 @@ def _impossible(store: ConstraintStore, form: Dim) -> bool:
 
 
 def primitive(store: ConstraintStore, form: Poly) -> Dim:
-    """The form without a factor that all its terms share, where that factor cannot be zero."""
+    """Returns a polynomial divided by the common factor of its terms that is provably positive."""
     if form.constant:
         return form
     shared: Counter[Atom] | None = None
@@ -113,12 +114,12 @@ def primitive(store: ConstraintStore, form: Poly) -> Dim:
         shared = counted if shared is None else shared & counted
         if not shared:
             return form
-    shared = Counter({a: n for a, n in (shared or Counter()).items() if _positive(store, a)})
+    shared = Counter({a: n for a, n in (shared or Counter()).items() if _is_positive(store, a)})
     if not shared:
         return form
     constant, terms = 0, {}
     for monomial, coefficient in form.terms.items():
-        rest = tuple(_without(monomial, shared))
+        rest = tuple(_divide_out(monomial, shared))
         if rest:
             terms[rest] = coefficient
         else:
@@ -126,16 +127,16 @@ def primitive(store: ConstraintStore, form: Poly) -> Dim:
     return of_terms(terms, constant)
 
 
-def _positive(store: ConstraintStore, atom: Atom) -> bool:
+def _is_positive(store: ConstraintStore, atom: Atom) -> bool:
     low, _ = _atom_interval(store, atom)
     return low is not None and low >= 1
 
 
-def _without(monomial: Monomial, shared: Counter[Atom]) -> list[Atom]:
-    left, rest = shared.copy(), []
+def _divide_out(monomial: Monomial, shared: Counter[Atom]) -> list[Atom]:
+    unused, remaining = shared.copy(), []
     for atom in monomial:
-        if left[atom]:
-            left[atom] -= 1
+        if unused[atom]:
+            unused[atom] -= 1
         else:
-            rest.append(atom)
-    return rest
+            remaining.append(atom)
+    return remaining

@@ -1,7 +1,7 @@
-"""Labels of axes: axes that are one carry one label.
+"""Labels of axes: unified axes have one label.
 
-A label belongs to an axis, not to a size; in a program with labels each axis that the user wrote
-has a size variable of its own, and that variable stands for the axis.
+A label belongs to an axis, not to a size. In a program with labels, each annotated axis has a size
+variable of its own, which represents the axis.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from structir.solver.propagation.store import ConstraintStore, rule
 
 
 def label_of(store: ConstraintStore, axis: Dim) -> str | None:
-    """The label that an axis carries, if any."""
+    """Returns the label of an axis, or None."""
     root = _root(store, axis, [])
     return root if isinstance(root, str) else None
 
@@ -22,22 +22,22 @@ def label_of(store: ConstraintStore, axis: Dim) -> str | None:
 def _root(store: ConstraintStore, axis: Dim, reasons: list[Reason]) -> Sym | str | None:
     root: Sym | str | None = symbol_of(axis)
     while isinstance(root, Sym) and root in store.labels:
-        reasons.append(store.why_label[root])
+        reasons.append(store.label_reasons[root])
         root = store.labels[root]
     return root
 
 
-def same_axis(store: ConstraintStore, left: Dim, right: Dim) -> None:
-    """Two axes are one, so they carry one label."""
+def unify_labels(store: ConstraintStore, lhs: Dim, rhs: Dim) -> None:
+    """Unifies the labels of two axes. Raises Conflict if they differ."""
     reasons: list[Reason] = []
-    one, other = _root(store, left, reasons), _root(store, right, reasons)
-    if one is None or other is None or one == other:
+    root, other_root = _root(store, lhs, reasons), _root(store, rhs, reasons)
+    if root is None or other_root is None or root == other_root:
         return
-    if isinstance(one, str) and isinstance(other, str):
+    if isinstance(root, str) and isinstance(other_root, str):
         store.used += reasons
-        raise store.conflict(f"an axis of {one} is not an axis of {other}")
-    child, parent = (other, one) if isinstance(one, str) else (one, other)
-    store.set(store.why_label, child, (store.reason(), *reasons))
+        raise store.conflict(f"cannot unify the axes labelled {root} and {other_root}", "E0406")
+    child, parent = (other_root, root) if isinstance(root, str) else (root, other_root)
+    store.set(store.label_reasons, child, (store.reason(), *reasons))
     store.set(store.labels, child, parent)
 
 
@@ -48,8 +48,10 @@ def _(store: ConstraintStore, constraint: Label) -> bool:
     root = _root(store, constraint.axis, reasons)
     if isinstance(root, str) and root != constraint.label:
         store.used += reasons
-        raise store.conflict(f"an axis of {root} is not an axis of {constraint.label}")
+        raise store.conflict(
+            f"cannot unify the axes labelled {root} and {constraint.label}", "E0406"
+        )
     if isinstance(root, Sym):
-        store.set(store.why_label, root, (store.reason(), *reasons))
+        store.set(store.label_reasons, root, (store.reason(), *reasons))
         store.set(store.labels, root, constraint.label)
     return True

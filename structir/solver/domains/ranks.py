@@ -1,4 +1,4 @@
-"""Ranks: how many axes a row has, as a theory of its own: bounds, inequalities, cycles."""
+"""Rank bounds of rows: inequalities between the numbers of axes, and cycles among them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from structir.solver.domains.terms import Row, RowVar, row_vars
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.propagation.store import ActiveConstraint, ConstraintStore, rule
 
-PATIENCE = 6  # how often one inequality may raise a bound before a cycle is looked for
-MOST = 64  # no rank is greater; a bound beyond is not pursued
+PATIENCE = 6  # how often one inequality raises a bound before the search for a cycle
+MAX_RANK = 64  # no rank is greater; a bound above it is ignored
 
 
-def rank_low(store: ConstraintStore, row: Row) -> int:
-    """The least number of axes that a row can have."""
+def min_rank(store: ConstraintStore, row: Row) -> int:
+    """Returns the least number of axes that a row can have."""
     low = len(row)
     for variable in row_vars(row):
         low += _low(store, variable) - 1
     return low
 
 
-def rank_high(store: ConstraintStore, row: Row) -> int | None:
-    """The greatest number of axes that a row can have; None where there is no limit."""
+def max_rank(store: ConstraintStore, row: Row) -> int | None:
+    """Returns the greatest number of axes that a row can have; None for no limit."""
     high = len(row)
     for variable in row_vars(row):
         most = store.rank_highs.get(variable)
         if most is None:
             return None
-        store.used.append(store.why_bound["rank high", variable])
+        store.used.append(store.bound_reasons["rank high", variable])
         high += most - 1
     return high
 
@@ -35,37 +35,37 @@ def rank_high(store: ConstraintStore, row: Row) -> int | None:
 def _low(store: ConstraintStore, variable: RowVar) -> int:
     low = store.rank_lows.get(variable, 0)
     if low:
-        store.used.append(store.why_bound["rank low", variable])
+        store.used.append(store.bound_reasons["rank low", variable])
     return low
 
 
 def raise_min_rank(store: ConstraintStore, variable: RowVar, least: int) -> None:
-    """A row variable has at least this many axes."""
-    if least <= _low(store, variable) or least > MOST:
+    """Raises the minimum rank of a row variable."""
+    if least <= _low(store, variable) or least > MAX_RANK:
         return
     reason = store.reason()
     store.set(store.rank_lows, variable, least)
-    store.set(store.why_bound, ("rank low", variable), reason)
+    store.set(store.bound_reasons, ("rank low", variable), reason)
     _check_rank_bounds(store, variable)
 
 
 def lower_max_rank(store: ConstraintStore, variable: RowVar, most: int) -> None:
-    """A row variable has at most this many axes."""
+    """Lowers the maximum rank of a row variable."""
     if most < 0:
-        raise store.conflict("a row has too many axes")
+        raise store.conflict("a row has a negative number of axes", "E0402")
     known = store.rank_highs.get(variable)
     if known is not None and known <= most:
         return
-    store.set(store.why_bound, ("rank high", variable), store.reason())
+    store.set(store.bound_reasons, ("rank high", variable), store.reason())
     store.set(store.rank_highs, variable, most)
     _check_rank_bounds(store, variable)
 
 
 def _check_rank_bounds(store: ConstraintStore, variable: RowVar) -> None:
     mark = len(store.used)
-    low, high = _low(store, variable), rank_high(store, (variable,))
+    low, high = _low(store, variable), max_rank(store, (variable,))
     if high is not None and low > high:
-        raise store.conflict(f"a row has at least {low} axes and at most {high}")
+        raise store.conflict(f"a row has at least {low} axes and at most {high}", "E0402")
     if low == high:
         bind_row(store, variable, tuple([fresh() for _ in range(low)]))
     else:
@@ -74,38 +74,38 @@ def _check_rank_bounds(store: ConstraintStore, variable: RowVar) -> None:
 
 
 def bind_row(store: ConstraintStore, variable: RowVar, value: Row) -> None:
-    """A row variable is this row; what was known of its rank goes over to the row."""
-    low, high = _low(store, variable), rank_high(store, (variable,))
+    """Binds a row variable to a row, to which its rank bounds carry over."""
+    low, high = _low(store, variable), max_rank(store, (variable,))
     store.bind(variable, value)
     if low:
-        has_rank_at_least(store, value, low)
+        require_min_rank(store, value, low)
     if high is not None:
-        has_rank_at_most(store, value, high)
+        require_max_rank(store, value, high)
 
 
-def has_rank_at_least(store: ConstraintStore, row: Row, least: int) -> None:
-    """A row has at least this many axes."""
-    high = rank_high(store, row)
+def require_min_rank(store: ConstraintStore, row: Row, least: int) -> None:
+    """Requires a row to have at least this many axes."""
+    high = max_rank(store, row)
     if high is not None and high < least:
-        raise store.conflict(f"a row has at most {high} axes, not {least}")
-    holes = row_vars(row)
-    if len(set(holes)) == 1:
-        missing = least - (len(row) - len(holes))
-        raise_min_rank(store, holes[0], -(-missing // len(holes)))
+        raise store.conflict(f"expected at least {least} axes, found at most {high}", "E0402")
+    row_variables = row_vars(row)
+    if len(set(row_variables)) == 1:
+        missing = least - (len(row) - len(row_variables))
+        raise_min_rank(store, row_variables[0], -(-missing // len(row_variables)))
 
 
-def has_rank_at_most(store: ConstraintStore, row: Row, most: int) -> None:
-    """A row has at most this many axes."""
-    low = rank_low(store, row)
+def require_max_rank(store: ConstraintStore, row: Row, most: int) -> None:
+    """Requires a row to have at most this many axes."""
+    low = min_rank(store, row)
     if low > most:
-        raise store.conflict(f"a row has at least {low} axes, not {most}")
+        raise store.conflict(f"expected at most {most} axes, found at least {low}", "E0402")
     for variable in dict.fromkeys(row_vars(row)):
-        rest = low - _low(store, variable)
-        lower_max_rank(store, variable, most - rest)
+        other_minimum = low - _low(store, variable)
+        lower_max_rank(store, variable, most - other_minimum)
 
 
-def same_rank(store: ConstraintStore, left: Row, right: Row) -> None:
-    """Two rows have equally many axes."""
+def equate_ranks(store: ConstraintStore, left: Row, right: Row) -> None:
+    """Requires two rows to have the same rank."""
     if row_vars(left) or row_vars(right):
         store.post(RankLe(left, right))
         store.post(RankLe(right, left))
@@ -115,101 +115,101 @@ def same_rank(store: ConstraintStore, left: Row, right: Row) -> None:
 def _(store: ConstraintStore, constraint: RankLe) -> bool:
     shorter, longer = store.row(constraint.shorter), store.row(constraint.longer)
     if not row_vars(shorter):
-        has_rank_at_least(store, longer, len(shorter))
+        require_min_rank(store, longer, len(shorter))
         return len(row_vars(longer)) <= 1
     if not row_vars(longer):
-        has_rank_at_most(store, shorter, len(longer))
+        require_max_rank(store, shorter, len(longer))
         return len(row_vars(shorter)) <= 1
-    fixed = _net(shorter, longer)
+    fixed = _rank_difference(shorter, longer)
     if fixed is not None:
         if fixed > 0:
-            raise store.conflict(f"a row has {fixed} axes more than itself")
+            raise store.conflict(f"a row cannot have {fixed} axes more than itself", "E0402")
         return True
-    _pursue(store, shorter, longer)
+    _propagate_bounds(store, shorter, longer)
     return False
 
 
-def _net(shorter: Row, longer: Row) -> int | None:
-    """How many axes more one row has, where both have the same row variables."""
-    left, right = row_vars(shorter), row_vars(longer)
-    same = sorted(v.order for v in left) == sorted(v.order for v in right)
+def _rank_difference(shorter: Row, longer: Row) -> int | None:
+    """Returns how many more axes one row has, if both have the same row variables."""
+    lhs, rhs = row_vars(shorter), row_vars(longer)
+    same = sorted(v.order for v in lhs) == sorted(v.order for v in rhs)
     return len(shorter) - len(longer) if same else None
 
 
-def _pursue(store: ConstraintStore, shorter: Row, longer: Row) -> None:
+def _propagate_bounds(store: ConstraintStore, shorter: Row, longer: Row) -> None:
     mark = len(store.used)
-    before = rank_low(store, longer)
-    least = rank_low(store, shorter)
+    before = min_rank(store, longer)
+    least = min_rank(store, shorter)
     if least > before:
         running = store.running
         if running is not None:
             running.tightened += 1
             if running.tightened > PATIENCE:
                 reject_positive_cycles(store)
-        if running is None or running.tightened <= MOST:
-            has_rank_at_least(store, longer, least)
+        if running is None or running.tightened <= MAX_RANK:
+            require_min_rank(store, longer, least)
     del store.used[mark:]
-    high = rank_high(store, longer)
+    high = max_rank(store, longer)
     if high is not None:
-        has_rank_at_most(store, shorter, high)
+        require_max_rank(store, shorter, high)
     del store.used[mark:]
 
 
 def reject_positive_cycles(store: ConstraintStore) -> None:
-    """Conflict where rows each need more axes than the next, all the way round."""
+    """Raises Conflict if rows on a cycle each need more axes than the next."""
     edges: list[tuple[RowVar, RowVar, int, Reason]] = []
-    kept = store.used[:]
-    for posted in store.open:
-        if type(posted.constraint) is RankLe:
-            edges += _edges(store, posted)
+    used_before = store.used[:]
+    for active in store.open:
+        if type(active.constraint) is RankLe:
+            edges += _edges(store, active)
     cycle = _positive_cycle(edges)
-    store.used[:] = kept
+    store.used[:] = used_before
     if cycle is not None:
-        raise Conflict("each of these rows needs more axes than the next", tuple(cycle))
+        raise Conflict("each of these rows needs more axes than the next", tuple(cycle), "E0402")
 
 
 def _edges(
-    store: ConstraintStore, posted: ActiveConstraint
+    store: ConstraintStore, active: ActiveConstraint
 ) -> list[tuple[RowVar, RowVar, int, Reason]]:
     store.used.clear()
-    constraint: RankLe = posted.constraint  # type: ignore[assignment]
+    constraint: RankLe = active.constraint  # type: ignore[assignment]
     shorter, longer = store.row(constraint.shorter), store.row(constraint.longer)
-    left, right = row_vars(shorter), row_vars(longer)
-    if len(right) != 1 or not left:
+    sources, targets = row_vars(shorter), row_vars(longer)
+    if len(targets) != 1 or not sources:
         return []
-    fixed = (len(shorter) - len(left)) - (len(longer) - 1)
-    why: Reason = (posted.reason, *store.used)
-    return [(source, right[0], fixed, why) for source in left]
+    fixed = (len(shorter) - len(sources)) - (len(longer) - 1)
+    why: Reason = (active.reason, *store.used)
+    return [(source, targets[0], fixed, why) for source in sources]
 
 
 def _positive_cycle(edges: list[tuple[RowVar, RowVar, int, Reason]]) -> list[Reason] | None:
-    """The reasons around a cycle of positive weight; each round lengthens the walks."""
+    """Returns the reasons around a cycle of positive weight (Bellman-Ford), or None."""
     longest: dict[RowVar, int] = {}
-    came_by: dict[RowVar, tuple[RowVar, Reason]] = {}
-    for _ in range(MOST):
+    predecessor: dict[RowVar, tuple[RowVar, Reason]] = {}
+    for _ in range(MAX_RANK):
         changed = False
         for source, target, weight, why in edges:
             if longest.get(source, 0) + weight > longest.get(target, 0):
                 longest[target] = longest.get(source, 0) + weight
-                came_by[target] = source, why
+                predecessor[target] = source, why
                 changed = True
-        found = _closed_walk(came_by) if changed else None
-        if found or not changed:
-            return found
+        cycle = _find_cycle(predecessor) if changed else None
+        if cycle or not changed:
+            return cycle
     return None
 
 
-def _closed_walk(came_by: dict[RowVar, tuple[RowVar, Reason]]) -> list[Reason] | None:
-    """The reasons along a cycle of steps, if the steps have one."""
-    checked: dict[RowVar, RowVar] = {}  # each place, with the start of the walk that met it
-    for start in came_by:
-        place = start
-        while place in came_by and place not in checked:
-            checked[place] = start
-            place = came_by[place][0]
-        if checked.get(place) is start and place in came_by:
-            first, reasons = place, [came_by[place][1]]
-            while (place := came_by[place][0]) is not first:
-                reasons.append(came_by[place][1])
+def _find_cycle(predecessor: dict[RowVar, tuple[RowVar, Reason]]) -> list[Reason] | None:
+    """Returns the reasons along a cycle of predecessors, or None."""
+    checked: dict[RowVar, RowVar] = {}  # each visited node, with the start of its walk
+    for start in predecessor:
+        node = start
+        while node in predecessor and node not in checked:
+            checked[node] = start
+            node = predecessor[node][0]
+        if checked.get(node) is start and node in predecessor:
+            first, reasons = node, [predecessor[node][1]]
+            while (node := predecessor[node][0]) is not first:
+                reasons.append(predecessor[node][1])
             return reasons
     return None

@@ -1,4 +1,4 @@
-"""Where facts come from: origins, reasons, and the conflict that a set of origins cannot avoid."""
+"""Origins of facts, reasons that combine them, and the conflict that a set of origins leads to."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from structir.errors import Span
 
 @attrs.frozen(eq=False)
 class Origin:
-    """A place in the program that says something: a parameter, an op, an annotation, a fact."""
+    """A location of the program that asserts something, such as a parameter or an op."""
 
     label: str
-    kind: str = "op"  # parameter, op, annotation, fact; chosen for what closing assumes
+    kind: str = "op"  # parameter, op, annotation, fact; chosen for defaulting
     text: str = ""
     span: Span | None = None
     order: int = 0  # in program order
@@ -26,26 +26,27 @@ NO_REASON: Reason = ()
 
 
 def origins(reason: Reason | Iterable[Reason], nearest: int | None = None) -> list[Origin]:
-    """The origins that a reason rests on, nearest first, at most `nearest` of them."""
-    found: dict[Origin, None] = {}
+    """Returns the origins that a reason depends on, nearest first, at most `nearest` of them."""
+    collected: dict[Origin, None] = {}
     layer: list[Reason] = [reason if isinstance(reason, Origin) else tuple(reason)]
     seen: set[int] = set()
-    while layer and (nearest is None or len(found) < nearest):
-        below: list[Reason] = []
-        for part in layer:
-            if isinstance(part, Origin):
-                found[part] = None
-            elif id(part) not in seen:
-                seen.add(id(part))
-                below += part
-        layer = below
-    return list(found)[:nearest]
+    while layer and (nearest is None or len(collected) < nearest):
+        next_layer: list[Reason] = []
+        for inner in layer:
+            if isinstance(inner, Origin):
+                collected[inner] = None
+            elif id(inner) not in seen:
+                seen.add(id(inner))
+                next_layer += inner
+        layer = next_layer
+    return list(collected)[:nearest]
 
 
 class Conflict(Exception):
-    """Two facts that cannot both hold, with the reason that led to them."""
+    """Two facts that contradict each other, with the reason for them."""
 
-    def __init__(self, message: str, reason: Reason = NO_REASON) -> None:
+    def __init__(self, message: str, reason: Reason = NO_REASON, code: str = "E0401") -> None:
         super().__init__(message)
         self.message = message
         self.reason = reason
+        self.code = code

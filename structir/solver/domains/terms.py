@@ -1,4 +1,4 @@
-"""What constraints speak of: sizes, rows of axes, row variables and ragged sizes."""
+"""Terms of constraints: sizes, rows of axes, row variables and ragged sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RAGGED_SYMS: set[Sym] = set()
 
 @cache
 def ragged(name: str = "") -> Poly:
-    """The size of an axis whose length differs along the other axes; one for each name."""
+    """Returns the size of an axis whose length differs along the other axes, one per name."""
     symbol = Sym(f"*:{name}" if name else "*")
     RAGGED_SYMS.add(symbol)
     return Poly({(symbol,): 1}, 0)
@@ -44,7 +44,7 @@ RAGGED = ragged()
 
 
 def symbol_of(dim: Dim) -> Sym | None:
-    """The variable that a size is, when it is nothing more."""
+    """Returns the variable that a size consists of, or None."""
     if type(dim) is not Poly or dim.constant or len(dim.terms) != 1:
         return None
     for monomial, coefficient in dim.terms.items():
@@ -54,28 +54,28 @@ def symbol_of(dim: Dim) -> Sym | None:
 
 
 def is_ragged(dim: Dim) -> bool:
-    """Whether a size is ragged."""
+    """Returns whether a size is ragged."""
     return type(dim) is Poly and symbol_of(dim) in RAGGED_SYMS
 
 
 def row_vars(row: Iterable[Element]) -> list[RowVar]:
-    """The row variables in a row, in order."""
+    """Returns the row variables of a row, in order."""
     return [element for element in row if type(element) is RowVar]
 
 
 def sizes(row: Iterable[Element]) -> list[Dim]:
-    """The axes of a row that are known to be there, in order."""
+    """Returns the axes of a row outside its row variables, in order."""
     return [element for element in row if not isinstance(element, RowVar)]
 
 
 def known_ends(row: Row) -> tuple[int, int]:
-    """How many axes stand before the first row variable and after the last one."""
-    places = [k for k, element in enumerate(row) if type(element) is RowVar]
-    return (places[0], len(row) - places[-1] - 1) if places else (len(row), len(row))
+    """Returns the number of axes before the first row variable and after the last one."""
+    indices = [k for k, element in enumerate(row) if type(element) is RowVar]
+    return (indices[0], len(row) - indices[-1] - 1) if indices else (len(row), len(row))
 
 
 def variables(dim: Dim) -> Iterator[Sym]:
-    """The size variables in a size, those inside its opaque functions included."""
+    """Yields the size variables of a size, those inside its opaque functions included."""
     if type(dim) is int:
         return
     for monomial in dim.terms:  # type: ignore[union-attr]

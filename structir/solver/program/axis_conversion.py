@@ -1,4 +1,4 @@
-"""Axes of the IR and rows of the solver: the one as the other."""
+"""Conversion between axes of the IR and rows of the solver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from structir.solver.solver import Solver, Value
 
 
 def as_row(axes: Axes) -> Row:
-    """Axes as the solver speaks of them, labels left out; a size of any kind is a new variable."""
+    """Returns axes as a row without labels; an `AnySize` becomes a fresh variable."""
     return tuple([_element(size_in(axis)) for axis in axes])
 
 
@@ -37,36 +37,36 @@ def _element(size: Any) -> Any:
 
 
 def as_labelled_row(axes: Axes) -> tuple[Row, list[Constraint]]:
-    """The same where labels count: each axis has a variable of its own, which carries its label."""
+    """Returns axes as a row with a variable per axis, and the constraints of sizes and labels."""
     row: list[Element] = []
-    further: list[Constraint] = []
+    constraints: list[Constraint] = []
     for axis, element in zip(axes, as_row(axes), strict=True):
-        own = element if type(element) is RowVar else fresh()
-        row.append(own)
-        if own is not element:
-            further.append(DimEq(own, element))  # type: ignore[arg-type]
+        variable = element if type(element) is RowVar else fresh()
+        row.append(variable)
+        if variable is not element:
+            constraints.append(DimEq(variable, element))  # type: ignore[arg-type]
         if type(axis) is Labelled:
-            further.append(Label(own, axis.label))  # type: ignore[arg-type]
-    return tuple(row), further
+            constraints.append(Label(variable, axis.label))  # type: ignore[arg-type]
+    return tuple(row), constraints
 
 
 def as_axes(solver: Solver, value: Value) -> Axes:
-    """The row of a value as axes, with what labels they have."""
+    """Returns the row of a value as axes, with labels."""
     shape, labels = solver.shape(value), solver.labels(value)
-    both = zip(shape, labels, strict=True)
-    return tuple([_axis(element, label) for element, label in both])
+    pairs = zip(shape, labels, strict=True)
+    return tuple([_axis(element, label) for element, label in pairs])
 
 
 def resolve_info(solver: Solver, info: StructInfo) -> StructInfo:
-    """A struct info in the solver's terms with what has become known of them since."""
+    """Returns a StructInfo in terms of the solver with all bindings substituted."""
     if isinstance(info, TupleStructInfo):
         return TupleStructInfo(tuple([resolve_info(solver, field) for field in info.fields]))
     axes = axes_of(info) if isinstance(info, TensorStructInfo) else None
     if axes is None:
         return info
-    shape = solver.known(as_row(axes))
+    shape = solver.resolve(as_row(axes))
     labels = [getattr(axis, "label", None) for axis in axes]
-    if len(shape) != len(axes):  # a row has turned out to be several axes: none has a label
+    if len(shape) != len(axes):  # a row variable was bound to several axes, which have no labels
         labels = [None] * len(shape)
     return tensor(tuple(map(_axis, shape, labels)), info.dtype)  # type: ignore[attr-defined]
 

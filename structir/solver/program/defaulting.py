@@ -1,7 +1,7 @@
-"""Closing on request: incomplete leaves get the least shape that their uses allow, as a choice.
+"""Defaulting on request: open leaves get the least shape that their uses allow.
 
-Each step is tried: on a conflict it is undone, the next weaker choice is made, and in the end the
-leaf stays open. So a program that can hold is never made impossible.
+Each choice is a trial: a conflict undoes it, the next weaker choice is tried, and finally the leaf
+stays open. So a satisfiable program stays satisfiable.
 """
 
 from __future__ import annotations
@@ -28,25 +28,30 @@ from structir.solver.solver import Solver, Value
 
 
 def close(solver: Solver, leaves: Sequence[Value], policy: str = "bound") -> list[Origin]:
-    """Close these leaves; the choices made, in order. `policy="unit"` gives all sizes a value."""
+    """Defaults these leaves and returns the choices in order.
+
+    `policy="unit"` gives all remaining sizes their least value.
+    """
     chosen: list[Origin] = []
     for leaf in leaves:
-        _close_rows(solver, leaf, chosen)
+        _default_rows(solver, leaf, chosen)
     for leaf in leaves:
-        _close_sizes(solver, leaf, chosen)
+        _default_sizes(solver, leaf, chosen)
     for leaf in leaves:
-        _close_products(solver, leaf, chosen)
+        _default_products(solver, leaf, chosen)
     for leaf in leaves:
         for variable in row_vars(solver.shape(leaf)):
-            _try(solver, chosen, leaf, [RowEq((variable,), ())])
+            _try_choice(solver, chosen, leaf, [RowEq((variable,), ())])
     if policy == "unit":
         for leaf in leaves:
-            _close_to_least(solver, leaf, chosen)
+            _default_to_minimum(solver, leaf, chosen)
     return chosen
 
 
-def _try(solver: Solver, chosen: list[Origin], leaf: Value, constraints: list[Constraint]) -> bool:
-    """Make a choice unless it leads to a conflict."""
+def _try_choice(
+    solver: Solver, chosen: list[Origin], leaf: Value, constraints: list[Constraint]
+) -> bool:
+    """Asserts a choice unless it leads to a conflict; returns whether it was asserted."""
     origin = Origin(f"chosen:{leaf.name}", "chosen", f"chosen for `{leaf.name}`", None, len(chosen))
     mark = solver.push()
     try:
@@ -64,73 +69,77 @@ def _try(solver: Solver, chosen: list[Origin], leaf: Value, constraints: list[Co
     return True
 
 
-def _close_rows(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
-    """A leaf's rank becomes that of the least row above it."""
+def _default_rows(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
+    """Gives a leaf the rank of the shortest row that it broadcasts to."""
     for variable in row_vars(solver.shape(leaf)):
         for bound in _rows_above(solver, variable):
             axes: Row = tuple([fresh() for _ in bound])
-            if _try(solver, chosen, leaf, [RowEq((variable,), axes)]):
+            if _try_choice(solver, chosen, leaf, [RowEq((variable,), axes)]):
                 break
 
 
 def _rows_above(solver: Solver, variable: RowVar) -> Iterator[Row]:
-    """Rows of known rank that a row variable broadcasts to, the shortest first."""
-    found: list[Row] = []
+    """Yields the rows of known rank that a row variable broadcasts to, the shortest first."""
+    rows: list[Row] = []
     for constraint in solver.residual:
         match constraint:
             case RowLe(inner, outer):
-                pairs = [(inner, outer)]
+                bounds = [(inner, outer)]
             case RowJoin(outer, inners):
-                pairs = [(inner, outer) for inner in inners]
+                bounds = [(inner, outer) for inner in inners]
             case _:
                 continue
-        for inner, outer in pairs:
-            known = solver.known(outer)
-            if solver.known(inner) == (variable,) and not row_vars(known):
-                found.append(known)
-    yield from sorted(found, key=len)
+        for inner, outer in bounds:
+            known = solver.resolve(outer)
+            if solver.resolve(inner) == (variable,) and not row_vars(known):
+                rows.append(known)
+    yield from sorted(rows, key=len)
 
 
-def _close_sizes(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
-    """A leaf's size becomes its bound; where that cannot be, 1."""
+def _default_sizes(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
+    """Gives a leaf's size its upper bound; 1 if that conflicts."""
     for size in solver.shape(leaf):
         if type(size) is RowVar or symbol_of(size) is None:  # type: ignore[arg-type]
             continue
         bounds = list(_sizes_above(solver, size))  # type: ignore[arg-type]
         for bound in [*bounds, 1] if bounds else ():
-            if solver.known((size,)) != (size,):
+            if solver.resolve((size,)) != (size,):
                 break
-            if _try(solver, chosen, leaf, [DimEq(size, bound)]):  # type: ignore[arg-type]
+            if _try_choice(solver, chosen, leaf, [DimEq(size, bound)]):  # type: ignore[arg-type]
                 break
 
 
 def _sizes_above(solver: Solver, size: Dim) -> Iterator[Dim]:
     for constraint in solver.residual:
         match constraint:
-            case DimLe(inner, outer) if solver.known((inner,)) == (size,):
-                yield solver.known((outer,))[0]  # type: ignore[misc]
-            case DimJoin(outer, inners) if any(solver.known((i,)) == (size,) for i in inners):
-                yield solver.known((outer,))[0]  # type: ignore[misc]
+            case DimLe(inner, outer) if solver.resolve((inner,)) == (size,):
+                yield solver.resolve((outer,))[0]  # type: ignore[misc]
+            case DimJoin(outer, inners) if any(solver.resolve((i,)) == (size,) for i in inners):
+                yield solver.resolve((outer,))[0]  # type: ignore[misc]
 
 
-def _close_products(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
-    """A row of known product: empty if the product is 1, else one axis."""
+def _default_products(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
+    """Makes a row of known product empty if the product is 1, else one axis."""
     for constraint in list(solver.residual):
         if not isinstance(constraint, Prod):
             continue
-        left, right = solver.known(constraint.left), solver.known(constraint.right)
-        for one, other in ((left, right), (right, left)):
-            holes = row_vars(one)
-            if len(holes) != 1 or row_vars(other) or holes[0] not in row_vars(solver.shape(leaf)):
+        lhs, rhs = solver.resolve(constraint.left), solver.resolve(constraint.right)
+        for side, opposite in ((lhs, rhs), (rhs, lhs)):
+            row_variables = row_vars(side)
+            if (
+                len(row_variables) != 1
+                or row_vars(opposite)
+                or row_variables[0] not in row_vars(solver.shape(leaf))
+            ):
                 continue
-            whole, part = product(solver.store, other), product(solver.store, one)
-            if type(whole) is int and type(part) is int and part:
-                axes: Row = () if whole == part else (whole // part,)
-                _try(solver, chosen, leaf, [RowEq((holes[0],), axes)])
+            total, known_part = product(solver.store, opposite), product(solver.store, side)
+            if type(total) is int and type(known_part) is int and known_part:
+                axes: Row = () if total == known_part else (total // known_part,)
+                _try_choice(solver, chosen, leaf, [RowEq((row_variables[0],), axes)])
 
 
-def _close_to_least(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
+def _default_to_minimum(solver: Solver, leaf: Value, chosen: list[Origin]) -> None:
     for size in solver.shape(leaf):
         if type(size) is not RowVar and symbol_of(size) is not None:  # type: ignore[arg-type]
             low, _ = interval(solver.store, size)  # type: ignore[arg-type]
-            _try(solver, chosen, leaf, [DimEq(size, max(low or 1, 1))])  # type: ignore[arg-type]
+            _try_choice(solver, chosen, leaf, [DimEq(size, max(low or 1, 1))])  # type: ignore[arg-type]

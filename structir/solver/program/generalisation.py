@@ -1,10 +1,10 @@
-"""Solved functions as schemes, so that one serves many shapes, and loops over them."""
+"""Schemes of solved functions and of loops over them, generalised over shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from structir.ir.polynomial import Poly
+from structir.ir.polynomial import Dim, Poly
 from structir.solver.constraints.constraint import Constraint, Ge, RankLe, RowEq
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.terms import Row
@@ -13,9 +13,13 @@ from structir.solver.solver import Solver, Value
 
 
 def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]) -> Scheme:
-    """What a solved function says: rows of parameters and results, and what is left open."""
+    """Returns the scheme of a solved function: its rows and residual constraints."""
     shapes = [solver.shape(value) for value in (*params, *results)]
-    constraints = [c.mapped(lambda d: solver.known((d,))[0], solver.known) for c in solver.residual]  # type: ignore[arg-type,return-value]
+
+    def resolve_dim(dim: Dim) -> Dim:
+        return solver.resolve((dim,))[0]  # type: ignore[return-value]
+
+    constraints = [c.map_terms(resolve_dim, solver.resolve) for c in solver.residual]
     return Scheme(
         tuple(shapes[: len(params)]),
         tuple(shapes[len(params) :]),
@@ -24,7 +28,7 @@ def generalise(solver: Solver, params: Sequence[Value], results: Sequence[Value]
 
 
 def _bounds(solver: Solver) -> Iterator[Constraint]:
-    """What is known of variables beside the residual, as constraints."""
+    """Yields the bounds of open variables as constraints."""
     store = solver.store
     for symbol, low in store.lows.items():
         if symbol not in store.dims:
@@ -41,14 +45,19 @@ def _bounds(solver: Solver) -> Iterator[Constraint]:
 
 
 def loop_scheme(cell: Scheme, states: int) -> Scheme:
-    """The scheme of a loop: states stay as they are, `x` loses its first axis in each step, and the
-    outputs are stacked along it."""
+    """Returns the scheme of a loop over a function.
+
+    States keep their rows, `x` loses its first axis per step, and the outputs are stacked along it.
+    """
     steps = fresh("steps")
-    held = cell.operands[:states]
+    state_rows = cell.operands[:states]
     sequence: Row = (steps, *cell.operands[states])
-    kept = [RowEq(after, before) for after, before in zip(cell.results[:states], held, strict=True)]
+    invariants = [
+        RowEq(after, before)
+        for after, before in zip(cell.results[:states], state_rows, strict=True)
+    ]
     return Scheme(
-        (*held, sequence, *cell.operands[states + 1 :]),
-        (*held, *[(steps, *row) for row in cell.results[states:]]),
-        (*cell.constraints, *kept),
+        (*state_rows, sequence, *cell.operands[states + 1 :]),
+        (*state_rows, *[(steps, *row) for row in cell.results[states:]]),
+        (*cell.constraints, *invariants),
     )

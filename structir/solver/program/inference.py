@@ -1,4 +1,4 @@
-"""`structir.infer`: a module with every StructInfo completed, in both directions."""
+"""`structir.infer`: completes every StructInfo of a module, forward and backward."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from structir.ir.requirements import conditions_of
 from structir.ir.struct_info import (
     StructInfo,
 )
-from structir.solver.constraints.assumptions import may_be_empty
+from structir.solver.constraints.assumptions import allows_zero
 from structir.solver.constraints.scheme import Scheme
 from structir.solver.domains.reasons import Conflict
 from structir.solver.program import defaulting
@@ -32,114 +32,122 @@ from structir.solver.program.value_trees import has_all_sizes, leaves, tensors
 
 
 def infer(module: IRModule, *, learn: str | None = None, close: bool = False) -> IRModule:
-    """The module with every StructInfo completed from annotations, operands and results.
+    """Returns the module with every StructInfo completed from annotations, operands and results.
 
-    `learn` says what a proof about a named size does to a signature: `guard` keeps the signature
-    and checks the fact on entry, `refine` rewrites the signature, `strict` refuses. Without it each
-    function's own `R.function(learn=...)` holds; else a private one is refined, others guarded.
-    `close` gives parameters of which too little is known the least shape that their uses allow: a
-    choice.
+    `learn` selects what a proof about a named size does to a signature: `guard` keeps the signature
+    and checks the fact on entry, `refine` rewrites the signature, `strict` raises StructInfoError.
+    The default is the function's `R.function(learn=...)`; else `refine` for private functions and
+    `guard` for others. `close` gives underconstrained parameters the least shape that their uses
+    allow. Raises Unsatisfiable with a minimal set of conflicting statements if no shapes satisfy
+    the program.
     """
     if learn is not None and learn not in POLICIES:
-        raise StructIRError(f"learn is one of {', '.join(POLICIES)}, not {learn!r}")
+        raise StructIRError(f"learn: expected one of {', '.join(POLICIES)}, found {learn!r}")
     module = as_module(module, "structir.infer")
     completed = _complete_twice(module, learn, close)
-    if _may_hold_dead_code(module) and not well_formed(completed):
-        # what can never run contradicts what was found around it: signatures stay
+    if _may_contain_dead_code(module) and not well_formed(completed):
+        # dead code contradicts facts of its surroundings: keep the signatures
         return _complete_twice(module, "guard", close)
     return completed
 
 
-def _may_hold_dead_code(module: IRModule) -> bool:
-    """Whether some of it need not run: branches and closures."""
+def _may_contain_dead_code(module: IRModule) -> bool:
+    """Returns whether a function has branches or closures, which need not run."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     return any(isinstance(b.value, If | Function) for f in functions for b in f.bindings())
 
 
 def _complete_twice(module: IRModule, learn: str | None, close: bool) -> IRModule:
     completed, more = _complete_module(module, learn, close)
-    # what is checked on entry, or chosen, is stated from there on, and more may follow from it
+    # checks on entry and defaults are declared from now on, and may imply more
     return _complete_module(completed, learn, close)[0] if more else completed
 
 
 def _complete_module(module: IRModule, learn: str | None, close: bool) -> tuple[IRModule, bool]:
-    """What one hearing gives, and whether a second one may give more: functions check more on entry
-    than they did, or parameters have shapes that were chosen or ranks that were unknown."""
-    heard = generate_constraints(module, close=close)
+    """Returns the completed module, and whether a second round may infer more.
+
+    It may if functions have new checks on entry, or parameters new defaults or ranks.
+    """
+    generators = generate_constraints(module, close=close)
     functions = dict(module.functions)
     globals_: dict[str, StructInfo] = {}
-    more = False
-    for name, hearing in heard.items():
-        rewriter = Rewriter(hearing, globals_, learn or policy_of(module[name]))
-        made = rewriter.function(module[name])
-        functions[name] = made
-        globals_[name] = made.struct_info
-        more |= count_entry_checks(made) > count_entry_checks(module[name])
-        both = zip(made.params, module[name].params, strict=True)
-        changed = [(new, old) for new, old in both if new is not old]
-        more |= any(
-            close or _has_more_ranks(new.struct_info, old.struct_info) for new, old in changed
+    may_infer_more = False
+    for name, generator in generators.items():
+        rewriter = Rewriter(generator, globals_, learn or policy_of(module[name]))
+        completed = rewriter.function(module[name])
+        functions[name] = completed
+        globals_[name] = completed.struct_info
+        may_infer_more |= count_entry_checks(completed) > count_entry_checks(module[name])
+        pairs = zip(completed.params, module[name].params, strict=True)
+        changed = [(new, previous) for new, previous in pairs if new is not previous]
+        may_infer_more |= any(
+            close or _has_more_ranks(new.struct_info, previous.struct_info)
+            for new, previous in changed
         )
-    return module.with_functions(functions), more
+    return module.with_functions(functions), may_infer_more
 
 
-def _has_more_ranks(new: StructInfo, old: StructInfo) -> bool:
-    """Whether the rank of some tensor is known in one StructInfo and not in another."""
-    both = zip(tensors(new), tensors(old), strict=True)
-    return any(a.ndim is not None and b.ndim is None for a, b in both)
+def _has_more_ranks(new: StructInfo, previous: StructInfo) -> bool:
+    """Returns whether the rank of some tensor is known only in the new StructInfo."""
+    pairs = zip(tensors(new), tensors(previous), strict=True)
+    return any(a.ndim is not None and b.ndim is None for a, b in pairs)
 
 
 def generate_constraints(
     module: IRModule, *, close: bool = False
 ) -> dict[str, ConstraintGenerator]:
-    """Every function of a module heard and solved, callees before callers.
+    """Generates and solves the constraints of every function, callees before callers.
 
-    Closing is for the functions that no other calls: a helper serves the shapes of its callers.
+    Defaulting applies only to functions that no other calls: a helper serves the shapes of its
+    callers.
     """
-    heard: dict[str, ConstraintGenerator] = {}
+    generators: dict[str, ConstraintGenerator] = {}
     schemes: dict[str, Scheme] = {}
-    calls = _calls(module)
+    calls = _call_graph(module)
     for name in _callees_first(calls):
-        heard[name] = hearing = solve_function(module[name], schemes)
-        schemes[name] = hearing.scheme()
+        generators[name] = generator = solve_function(module[name], schemes)
+        schemes[name] = generator.scheme()
     if close:
         called = {callee for callees in calls.values() for callee in callees}
-        for name in [name for name in heard if name not in called]:
-            _default_params(module[name], heard[name])
-    return heard
+        for name in [name for name in generators if name not in called]:
+            _default_params(module[name], generators[name])
+    return generators
 
 
-def _default_params(function: Function, hearing: ConstraintGenerator) -> None:
-    """Choose shapes for the parameters whose annotation leaves something open."""
+def _default_params(function: Function, generator: ConstraintGenerator) -> None:
+    """Chooses shapes for the parameters with incomplete annotations."""
     incomplete = [param for param in function.params if not has_all_sizes(param.struct_info)]
-    values = [value for param in incomplete for value in leaves(hearing.trees[param])]
-    with hearing.undone_if_impossible():
-        defaulting.close(hearing.solver, values)
-        hearing.solve()
+    values = [value for param in incomplete for value in leaves(generator.trees[param])]
+    with generator.rollback_on_conflict():
+        defaulting.close(generator.solver, values)
+        generator.solve()
 
 
 def solve_function(function: Function, schemes: Mapping[str, Scheme]) -> ConstraintGenerator:
-    """A function heard and solved; an impossible one is an error that says why."""
+    """Generates and solves the constraints of one function.
+
+    Raises Unsatisfiable with an explanation if they conflict.
+    """
     try:
-        return _generate(function, schemes, 0 if _may_be_empty(function) else 1)
+        return _generate(function, schemes, 0 if _allows_zero_sizes(function) else 1)
     except _FunctionUnsatisfiable as first:
         try:
-            return _generate(function, schemes, 0)  # sizes may be 0 after all
+            return _generate(function, schemes, 0)  # with sizes of 0
         except _FunctionUnsatisfiable:
-            raise Unsatisfiable(explain(first.hearing.solver, first.conflict)) from None
+            raise Unsatisfiable(explain(first.generator.solver, first.conflict)) from None
 
 
-def _may_be_empty(function: Function) -> bool:
-    """Whether a function says of some size on entry that it may be 0, or is."""
+def _allows_zero_sizes(function: Function) -> bool:
+    """Returns whether a function declares that a size is or may be 0."""
     checked = [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
     known = [p.struct_info for p in function.params] + checked
     if any(type(i.dims) is tuple and 0 in i.dims for info in known for i in tensors(info)):
         return True
-    return any(map(may_be_empty, [f for b in function.bindings() for f in conditions_of(b)]))
+    return any(map(allows_zero, [f for b in function.bindings() for f in conditions_of(b)]))
 
 
 class Unsatisfiable(StructInfoError):
-    """No run of a function can be clean; `explanation` tells which statements see to that."""
+    """No shapes satisfy a function; `explanation` is a minimal set of conflicting statements."""
 
     def __init__(self, explanation: UnsatCore) -> None:
         super().__init__(explanation.diagnostic())
@@ -148,28 +156,28 @@ class Unsatisfiable(StructInfoError):
 
 @attrs.frozen(eq=False)
 class _FunctionUnsatisfiable(Exception):
-    hearing: ConstraintGenerator
+    generator: ConstraintGenerator
     conflict: Conflict
 
 
 def _generate(function: Function, schemes: Mapping[str, Scheme], least: int) -> ConstraintGenerator:
-    hearing = ConstraintGenerator(schemes, least)
+    generator = ConstraintGenerator(schemes, least)
     try:
-        hearing.visit(function)
-        hearing.solve()
-        hearing.name_open_sizes(function.params)
+        generator.visit(function)
+        generator.solve()
+        generator.name_open_sizes(function.params)
     except Conflict as conflict:
-        raise _FunctionUnsatisfiable(hearing, conflict) from None
-    return hearing
+        raise _FunctionUnsatisfiable(generator, conflict) from None
+    return generator
 
 
-def _calls(module: IRModule) -> dict[str, list[str]]:
-    """The functions of a module that each of them calls."""
+def _call_graph(module: IRModule) -> dict[str, list[str]]:
+    """Returns the functions of a module that each function calls."""
     return {
         name: [
-            part.name
-            for part in walk(function)
-            if isinstance(part, GlobalVar) and part.name in module.functions
+            node.name
+            for node in walk(function)
+            if isinstance(node, GlobalVar) and node.name in module.functions
         ]
         for name, function in module.functions.items()
         if isinstance(function, Function)
@@ -177,17 +185,17 @@ def _calls(module: IRModule) -> dict[str, list[str]]:
 
 
 def _callees_first(calls: Mapping[str, list[str]]) -> Iterator[str]:
-    """Functions, callees before callers where there is no cycle."""
+    """Yields functions, callees before callers except within cycles."""
     done: set[str] = set()
     for root in calls:
         stack = [(root, iter(calls[root]))]
-        on_way = {root}
+        on_stack = {root}
         while stack:
-            name, below = stack[-1]
-            following = next((c for c in below if c in calls and c not in done | on_way), None)
-            if following is not None:
-                on_way.add(following)
-                stack.append((following, iter(calls[following])))
+            name, callees = stack[-1]
+            callee = next((c for c in callees if c in calls and c not in done | on_stack), None)
+            if callee is not None:
+                on_stack.add(callee)
+                stack.append((callee, iter(calls[callee])))
                 continue
             stack.pop()
             if name not in done:

@@ -1,4 +1,4 @@
-"""Kernels as schemes: what their parameters say of operands and results, in both directions."""
+"""Schemes of kernels: the relation of their parameters between operands and results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from structir.solver.propagation.arithmetic import fresh
 
 
 def kernel_scheme(kernel: KernelStructInfo) -> Scheme:
-    """The rows of operands and results; a kernel's own dims mean something else in each call."""
+    """Returns the scheme of a kernel, whose own dims are instantiated in each call."""
     rows = tuple([_row(param) for param in kernel.params or ()])
     count = len(rows) - kernel.results
     return Scheme(rows[:count], rows[count:])
 
 
 def _row(info: StructInfo) -> Row:
-    """The sizes of a parameter; a number has none."""
+    """Returns the sizes of a parameter; a scalar has none."""
     if not isinstance(info, TensorStructInfo):
         return ()
     if type(info.dims) is tuple:

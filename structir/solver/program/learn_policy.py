@@ -1,4 +1,4 @@
-"""What learning about a named size does to a signature: the policies, and a function's own."""
+"""Learn policies: what a proof about a named size does to a signature."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ POLICIES = ("guard", "refine", "strict")
 
 
 def policy_of(function: Function) -> str:
-    """A function's policy; what nobody calls from outside may be rewritten."""
+    """Returns a function's policy: by default `refine` if it is private, else `guard`."""
     default = "refine" if function.attrs.get("private") is True else "guard"
     return str(function.attrs.get(LEARN, default))

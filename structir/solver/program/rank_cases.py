@@ -1,4 +1,4 @@
-"""What an op says of operands of unknown rank: one scheme for each line that it can have."""
+"""Case analysis over unknown ranks: one scheme for each index signature that an op can have."""
 
 from __future__ import annotations
 
@@ -13,145 +13,164 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.solver.constraints.constraint import RankLe
 from structir.solver.constraints.scheme import Scheme
-from structir.solver.domains.ranks import rank_high, rank_low
+from structir.solver.domains.ranks import max_rank, min_rank
 from structir.solver.domains.reasons import NO_REASON
 from structir.solver.domains.terms import row_vars
 from structir.solver.solver import Solver, Value
 
 schemes = lazy_module("structir.opdef.constraint_schemes")
 
-OPEN = 6  # stands for this rank and all greater ones, where the line is the same from 5 on
+OPEN = 6  # this rank and all greater ones, if the index signature is the same from 5 on
 MEMO_SIZE = 4096
 Ranks = tuple[int, ...]
 _MEMO: dict[Any, Sequence[Any]] = {}
 
 
 def possible_ranks(solver: Solver, value: Value) -> Ranks:
-    """The ranks that a value can have; `OPEN` as the last for all others."""
+    """Returns the ranks that a value can have; `OPEN` last, for all greater ones."""
     store = solver.store
     store.begin(NO_REASON)
     row = store.row(solver.row(value))
-    low, high = rank_low(store, row), rank_high(store, row)
+    low, high = min_rank(store, row), max_rank(store, row)
     if low >= OPEN:
         return ()
     return tuple(range(low, OPEN + 1 if high is None else min(high, OPEN) + 1))
 
 
 def greatest_rank(solver: Solver, value: Value) -> int | None:
-    """The greatest rank that a value can have; None where there is no limit."""
+    """Returns the greatest rank that a value can have; None for no limit."""
     solver.store.begin(NO_REASON)
-    return rank_high(solver.store, solver.store.row(solver.row(value)))
+    return max_rank(solver.store, solver.store.row(solver.row(value)))
 
 
 def rank_case_schemes(
     call: Call,
     infos: Sequence[StructInfo | None],
-    options: Mapping[int, Ranks],
+    ranks_of: Mapping[int, Ranks],
     results: int,
-    most: int | None = None,
+    max_result_rank: int | None = None,
 ) -> Sequence[Any]:
-    """The schemes of a call for these ranks of its arguments; none where they are too many.
+    """Returns the schemes of a call for these ranks of its arguments; empty if they are too many.
 
-    `most` is the greatest rank that the first result can have, where that is known.
+    `max_result_rank` is the greatest rank of the first result, if known.
     """
-    if not 0 < len(options) <= 2 or any(not ranks for ranks in options.values()):
+    if not 0 < len(ranks_of) <= 2 or any(not ranks for ranks in ranks_of.values()):
         return ()
     if not all(isinstance(arg, Var) for arg in call.args):
-        return _case_schemes(call, infos, options, results, most)
-    key = call.op, tuple(infos), tuple(options.items()), tuple(call.attrs.items()), most
-    known = _MEMO.get(key)
-    if known is None:
+        return _case_schemes(call, infos, ranks_of, results, max_result_rank)
+    key = call.op, tuple(infos), tuple(ranks_of.items()), tuple(call.attrs.items()), max_result_rank
+    memoized = _MEMO.get(key)
+    if memoized is None:
         if len(_MEMO) >= MEMO_SIZE:
             _MEMO.clear()
-        known = _MEMO[key] = _case_schemes(call, infos, options, results, most)
-    return known
+        memoized = _MEMO[key] = _case_schemes(call, infos, ranks_of, results, max_result_rank)
+    return memoized
 
 
 def _case_schemes(
     call: Call,
     infos: Sequence[StructInfo | None],
-    options: Mapping[int, Ranks],
+    ranks_of: Mapping[int, Ranks],
     results: int,
-    most: int | None,
+    max_result_rank: int | None,
 ) -> Sequence[Any]:
-    lines: dict[Any, list[dict[int, int]]] = {}
-    told: dict[Any, Any] = {}
-    for ranks in product(*options.values()):
-        combination = dict(zip(options, ranks, strict=True))
-        found = _at_ranks(call, infos, combination)
-        if found is not None:
-            lines.setdefault(found.line, []).append(combination)
-            told[found.line] = found
-    if any(len(found.scheme.results) != results for found in told.values()):
+    combinations_of: dict[Any, list[dict[int, int]]] = {}
+    op_schemes: dict[Any, Any] = {}
+    for ranks in product(*ranks_of.values()):
+        combination = dict(zip(ranks_of, ranks, strict=True))
+        op_scheme = _at_ranks(call, infos, combination)
+        if op_scheme is not None:
+            combinations_of.setdefault(op_scheme.line, []).append(combination)
+            op_schemes[op_scheme.line] = op_scheme
+    if any(len(op_scheme.scheme.results) != results for op_scheme in op_schemes.values()):
         return ()
-    if not all(_closed(lines, place) for place, ranks in options.items() if OPEN in ranks):
-        if most is None or not _outgrown(lines, told, options, most):
+    if not all(
+        _same_for_great_ranks(combinations_of, index)
+        for index, ranks in ranks_of.items()
+        if OPEN in ranks
+    ):
+        if max_result_rank is None or not _exceeds_max_rank(
+            combinations_of, op_schemes, ranks_of, max_result_rank
+        ):
             return ()
-        for combinations in lines.values():
+        for combinations in combinations_of.values():
             combinations[:] = [c for c in combinations if OPEN not in c.values()]
-        lines = {line: combinations for line, combinations in lines.items() if combinations}
-    return tuple([_limited(told[line], found, options) for line, found in lines.items()])
+        combinations_of = {
+            signature: combinations
+            for signature, combinations in combinations_of.items()
+            if combinations
+        }
+    return tuple(
+        [
+            _limit_ranks(op_schemes[signature], combinations, ranks_of)
+            for signature, combinations in combinations_of.items()
+        ]
+    )
 
 
 def _at_ranks(call: Call, infos: Sequence[StructInfo | None], ranks: Mapping[int, int]) -> Any:
-    """The scheme of a call whose arguments have these ranks; None where they do not fit."""
-    known: list[StructInfo | None] = list(infos)
-    for place, rank in ranks.items():
-        info = known[place]
+    """Returns the scheme of a call with arguments of these ranks; None if they do not fit."""
+    infos_at_ranks: list[StructInfo | None] = list(infos)
+    for index, rank in ranks.items():
+        info = infos_at_ranks[index]
         dtype = info.dtype if isinstance(info, TensorStructInfo) else None
-        known[place] = TensorStructInfo(None, dtype, rank)
+        infos_at_ranks[index] = TensorStructInfo(None, dtype, rank)
     try:
-        return schemes.scheme_of(call, known)
+        return schemes.scheme_of(call, infos_at_ranks)
     except schemes.InvalidCall:
         return None
 
 
-def _closed(lines: Mapping[Any, list[dict[int, int]]], place: int) -> bool:
-    """Whether the line is the same for every great rank of an argument."""
+def _same_for_great_ranks(combinations_of: Mapping[Any, list[dict[int, int]]], index: int) -> bool:
+    """Returns whether the index signature is the same for every great rank of an argument."""
     return all(
-        {**combination, place: OPEN - 1} in combinations
-        for combinations in lines.values()
+        {**combination, index: OPEN - 1} in combinations
+        for combinations in combinations_of.values()
         for combination in combinations
-        if combination[place] == OPEN
+        if combination[index] == OPEN
     )
 
 
-def _outgrown(
-    lines: Mapping[Any, list[dict[int, int]]],
-    told: Mapping[Any, Any],
-    options: Mapping[int, Ranks],
-    most: int,
+def _exceeds_max_rank(
+    combinations_of: Mapping[Any, list[dict[int, int]]],
+    op_schemes: Mapping[Any, Any],
+    ranks_of: Mapping[int, Ranks],
+    max_result_rank: int,
 ) -> bool:
-    """Whether the result has too many axes where its one argument has `OPEN` or more: it gains one
-    with each of the argument's."""
-    if len(options) != 1:
+    """Returns whether the result has too many axes if the one open argument has `OPEN` or more.
+
+    Each axis of the argument must add one to the result.
+    """
+    if len(ranks_of) != 1:
         return False
     ranks = {
-        rank: len(told[line].scheme.results[0])
-        for line, combinations in lines.items()
+        rank: len(op_schemes[signature].scheme.results[0])
+        for signature, combinations in combinations_of.items()
         for combination in combinations
         for rank in combination.values()
-        if not row_vars(told[line].scheme.results[0])
+        if not row_vars(op_schemes[signature].scheme.results[0])
     }
     last = [ranks.get(OPEN - 2), ranks.get(OPEN - 1), ranks.get(OPEN)]
     if None in last:
         return False
     third, second, first = (rank or 0 for rank in last)
-    return first == second + 1 == third + 2 and most < first
+    return first == second + 1 == third + 2 and max_result_rank < first
 
 
-def _limited(told: Any, found: list[dict[int, int]], options: Mapping[int, Ranks]) -> Any:
-    """A scheme that holds only for these ranks, where they are not all that there are."""
-    scheme: Scheme = told.scheme
+def _limit_ranks(
+    op_scheme: Any, combinations: list[dict[int, int]], ranks_of: Mapping[int, Ranks]
+) -> Any:
+    """Restricts a scheme to these ranks, unless they are all that are possible."""
+    scheme: Scheme = op_scheme.scheme
     limits: list[RankLe] = []
-    for row, (place, _) in zip(scheme.operands, told.paths, strict=True):
-        ranks = {combination[place] for combination in found if place in combination}
-        if not ranks or ranks == set(options[place]):
+    for row, (index, _) in zip(scheme.operands, op_scheme.paths, strict=True):
+        ranks = {combination[index] for combination in combinations if index in combination}
+        if not ranks or ranks == set(ranks_of[index]):
             continue
         limits.append(RankLe((1,) * min(ranks), row))
         if max(ranks) < OPEN:
             limits.append(RankLe(row, (1,) * max(ranks)))
     constraints = (*limits, *scheme.constraints)
     return attrs.evolve(
-        told, scheme=Scheme(scheme.operands, scheme.results, constraints, scheme.shared)
+        op_scheme, scheme=Scheme(scheme.operands, scheme.results, constraints, scheme.shared)
     )

@@ -1,4 +1,4 @@
-"""`structir.solver.explain`: what was found of each function, why, and what cannot hold."""
+"""`structir.solver.explain`: reports inferred shapes, their origins, and conflicts."""
 
 from __future__ import annotations
 
@@ -23,81 +23,83 @@ from structir.solver.solver import Value
 
 @attrs.frozen(eq=False)
 class Report:
-    """What the solver knows of a module; `conflicts` where it cannot hold."""
+    """The solver's results on a module; `conflicts` if it is unsatisfiable."""
 
     functions: Mapping[str, ConstraintGenerator]
     conflicts: tuple[Diagnostic, ...] = ()
-    explanations: tuple[UnsatCore, ...] = ()  # the same by their statements
+    explanations: tuple[UnsatCore, ...] = ()  # of the conflicts, in the same order
 
     def shape(self, function: str, name: str) -> tuple[Element, ...]:
-        """The sizes of a variable, and row variables where the rank is not known."""
-        return self._hearing(function).solver.shape(self.value(function, name))
+        """Returns the sizes of a variable, with row variables if its rank is unknown."""
+        return self._generator(function).solver.shape(self.value(function, name))
 
-    def why(self, function: str, name: str, axis: int | None = None) -> list[Origin]:
-        """The statements that tell a variable's shape, or one of its sizes, nearest first."""
-        solver, value = self._hearing(function).solver, self.value(function, name)
+    def explain(self, function: str, name: str, axis: int | None = None) -> list[Origin]:
+        """Returns the origins that determine a shape, or one of its sizes, nearest first."""
+        solver, value = self._generator(function).solver, self.value(function, name)
         row = solver.row(value)
         if axis is None:
-            return solver.why_row(row)
+            return solver.explain_row(row)
         expanded = solver.store.row(row)
-        return solver.why_row((expanded[axis],))
+        return solver.explain_row((expanded[axis],))
 
-    def _hearing(self, function: str) -> ConstraintGenerator:
+    def _generator(self, function: str) -> ConstraintGenerator:
         if function not in self.functions:
-            raise StructIRError(f"no function {function!r} was solved")
+            raise StructIRError(
+                f"no function {function!r} in the report; available: {', '.join(self.functions)}"
+            )
         return self.functions[function]
 
     def value(self, function: str, name: str) -> Value:
-        """The value that a variable is."""
-        for var, tree in self._hearing(function).trees.items():
+        """Returns the solver value of a variable."""
+        for var, tree in self._generator(function).trees.items():
             if var.name == name:
                 for value in leaves(tree):
                     return value
-        raise StructIRError(f"{function} has no tensor {name!r}")
+        raise StructIRError(f"{function}: no tensor named {name!r}")
 
     def data(self) -> dict[str, Any]:
-        """The report as plain data: of each function the shapes, and what stays open."""
+        """Returns the report as plain data: shapes and open constraints of each function."""
         return {
             name: {
                 "shapes": {
                     var.name: [list(map(element_text, shape)) for shape in shapes]
-                    for var, shapes in _shapes(hearing)
+                    for var, shapes in _shapes(generator)
                 },
-                "open": list(map(_open, hearing.solver.residual)),
+                "open": list(map(_open, generator.solver.residual)),
             }
-            for name, hearing in self.functions.items()
+            for name, generator in self.functions.items()
         }
 
     def __str__(self) -> str:
         if self.conflicts:
             return "\n\n".join(map(str, self.conflicts))
         return "\n".join(
-            [line for name, hearing in self.functions.items() for line in _lines(name, hearing)]
+            [line for name, generator in self.functions.items() for line in _lines(name, generator)]
         )
 
 
-def _lines(name: str, hearing: ConstraintGenerator) -> list[str]:
+def _lines(name: str, generator: ConstraintGenerator) -> list[str]:
     lines = [f"{name}:"]
-    made = [statement.origin for statement in hearing.solver.statements]
-    chosen = {origin.label for origin in made if origin.kind == "chosen"}
-    for var, shapes in _shapes(hearing):
-        told = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)
+    origins = [statement.origin for statement in generator.solver.statements]
+    chosen = {origin.label for origin in origins if origin.kind == "chosen"}
+    for var, shapes in _shapes(generator):
+        shown = ", ".join(f"({', '.join(map(element_text, shape))})" for shape in shapes)
         mark = "   chosen" if f"chosen:{var.name}" in chosen else ""
-        lines.append(f"  {var.name}: {told}{mark}")
-    lines += [f"  open: {_open(constraint)}" for constraint in hearing.solver.residual]
+        lines.append(f"  {var.name}: {shown}{mark}")
+    lines += [f"  open: {_open(constraint)}" for constraint in generator.solver.residual]
     return lines
 
 
-def _shapes(hearing: ConstraintGenerator) -> Iterator[tuple[Var, list[tuple[Element, ...]]]]:
-    """The variables that have shapes: one, or those of a tuple's fields."""
-    for var, tree in hearing.trees.items():
-        shapes = [hearing.solver.shape(value) for value in leaves(tree)]
+def _shapes(generator: ConstraintGenerator) -> Iterator[tuple[Var, list[tuple[Element, ...]]]]:
+    """Yields the variables that have shapes: one, or those of a tuple's fields."""
+    for var, tree in generator.trees.items():
+        shapes = [generator.solver.shape(value) for value in leaves(tree)]
         if shapes:
             yield var, shapes
 
 
 def _open(constraint: Constraint) -> str:
-    """A constraint by the names that the shapes are shown with."""
+    """Formats a constraint with the names that shapes are printed with."""
     parts = [
         f"{name}={_part(getattr(constraint, name), kind)}"
         for name, kind in constraint.kinds.items()
@@ -117,16 +119,16 @@ def _part(part: Any, kind: str) -> str:
 
 
 def element_text(element: Element) -> str:
-    """A size or a row variable as a report shows it."""
+    """Formats a size or a row variable."""
     if isinstance(element, RowVar):
         return repr(element)
     return dims.text(element, lambda symbol: symbol.name or f"?{symbol.order}")
 
 
 def explain(module: IRModule, *, close: bool = False) -> Report:
-    """What the solver finds of a module, and why; an impossible one is explained, not raised.
+    """Returns a report of the solver's results; an unsatisfiable module is explained, not raised.
 
-    `close` chooses where too little is known, as `structir.infer` does; choices are marked.
+    `close` defaults underconstrained parameters, as `structir.infer` does; defaults are marked.
     """
     try:
         return Report(generate_constraints(module, close=close))

@@ -1,4 +1,4 @@
-"""What one call gives where its operands have axes that sizes cannot say: rows, ragged, unknown."""
+"""Results of single calls whose operands have row variables, ragged axes or unknown sizes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from structir.solver.program.value_trees import Tree, tensors
 from structir.solver.solver import Solver, Value
 
 __all__ = ["COUNTS", "Conflict", "at_rank", "refine_result"]
-COUNTS = range(4)  # of the axes of a row, where a message is looked for
+COUNTS = range(4)  # numbers of axes per row variable that are tried for a more specific message
 
 
 def refine_result(call: Call) -> StructInfo:
-    """The StructInfo of a call with what the solver tells of the result, in terms of the operands.
+    """Returns the StructInfo of a call with the solver's results, in terms of the operands.
 
-    Raises Conflict where the operands cannot have these axes.
+    Raises Conflict if the operands cannot have these axes.
     """
-    hearing = ConstraintGenerator({}, least=0)
-    tree = hearing.visit_call(call)
-    hearing.solve()
+    generator = ConstraintGenerator({}, least=0)
+    tree = generator.visit_call(call)
+    generator.solve()
     known = {v for arg in call.args for info in tensors(arg.struct_info) for v in _variables(info)}
-    result: StructInfo = _refine(hearing.solver, call.struct_info, tree, known)
+    result: StructInfo = _refine_info(generator.solver, call.struct_info, tree, known)
     return result
 
 
@@ -41,10 +41,10 @@ def _symbols(size: Any) -> Any:
     return syms(size) if type(size) is Poly else ()
 
 
-def _refine(solver: Solver, info: Any, tree: Tree, known: set[Any]) -> Any:
+def _refine_info(solver: Solver, info: Any, tree: Tree, known: set[Any]) -> Any:
     if isinstance(info, TupleStructInfo) and isinstance(tree, tuple):
         pairs = zip(info.fields, tree, strict=True)
-        return TupleStructInfo(tuple([_refine(solver, i, t, known) for i, t in pairs]))
+        return TupleStructInfo(tuple([_refine_info(solver, i, t, known) for i, t in pairs]))
     if not isinstance(tree, Value) or not isinstance(info, TensorStructInfo):
         return info
     if type(info.dims) is tuple:
@@ -54,14 +54,14 @@ def _refine(solver: Solver, info: Any, tree: Tree, known: set[Any]) -> Any:
 
 
 def _axis_over_operands(axis: Any, known: set[Any]) -> Any:
-    """An axis in the words of the operands; None for a row that is none of theirs."""
+    """Returns an axis in terms of the operands; None for a row variable of none of them."""
     if type(axis) is RowVar:
         return axis if axis in known else None
     return AnySize() if type(axis) is Poly and not syms(axis) <= known else axis
 
 
 def at_rank(args: tuple[Expr, ...], count: int) -> tuple[Expr, ...]:
-    """The arguments where each row is so many axes."""
+    """Returns the arguments with each row variable replaced by `count` axes."""
     rows: dict[RowVar, Any] = {}
 
     def at(axis: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Writes the StructInfo that a solver inferred back into a function."""
+"""Rewrites a function with the StructInfo that a solver inferred."""
 
 from __future__ import annotations
 
@@ -42,106 +42,109 @@ from structir.solver.program.value_trees import has_all_sizes, pairs, refine_inf
 
 
 class Rewriter:
-    """Writes what a solver found back into a function."""
+    """Rewrites a function with the results of its solver."""
 
     def __init__(
-        self, hearing: ConstraintGenerator, functions: Mapping[str, StructInfo], learn: str
+        self, generator: ConstraintGenerator, functions: Mapping[str, StructInfo], learn: str
     ) -> None:
-        self.hearing = hearing
+        self.generator = generator
         self.functions = functions
         self.learn = learn
         self.variables: dict[Var, Var] = {}
-        self.names: dict[Sym, Dim] = {}  # the solver's own variables, as the program's
+        self.names: dict[Sym, Dim] = {}  # names for the solver's own variables
         self.rows: dict[RowVar, RowVar] = {}
         self.defined: set[Sym] = set()
-        self.cast_dims: frozenset[Any] = frozenset()  # that match_casts of the body bind
-        self.branches = 0  # around what is being written
+        self.cast_dims: frozenset[Any] = frozenset()  # dims that match_casts of the body bind
+        self.branches = 0  # depth of conditionals
 
     def function(self, function: Function) -> Function:
-        """The function with every StructInfo completed."""
+        """Returns the function with every StructInfo completed."""
         self.cast_dims = bound_dims(
             [b.struct_info for b in function.bindings() if isinstance(b, MatchCast)]
         )
         for param in function.params:
             self.defined.update(s for info in tensors(param.struct_info) for s in _plain_dims(info))
         for param in function.params:
-            self._define(param)
-        params = tuple([self._param(param) for param in function.params])
+            self._name_open_dims(param)
+        params = tuple([self._rewrite_param(param) for param in function.params])
         guards = self._guards(function, params)
-        body = self._sequence(function.body)
+        body = self._rewrite_sequence(function.body)
         if guards:
             body = _prepend_checks(tuple(guards), body)
-        result = self._result(function.ret_struct_info)
-        made = replace(function, params=params, body=body, ret_struct_info=result)
-        made = _drop_undefined_dims(made, function)
-        result = result_info(made.ret_struct_info, made.params)
-        return replace(made, ret_struct_info=result)
+        result = self._rewrite_result(function.ret_struct_info)
+        rewritten = replace(function, params=params, body=body, ret_struct_info=result)
+        rewritten = _drop_undefined_dims(rewritten, function)
+        result = result_info(rewritten.ret_struct_info, rewritten.params)
+        return replace(rewritten, ret_struct_info=result)
 
-    def _result(self, info: StructInfo) -> StructInfo:
-        """What callers are told: of a size that the signature keeps, no more than its name."""
-        known = self._filled(info, self.hearing.results)
+    def _rewrite_result(self, info: StructInfo) -> StructInfo:
+        """Returns the result type for callers: sizes that the signature keeps stay symbolic."""
+        known = self._fill(info, self.generator.results)
         return known if self.learn == "refine" else apply_policy(info, known)
 
     # Parameters
 
-    def _define(self, param: Var) -> None:
-        """Sizes of a parameter that the user left open become symbolic variables."""
-        for value, info in pairs(self.hearing.trees[param], param.struct_info):
-            shape = self.hearing.solver.shape(value)
+    def _name_open_dims(self, param: Var) -> None:
+        """Gives the sizes that a parameter leaves open names."""
+        for value, info in pairs(self.generator.trees[param], param.struct_info):
+            shape = self.generator.solver.shape(value)
             if info.dims is not None:
                 continue
             for row in row_vars(shape):
-                if len(shape) > 1 or self.hearing.occurrences[row] > 1:
+                if len(shape) > 1 or self.generator.occurrences[row] > 1:
                     self.rows.setdefault(row, row if row.name else RowVar(f"r{len(self.rows)}"))
             for dim in sizes(shape):
                 symbol = symbol_of(dim)
                 if symbol is not None and symbol not in self.defined:
                     self.defined.add(symbol)
-                    if symbol in self.cast_dims:  # a match_cast of the body binds it as it is
+                    if symbol in self.cast_dims:  # a match_cast of the body binds it unchanged
                         continue
                     name = symbol.name or f"d{len(self.names)}"
                     self.names.setdefault(symbol, as_dim(Sym(name)))
 
-    def _param(self, param: Var) -> Var:
+    def _rewrite_param(self, param: Var) -> Var:
         info = self._signature(param.struct_info, param)
-        made = param if info == param.struct_info else type(param)(param.name, info, param.span)
-        self.variables[param] = made
-        return made
+        rewritten = (
+            param if info == param.struct_info else type(param)(param.name, info, param.span)
+        )
+        self.variables[param] = rewritten
+        return rewritten
 
     def _signature(self, info: StructInfo, param: Var) -> StructInfo:
-        known = self._filled(info, self.hearing.trees[param], new=True)
+        known = self._fill(info, self.generator.trees[param], new=True)
         return known if self.learn == "refine" else apply_policy(info, known)
 
     def _guards(self, function: Function, new: tuple[Var, ...]) -> list[Binding]:
-        """Checks on entry for what was learnt of sizes that the signature keeps."""
+        """Returns entry checks for facts about sizes that the signature keeps."""
         checks: list[Binding] = []
-        if self.learn == "refine":  # then the signature says all of it, and is checked itself
+        if self.learn == "refine":  # the signature states the facts and is checked itself
             return checks
-        there = list(_entry_checks(function))
-        for param, made in zip(function.params, new, strict=True):
-            known = self._filled(param.struct_info, self.hearing.trees[param])
-            if not narrows(made.struct_info, known) or (param, known) in there:
+        existing = list(_entry_checks(function))
+        for param, rewritten in zip(function.params, new, strict=True):
+            known = self._fill(param.struct_info, self.generator.trees[param])
+            if not narrows(rewritten.struct_info, known) or (param, known) in existing:
                 continue
             if self.learn == "strict":
-                self._refuse(param, known)
-            checks.append(MatchCast(Var(f"{param.name}_checked", known), made, known))
+                self._reject_narrowing(param, known)
+            checks.append(MatchCast(Var(f"{param.name}_checked", known), rewritten, known))
         return checks
 
-    def _refuse(self, param: Var, known: StructInfo) -> None:
-        message = f"the body narrows `{param.name}`: {param.struct_info} is {known}"
-        raise StructInfoError(Diagnostic(message, param.span))
+    def _reject_narrowing(self, param: Var, known: StructInfo) -> None:
+        message = f"the body narrows `{param.name}`: expected {param.struct_info}, found {known}"
+        hint = f'change the annotation to `{param.name}: {known}`, or allow a check: learn="guard"'
+        raise StructInfoError(Diagnostic(message, param.span, hint=hint, code="E0407"))
 
     # Bodies
 
-    def _sequence(self, body: SeqExpr) -> SeqExpr:
-        blocks = tuple([self._block(block) for block in body.blocks])
-        result = self._expr(body.body)
+    def _rewrite_sequence(self, body: SeqExpr) -> SeqExpr:
+        blocks = tuple([self._rewrite_block(block) for block in body.blocks])
+        result = self._rewrite_expr(body.body)
         return replace(body, blocks=blocks, body=result, struct_info=result.struct_info)
 
-    def _block(self, block: BindingBlock) -> BindingBlock:
-        return replace(block, bindings=tuple([self._binding(b) for b in block.bindings]))
+    def _rewrite_block(self, block: BindingBlock) -> BindingBlock:
+        return replace(block, bindings=tuple([self._rewrite_binding(b) for b in block.bindings]))
 
-    def _binding(self, binding: Binding) -> Binding:
+    def _rewrite_binding(self, binding: Binding) -> Binding:
         var = binding.var
         if isinstance(binding, MatchCast):
             self.defined.update(
@@ -150,131 +153,142 @@ class Rewriter:
             if isinstance(binding.struct_info, ShapeStructInfo):
                 dims = binding.struct_info.dims or ()
                 self.defined.update(s for dim in dims if (s := symbol_of(dim)) is not None)
-        value = self._expr(binding.value)
-        info = self._known(var)
+        value = self._rewrite_expr(binding.value)
+        info = self._info_of(var)
         if info == var.struct_info:
             self.variables[var] = var
             return binding if value is binding.value else replace(binding, value=value)
-        self.variables[var] = made = type(var)(var.name, info, var.span)
-        return replace(binding, var=made, value=value)
+        self.variables[var] = rewritten = type(var)(var.name, info, var.span)
+        return replace(binding, var=rewritten, value=value)
 
-    def _known(self, var: Var) -> StructInfo:
-        """What is known of a variable; as it was where a size would be negative: no run gets so
-        far."""
-        info, known = var.struct_info, self.hearing.infos.get(var)
+    def _info_of(self, var: Var) -> StructInfo:
+        """Returns the inferred StructInfo of a variable.
+
+        It stays unchanged if a size would be negative: the code is dead.
+        """
+        info, known = var.struct_info, self.generator.infos.get(var)
         try:
             if known is not None:
-                info = self._expressed_info(info, resolve_info(self.hearing.solver, known))
+                info = self._express_info(info, resolve_info(self.generator.solver, known))
             if known is None or not has_all_sizes(
                 info
-            ):  # a size of a branch may have a name around it
-                info = self._filled(info, self.hearing.trees.get(var))
+            ):  # a size of a branch may have an outer name
+                info = self._fill(info, self.generator.trees.get(var))
         except DiagnosticError:
             return var.struct_info
         return info
 
-    def _expr(self, expr: Expr) -> Expr:
-        """An expression over the new variables, what follows from them deduced anew."""
+    def _rewrite_expr(self, expr: Expr) -> Expr:
+        """Rewrites an expression over the new variables, and infers its StructInfo again."""
         match expr:
             case If():
                 self.branches += 1
-                branches = [self._sequence(b) for b in (expr.true_branch, expr.false_branch)]
+                branches = [
+                    self._rewrite_sequence(b) for b in (expr.true_branch, expr.false_branch)
+                ]
                 self.branches -= 1
-                cond = self._expr(expr.cond)
+                cond = self._rewrite_expr(expr.cond)
                 return replace(expr, cond=cond, true_branch=branches[0], false_branch=branches[1])
             case Function():
-                return self._closure(expr)
+                return self._rewrite_closure(expr)
             case Var():
                 return self.variables.get(expr, expr)
             case GlobalVar(name) if name in self.functions:
                 return GlobalVar(name, self.functions[name], expr.span)
             case Tuple(fields):
-                made = tuple([self._expr(field) for field in fields])
-                if all(a is b for a, b in zip(made, fields, strict=True)):
+                rewritten = tuple([self._rewrite_expr(field) for field in fields])
+                if all(a is b for a, b in zip(rewritten, fields, strict=True)):
                     return expr
-                return Tuple(made, span=expr.span)
+                return Tuple(rewritten, span=expr.span)
             case TupleGetItem(inner, index):
-                value = self._expr(inner)
+                value = self._rewrite_expr(inner)
                 info = value.struct_info
                 part = info.fields[index] if isinstance(info, TupleStructInfo) else None
                 return expr if value is inner else TupleGetItem(value, index, part, expr.span)
             case Call():
-                return self._call(expr)
+                return self._rewrite_call(expr)
         return expr
 
-    def _closure(self, function: Function) -> Expr:
-        """A function inside the function: what it reads from around it has new names."""
+    def _rewrite_closure(self, function: Function) -> Expr:
+        """Rewrites the free variables of a nested function."""
         renamed: dict[Var, Expr] = {
-            old: new for old, new in self.variables.items() if new is not old
+            previous: new for previous, new in self.variables.items() if new is not previous
         }
-        made: Expr = Substitution(renamed).part(function) if renamed else function
-        return made
+        rewritten: Expr = Substitution(renamed).part(function) if renamed else function
+        return rewritten
 
-    def _call(self, call: Call) -> Call:
-        made = replace(call, args=tuple([self._expr(arg) for arg in call.args]))
+    def _rewrite_call(self, call: Call) -> Call:
+        rewritten = replace(call, args=tuple([self._rewrite_expr(arg) for arg in call.args]))
         if not isinstance(call.op, Op):
-            made = replace(made, op=self._expr(call.op))
-        same = all(a is b for a, b in zip(made.args, call.args, strict=True))
-        if same and made.op is call.op:
+            rewritten = replace(rewritten, op=self._rewrite_expr(call.op))
+        same = all(a is b for a, b in zip(rewritten.args, call.args, strict=True))
+        if same and rewritten.op is call.op:
             return call
         if isinstance(call.op, Op):
             try:
-                return replace(made, struct_info=call.op.definition.deduce(made))
+                return replace(rewritten, struct_info=call.op.definition.deduce(rewritten))
             except DiagnosticError as error:
-                if not self.branches:  # it is always come to
+                if not self.branches:  # it always runs
                     raise StructInfoError(error.diagnostics) from None
-        return made
+        return rewritten
 
     # StructInfo
 
-    def _filled(self, info: StructInfo, tree: object, *, new: bool = False) -> StructInfo:
-        known = refine_info(self.hearing.solver, info, tree)  # type: ignore[arg-type]
-        return self._expressed_info(info, known, new=new)
+    def _fill(self, info: StructInfo, tree: object, *, new: bool = False) -> StructInfo:
+        known = refine_info(self.generator.solver, info, tree)  # type: ignore[arg-type]
+        return self._express_info(info, known, new=new)
 
-    def _expressed_info(
+    def _express_info(
         self, info: StructInfo, known: StructInfo, *, new: bool = False
     ) -> StructInfo:
-        """What is known in the program's variables; as it was where that cannot be said."""
+        """Expresses inferred StructInfo in the program's variables.
+
+        Returns `info` if that is impossible.
+        """
         if known is info:
             return info
         if isinstance(known, TupleStructInfo) and isinstance(info, TupleStructInfo):
             parts = zip(info.fields, known.fields, strict=True)
-            fields = tuple([self._expressed_info(a, b, new=new) for a, b in parts])
+            fields = tuple([self._express_info(a, b, new=new) for a, b in parts])
             return TupleStructInfo(fields)
         if not isinstance(info, TensorStructInfo) or not isinstance(known, TensorStructInfo):
             return info
-        found = axes_of(known)
-        if found is None:
+        axes = axes_of(known)
+        if axes is None:
             return info
-        said = None if isinstance(info.dims, Var) else info.axes or info.dims
-        if said is not None and _same_rows(said, found):
-            both = zip(said, found, strict=True)
-            return tensor(tuple([self._sharpened(*pair, new) for pair in both]), info.dtype)
-        axes = tuple([self._expressed(axis, new) for axis in found])
-        if None not in axes:
-            return tensor(axes, info.dtype)
-        unknown = info.dims is None and info.axes is None and not rows_in(found)
-        return TensorStructInfo(None, info.dtype, len(axes)) if unknown else info
+        declared = None if isinstance(info.dims, Var) else info.axes or info.dims
+        if declared is not None and _same_rows(declared, axes):
+            pairs = zip(declared, axes, strict=True)
+            return tensor(tuple([self._refine_axis(*pair, new) for pair in pairs]), info.dtype)
+        expressed = tuple([self._express_axis(axis, new) for axis in axes])
+        if None not in expressed:
+            return tensor(expressed, info.dtype)
+        unknown = info.dims is None and info.axes is None and not rows_in(axes)
+        return TensorStructInfo(None, info.dtype, len(expressed)) if unknown else info
 
-    def _sharpened(self, said: Any, found: Any, new: bool) -> Any:
-        """An axis as it was written, with the number and the label that it turned out to have."""
-        size = size_in(found)
+    def _refine_axis(self, declared: Any, inferred: Any, new: bool) -> Any:
+        """Returns a declared axis with its inferred size and label."""
+        size = size_in(inferred)
         if type(size) is not int:
-            written = size_in(said)
-            anonymous = type(written) is AnySize
-            # inside a body, another name for the same size would tell nothing
-            sharper = new or symbol_of(size) is None
-            open_ = anonymous or (self.learn == "refine" and type(size) is Poly and sharper)
-            known = self._expressed(size, new and anonymous) if open_ else None
-            kept = substitute(written, self.names) if type(written) is Poly else written
-            size = kept if known is None else known
-        label = getattr(found, "label", getattr(said, "label", None))
+            declared_size = size_in(declared)
+            anonymous = type(declared_size) is AnySize
+            # inside a body, another name for the same size adds nothing
+            more_precise = new or symbol_of(size) is None
+            is_open = anonymous or (self.learn == "refine" and type(size) is Poly and more_precise)
+            known = self._express_axis(size, new and anonymous) if is_open else None
+            renamed = (
+                substitute(declared_size, self.names)
+                if type(declared_size) is Poly
+                else declared_size
+            )
+            size = renamed if known is None else known
+        label = getattr(inferred, "label", getattr(declared, "label", None))
         return size if label is None else Labelled(size, label)
 
-    def _expressed(self, axis: Any, new: bool) -> Any:
-        """An axis in the program's variables; None where it cannot be said."""
+    def _express_axis(self, axis: Any, new: bool) -> Any:
+        """Expresses an axis in the program's variables; None if that is impossible."""
         if type(axis) is Labelled:
-            size = self._expressed(axis.size, new)
+            size = self._express_axis(axis.size, new)
             return None if size is None else Labelled(size, axis.label)
         if type(axis) is RowVar:
             return self.rows.get(axis)
@@ -285,34 +299,37 @@ class Rewriter:
         return as_dim(Sym(f"d{len(self.names)}")) if new else None
 
 
-def _same_rows(said: Axes, found: Axes) -> bool:
-    """Whether each axis stands for one, and each row for one."""
-    return [type(axis) is RowVar for axis in said] == [type(axis) is RowVar for axis in found]
+def _same_rows(declared: Axes, inferred: Axes) -> bool:
+    """Returns whether axes correspond to axes and row variables to row variables."""
+    return [type(axis) is RowVar for axis in declared] == [
+        type(axis) is RowVar for axis in inferred
+    ]
 
 
 def _plain_dims(info: TensorStructInfo) -> Iterator[Sym]:
-    """The variables that a struct info defines: those that are a size of their own."""
+    """Yields the variables that a StructInfo binds: sizes that are a single variable."""
     for bound in standing_alone([info]):
         if type(bound) is Sym:
             yield bound
 
 
-def _drop_undefined_dims(made: Function, function: Function) -> Function:
-    """A function whose signature has been refined, all of it over what became of the sizes that the
-    signature names no more."""
-    told = bound_dims([param.struct_info for param in made.params])
-    became: dict[Any, Dim] = {}
-    for old, new in zip(function.params, made.params, strict=True):
-        for before, after in zip(tensors(old.struct_info), tensors(new.struct_info), strict=True):
-            if type(before.dims) is tuple and type(after.dims) is tuple:
-                sizes_ = zip(before.dims, after.dims, strict=True)
-                became |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
-    lost = {symbol: size for symbol, size in became.items() if symbol not in told}
-    return Substitution(dims=lost).function(made) if lost else made
+def _drop_undefined_dims(rewritten: Function, function: Function) -> Function:
+    """Replaces dims that the refined signature no longer binds by their values."""
+    defined = bound_dims([param.struct_info for param in rewritten.params])
+    values: dict[Any, Dim] = {}
+    for old, new in zip(function.params, rewritten.params, strict=True):
+        for old_info, new_info in zip(
+            tensors(old.struct_info), tensors(new.struct_info), strict=True
+        ):
+            if type(old_info.dims) is tuple and type(new_info.dims) is tuple:
+                sizes_ = zip(old_info.dims, new_info.dims, strict=True)
+                values |= {s: b for a, b in sizes_ if (s := symbol_of(a)) is not None and a != b}
+    undefined = {symbol: size for symbol, size in values.items() if symbol not in defined}
+    return Substitution(dims=undefined).function(rewritten) if undefined else rewritten
 
 
 def _entry_checks(function: Function) -> Iterator[tuple[Expr, StructInfo]]:
-    """What a function checks of its parameters before it does anything else."""
+    """Yields the checks of parameters at the start of a function."""
     for binding in function.bindings():
         if not isinstance(binding, MatchCast):
             return
@@ -325,7 +342,7 @@ def count_entry_checks(function: Function) -> int:
 
 
 def _prepend_checks(guards: tuple[Binding, ...], body: SeqExpr) -> SeqExpr:
-    """A sequence that checks first; in its first block, where that is a plain one."""
+    """Prepends checks to a sequence, in its first block if that is no dataflow block."""
     first, rest = body.blocks[:1], body.blocks[1:]
     if first and type(first[0]) is BindingBlock:
         block = replace(first[0], bindings=(*guards, *first[0].bindings))

@@ -1,4 +1,4 @@
-"""Calls whose sizes a signature states: what their results are, and whether values keep to it."""
+"""Calls with a size signature: their results, and the check of run-time shapes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ Shape = tuple[int, ...]
 
 
 def result_of(call: Call) -> StructInfo:
-    """The StructInfo of the result; raises StructInfoError where operands do not fit."""
+    """Returns the StructInfo of the result. Raises StructInfoError if operands do not fit."""
     scheme = read_signature(call.attrs["signature"])
     if len(scheme.operands) != len(call.args):
-        wanted, given = len(scheme.operands), len(call.args)
-        raise StructInfoError(Diagnostic(f"the signature has {wanted} operands, not {given}"))
+        expected, found = len(scheme.operands), len(call.args)
+        message = f"expected {expected} operands by the signature, found {found}"
+        raise StructInfoError(Diagnostic(message, call.span, code="E0408"))
     infos = [arg.struct_info for arg in call.args]
     if not all(isinstance(info, TensorStructInfo) for info in infos):
-        raise StructInfoError(Diagnostic("a signature states the sizes of tensors"))
+        other = next(info for info in infos if not isinstance(info, TensorStructInfo))
+        message = f"the operands of a size signature must be tensors: found {other}"
+        raise StructInfoError(Diagnostic(message, call.span, code="E0408"))
     dtypes = {info.dtype for info in infos}
     dtype = call.attrs.get("dtype") or (dtypes.pop() if len(dtypes) == 1 else None)
     results = (TensorStructInfo(dtype=dtype),) * len(scheme.results)
@@ -32,19 +35,20 @@ def result_of(call: Call) -> StructInfo:
     try:
         return refine_result(replace(call, struct_info=plain))
     except Conflict as conflict:
-        raise StructInfoError(Diagnostic(conflict.message)) from None
+        message = f"the operands do not fit the signature: {conflict.message}"
+        raise StructInfoError(Diagnostic(message, code="E0408")) from None
 
 
 def violation_of(signature: str, operands: Sequence[Shape], results: Sequence[Shape]) -> str | None:
-    """What is wrong with these shapes under a signature; None where nothing is."""
+    """Returns how these shapes violate a signature, or None."""
     scheme, solver = read_signature(signature), Solver(0)
     ins = [Value(f"operand {k}") for k in range(len(operands))]
     outs = [Value(f"result {k}") for k in range(len(results))]
     if len(results) != len(scheme.results):
-        return f"{len(scheme.results)} results are stated, not {len(results)}"
+        return f"expected {len(scheme.results)} results, found {len(results)}"
     try:
         for value, shape in zip([*ins, *outs], [*operands, *results], strict=True):
-            solver.shaped(value, shape, Origin(value.name, "parameter"))
+            solver.assert_shape(value, shape, Origin(value.name, "parameter"))
         solver.apply(scheme, ins, outs, Origin("call"))
         solver.solve()
     except Conflict as conflict:

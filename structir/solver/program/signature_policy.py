@@ -1,4 +1,4 @@
-"""What of a stated signature is kept, whatever a body tells of its sizes."""
+"""Signature policy: which parts of a declared signature inference may change."""
 
 from __future__ import annotations
 
@@ -14,34 +14,41 @@ from structir.solver.program.value_trees import tensors
 
 
 def apply_policy(info: StructInfo, known: StructInfo) -> StructInfo:
-    """A signature as it was written, completed only where it left everything open."""
+    """Returns the declared StructInfo, completed only if it declares no axes."""
     if isinstance(info, TupleStructInfo) and isinstance(known, TupleStructInfo):
         parts = zip(info.fields, known.fields, strict=True)
         return TupleStructInfo(tuple([apply_policy(a, b) for a, b in parts]))
-    stated = isinstance(info, TensorStructInfo) and (info.dims is not None or info.axes is not None)
-    return _refine_anonymous(info, known) if stated else known
+    declared = isinstance(info, TensorStructInfo) and (
+        info.dims is not None or info.axes is not None
+    )
+    return _refine_anonymous(info, known) if declared else known
 
 
 def _refine_anonymous(info: Any, known: Any) -> StructInfo:
-    """A stated signature, but with what was found of its anonymous sizes and its labels."""
-    said, found = axes_of(info), axes_of(known)
-    if said is None or found is None or len(said) != len(found) or isinstance(info.dims, Var):
+    """Returns a declared StructInfo with inferred values of its anonymous sizes and its labels."""
+    declared_axes, inferred_axes = axes_of(info), axes_of(known)
+    if (
+        declared_axes is None
+        or inferred_axes is None
+        or len(declared_axes) != len(inferred_axes)
+        or isinstance(info.dims, Var)
+    ):
         return info  # type: ignore[no-any-return]
-    return tensor(tuple(map(_merge_axis, said, found)), info.dtype)
+    return tensor(tuple(map(_merge_axis, declared_axes, inferred_axes)), info.dtype)
 
 
-def _merge_axis(said: Any, found: Any) -> Any:
-    size, label = size_in(said), getattr(found, "label", getattr(said, "label", None))
+def _merge_axis(declared: Any, inferred: Any) -> Any:
+    size, label = size_in(declared), getattr(inferred, "label", getattr(declared, "label", None))
     symbol = symbol_of(size) if type(size) is Poly else None
     anonymous = type(size) is AnySize or (symbol is not None and is_anonymous(symbol.name))
-    kept = size_in(found) if anonymous and type(size_in(found)) is int else size
-    return kept if label is None else Labelled(kept, label)
+    merged_size = size_in(inferred) if anonymous and type(size_in(inferred)) is int else size
+    return merged_size if label is None else Labelled(merged_size, label)
 
 
 def narrows(info: StructInfo, known: StructInfo) -> bool:
-    """Whether more is known of some size than a signature says."""
-    both = zip(tensors(info), tensors(known), strict=True)
+    """Returns whether inference is more precise about some size than a signature."""
+    pairs = zip(tensors(info), tensors(known), strict=True)
     return any(
         (type(b.dims) is tuple and a.dims != b.dims) or (b.axes is not None and a.axes != b.axes)
-        for a, b in both
+        for a, b in pairs
     )

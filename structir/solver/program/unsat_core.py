@@ -1,4 +1,4 @@
-"""Why a program is impossible: the smallest set of its statements that cannot hold together."""
+"""Unsatisfiable cores: a minimal set of conflicting assertions of a program."""
 
 from __future__ import annotations
 
@@ -11,76 +11,79 @@ from structir.errors import Diagnostic
 from structir.solver.domains.reasons import Conflict, Origin, origins
 from structir.solver.solver import Applied, Assertion, HasShape, Solver, Value, replay
 
-GIVEN = ("parameter", "fact")  # taken as they are; ops and annotations are what may be wrong
+PREMISE_KINDS = ("parameter", "fact")  # premises; ops and annotations may be wrong
 TRIALS = 64
 SECONDS = 0.2
-SMALL = 256  # statements, of which every beginning may be tried
+SMALL = 256  # assertions up to which the earliest conflict is searched for
 
 
 @attrs.frozen
 class UnsatCore:
-    """A set of statements that cannot all hold; `minimal` when none of them can be left out."""
+    """A set of conflicting assertions; `minimal` if none of them can be removed."""
 
     message: str
-    given: tuple[Origin, ...]  # parameters and facts that the conflict rests on
+    premises: tuple[Origin, ...]  # parameters and assumptions that the conflict depends on
     culprits: tuple[Origin, ...]  # in program order
     minimal: bool
+    code: str = "E0401"
 
     @property
     def blamed(self) -> Origin | None:
-        """The statement at which the program stops being possible."""
+        """The assertion at which the program becomes unsatisfiable."""
         return self.culprits[-1] if self.culprits else None
 
     def diagnostic(self) -> Diagnostic:
-        """The conflict as a message at the last statement with a place; all are notes."""
-        spans = [origin.span for origin in (*self.given, *self.culprits) if origin.span is not None]
-        place = spans[-1] if spans else None
-        diagnostic = Diagnostic(f"shape conflict: {self.message}", place, code="E0401")
-        for origin in (*self.given, *self.culprits):
+        """Returns the conflict as a diagnostic at the last located assertion."""
+        asserted = dict.fromkeys((*self.premises, *self.culprits))
+        spans = [origin.span for origin in asserted if origin.span is not None]
+        location = spans[-1] if spans else None
+        diagnostic = Diagnostic(f"conflicting shapes: {self.message}", location, code=self.code)
+        for origin in asserted:
             diagnostic = diagnostic.note(origin.text or origin.label, origin.span)
         if self.minimal and len(self.culprits) > 1:
-            names = ", ".join(map(_name, self.culprits))
-            return diagnostic.hinted(f"removing any one of {names} removes the conflict")
+            names = ", ".join(dict.fromkeys(map(_name, self.culprits)))
+            return diagnostic.hinted(f"change or remove one of {names}; each resolves the conflict")
         return diagnostic
 
 
 def _name(origin: Origin) -> str:
-    """What a statement is called in a sentence."""
+    """Returns the name of an assertion for messages."""
     return f"`{origin.label}`" if origin.kind == "op" else origin.text or origin.label
 
 
 def explain(
     solver: Solver, conflict: Conflict, *, trials: int = TRIALS, seconds: float = SECONDS
 ) -> UnsatCore:
-    """The explanation of the conflict that a solver ran into."""
-    shrinking = _CoreMinimizer(solver, trials, monotonic() + seconds)
-    given = [s for s in solver.statements if s.origin.kind in GIVEN]
-    said = [s for s in solver.statements if s.origin.kind not in GIVEN]
-    if len(said) <= SMALL:  # what was found at the end may have been so for long
-        said, conflict = shrinking.earliest(given, said, conflict)
-    found = set(origins(conflict.reason))
-    suspects = [s for s in said if s.origin in found]
-    if shrinking.conflict(given, suspects) is None:  # the reason rests on more than it tells
-        suspects = said
-    minimal = shrinking.shrink(given, suspects)
-    last = shrinking.conflict(given, minimal) or conflict
-    rests_on = set(origins(last.reason))
-    read = {value for s in minimal if isinstance(s, Applied) for value in s.operands}
+    """Returns a minimal set of conflicting assertions of a solver that raised `conflict`."""
+    minimizer = _CoreMinimizer(solver, trials, monotonic() + seconds)
+    premises = [s for s in solver.statements if s.origin.kind in PREMISE_KINDS]
+    others = [s for s in solver.statements if s.origin.kind not in PREMISE_KINDS]
+    if len(others) <= SMALL:  # an earlier prefix may conflict already
+        others, conflict = minimizer.earliest(premises, others, conflict)
+    reported = set(origins(conflict.reason))
+    suspects = [s for s in others if s.origin in reported]
+    if minimizer.conflict(premises, suspects) is None:  # the reason is incomplete
+        suspects = others
+    minimal = minimizer.shrink(premises, suspects)
+    core_conflict = minimizer.conflict(premises, minimal) or conflict
+    reasons = set(origins(core_conflict.reason))
+    operands = {value for s in minimal if isinstance(s, Applied) for value in s.operands}
     return UnsatCore(
-        last.message,
-        tuple([s.origin for s in given if s.origin in rests_on or _declares(s, read)]),
+        core_conflict.message,
+        tuple([s.origin for s in premises if s.origin in reasons or _declares(s, operands)]),
         tuple([s.origin for s in minimal]),
-        not shrinking.exhausted,
+        not minimizer.exhausted,
+        core_conflict.code,
     )
 
 
 def _declares(statement: Assertion, values: set[Value]) -> bool:
-    """Whether a statement gives one of these values its shape."""
+    """Returns whether an assertion gives one of these values its shape."""
     return isinstance(statement, HasShape) and statement.value in values
 
 
 class _CoreMinimizer:
-    """Drops statements as long as the rest still conflicts, within limits."""
+    """Removes assertions while the rest still conflicts, within limits."""
 
     def __init__(self, solver: Solver, trials: int, until: float) -> None:
         self.solver = solver
@@ -89,9 +92,11 @@ class _CoreMinimizer:
         self.until = until
         self.exhausted = False
 
-    def conflict(self, given: Sequence[Assertion], kept: Sequence[Assertion]) -> Conflict | None:
-        """The conflict of these statements, if they have one."""
-        statements = sorted((*given, *kept), key=lambda s: self.order[id(s)])
+    def conflict(
+        self, premises: Sequence[Assertion], others: Sequence[Assertion]
+    ) -> Conflict | None:
+        """Returns the conflict of these assertions, or None."""
+        statements = sorted((*premises, *others), key=lambda s: self.order[id(s)])
         try:
             replay(statements, self.solver)
         except Conflict as conflict:
@@ -99,34 +104,34 @@ class _CoreMinimizer:
         return None
 
     def earliest(
-        self, given: Sequence[Assertion], said: list[Assertion], conflict: Conflict
+        self, premises: Sequence[Assertion], others: list[Assertion], conflict: Conflict
     ) -> tuple[list[Assertion], Conflict]:
-        """The shortest beginning of a program that conflicts, and its conflict."""
-        holds, fails = -1, len(said)  # so many statements
-        while fails - holds > 1:
-            middle = (holds + fails) // 2
-            found = self.conflict(given, said[:middle])
-            if found is None:
-                holds = middle
+        """Returns the shortest conflicting prefix of the assertions, and its conflict."""
+        consistent, conflicting = -1, len(others)  # lengths of prefixes
+        while conflicting - consistent > 1:
+            middle = (consistent + conflicting) // 2
+            middle_conflict = self.conflict(premises, others[:middle])
+            if middle_conflict is None:
+                consistent = middle
             else:
-                fails, conflict = middle, found
-        return said[:fails], conflict
+                conflicting, conflict = middle, middle_conflict
+        return others[:conflicting], conflict
 
-    def shrink(self, given: Sequence[Assertion], suspects: list[Assertion]) -> list[Assertion]:
-        """Suspects none of which can be dropped: halves are tried first, then single ones."""
+    def shrink(self, premises: Sequence[Assertion], suspects: list[Assertion]) -> list[Assertion]:
+        """Returns suspects none of which can be removed: tries halves first, then single ones."""
         size = len(suspects) // 2
-        kept = suspects
+        remaining = suspects
         while size >= 1:
-            place = 0
-            while place < len(kept):
+            index = 0
+            while index < len(remaining):
                 if self.trials <= 0 or monotonic() > self.until:
                     self.exhausted = True
-                    return kept
+                    return remaining
                 self.trials -= 1
-                fewer = kept[:place] + kept[place + size :]
-                if self.conflict(given, fewer) is not None:
-                    kept = fewer
+                fewer = remaining[:index] + remaining[index + size :]
+                if self.conflict(premises, fewer) is not None:
+                    remaining = fewer
                 else:
-                    place += size
-            size = min(size // 2, len(kept)) if size > 1 else 0
-        return kept
+                    index += size
+            size = min(size // 2, len(remaining)) if size > 1 else 0
+        return remaining

@@ -1,4 +1,4 @@
-"""Trees of values: what a variable is to the solver, and the tensors of its StructInfo."""
+"""Value trees: the solver values of a variable, structured as its StructInfo."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from structir.solver.program.axis_conversion import as_axes
 from structir.solver.propagation.arithmetic import fresh
 from structir.solver.solver import Solver, Value
 
-Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: nothing that has a shape
+Tree: TypeAlias = "Value | tuple[Tree, ...] | None"  # None: no shape
 
 
 def leaves(tree: Tree) -> Iterator[Value]:
-    """The values of a tree that have shapes, in order."""
+    """Yields the values of a tree, in order."""
     if isinstance(tree, Value):
         yield tree
     elif tree is not None:
@@ -30,7 +30,7 @@ def leaves(tree: Tree) -> Iterator[Value]:
 
 
 def tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
-    """The tensors in a struct info, in order."""
+    """Yields the tensors in a StructInfo, in order."""
     if isinstance(info, TensorStructInfo):
         yield info
     elif isinstance(info, TupleStructInfo):
@@ -39,7 +39,7 @@ def tensors(info: StructInfo | None) -> Iterator[TensorStructInfo]:
 
 
 def pairs(tree: Tree, info: StructInfo) -> Iterator[tuple[Value, TensorStructInfo]]:
-    """The values of a tree, each with what a struct info says of it."""
+    """Yields the values of a tree with their parts of a StructInfo."""
     if isinstance(tree, Value):
         if isinstance(info, TensorStructInfo):
             yield tree, info
@@ -49,7 +49,7 @@ def pairs(tree: Tree, info: StructInfo) -> Iterator[tuple[Value, TensorStructInf
 
 
 def values_of(name: str, info: StructInfo | None) -> Tree:
-    """New values for a result of this struct info."""
+    """Creates values for a result of this StructInfo."""
     match info:
         case TensorStructInfo() | PrimStructInfo():
             return Value(name)
@@ -59,12 +59,12 @@ def values_of(name: str, info: StructInfo | None) -> Tree:
 
 
 def has_all_sizes(info: StructInfo) -> bool:
-    """Whether no size in it is unknown."""
+    """Returns whether all sizes of a StructInfo are known."""
     return all(type(part.dims) is tuple for part in tensors(info))
 
 
 def refine_info(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
-    """A struct info with the solver's sizes and rows."""
+    """Returns a StructInfo with the solver's sizes and rows."""
     if isinstance(tree, Value) and isinstance(info, TensorStructInfo):
         return tensor(as_axes(solver, tree), info.dtype)
     if isinstance(tree, tuple) and isinstance(info, TupleStructInfo):
@@ -73,21 +73,21 @@ def refine_info(solver: Solver, info: StructInfo, tree: Tree) -> StructInfo:
     return info
 
 
-def common_row(solver: Solver, one: Row, other: Row) -> Row:
-    """The least general row that both are: equal parts stay, others become new."""
-    if not row_vars(one) and not row_vars(other) and len(one) == len(other):
-        return tuple([_common(a, b) for a, b in zip(one, other, strict=True)])
-    if one == other:
-        return one
+def common_row(solver: Solver, first: Row, second: Row) -> Row:
+    """Returns the least general row of which both are instances (anti-unification)."""
+    if not row_vars(first) and not row_vars(second) and len(first) == len(second):
+        return tuple([_common(a, b) for a, b in zip(first, second, strict=True)])
+    if first == second:
+        return first
     end = 0
-    while end < min(len(one), len(other)):
-        left, right = one[-1 - end], other[-1 - end]
-        if type(left) is RowVar or type(right) is RowVar:
+    while end < min(len(first), len(second)):
+        lhs, rhs = first[-1 - end], second[-1 - end]
+        if type(lhs) is RowVar or type(rhs) is RowVar:
             break
         end += 1
-    tail = [_common(one[len(one) - end + k], other[len(other) - end + k]) for k in range(end)]
+    tail = [_common(first[len(first) - end + k], second[len(second) - end + k]) for k in range(end)]
     return (RowVar(), *tail)
 
 
-def _common(one: Element, other: Element) -> Element:
-    return one if one == other else fresh()
+def _common(first: Element, second: Element) -> Element:
+    return first if first == second else fresh()

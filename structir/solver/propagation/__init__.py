@@ -1,1 +1,1 @@
-"""Propagation rules for each kind of constraint, and the search that follows propagation."""
+"""Propagation rules for each constraint class, and the search that follows propagation."""

@@ -1,4 +1,4 @@
-"""Equations and bounds of sizes: what follows from a polynomial being zero, or not negative."""
+"""Equations and bounds of sizes: conclusions from a polynomial that is zero or not negative."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from structir.solver.domains.intervals import interval, monomial_interval, primi
 from structir.solver.domains.terms import RAGGED_SYMS, is_ragged, symbol_of, variables
 from structir.solver.propagation.store import ConstraintStore, rule
 
-SMALL = 1 << 40  # bounds beyond are no bounds
+SMALL = 1 << 40  # greater bounds are ignored
 
 
 def fresh(name: str = "") -> Poly:
-    """A new size variable of the solver's own."""
+    """Returns a new size variable of the solver."""
     return Poly({(Sym(name),): 1}, 0)
 
 
-def equate(store: ConstraintStore, left: Dim, right: Dim) -> None:
-    """Two sizes are equal: conclude what follows, and keep the rest as a constraint."""
-    if left is not right and not solve_equation(store, left, right):
-        store.post(DimEq(left, right))
+def equate(store: ConstraintStore, lhs: Dim, rhs: Dim) -> None:
+    """Equates two sizes: concludes what follows, and posts the rest as a constraint."""
+    if lhs is not rhs and not solve_equation(store, lhs, rhs):
+        store.post(DimEq(lhs, rhs))
 
 
 @rule(DimEq)
@@ -30,51 +30,51 @@ def _(store: ConstraintStore, constraint: DimEq) -> bool:
     return solve_equation(store, constraint.left, constraint.right)
 
 
-def solve_equation(store: ConstraintStore, left: Dim, right: Dim) -> bool:
-    """Conclude what follows from an equation; whether nothing is left of it."""
-    left, right = store.dim(left), store.dim(right)
-    if type(left) is int and type(right) is int:
-        if left != right:
-            raise store.conflict(f"{left} is not {right}")
+def solve_equation(store: ConstraintStore, lhs: Dim, rhs: Dim) -> bool:
+    """Concludes what follows from an equation; returns whether it is settled."""
+    lhs, rhs = store.dim(lhs), store.dim(rhs)
+    if type(lhs) is int and type(rhs) is int:
+        if lhs != rhs:
+            raise store.conflict(f"one dim must be both {lhs} and {rhs}")
         return True
-    if left is right or left == right:
+    if lhs is rhs or lhs == rhs:
         return True
-    one, other = symbol_of(left), symbol_of(right)
-    if one in RAGGED_SYMS or other in RAGGED_SYMS:
-        return _ragged(store, left, right)
-    if one is not None and type(right) is int:
-        assign(store, one, right)
+    lhs_symbol, rhs_symbol = symbol_of(lhs), symbol_of(rhs)
+    if lhs_symbol in RAGGED_SYMS or rhs_symbol in RAGGED_SYMS:
+        return _equate_ragged(store, lhs, rhs)
+    if lhs_symbol is not None and type(rhs) is int:
+        assign(store, lhs_symbol, rhs)
         return True
-    if other is not None and type(left) is int:
-        assign(store, other, left)
+    if rhs_symbol is not None and type(lhs) is int:
+        assign(store, rhs_symbol, lhs)
         return True
-    if one is not None and other is not None:
-        young = _variable_to_solve(store, one, other)
-        assign(store, young, right if young is one else left)
+    if lhs_symbol is not None and rhs_symbol is not None:
+        solved = _variable_to_solve(store, lhs_symbol, rhs_symbol)
+        assign(store, solved, rhs if solved is lhs_symbol else lhs)
         return True
-    return _solve_form(store, left - right)
+    return _solve_polynomial(store, lhs - rhs)
 
 
-def _ragged(store: ConstraintStore, left: Dim, right: Dim) -> bool:
-    if is_ragged(left) and is_ragged(right):  # different names, or one without
-        store.assumed.append((left, right, store.reason()))
+def _equate_ragged(store: ConstraintStore, lhs: Dim, rhs: Dim) -> bool:
+    if is_ragged(lhs) and is_ragged(rhs):  # of different names, or one unnamed
+        store.assumed.append((lhs, rhs, store.reason()))
         return True
-    size, mark = (right, left) if is_ragged(left) else (left, right)
+    size, ragged_size = (rhs, lhs) if is_ragged(lhs) else (lhs, rhs)
     symbol = symbol_of(size)
     if symbol is None:
-        raise store.conflict(f"a ragged axis has no single size such as {size}")
-    store.bind(symbol, mark)
+        raise store.conflict(f"expected a size, found a ragged axis: {size}", "E0405")
+    store.bind(symbol, ragged_size)
     return True
 
 
-def _variable_to_solve(store: ConstraintStore, one: Sym, other: Sym) -> Sym:
-    """The one to solve for: the solver's own before anonymous before named, young before old."""
-    keys = [(store.preference.get(s, 0), -s.order) for s in (one, other)]
-    return one if keys[0] < keys[1] else other
+def _variable_to_solve(store: ConstraintStore, first: Sym, second: Sym) -> Sym:
+    """Returns the variable to solve for: the lower preference first, then the younger one."""
+    keys = [(store.preference.get(s, 0), -s.order) for s in (first, second)]
+    return first if keys[0] < keys[1] else second
 
 
 def assign(store: ConstraintStore, symbol: Sym, value: Dim) -> None:
-    """A variable is this size; what was known of its bounds goes over to the size."""
+    """Binds a variable to a size, to which its bounds carry over."""
     if type(value) is int:
         _check_bounds(store, symbol, value)
         store.bind(symbol, value)
@@ -83,63 +83,63 @@ def assign(store: ConstraintStore, symbol: Sym, value: Dim) -> None:
     store.bind(symbol, value)
     least, _ = interval(store, value)
     if least is None or least < low:
-        at_least(store, value, low)
+        require_at_least(store, value, low)
     if high is not None:
-        at_least(store, -value + high, 0)
+        require_at_least(store, -value + high, 0)
     if ceiling is not None:
-        store.used.append(store.why_bound["ceiling", symbol])
+        store.used.append(store.bound_reasons["ceiling", symbol])
         cap(store, value, ceiling)
 
 
 def _check_bounds(store: ConstraintStore, symbol: Sym, value: int) -> None:
     low, high, ceiling = store.low(symbol), store.high(symbol), store.ceilings.get(symbol)
     if value < low:
-        raise store.conflict(f"a size is at least {low}, not {value}")
+        raise store.conflict(f"expected a size of at least {low}, found {value}", "E0403")
     if high is not None and value > high:
-        raise store.conflict(f"a size is at most {high}, not {value}")
+        raise store.conflict(f"expected a size of at most {high}, found {value}", "E0403")
     if ceiling is not None and value not in (1, ceiling):
-        store.used.append(store.why_bound["ceiling", symbol])
-        raise store.conflict(f"a size that broadcasts to {ceiling} is not {value}")
+        store.used.append(store.bound_reasons["ceiling", symbol])
+        raise store.conflict(f"expected a size that broadcasts to {ceiling}, found {value}")
 
 
 def cap(store: ConstraintStore, dim: Dim, ceiling: int) -> None:
-    """A size is 1 or this constant, because it broadcasts to it."""
+    """Requires a size to be 1 or this constant, because it broadcasts to it."""
     symbol = symbol_of(dim)
     if symbol is None or symbol in RAGGED_SYMS:
         return
     known = store.ceilings.get(symbol)
     if known is None:
-        store.set(store.why_bound, ("ceiling", symbol), store.reason())
+        store.set(store.bound_reasons, ("ceiling", symbol), store.reason())
         store.set(store.ceilings, symbol, ceiling)
         tighten_upper_bound(store, symbol, max(ceiling, 1))
         store.wake(symbol)
     elif known != ceiling:
-        store.used.append(store.why_bound["ceiling", symbol])
+        store.used.append(store.bound_reasons["ceiling", symbol])
         assign(store, symbol, 1)
 
 
-def _solve_form(store: ConstraintStore, form: Dim) -> bool:
+def _solve_polynomial(store: ConstraintStore, form: Dim) -> bool:
     form = primitive(store, form) if type(form) is Poly else form
     if type(form) is int:
         if form:
-            raise store.conflict("sizes that differ by a constant cannot be equal")
+            raise store.conflict("the two sizes differ by a constant other than 0")
         return True
     terms, constant = form.terms, form.constant  # type: ignore[union-attr]
     if any(atom in RAGGED_SYMS for monomial in terms for atom in monomial):
-        raise store.conflict("a ragged axis has no size to compute with")
+        raise store.conflict("a ragged axis cannot occur in size arithmetic", "E0405")
     common = gcd(*terms.values())
     if constant % common:
-        raise store.conflict("no integers make these sizes equal")
+        raise store.conflict("the equation of sizes has no integer solution", "E0404")
     if common > 1:
         form = Poly({m: c // common for m, c in terms.items()}, constant // common)
-    if _at_its_limit(store, form) or _isolate(store, form):  # type: ignore[arg-type]
+    if _assign_extremes(store, form) or _isolate(store, form):  # type: ignore[arg-type]
         return True
     _record_product(store, form)  # type: ignore[arg-type]
     return _tighten_bounds(store, form)  # type: ignore[arg-type]
 
 
 def _record_product(store: ConstraintStore, form: Poly) -> None:
-    """Remember the value of a product that the form fixes."""
+    """Records the value of a product that the form determines."""
     longest = max(form.terms, key=lambda m: (len(m), m[-1].order))
     sign = form.terms[longest]
     if len(longest) > 1 and sign in (1, -1) and longest not in store.rewrites:
@@ -148,12 +148,15 @@ def _record_product(store: ConstraintStore, form: Poly) -> None:
         store.set(store.rewrites, longest, (value, store.reason()))
 
 
-def _at_its_limit(store: ConstraintStore, form: Poly) -> bool:
-    """Whether the form is zero only where each variable has its least or its greatest value."""
+def _assign_extremes(store: ConstraintStore, form: Poly) -> bool:
+    """Assigns the extreme values of the variables if the form is zero only there.
+
+    Returns whether the equation is settled.
+    """
     mark = len(store.used)
     low, high = interval(store, form)
     if (low is not None and low > 0) or (high is not None and high < 0):
-        raise store.conflict("these sizes cannot be equal within their bounds")
+        raise store.conflict("the two sizes cannot be equal within their bounds", "E0403")
     if low != 0 and high != 0:
         del store.used[mark:]
         return False
@@ -173,13 +176,13 @@ def _at_its_limit(store: ConstraintStore, form: Poly) -> bool:
 
 
 def _isolate(store: ConstraintStore, form: Poly) -> bool:
-    """Solve for a variable that stands alone with coefficient 1 or -1, if there is one."""
+    """Solves for a variable that occurs once, with coefficient 1 or -1, if there is one."""
     counts: Counter[Sym] = Counter(variables(form))
     best: tuple[tuple[int, int], Sym] | None = None
     for monomial, coefficient in form.terms.items():
         atom = monomial[0]
-        alone = len(monomial) == 1 and type(atom) is Sym and coefficient in (1, -1)
-        if alone and counts[atom] == 1:  # type: ignore[index]
+        is_isolated = len(monomial) == 1 and type(atom) is Sym and coefficient in (1, -1)
+        if is_isolated and counts[atom] == 1:  # type: ignore[index]
             key = (store.preference.get(atom, 0), -atom.order)  # type: ignore[arg-type]
             if best is None or key < best[0]:
                 best = key, atom  # type: ignore[assignment]
@@ -193,7 +196,7 @@ def _isolate(store: ConstraintStore, form: Poly) -> bool:
 
 
 def _tighten_bounds(store: ConstraintStore, form: Poly) -> bool:
-    """Tighten the bounds of the variables of an equation that stays; never settles it."""
+    """Tightens the bounds of the variables of an open equation; never settles it."""
     if len(form.terms) > 12:
         return False
     for sign in (1, -1):
@@ -202,7 +205,7 @@ def _tighten_bounds(store: ConstraintStore, form: Poly) -> bool:
 
 
 def _tighten(store: ConstraintStore, form: Poly, sign: int, least: int) -> None:
-    """From `sign * form >= least`, what each variable is at least or at most."""
+    """Concludes bounds of the variables from `sign * form >= least`."""
     highest = sign * form.constant - least
     tops: list[tuple[Monomial, int, int | None]] = []
     mark = len(store.used)
@@ -218,33 +221,33 @@ def _tighten(store: ConstraintStore, form: Poly, sign: int, least: int) -> None:
             continue
         rest = highest - (top or 0)  # factor * monomial >= -rest
         if factor > 0:
-            _raise_monomial(store, monomial, -(rest // factor))
+            _tighten_monomial_below(store, monomial, -(rest // factor))
         else:
-            _lower_monomial(store, monomial, rest // -factor)
+            _tighten_monomial_above(store, monomial, rest // -factor)
     del store.used[mark:]
 
 
-def _raise_monomial(store: ConstraintStore, monomial: Monomial, least: int) -> None:
+def _tighten_monomial_below(store: ConstraintStore, monomial: Monomial, least: int) -> None:
     atom = monomial[0]
     if len(monomial) == 1:
         if type(atom) is Sym and atom not in store.dims:
             tighten_lower_bound(store, atom, least)
         elif isinstance(atom, Opaque) and atom.fn == "floordiv" and type(atom.args[1]) is int:
-            at_least(store, atom.args[0], least * atom.args[1])
+            require_at_least(store, atom.args[0], least * atom.args[1])
 
 
-def _lower_monomial(store: ConstraintStore, monomial: Monomial, most: int) -> None:
+def _tighten_monomial_above(store: ConstraintStore, monomial: Monomial, most: int) -> None:
     first = monomial[0]
     if len(monomial) == 1 and isinstance(first, Opaque):
         divisor = first.args[-1]
         if first.fn == "floordiv" and type(divisor) is int and divisor > 0:
-            at_least(store, -first.args[0] + (most * divisor + divisor - 1), 0)
+            require_at_least(store, -first.args[0] + (most * divisor + divisor - 1), 0)
         return
-    for place, atom in enumerate(monomial):
+    for index, atom in enumerate(monomial):
         if type(atom) is not Sym or atom in store.dims:
             continue
         low, _ = (
-            monomial_interval(store, monomial[:place] + monomial[place + 1 :])
+            monomial_interval(store, monomial[:index] + monomial[index + 1 :])
             if len(monomial) > 1
             else (1, 1)
         )
@@ -256,24 +259,24 @@ def _lower_monomial(store: ConstraintStore, monomial: Monomial, most: int) -> No
 
 
 def tighten_lower_bound(store: ConstraintStore, symbol: Sym, least: int) -> None:
-    """An open variable is at least this."""
+    """Raises the lower bound of an open variable."""
     low = store.low(symbol)
     if least <= low or least > SMALL or not store.may_tighten():
         return
     reason = store.reason()
     store.set(store.lows, symbol, least)
-    store.set(store.why_bound, ("low", symbol), reason)
+    store.set(store.bound_reasons, ("low", symbol), reason)
     _check_interval(store, symbol)
 
 
 def tighten_upper_bound(store: ConstraintStore, symbol: Sym, most: int) -> None:
-    """An open variable is at most this."""
+    """Lowers the upper bound of an open variable."""
     high = store.high(symbol)
     if (high is not None and most >= high) or most > SMALL or not store.may_tighten():
         return
     reason = store.reason()
     store.set(store.highs, symbol, most)
-    store.set(store.why_bound, ("high", symbol), reason)
+    store.set(store.bound_reasons, ("high", symbol), reason)
     _check_interval(store, symbol)
 
 
@@ -281,9 +284,9 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
     mark = len(store.used)
     low, high, ceiling = store.low(symbol), store.high(symbol), store.ceilings.get(symbol)
     if high is not None and low > high:
-        raise store.conflict(f"a size is at least {low} and at most {high}")
+        raise store.conflict(f"one dim must be at least {low} and at most {high}", "E0403")
     if ceiling is not None and 2 <= low <= ceiling:
-        store.used.append(store.why_bound["ceiling", symbol])
+        store.used.append(store.bound_reasons["ceiling", symbol])
         assign(store, symbol, ceiling)
     elif low == high:
         assign(store, symbol, low)
@@ -292,29 +295,32 @@ def _check_interval(store: ConstraintStore, symbol: Sym) -> None:
         store.wake(symbol)
 
 
-def at_least(store: ConstraintStore, dim: Dim, least: int) -> None:
-    """A size is at least this: conclude what follows, and keep the rest as a constraint."""
-    if not _at_least(store, dim, least) and ("at least", dim, least) not in store.derived_once:
+def require_at_least(store: ConstraintStore, dim: Dim, least: int) -> None:
+    """Requires a lower bound: concludes what follows, and posts the rest as a constraint."""
+    if (
+        not _require_at_least(store, dim, least)
+        and ("at least", dim, least) not in store.derived_once
+    ):
         store.set(store.derived_once, ("at least", dim, least), None)
         store.post(Ge(dim, least))
 
 
 @rule(Ge)
 def _(store: ConstraintStore, constraint: Ge) -> bool:
-    return _at_least(store, constraint.dim, constraint.least)
+    return _require_at_least(store, constraint.dim, constraint.least)
 
 
-def _at_least(store: ConstraintStore, dim: Dim, least: int) -> bool:
+def _require_at_least(store: ConstraintStore, dim: Dim, least: int) -> bool:
     dim = store.dim(dim)
     if type(dim) is int:
         if dim < least:
-            raise store.conflict(f"{dim} is less than {least}")
+            raise store.conflict(f"expected a size of at least {least}, found {dim}", "E0403")
         return True
     if any(symbol in RAGGED_SYMS for symbol in variables(dim)):
         return True
     low, high = interval(store, dim)
     if high is not None and high < least:
-        raise store.conflict(f"a size is at most {high}, less than {least}")
+        raise store.conflict(f"expected a size of at least {least}, found at most {high}", "E0403")
     if low is not None and low >= least:
         return True
     _tighten(store, dim, 1, least)  # type: ignore[arg-type]

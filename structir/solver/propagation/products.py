@@ -1,4 +1,4 @@
-"""Numbers of elements: rows of equal product."""
+"""Products of rows: equal numbers of elements."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from structir.solver.propagation.store import ConstraintStore, rule
 
 
 def product(store: ConstraintStore, row: Row) -> Dim:
-    """The number of elements of a row; that of a row variable is a size of its own."""
+    """Returns the number of elements of a row; a row variable contributes a size variable."""
     total: Dim = 1
     for variable in row_vars(row):
         total = total * _elements(store, variable)
     for size in sizes(row):
         known = store.dim(size)
         if is_ragged(known):
-            raise store.conflict("a ragged axis has no number of elements")
+            raise store.conflict("the number of elements along a ragged axis is unknown", "E0405")
         total = total * known
     return total
 
@@ -33,8 +33,8 @@ def _elements(store: ConstraintStore, variable: RowVar) -> Dim:
 
 @rule(Prod)
 def _(store: ConstraintStore, constraint: Prod) -> bool:
-    left, right = store.row(constraint.left), store.row(constraint.right)
-    if len(left) == 1 and type(left[0]) is RowVar and store.elements.get(left[0]) is right[0]:
-        return False  # says what the number of elements is called, until the row is known
-    equate(store, product(store, left), product(store, right))
+    lhs, rhs = store.row(constraint.left), store.row(constraint.right)
+    if len(lhs) == 1 and type(lhs[0]) is RowVar and store.elements.get(lhs[0]) is rhs[0]:
+        return False  # names the number of elements until the row is known
+    equate(store, product(store, lhs), product(store, rhs))
     return True

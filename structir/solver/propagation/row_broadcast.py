@@ -1,4 +1,4 @@
-"""Broadcasting of rows: the order, aligned on the right, and its exact joins."""
+"""Broadcasting of rows: right-aligned partial order, and exact joins."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from structir.solver.constraints.constraint import RankLe, RowJoin, RowLe
 from structir.solver.domains.intervals import proves_not_one
 from structir.solver.domains.ranks import (
     bind_row,
-    has_rank_at_least,
-    has_rank_at_most,
-    rank_high,
-    rank_low,
-    same_rank,
+    equate_ranks,
+    max_rank,
+    min_rank,
+    require_max_rank,
+    require_min_rank,
 )
 from structir.solver.domains.terms import Element, Row, RowVar, known_ends, row_vars
 from structir.solver.propagation.arithmetic import fresh
-from structir.solver.propagation.dim_broadcast import broadcasts_to, join_sizes
+from structir.solver.propagation.dim_broadcast import join_sizes, require_broadcast
 from structir.solver.propagation.row_unification import equate_rows, unify_axes
 from structir.solver.propagation.store import ConstraintStore, rule
 
-DEPTH = 4  # how many joins deep an operand is looked for
+DEPTH = 4  # depth of the search for an operand in nested joins
 
 
 @rule(RowLe)
 def _(store: ConstraintStore, constraint: RowLe) -> bool:
-    rest = _row_below(store, constraint.inner, constraint.outer)
+    rest = _reduce_broadcast(store, constraint.inner, constraint.outer)
     if rest is None:
         return True
-    if store.first_time():
+    if store.is_first_run():
         store.post(RankLe(*rest))
     if len(rest[0]) < len(store.row(constraint.inner)):
-        store.post_again(RowLe(*rest))
+        store.repost(RowLe(*rest))
         return True
     return False
 
 
-def _row_below(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row] | None:
-    """What is left of `inner` broadcasting to `outer` once all that follows is concluded."""
+def _reduce_broadcast(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row] | None:
+    """Concludes what follows from a broadcast of rows; returns the open rest, or None."""
     while True:
         inner, outer = _align(store, store.row(inner), store.row(outer))
         if not inner or inner == outer:
@@ -47,16 +47,16 @@ def _row_below(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row
             equate_rows(store, inner, ())
             return None
         if type(inner[-1]) is RowVar:
-            if not _grow_end(store, inner, outer):
+            if not _extend_end(store, inner, outer):
                 break
-        elif not _make_room(store, inner, outer):
+        elif not _can_extend(store, inner, outer):
             break
         else:
-            inner, outer = _with_end(store, inner, outer)
+            inner, outer = _match_last_axis(store, inner, outer)
     if _same_variables(inner, outer) and len(inner) == len(outer):
         head = min(known_ends(inner)[0], known_ends(outer)[0])
         for small, large in zip(inner[:head], outer[:head], strict=True):
-            broadcasts_to(store, small, large)  # type: ignore[arg-type]
+            require_broadcast(store, small, large)  # type: ignore[arg-type]
         return inner[head:], outer[head:]
     return inner, outer
 
@@ -65,21 +65,21 @@ def _align(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row]:
     end = 0
     while end < min(len(inner), len(outer)):
         small, large = inner[-1 - end], outer[-1 - end]
-        if small is large:  # a row that both end with meets itself
+        if small is large:  # the same row variable at both ends
             end += 1
             continue
         if type(small) is RowVar or type(large) is RowVar:
             break
-        broadcasts_to(store, small, large)  # type: ignore[arg-type]
+        require_broadcast(store, small, large)  # type: ignore[arg-type]
         end += 1
     return inner[: len(inner) - end], outer[: len(outer) - end]
 
 
-def _grow_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
-    """The inner row's last variable takes the axes that it is known to have, if they meet any."""
+def _extend_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
+    """Binds the inner row's last variable to known axes, if they align with axes of the outer."""
     mark = len(store.used)
     variable: RowVar = inner[-1]  # type: ignore[assignment]
-    width = min(rank_low(store, (variable,)), known_ends(outer)[1])
+    width = min(min_rank(store, (variable,)), known_ends(outer)[1])
     if not width:
         del store.used[mark:]
         return False
@@ -87,29 +87,29 @@ def _grow_end(store: ConstraintStore, inner: Row, outer: Row) -> bool:
     return True
 
 
-def _make_room(store: ConstraintStore, inner: Row, outer: Row) -> bool:
-    """Whether the outer row may be given the axis that the inner row's end needs."""
+def _can_extend(store: ConstraintStore, inner: Row, outer: Row) -> bool:
+    """Returns whether the outer row's last variable may gain an axis."""
     return type(outer[-1]) is RowVar and not (set(row_vars(inner)) & set(row_vars(outer)))
 
 
-def _with_end(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row]:
+def _match_last_axis(store: ConstraintStore, inner: Row, outer: Row) -> tuple[Row, Row]:
     split = last_axis(store, outer)
-    broadcasts_to(store, inner[-1], split[1])  # type: ignore[arg-type]
+    require_broadcast(store, inner[-1], split[1])  # type: ignore[arg-type]
     return inner[:-1], split[0]
 
 
 def last_axis(store: ConstraintStore, row: Row) -> tuple[Row, Dim]:
-    """A row that has an axis at least, as what stands before its last axis, and that axis."""
+    """Splits off the last axis of a row that has one."""
     row = store.row(row)
     if not row:
-        raise store.conflict("an axis is needed where there is none")
+        raise store.conflict("expected one more axis, found none", "E0402")
     last = row[-1]
     if type(last) is not RowVar:
         return row[:-1], last  # type: ignore[return-value]
     rest, axis = RowVar(), fresh()
     if len(row) == 1:
         bind_row(store, last, (rest, axis))
-    else:  # the variable may be empty, so this is an equation and no growth
+    else:  # the variable may be empty, so it cannot be bound directly
         equate_rows(store, row, (rest, axis))
     return (rest,), axis
 
@@ -117,7 +117,7 @@ def last_axis(store: ConstraintStore, row: Row) -> tuple[Row, Dim]:
 def _first_axis(store: ConstraintStore, row: Row) -> tuple[Dim, Row]:
     row = store.row(row)
     if not row:
-        raise store.conflict("an axis is needed where there is none")
+        raise store.conflict("expected one more axis, found none", "E0402")
     first = row[0]
     if type(first) is not RowVar:
         return first, row[1:]  # type: ignore[return-value]
@@ -129,39 +129,39 @@ def _first_axis(store: ConstraintStore, row: Row) -> tuple[Dim, Row]:
     return axis, (rest,)
 
 
-def _same_variables(one: Row, other: Row) -> bool:
-    left, right = row_vars(one), row_vars(other)
-    return left == right or (len(left) == len(right) and set(left) == set(right))
+def _same_variables(first: Row, second: Row) -> bool:
+    lhs, rhs = row_vars(first), row_vars(second)
+    return lhs == rhs or (len(lhs) == len(rhs) and set(lhs) == set(rhs))
 
 
 def join_rows(store: ConstraintStore, rows: Sequence[Row]) -> Row:
-    """The broadcast of rows: computed where the ranks are known, otherwise a new row variable."""
+    """Returns the broadcast of rows: computed if the ranks are known, else a fresh row variable."""
     if store.covers and len(rows) > 1:
         rows = _drop_covered(store, rows)
-    written, rows = rows, [store.row(row) for row in rows]
+    operands, rows = rows, [store.row(row) for row in rows]
     first = rows[0]
     if all(row == first for row in rows):
-        return written[0]
+        return operands[0]
     if not any(type(e) is RowVar for row in rows for e in row):
         return _join_known_ranks(store, rows)
     end = _common_end(rows)
     if end:
         head = join_rows(store, [row[: len(row) - end] for row in rows])
         return (*head, *first[len(first) - end :])
-    key = frozenset(written)
-    met = store.row_joins.get(key)
-    if met is not None:
-        store.used.append(met[1])
-        return met[0]
-    whole, why = RowVar(), store.reason()
-    store.set(store.row_joins, key, ((whole,), why))
-    store.set(store.covers, whole, (tuple(written), why))
-    store.post(RowJoin((whole,), tuple(rows)))
-    return (whole,)
+    key = frozenset(operands)
+    known_join = store.row_joins.get(key)
+    if known_join is not None:
+        store.used.append(known_join[1])
+        return known_join[0]
+    joined, why = RowVar(), store.reason()
+    store.set(store.row_joins, key, ((joined,), why))
+    store.set(store.covers, joined, (tuple(operands), why))
+    store.post(RowJoin((joined,), tuple(rows)))
+    return (joined,)
 
 
 def _common_end(rows: Sequence[Row]) -> int:
-    """How many axes and rows at the end are the same in all, if there is a row among them."""
+    """Returns the length of the common suffix of all rows, if it contains a row variable."""
     end = 0
     while all(len(row) > end and row[-1 - end] is rows[0][-1 - end] for row in rows):
         end += 1
@@ -169,48 +169,48 @@ def _common_end(rows: Sequence[Row]) -> int:
 
 
 def _drop_covered(store: ConstraintStore, rows: Sequence[Row]) -> Sequence[Row]:
-    """Without the rows that another row is a join of already."""
+    """Drops the rows of which another row is already a join."""
     for row in rows:
         if len(row) == 1 and type(row[0]) is RowVar and row[0] in store.covers:
-            covered = _covered(store, row[0], [other for other in rows if other is not row])
-            if covered:
-                return [other for other in rows if other is row or other not in covered]
+            redundant = _covered_rows(store, row[0], [other for other in rows if other is not row])
+            if redundant:
+                return [other for other in rows if other is row or other not in redundant]
     return rows
 
 
-def _covered(store: ConstraintStore, whole: RowVar, rows: list[Row]) -> list[Row]:
-    """Which of these rows a join is known to cover, looking a few joins deep."""
-    level, found = [whole], list[Row]()
+def _covered_rows(store: ConstraintStore, joined: RowVar, rows: list[Row]) -> list[Row]:
+    """Returns the rows that a join is known to cover, searching `DEPTH` nested joins."""
+    level, matches = [joined], list[Row]()
     for _ in range(DEPTH):
-        below: list[RowVar] = []
+        next_level: list[RowVar] = []
         for variable in level:
             parts, why = store.covers[variable]
-            met = [row for row in rows if row in parts]
-            if met or len(parts) == 2:
+            matching = [row for row in rows if row in parts]
+            if matching or len(parts) == 2:
                 store.used.append(why)
-            found += met
-            below += [
+            matches += matching
+            next_level += [
                 part[0]
                 for part in parts
                 if len(part) == 1 and type(part[0]) is RowVar and part[0] in store.covers
             ]
-        if found or not below:
+        if matches or not next_level:
             break
-        level = below[:DEPTH]
-    return found
+        level = next_level[:DEPTH]
+    return matches
 
 
 def _join_known_ranks(store: ConstraintStore, rows: Sequence[Row]) -> Row:
     rank = max(map(len, rows))
-    found: list[Element] = []
-    for place in range(-rank, 0):
-        column: list[Dim] = [row[place] for row in rows if len(row) >= -place]  # type: ignore[misc]
+    elements: list[Element] = []
+    for index in range(-rank, 0):
+        column: list[Dim] = [row[index] for row in rows if len(row) >= -index]  # type: ignore[misc]
         first = column[0]
         if all(size is first for size in column):
-            found.append(first)
+            elements.append(first)
         else:
-            found.append(join_sizes(store, column))
-    return tuple(found)
+            elements.append(join_sizes(store, column))
+    return tuple(elements)
 
 
 @rule(RowJoin)
@@ -234,59 +234,59 @@ def _(store: ConstraintStore, constraint: RowJoin) -> bool:
         rest = RowVar()
         equate_rows(store, outer, (rest, *rows[0][len(rows[0]) - end :]))
         heads = tuple([row[: len(row) - end] for row in rows])
-        store.post_again(RowJoin((rest,), heads))
+        store.repost(RowJoin((rest,), heads))
         return True
     if all(type(row[0]) is not RowVar and _equal_rank(row, rows[0]) for row in rows):
         _peel_left(store, outer, rows)
         return True
-    if store.first_time():
+    if store.is_first_run():
         for row in rows:
             store.post(RowLe(row, outer))
     _rank_of_join(store, outer, rows)
-    _supply(store, outer, rows)
+    _require_supplier(store, outer, rows)
     return False
 
 
-def _equal_rank(one: Row, other: Row) -> bool:
-    return len(one) == len(other) and _same_variables(one, other)
+def _equal_rank(first: Row, second: Row) -> bool:
+    return len(first) == len(second) and _same_variables(first, second)
 
 
 def _peel_right(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     rest, axis = last_axis(store, outer)
-    _meet_join(store, axis, [row[-1] for row in rows])  # type: ignore[misc]
-    store.post_again(RowJoin(rest, tuple([row[:-1] for row in rows])))
+    _equate_join(store, axis, [row[-1] for row in rows])  # type: ignore[misc]
+    store.repost(RowJoin(rest, tuple([row[:-1] for row in rows])))
 
 
 def _peel_left(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     axis, rest = _first_axis(store, outer)
-    _meet_join(store, axis, [row[0] for row in rows])  # type: ignore[misc]
-    store.post_again(RowJoin(rest, tuple([row[1:] for row in rows])))
+    _equate_join(store, axis, [row[0] for row in rows])  # type: ignore[misc]
+    store.repost(RowJoin(rest, tuple([row[1:] for row in rows])))
 
 
-def _meet_join(store: ConstraintStore, outer: Dim, inners: list[Dim]) -> None:
+def _equate_join(store: ConstraintStore, outer: Dim, inners: list[Dim]) -> None:
     unify_axes(store, outer, join_sizes(store, inners))
 
 
 def _rank_of_join(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
-    """The result's rank is the greatest of its operands'."""
+    """Concludes the rank of a join: the greatest rank of its operands."""
     mark = len(store.used)
-    lows = [rank_low(store, row) for row in rows]
-    highs = [rank_high(store, row) for row in rows]
+    lows = [min_rank(store, row) for row in rows]
+    highs = [max_rank(store, row) for row in rows]
     if all(high is not None for high in highs):
-        has_rank_at_most(store, outer, max(high for high in highs if high is not None))
-    has_rank_at_least(store, outer, max(lows))
-    for place, row in enumerate(rows):
-        others = [high for k, high in enumerate(highs) if k != place]
-        if all(high is not None and high <= lows[place] for high in others):
+        require_max_rank(store, outer, max(high for high in highs if high is not None))
+    require_min_rank(store, outer, max(lows))
+    for index, row in enumerate(rows):
+        others = [high for k, high in enumerate(highs) if k != index]
+        if all(high is not None and high <= lows[index] for high in others):
             key = ("rank of join", outer, row)
             if key not in store.derived_once:
                 store.set(store.derived_once, key, None)
-                same_rank(store, outer, row)
+                equate_ranks(store, outer, row)
     del store.used[mark:]
 
 
-def _supply(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
-    """An axis that only one operand can supply, that operand has."""
+def _require_supplier(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
+    """Requires an axis of the result of the only operand that can supply it."""
     unknown = [row for row in rows if row_vars(row)]
     if len(unknown) != 1 or row_vars(outer):
         return
@@ -294,14 +294,14 @@ def _supply(store: ConstraintStore, outer: Row, rows: list[Row]) -> None:
     mark, needed = len(store.used), 0
     if all(len(row) < len(outer) for row in known):
         needed = len(outer)
-    for place in range(len(outer), needed, -1):
-        axis = store.dim(outer[-place])  # type: ignore[arg-type]
+    for position in range(len(outer), needed, -1):
+        axis = store.dim(outer[-position])  # type: ignore[arg-type]
         if proves_not_one(store, axis) and all(
-            len(row) < place or store.dim(row[-place]) == 1  # type: ignore[arg-type]
+            len(row) < position or store.dim(row[-position]) == 1  # type: ignore[arg-type]
             for row in known
         ):
-            needed = place
+            needed = position
             break
     if needed:
-        has_rank_at_least(store, unknown[0], needed)
+        require_min_rank(store, unknown[0], needed)
     del store.used[mark:]

@@ -1,32 +1,32 @@
-"""Equal rows: ends that meet, row variables that are solved for, and equations that wait."""
+"""Row unification: matches common ends, binds row variables, and postpones open equations."""
 
 from __future__ import annotations
 
 from structir.solver.constraints.constraint import Reverse, RowEq, When
-from structir.solver.domains.labels import same_axis
-from structir.solver.domains.ranks import bind_row, rank_high, rank_low, same_rank
+from structir.solver.domains.labels import unify_labels
+from structir.solver.domains.ranks import bind_row, equate_ranks, max_rank, min_rank
 from structir.solver.domains.terms import Element, Row, RowVar, known_ends, row_vars
 from structir.solver.propagation.arithmetic import equate
 from structir.solver.propagation.store import ConstraintStore, rule
 
 
-def unify_axes(store: ConstraintStore, left: Element, right: Element) -> None:
-    """Two axes are one: equal sizes, and one label."""
-    if left is right:
+def unify_axes(store: ConstraintStore, lhs: Element, rhs: Element) -> None:
+    """Unifies two axes: equal sizes, and one label."""
+    if lhs is rhs:
         return
     if store.labelled:
-        same_axis(store, left, right)  # type: ignore[arg-type]
-    if type(left) is not int or type(right) is not int:
-        equate(store, left, right)  # type: ignore[arg-type]
-    elif left != right:
-        raise store.conflict(f"{left} is not {right}")
+        unify_labels(store, lhs, rhs)  # type: ignore[arg-type]
+    if type(lhs) is not int or type(rhs) is not int:
+        equate(store, lhs, rhs)  # type: ignore[arg-type]
+    elif lhs != rhs:
+        raise store.conflict(f"one dim must be both {lhs} and {rhs}")
 
 
-def equate_rows(store: ConstraintStore, left: Row, right: Row) -> None:
-    """Two rows are equal: conclude what follows, and keep the rest as a constraint."""
-    if left is right:
+def equate_rows(store: ConstraintStore, lhs: Row, rhs: Row) -> None:
+    """Equates two rows: concludes what follows, and posts the rest as a constraint."""
+    if lhs is rhs:
         return
-    rest = _reduce_equation(store, left, right)
+    rest = _reduce_equation(store, lhs, rhs)
     if rest is not None:
         store.post(RowEq(*rest))
 
@@ -36,62 +36,64 @@ def _(store: ConstraintStore, constraint: RowEq) -> bool:
     rest = _reduce_equation(store, constraint.left, constraint.right)
     if rest is None:
         return True
-    if store.first_time():
-        same_rank(store, *rest)
+    if store.is_first_run():
+        equate_ranks(store, *rest)
     if len(rest[0]) < len(store.row(constraint.left)):
-        store.post_again(RowEq(*rest))
+        store.repost(RowEq(*rest))
         return True
     return False
 
 
-def _reduce_equation(store: ConstraintStore, left: Row, right: Row) -> tuple[Row, Row] | None:
-    """What is left of an equation of rows once all that follows is concluded."""
-    left, right = store.row(left), store.row(right)
-    left, right = _strip_common_ends(store, left, right)
-    if not left and not right:
+def _reduce_equation(store: ConstraintStore, lhs: Row, rhs: Row) -> tuple[Row, Row] | None:
+    """Concludes what follows from an equation of rows; returns the open rest, or None."""
+    lhs, rhs = store.row(lhs), store.row(rhs)
+    lhs, rhs = _strip_common_ends(store, lhs, rhs)
+    if not lhs and not rhs:
         return None
-    for one, other in ((left, right), (right, left)):
-        if not one:
-            _all_empty(store, other)
+    for side, opposite in ((lhs, rhs), (rhs, lhs)):
+        if not side:
+            _bind_empty(store, opposite)
             return None
-        if len(one) == 1 and type(one[0]) is RowVar:
-            return _bound(store, one[0], other)
-    return _by_rank(store, left, right)
+        if len(side) == 1 and type(side[0]) is RowVar:
+            return _bind_variable(store, side[0], opposite)
+    return _split_by_rank(store, lhs, rhs)
 
 
-def _strip_common_ends(store: ConstraintStore, left: Row, right: Row) -> tuple[Row, Row]:
-    start, limit = 0, min(len(left), len(right))
-    while start < limit and _alike(store, left[start], right[start]):
+def _strip_common_ends(store: ConstraintStore, lhs: Row, rhs: Row) -> tuple[Row, Row]:
+    start, limit = 0, min(len(lhs), len(rhs))
+    while start < limit and _unify_elements(store, lhs[start], rhs[start]):
         start += 1
     end = 0
-    while end < limit - start and _alike(store, left[-1 - end], right[-1 - end]):
+    while end < limit - start and _unify_elements(store, lhs[-1 - end], rhs[-1 - end]):
         end += 1
-    return left[start : len(left) - end], right[start : len(right) - end]
+    return lhs[start : len(lhs) - end], rhs[start : len(rhs) - end]
 
 
-def _alike(store: ConstraintStore, one: Element, other: Element) -> bool:
-    """Whether two elements at the same end of equal rows correspond; then they are made equal."""
-    if type(one) is RowVar or type(other) is RowVar:
-        return one is other
-    unify_axes(store, one, other)
+def _unify_elements(store: ConstraintStore, first: Element, second: Element) -> bool:
+    """Unifies two aligned elements of equal rows; returns whether they correspond."""
+    if type(first) is RowVar or type(second) is RowVar:
+        return first is second
+    unify_axes(store, first, second)
     return True
 
 
-def _all_empty(store: ConstraintStore, row: Row) -> None:
-    holes = row_vars(row)
-    if len(holes) < len(row):
-        raise store.conflict(f"{len(row) - len(holes)} axes where there are none")
-    for variable in dict.fromkeys(holes):
+def _bind_empty(store: ConstraintStore, row: Row) -> None:
+    row_variables = row_vars(row)
+    if len(row_variables) < len(row):
+        raise store.conflict(
+            f"ranks of equal shapes differ by at least {len(row) - len(row_variables)}", "E0402"
+        )
+    for variable in dict.fromkeys(row_variables):
         bind_row(store, variable, ())
 
 
-def _bound(store: ConstraintStore, variable: RowVar, row: Row) -> tuple[Row, Row] | None:
+def _bind_variable(store: ConstraintStore, variable: RowVar, row: Row) -> tuple[Row, Row] | None:
     if any(element is variable for element in row):
         others = tuple([e for e in row if e is not variable])
         if row_vars(row).count(variable) == 1:
-            _all_empty(store, others)  # s = A s B holds only where A and B are empty
+            _bind_empty(store, others)  # s = A s B holds only where A and B are empty
             return None
-        _all_empty(store, row)
+        _bind_empty(store, row)
         return None
     if len(row) == 1 and type(row[0]) is RowVar and row[0].order > variable.order:
         variable, row = row[0], (variable,)
@@ -99,23 +101,23 @@ def _bound(store: ConstraintStore, variable: RowVar, row: Row) -> tuple[Row, Row
     return None
 
 
-def _by_rank(store: ConstraintStore, left: Row, right: Row) -> tuple[Row, Row] | None:
-    """`s B = C t`: `s` takes as much of `C` as it is known to have axes; the rest waits."""
-    for one, other in ((left, right), (right, left)):
-        if not row_vars(one) and _split_known(store, other, one):
+def _split_by_rank(store: ConstraintStore, lhs: Row, rhs: Row) -> tuple[Row, Row] | None:
+    """Solves `s B = C t`: binds `s` to as many axes of `C` as it is known to have."""
+    for side, opposite in ((lhs, rhs), (rhs, lhs)):
+        if not row_vars(side) and _split_against_axes(store, opposite, side):
             return None
-    for one, other in ((left, right), (right, left)):
-        if _head_taken(store, one, other) or _tail_taken(store, one, other):
-            return _reduce_equation(store, left, right)
-    return left, right
+    for side, opposite in ((lhs, rhs), (rhs, lhs)):
+        if _bind_head(store, side, opposite) or _bind_tail(store, side, opposite):
+            return _reduce_equation(store, lhs, rhs)
+    return lhs, rhs
 
 
-def _head_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
+def _bind_head(store: ConstraintStore, row: Row, other: Row) -> bool:
     variable, head = row[0], known_ends(other)[0]
     if type(variable) is not RowVar or not head:
         return False
     mark = len(store.used)
-    width = min(rank_low(store, (variable,)), head)
+    width = min(min_rank(store, (variable,)), head)
     if not width:
         del store.used[mark:]
         return False
@@ -123,12 +125,12 @@ def _head_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
     return True
 
 
-def _tail_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
+def _bind_tail(store: ConstraintStore, row: Row, other: Row) -> bool:
     variable, tail = row[-1], known_ends(other)[1]
     if type(variable) is not RowVar or not tail:
         return False
     mark = len(store.used)
-    width = min(rank_low(store, (variable,)), tail)
+    width = min(min_rank(store, (variable,)), tail)
     if not width:
         del store.used[mark:]
         return False
@@ -136,29 +138,31 @@ def _tail_taken(store: ConstraintStore, row: Row, other: Row) -> bool:
     return True
 
 
-def _split_known(store: ConstraintStore, row: Row, known: Row) -> bool:
-    """A row against known axes: solved where only one of its row variables has an unknown rank."""
-    holes = row_vars(row)
-    if len(set(holes)) != 1:
+def _split_against_axes(store: ConstraintStore, row: Row, known: Row) -> bool:
+    """Equates a row with known axes if only one of its row variables has an unknown rank."""
+    row_variables = row_vars(row)
+    if len(set(row_variables)) != 1:
         return False
-    total = len(known) - (len(row) - len(holes))
-    if total % len(holes):
-        raise store.conflict("a row that occurs several times does not fit")
-    width = total // len(holes)
-    place = 0
+    total = len(known) - (len(row) - len(row_variables))
+    if total % len(row_variables):
+        raise store.conflict(
+            "the number of axes is not a multiple of the occurrences of a row variable", "E0402"
+        )
+    width = total // len(row_variables)
+    index = 0
     value: Row | None = None
     for element in row:
         if type(element) is not RowVar:
-            unify_axes(store, element, known[place])
-            place += 1
+            unify_axes(store, element, known[index])
+            index += 1
             continue
-        part = known[place : place + width]
-        place += width
+        section = known[index : index + width]
+        index += width
         if value is None:
-            value = part
-            bind_row(store, element, part)
+            value = section
+            bind_row(store, element, section)
         else:
-            for one, other in zip(value, part, strict=True):
+            for one, other in zip(value, section, strict=True):
                 unify_axes(store, one, other)
     return True
 
@@ -166,8 +170,8 @@ def _split_known(store: ConstraintStore, row: Row, known: Row) -> bool:
 @rule(Reverse)
 def _(store: ConstraintStore, constraint: Reverse) -> bool:
     forward, backward = store.row(constraint.forward), store.row(constraint.backward)
-    if _are_mirrors(store, forward, backward):
-        return False  # says that one is the other's mirror, until one of them is known
+    if _record_mirrors(store, forward, backward):
+        return False  # records the reversal until one of the rows is known
     if _is_variable(forward) and not _is_variable(backward):
         equate_rows(store, forward, _reverse_row(store, backward))
     else:
@@ -179,22 +183,22 @@ def _is_variable(row: Row) -> bool:
     return len(row) == 1 and type(row[0]) is RowVar
 
 
-def _are_mirrors(store: ConstraintStore, forward: Row, backward: Row) -> bool:
-    """Whether these are two row variables of which one is the mirror of the other from now on."""
+def _record_mirrors(store: ConstraintStore, forward: Row, backward: Row) -> bool:
+    """Records two row variables as reversals of each other, if both rows are variables."""
     if len(forward) != 1 or len(backward) != 1:
         return False
-    one, other = forward[0], backward[0]
-    if type(one) is not RowVar or type(other) is not RowVar:
+    first, second = forward[0], backward[0]
+    if type(first) is not RowVar or type(second) is not RowVar:
         return False
-    for variable, mirror in ((one, other), (other, one)):
+    for variable, mirror in ((first, second), (second, first)):
         known = store.mirrors.get(variable)
         if known is not None and store.row((known,)) != (mirror,):
             return False
-    for variable, mirror in ((one, other), (other, one)):
+    for variable, mirror in ((first, second), (second, first)):
         if store.mirrors.get(variable) is not mirror:
             store.set(store.mirrors, variable, mirror)
-    if store.first_time():
-        same_rank(store, forward, backward)
+    if store.is_first_run():
+        equate_ranks(store, forward, backward)
     return True
 
 
@@ -203,13 +207,13 @@ def _reverse_row(store: ConstraintStore, row: Row) -> Row:
 
 
 def _mirror(store: ConstraintStore, variable: RowVar) -> RowVar:
-    found = store.mirrors.get(variable)
-    if found is None:
-        found = RowVar()
-        store.set(store.mirrors, variable, found)
-        store.set(store.mirrors, found, variable)
-        store.post(Reverse((variable,), (found,)))
-    return found
+    mirror = store.mirrors.get(variable)
+    if mirror is None:
+        mirror = RowVar()
+        store.set(store.mirrors, variable, mirror)
+        store.set(store.mirrors, mirror, variable)
+        store.post(Reverse((variable,), (mirror,)))
+    return mirror
 
 
 @rule(When)
@@ -217,13 +221,13 @@ def _(store: ConstraintStore, constraint: When) -> bool:
     row = store.row(constraint.row)
     if row_vars(row):
         return False
-    for follows in constraint.emit(row, constraint.others):
-        store.post(follows)
+    for implied in constraint.emit(row, constraint.others):
+        store.post(implied)
     return True
 
 
 def rank_of(store: ConstraintStore, row: Row) -> int | None:
-    """The number of axes of a row, where it is known."""
+    """Returns the rank of a row if it is known, or None."""
     row = store.row(row)
-    low, high = rank_low(store, row), rank_high(store, row)
+    low, high = min_rank(store, row), max_rank(store, row)
     return low if low == high else None

@@ -1,4 +1,4 @@
-"""Side conditions on sizes: different, divisible, and sums laid along an axis."""
+"""Side conditions on sizes: inequality, divisibility, and sums along an axis."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from structir.solver.propagation.store import ConstraintStore, rule
 def _(store: ConstraintStore, constraint: Ne) -> bool:
     left, right = store.dim(constraint.left), store.dim(constraint.right)
     if left == right:
-        raise store.conflict("these sizes must differ")
+        raise store.conflict("the two sizes must differ, but are equal", "E0404")
     if differ(store, left, right):
         return True
-    found = _excluded(left - right)
-    if found is None:
+    excluded = _excluded_value(left - right)
+    if excluded is None:
         return False
-    symbol, value = found
+    symbol, value = excluded
     if value is None:
         return True
     if value == store.low(symbol):
@@ -39,9 +39,11 @@ def _(store: ConstraintStore, constraint: Ne) -> bool:
     return False
 
 
-def _excluded(form: Dim) -> tuple[Sym, int | None] | None:
-    """The one value of a variable that would make a form zero, if it speaks of one variable; the
-    value is None where no integer does."""
+def _excluded_value(form: Dim) -> tuple[Sym, int | None] | None:
+    """Returns the variable and the root of a form with one variable.
+
+    The root is None if it is no integer.
+    """
     if type(form) is int or len(form.terms) != 1:  # type: ignore[union-attr]
         return None
     ((monomial, factor),) = form.terms.items()  # type: ignore[union-attr]
@@ -57,13 +59,13 @@ def _(store: ConstraintStore, constraint: Divides) -> bool:
     factor, dim = constraint.factor, store.dim(constraint.dim)
     if type(dim) is int:
         if dim % factor:
-            raise store.conflict(f"{dim} is not a multiple of {factor}")
+            raise store.conflict(f"expected a multiple of {factor}, found {dim}", "E0404")
         return True
     terms = dim.terms  # type: ignore[union-attr]
     if all(c % factor == 0 for c in (*terms.values(), dim.constant)):  # type: ignore[union-attr]
         return True
     if dim.constant % gcd(factor, *terms.values()):  # type: ignore[union-attr]
-        raise store.conflict(f"no integers make this a multiple of {factor}")
+        raise store.conflict(f"the size is never a multiple of {factor}", "E0404")
     quotient = fresh()
     equate(store, dim, quotient * factor)
     return True
@@ -72,23 +74,23 @@ def _(store: ConstraintStore, constraint: Divides) -> bool:
 @rule(Sum)
 def _(store: ConstraintStore, constraint: Sum) -> bool:
     parts = [store.dim(part) for part in constraint.parts]
-    marks = [part for part in parts if is_ragged(part)]
-    if marks:
-        equate(store, constraint.total, marks[0])
+    ragged_parts = [part for part in parts if is_ragged(part)]
+    if ragged_parts:
+        equate(store, constraint.total, ragged_parts[0])
         return True
     total: Dim = 0
     for part in parts:
         total = total + part
-    whole = store.dim(constraint.total)
+    known_total = store.dim(constraint.total)
     open_parts = [part for part in parts if symbol_of(part) is not None]
-    if is_ragged(whole):
+    if is_ragged(known_total):
         if not open_parts:
-            raise store.conflict("a ragged axis is not a sum of sizes")
+            raise store.conflict("expected a ragged part in the sum of a ragged axis", "E0405")
         if len(open_parts) == 1:
-            equate(store, open_parts[0], whole)
+            equate(store, open_parts[0], known_total)
             return True
         return False
     if store.may_be_ragged and open_parts:
         return False  # a part that turns out ragged makes the sum ragged
-    equate(store, whole, total)
+    equate(store, known_total, total)
     return True

@@ -140,7 +140,7 @@ class Explanations:
         solver, found = hearing.solver, []
         for value in leaves(hearing.trees[var]):
             row = solver.store.row(solver.row(value))
-            origins = [solver.why_row((element,), NEAREST) for element in row]
+            origins = [solver.explain_row((element,), NEAREST) for element in row]
             found.append([self.table.place(tuple(o), list(map(_told, o))) for o in origins])
         return found
 
