@@ -54,7 +54,7 @@ class Shard:
     """One task: its place in the grid, the blocks of the results that it makes and the blocks of
     the inputs that it receives."""
 
-    number: int
+    index: int
     at: tuple[int, ...]
     piece: Piece
     results: tuple[Bounds | None, ...]  # of every result, None where it makes nothing of it

@@ -196,9 +196,9 @@ class Planner:
     def regions(self, blocks: Blocks, piece: Piece) -> Mapping[Hashable, Region]:
         """What blocks of the results need of every value."""
         if self.reduction is not None and blocks[0] is not None:
-            return self.reduction.needed(self.program, blocks[0], self.reduction.range(*piece))
+            return self.reduction.required_regions(self.program, blocks[0], self.reduction.range(*piece))
         pairs = zip(self.results, blocks, strict=True)
-        return self.program.needed({key: region(*b) for key, b in pairs if b is not None})
+        return self.program.required_regions({key: region(*b) for key, b in pairs if b is not None})
 
     def shard(self, number: int, grid: Grid, at: tuple[int, ...], piece: int = 0) -> Shard:
         """One cell of a grid."""
@@ -228,7 +228,7 @@ class Planner:
         key = next(iter(self.results))
 
         def walk(block: Region) -> dict[str, Region]:
-            found = self.program.needed({key: block})
+            found = self.program.required_regions({key: block})
             return {t.name: found.get(k, Region()) for k, t in self.inputs.items()}
 
         origin = (0,) * len(shape)

@@ -11,7 +11,7 @@ from structir.ir.dims import Sym
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.local import Range, local_spec, widths
 from structir.projections.program import CallOrigin, Program
-from structir.projections.region_propagation import RegionStep, needed
+from structir.projections.region_propagation import RegionStep, required_regions
 from structir.projections.regions import dependence
 
 COMBINE = {  # functions of NumPy, by monoid
@@ -37,19 +37,18 @@ class Reduction:
         """The positions of one part."""
         return self.extent * piece // pieces, self.extent * (piece + 1) // pieces
 
-    def needed(
-        self, program: Program, block: Bounds, positions: Range
+    def required_regions(self, program: Program, block: Bounds, positions: Range
     ) -> Mapping[Hashable, Region]:
         """What a part of a block of the result needs of every value."""
         spec = self.step.origin.spec
         shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
         operands = [((0,) * len(shape), shape) for shape in shapes]
         part = local_spec(spec, program.sizes, [block], operands, cut={self.letter: positions})
-        inside = dependence(part, program.sizes).needed(region((0,) * len(block[0]), widths(block)))
+        inside = dependence(part, program.sizes).required_regions(region((0,) * len(block[0]), widths(block)))
         (output,) = self.step.outputs
         wanted = {key: r for key, r in zip(self.step.inputs, inside, strict=True) if key and r}
         before = program.steps[: program.steps.index(self.step)]
-        return {**needed(before, wanted), output: region(*block)}
+        return {**required_regions(before, wanted), output: region(*block)}
 
 
 def reduction_of(program: Program, key: Hashable) -> Reduction:

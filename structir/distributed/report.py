@@ -34,7 +34,7 @@ def shard_table(plan: Plan) -> Table:
         made = [_block(b) for b in shard.results]
         read = [_block(shard.block_of(t.name)) for t in plan.inputs]
         found.add_row(
-            str(shard.number), *made, *read, f"{shard.bytes_in:,}", f"{shard.bytes_out:,}"
+            str(shard.index), *made, *read, f"{shard.bytes_in:,}", f"{shard.bytes_out:,}"
         )
     if len(plan.shards) > SHOWN:
         found.add_row("...", *[""] * (len(plan.results) + len(plan.inputs) + 2))
@@ -60,7 +60,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     """A plan as plain data: of each shard the blocks that it makes and reads, as bounds."""
     shards = [
         {
-            "number": shard.number,
+            "index": shard.index,
             "makes": {t.name: _bounds(b) for t, b in zip(plan.results, shard.results, strict=True)},
             "reads": {t.name: _bounds(shard.block_of(t.name)) for t in plan.inputs},
             "bytes_in": shard.bytes_in,
@@ -126,12 +126,12 @@ def _drawn(
     for shard, (start, stop) in blocks:
         y, y_end = (start[rows], stop[rows]) if rows is not None else (0, 1)
         x, x_end = (start[columns], stop[columns]) if columns is not None else (0, 1)
-        colour = f"hsl({shard.number * 137 % 360},70%,50%)"
+        colour = f"hsl({shard.index * 137 % 360},70%,50%)"
         found.append(
             f'<rect x="{left + x * scale:.1f}" y="{top + y * scale:.1f}" '
             f'width="{(x_end - x) * scale:.1f}" height="{(y_end - y) * scale:.1f}" '
             f'fill="{colour}" fill-opacity="0.3" stroke="{colour}">'
-            f"<title>shard {shard.number}: {escape(_block((start, stop)))}</title></rect>"
+            f"<title>shard {shard.index}: {escape(_block((start, stop)))}</title></rect>"
         )
     found.append(
         f'<rect x="{left}" y="{top}" width="{wide * scale:.1f}" height="{high * scale:.1f}" '

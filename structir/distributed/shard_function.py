@@ -185,7 +185,7 @@ class _ShardWriter:
         wanted = [(k, r) for k, key in enumerate(step.outputs) if (r := self.regions.get(key))]
         needs: list[Region] = [Region() for _ in step.inputs]
         for which, region in wanted:
-            more = step.depending.needed(region, which)
+            more = step.dependency.required_regions(region, which)
             needs = [a | b for a, b in zip(needs, more, strict=True)]
         spec = origin.spec  # one tensor may be two operands, of which other blocks are needed
         places = step.inputs if spec is None else [info.path for info in spec.operands]

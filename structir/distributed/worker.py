@@ -44,7 +44,7 @@ class ShardProgram:
 class Task:
     """One shard, as it is sent."""
 
-    number: int
+    index: int
     blocks: Blocks
     piece: Piece
     names: tuple[str, ...]  # of the values that come with it
@@ -77,7 +77,7 @@ def _calls(function: Any) -> list[Call]:
 def task_of(shard: Shard) -> Task:
     """What a worker must know of a shard."""
     names = tuple([name for name, _ in shard.inputs])
-    return Task(shard.number, shard.results, shard.piece, names, shard.bytes_in)
+    return Task(shard.index, shard.results, shard.piece, names, shard.bytes_in)
 
 
 @attrs.frozen(eq=False)
@@ -142,7 +142,7 @@ def run_task(recipe: ShardProgram, task: Task, *values: Value) -> tuple[Value, .
     """Run one shard on the blocks that were sent to it, and nothing else."""
     received = sum(v.nbytes for v in values if hasattr(v, "nbytes"))
     if received != task.bytes_in:
-        raise StructIRError(f"shard {task.number} received {received} bytes, not {task.bytes_in}")
+        raise StructIRError(f"shard {task.index} received {received} bytes, not {task.bytes_in}")
     try:
         return workplace(recipe).run(task, values)
     except Exception as error:
@@ -153,5 +153,5 @@ def run_task(recipe: ShardProgram, task: Task, *values: Value) -> tuple[Value, .
             getattr(error, "message", str(error)),
         )
         blocks = ", ".join([f"{a} to {b}" for a, b in [x for x in task.blocks if x is not None]])
-        where = f"shard {task.number} of {recipe.whole}, which makes {blocks}"
+        where = f"shard {task.index} of {recipe.whole}, which makes {blocks}"
         raise StructIRError(f"{where}: {told}") from None

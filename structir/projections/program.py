@@ -39,8 +39,8 @@ from structir.projections.region_propagation import (
     Regions,
     RegionStep,
     Shape,
-    affected,
-    needed,
+    affected_regions,
+    required_regions,
 )
 from structir.projections.regions import dependence
 from structir.projections.spec import IndexSpec, sizes_in
@@ -102,13 +102,13 @@ class Program:
         """A size of the function as a number."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
-    def needed(self, wanted: Mapping[Hashable, Region]) -> Regions:
+    def required_regions(self, wanted: Mapping[Hashable, Region]) -> Regions:
         """What regions of some tensors need of every tensor before them."""
-        return needed(self.steps, wanted)
+        return required_regions(self.steps, wanted)
 
-    def affected(self, changed: Mapping[Hashable, Region]) -> Regions:
+    def affected_regions(self, changed: Mapping[Hashable, Region]) -> Regions:
         """Which elements of every tensor depend on regions of some tensors."""
-        return affected(self.steps, changed)
+        return affected_regions(self.steps, changed)
 
 
 def program_of(
@@ -241,9 +241,9 @@ class ProgramBuilder:
             self.opaque(made, (args, self.tree(call.op)), CallOrigin(call))
             return made
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        depending = dependence(spec, self.sizes)
+        dependency = dependence(spec, self.sizes)
         self.steps.append(
-            RegionStep(depending, inputs, tuple(leaves(made)), CallOrigin(call, spec))
+            RegionStep(dependency, inputs, tuple(leaves(made)), CallOrigin(call, spec))
         )
         return made
 

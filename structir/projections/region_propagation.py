@@ -17,11 +17,11 @@ Regions = dict[Hashable, Region]
 class Dependency(Protocol):
     """How the results of one step depend on its operands."""
 
-    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """What a region of a result needs of each operand."""
         ...
 
-    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
         """Which elements of each result depend on a region of an operand."""
         ...
 
@@ -33,11 +33,11 @@ class OpaqueDependency:
     operands: tuple[Shape, ...]
     results: tuple[Shape, ...]
 
-    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """All of each operand."""
         return tuple([_loose(shape) if region else NOTHING for shape in self.operands])
 
-    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
         """All of each result."""
         return tuple([_loose(shape) if region else NOTHING for shape in self.results])
 
@@ -52,11 +52,11 @@ class Passthrough:
 
     count: int = 1
 
-    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """The region itself, of each."""
         return (region,) * self.count
 
-    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
         """The region itself."""
         return (region,)
 
@@ -65,13 +65,13 @@ class Passthrough:
 class RegionStep:
     """One op of a straight-line program. Values are known by keys, of any kind that hashes."""
 
-    depending: Dependency
+    dependency: Dependency
     inputs: tuple[Hashable, ...]  # the value of each operand
     outputs: tuple[Hashable, ...]  # the value of each result
     origin: Any = None  # what the step was read from
 
 
-def needed(steps: Sequence[RegionStep], wanted: Mapping[Hashable, Region]) -> Regions:
+def required_regions(steps: Sequence[RegionStep], wanted: Mapping[Hashable, Region]) -> Regions:
     """What regions of some values need of every value, the wanted ones among them.
 
     Each step is walked once, backwards, after everything that reads its results; regions stay
@@ -82,18 +82,18 @@ def needed(steps: Sequence[RegionStep], wanted: Mapping[Hashable, Region]) -> Re
         for result, output in enumerate(step.outputs):
             region = found.get(output)
             if region:
-                _unite(found, step.inputs, step.depending.needed(region, result))
+                _unite(found, step.inputs, step.dependency.required_regions(region, result))
     return found
 
 
-def affected(steps: Sequence[RegionStep], changed: Mapping[Hashable, Region]) -> Regions:
+def affected_regions(steps: Sequence[RegionStep], changed: Mapping[Hashable, Region]) -> Regions:
     """Which elements of every value depend on regions of some values, these among them."""
     found = dict(changed)
     for step in steps:
         for operand, value in enumerate(step.inputs):
             region = found.get(value)
             if region:
-                _unite(found, step.outputs, step.depending.affected(region, operand))
+                _unite(found, step.outputs, step.dependency.affected_regions(region, operand))
     return found
 
 

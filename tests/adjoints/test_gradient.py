@@ -185,8 +185,8 @@ def test_branches_not_taken_give_nothing() -> None:
     module, made = differentiated(text)
     arguments = real(3), real(3), np.asarray(False), np.asarray(True)
     assert_gradient(module, made, arguments)
-    _, (by_x, _) = structir.interpret(made, "main_adjoint", *arguments)
-    np.testing.assert_array_equal(by_x, 0)
+    _, (x_grad, _) = structir.interpret(made, "main_adjoint", *arguments)
+    np.testing.assert_array_equal(x_grad, 0)
 
 
 CHOSEN = """
@@ -212,11 +212,11 @@ def test_only_what_is_asked_for_is_computed() -> None:
 def test_options_choose_parameters_results_and_what_is_given() -> None:
     _, made = differentiated(CHOSEN, parameters="unread, x", target=1, value_and_grad=False)
     x, w = np.ones((2, 3), "float32"), np.asarray([[1, 2], [1, 2], [1, 3]], "float32")
-    by_unread, by_x = structir.interpret(
+    unread_grad, x_grad = structir.interpret(
         made, "main_adjoint", x, w, np.zeros(2, "int64"), np.ones(4, "float32")
     )
-    np.testing.assert_array_equal(by_unread, np.zeros(4))
-    np.testing.assert_array_equal(by_x, np.asarray([[1, 1, 1.5]] * 2))  # a tie is shared
+    np.testing.assert_array_equal(unread_grad, np.zeros(4))
+    np.testing.assert_array_equal(x_grad, np.asarray([[1, 1, 1.5]] * 2))  # a tie is shared
 
 
 def test_all_parameters_of_real_numbers_unless_named() -> None:
