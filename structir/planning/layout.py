@@ -10,7 +10,7 @@ Span = tuple[int, int]  # the first step at which something lives, and the last
 MOST_COMPARED = 1024  # values of which each is held against the others; more are placed in order
 
 
-def laid_out(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:
+def assign_offsets(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:
     """The offset of each value, and the size of the arena.
 
     Of few values the largest first, each in the lowest gap among those alive at the same time. Of

@@ -26,7 +26,7 @@ from structir.ir.expr import (
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.memo import memoize
-from structir.planning.storage import bytes_of, planned_call, viewed
+from structir.planning.storage import bytes_of, is_view_call, planned_call
 from structir.projections.spec import IndexSpec
 
 AGAIN = frozenset({Call, TupleGetItem, Tuple, Constant})  # values that may be computed again
@@ -65,7 +65,7 @@ def items_of(bindings: Sequence[Binding], after: set[Var], sizes: Mapping[Sym, i
         value = binding.value
         reads = [places[v] for v in variables_in((value, binding.var.struct_info)) if v in places]
         pure = isinstance(binding, VarBinding) and type(value) in AGAIN and is_pure_value(value)
-        own = planned_call(binding) and not viewed(value)  # type: ignore[arg-type]
+        own = planned_call(binding) and not is_view_call(value)  # type: ignore[arg-type]
         info: Any = binding.var.struct_info
         known = own or (type(info) is TensorStructInfo and type(info.dims) is tuple and not reads)
         size = _number(bytes_of(info), sizes) if known and info.dtype else 0

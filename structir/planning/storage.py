@@ -17,7 +17,7 @@ from structir.ir.expr import Binding, Call, GlobalVar, SeqExpr, Var, VarBinding
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
 from structir.opdef.memo import memoize
-from structir.planning.layout import laid_out
+from structir.planning.layout import assign_offsets
 from structir.projections.in_place import dims_product, is_view, keeps_place
 from structir.projections.spec import IndexSpec
 
@@ -78,7 +78,7 @@ class Lifetimes:
             if not is_pure_value(value):
                 leaving |= seen
             own = planned_call(binding) and syms_of(binding.var.struct_info) <= self.known
-            if own and not viewed(value):  # type: ignore[arg-type]
+            if own and not is_view_call(value):  # type: ignore[arg-type]
                 self.own.add(binding.var)
                 self.views[binding.var] = frozenset({binding.var})
             else:
@@ -146,7 +146,7 @@ def syms_of(info: Any) -> frozenset[Sym]:
     return frozenset[Sym]().union(*[syms(d) for d in info.dims if type(d) is Poly])
 
 
-def viewed(call: Call) -> bool:
+def is_view_call(call: Call) -> bool:
     """Whether a call only shows its operand under another shape."""
     spec = _spec_of(call)
     return spec is not None and any(is_view(spec, k) for k in range(len(spec.operands)))
@@ -166,7 +166,7 @@ def _index_spec(call: Call) -> Any:
     return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
 
 
-def storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
+def plan_storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
     """Blocks laid out in storage: those together whose sizes are multiples of one symbolic size, so
     that it is known what fits where."""
     together: dict[Dim, list[tuple[StorageBlock, int]]] = {}
@@ -178,7 +178,7 @@ def storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
         aligned = ALIGNMENT if unit == 1 else max(block.element for block, _ in factors)
         members = [(block, -(-factor // aligned) * aligned) for block, factor in factors]
         spans = [(block.first, block.last) for block, _ in members]
-        places, whole = laid_out(spans, [size for _, size in members])
+        places, whole = assign_offsets(spans, [size for _, size in members])
         pairs = zip(members, places, strict=True)
         found.append(Storage(whole * unit, {block: place * unit for (block, _), place in pairs}))
     return found

@@ -48,7 +48,7 @@ def injective(
         progress = False
         for row in factors:
             own = [(f, extents[s]) for s, f in row.items() if s in open_letters]
-            if own and tells_apart(own):
+            if own and distinguishes(own):
                 open_letters -= row.keys()
                 progress = True
     if not open_letters:
@@ -58,7 +58,7 @@ def injective(
     return _independent(factors, sorted(open_letters, key=lambda s: s.order), extents)
 
 
-def tells_apart(terms: Sequence[tuple[Dim, Dim]]) -> bool:
+def distinguishes(terms: Sequence[tuple[Dim, Dim]]) -> bool:
     """Whether no two points have one sum: each factor is no less than what the smaller ones can
     tell apart."""
     width: Dim = 1

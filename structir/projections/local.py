@@ -75,7 +75,7 @@ def local_spec(
     return IndexSpec(tuple(infos), tuple(outs), cutter.extents, tuple(clauses), spec.fill, base)
 
 
-def made_together(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
+def common_block(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
     """The blocks that are made where some are wanted: along a scan, all that comes before."""
     found = list(results)
     for clause in spec.clauses:

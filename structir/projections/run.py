@@ -14,7 +14,7 @@ from structir.ir.dims import Sym
 from structir.ir.dtype import SMALL_INTS, is_float, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import LoadedView, LoopSpace, Mask, both, fetch, positions, window
-from structir.projections.contract import contracted
+from structir.projections.contract import contract
 from structir.projections.conversion import convert_dtype
 from structir.projections.monoid import MONOIDS
 from structir.projections.spec import Condition, IndexSpec, Read, Statement, Write, scan_of
@@ -103,7 +103,7 @@ def _combine(
     parallel = len(clause.parallel)
     fetched = _widen(state, clause, write, fetched)
     if clause.reduce and clause.monoid == "sum":
-        quick = contracted(write.value, fetched, exists, space, parallel)
+        quick = contract(write.value, fetched, exists, space, parallel)
         if quick is not None:
             return quick, None
     values = {n: f.values for n, f in fetched.items()}

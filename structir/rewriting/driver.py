@@ -29,9 +29,9 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
-from structir.rewriting.guards import LOOKING
+from structir.rewriting.guards import ACTIVE_GRAPHS
 from structir.rewriting.matching import Match, UseDefGraph
-from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpHole, PatternExpr
+from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpVar, PatternExpr
 from structir.rewriting.provenance import Application, Provenance
 from structir.rewriting.rule import Rule
 
@@ -53,7 +53,7 @@ class RuleApplication:
         return f"{self.rule} at {self.variable}{place}"
 
 
-def rewritten(
+def rewrite_function(
     function: Function, rules: Sequence[Rule], provenance: Provenance | None = None
 ) -> tuple[Function, list[RuleApplication]]:
     """The function after one walk, and which rules were used where.
@@ -63,9 +63,9 @@ def rewritten(
     """
     driver = _Driver(function, rules, Provenance() if provenance is None else provenance)
     body = driver.sequence(function.body)
-    if not driver.firings:
+    if not driver.applications:
         return function, []
-    return replace(function, body=body), driver.firings
+    return replace(function, body=body), driver.applications
 
 
 class _Driver:
@@ -77,7 +77,7 @@ class _Driver:
         self.by_op: dict[Any, list[Rule]] = defaultdict(list)
         for rule in rules:
             self.by_op[_root(rule)].append(rule)
-        self.firings: list[RuleApplication] = []
+        self.applications: list[RuleApplication] = []
         self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
         self.rest: deque[Binding] = deque()  # what is still to come in the block
@@ -175,13 +175,13 @@ class _Driver:
                 better = self.tried(rule, var, value)
                 if better is not None:
                     span = value.span or var.span
-                    self.firings.append(RuleApplication(rule.name, var.name, span))
+                    self.applications.append(RuleApplication(rule.name, var.name, span))
                     self.provenance.applied(rule.name, var, value, span)
                     return better
         return None
 
     def tried(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
-        pattern, trail = rule.learned
+        pattern, trail = rule.pattern_calls
         match = Match(self.graph)
         self.graph.values[var] = value
         if not match.at(pattern, var):
@@ -198,11 +198,11 @@ class _Driver:
             next(generator)
         for piece, learned in zip(again, trail, strict=False):
             piece.value = match.found.get(id(learned))
-        LOOKING.append(self.graph)
+        ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None)
         finally:
-            LOOKING.pop()
+            ACTIVE_GRAPHS.pop()
 
     def several(self, rule: Rule, var: Var, match: Match) -> Expr | None:
         """Parallel calls: all at once, where the first of them stands."""
@@ -211,7 +211,7 @@ class _Driver:
         found = {var: match.bound.pop(name)}
         for other in self.neighbours(match):
             again = Match(self.graph, dict(match.bound))
-            if again.at(rule.learned[0], other):
+            if again.at(rule.pattern_calls[0], other):
                 operand = again.bound[name]
                 if operand not in self.later:
                     found[other] = operand
@@ -219,7 +219,7 @@ class _Driver:
         if len(found) < 2:
             return None
         match.bound[name] = tuple(found.values())
-        made = self.replacement(rule, match, rule.learned[1])
+        made = self.replacement(rule, match, rule.pattern_calls[1])
         if made is None or not all(map(_fits, found, made)):
             return None
         first, *others = made
@@ -266,10 +266,10 @@ class _Driver:
 
 def _root(rule: Rule) -> Any:
     """What a value must be for a rule to be tried: a call of this op, of any (None), or a field."""
-    pattern = rule.learned[0]
+    pattern = rule.pattern_calls[0]
     if type(pattern) is ItemPattern:
         return TupleGetItem
-    return None if type(pattern.callee) is OpHole else pattern.callee
+    return None if type(pattern.callee) is OpVar else pattern.callee
 
 
 def _fits(var: Var, made: Expr) -> bool:

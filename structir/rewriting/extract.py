@@ -22,7 +22,7 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import FuncStructInfo
-from structir.rewriting.guards import LOOKING
+from structir.rewriting.guards import ACTIVE_GRAPHS
 from structir.rewriting.matching import Match, UseDefGraph
 from structir.rewriting.pattern_vars import RECORDER, CallPattern, ItemPattern
 from structir.rewriting.rule import Rule
@@ -30,7 +30,7 @@ from structir.rewriting.rule import Rule
 COMPOSITE = "composite"  # the attribute that tells by which pattern a function was taken out
 
 
-def extracted(module: IRModule, rule: Rule) -> IRModule:
+def extract_matches(module: IRModule, rule: Rule) -> IRModule:
     """The module in which every match of a rule's pattern is a call of a new function, named after
     the rule and marked by the attribute `composite`.
 
@@ -83,7 +83,7 @@ class _Extraction:
     def at(self, binding: VarBinding) -> None:
         """Take out what matches at a binding, if it can stand by itself."""
         match = Match(self.graph)
-        if not match.at(self.rule.learned[0], binding.var) or not self.allowed(match):
+        if not match.at(self.rule.pattern_calls[0], binding.var) or not self.allowed(match):
             return
         found = [match.graph.name(var) for var in match.found.values() if isinstance(var, Var)]
         inner = list(dict.fromkeys(var for var in found if var is not binding.var))[::-1]
@@ -106,14 +106,14 @@ class _Extraction:
         generator = self.rule.generator(**match.bound)
         with RECORDER.recording() as again:
             next(generator)
-        for piece, learned in zip(again, self.rule.learned[1], strict=False):
+        for piece, learned in zip(again, self.rule.pattern_calls[1], strict=False):
             assert isinstance(piece, CallPattern | ItemPattern)
             piece.value = match.found.get(id(learned))
-        LOOKING.append(self.graph)
+        ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None) is not None
         finally:
-            LOOKING.pop()
+            ACTIVE_GRAPHS.pop()
 
     def outlined(
         self, last: VarBinding, inner: list[Var]

@@ -12,24 +12,24 @@ from structir.rewriting.matching import UseDefGraph
 from structir.rewriting.pattern_vars import PatternExpr
 
 ROW = re.compile(r"\[([^]]*)\]")  # what stands between the brackets of a tensor in a line
-LOOKING: list[UseDefGraph] = []  # the graph in which the rewrite under way has matched
+ACTIVE_GRAPHS: list[UseDefGraph] = []  # the graph in which the rewrite under way has matched
 
 
 def used_once(value: Expr) -> bool:
     """Whether nothing else reads a value; a call of the pattern that only the pattern reads can go
     away."""
     found = _found(value)
-    return LOOKING[-1].uses(found) == 1
+    return ACTIVE_GRAPHS[-1].uses(found) == 1
 
 
 def made_by(value: Expr, op: Any) -> tuple[Expr, ...] | None:
     """The operands of the call of an op, without attributes, that makes a value which only the
     pattern reads; None where something else does, or makes it."""
     found = _found(value)
-    call = LOOKING[-1].value(found)
+    call = ACTIVE_GRAPHS[-1].value(found)
     if not isinstance(call, Call) or call.op is not op.definition.op or call.attrs:
         return None
-    return call.args if found is call or LOOKING[-1].uses(found) == 1 else None
+    return call.args if found is call or ACTIVE_GRAPHS[-1].uses(found) == 1 else None
 
 
 def dims_of(value: Expr) -> tuple[Dim, ...] | None:
@@ -68,7 +68,7 @@ def divisible(dim: Dim, by: Dim) -> bool:
 
 def value_of(value: Any) -> Any:
     """The array or the number that a value is known to be when compiling; None if it is not."""
-    known = LOOKING[-1].value(_found(value))
+    known = ACTIVE_GRAPHS[-1].value(_found(value))
     if isinstance(known, Constant):
         return known.data
     return known.value if isinstance(known, PrimValue) else None

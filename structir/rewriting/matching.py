@@ -23,12 +23,12 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.rewriting.pattern_vars import (
-    AttributeHole,
+    AttributeVar,
     CallPattern,
     ItemPattern,
     MatchedOp,
-    OpHole,
-    ParallelHole,
+    OpVar,
+    ParallelVar,
     PatternVar,
 )
 
@@ -120,14 +120,14 @@ def _hole(match: Match, hole: PatternVar, value: Any) -> bool:
     return match.bind(hole.name, value)
 
 
-def _parallel(match: Match, hole: ParallelHole, value: Any) -> bool:
+def _parallel(match: Match, hole: ParallelVar, value: Any) -> bool:
     if not match.graph.in_sight(value):
         return False
     match.bound[hole.name] = value
     return True
 
 
-def _attribute(match: Match, hole: AttributeHole, value: Any) -> bool:
+def _attribute(match: Match, hole: AttributeVar, value: Any) -> bool:
     return match.graph.in_sight(value) and match.bind(hole.name, value)
 
 
@@ -147,7 +147,7 @@ def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
     if type(call) is not Call or type(call.op) is not Op or not is_pure_value(call):
         return False
     match.found[id(pattern)] = value
-    if type(pattern.callee) is OpHole:
+    if type(pattern.callee) is OpVar:
         return _any_op(match, pattern, call)
     if call.op.definition is not pattern.callee:
         return False
@@ -187,7 +187,7 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
 
 def _taken(parameter: Any, wanted: Any) -> Any:
     """A literal as the op keeps it."""
-    written = isinstance(wanted, Expr | AttributeHole | tuple | list | None)
+    written = isinstance(wanted, Expr | AttributeVar | tuple | list | None)
     static = parameter.kind is not None and not parameter.is_argument
     return parameter.kind.take(wanted) if static and not written else wanted
 
@@ -215,8 +215,8 @@ def _literal(match: Match, pattern: Any, value: Any) -> bool:
 
 _RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
     PatternVar: _hole,
-    ParallelHole: _parallel,
-    AttributeHole: _attribute,
+    ParallelVar: _parallel,
+    AttributeVar: _attribute,
     ItemPattern: _item,
     CallPattern: _call,
     tuple: _several,

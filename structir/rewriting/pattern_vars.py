@@ -42,7 +42,7 @@ class PatternVar(PatternExpr):
         self.constant = constant  # only for a value that is known when compiling
 
 
-class ParallelHole(PatternExpr):
+class ParallelVar(PatternExpr):
     """Stands for the operands at this place of all calls that are alike but for it."""
 
     def __init__(self, name: str) -> None:
@@ -50,14 +50,14 @@ class ParallelHole(PatternExpr):
         self.name = name
 
 
-class AttributeHole:
+class AttributeVar:
     """Stands for an attribute of an op, or for its sizes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
-class OpHole:
+class OpVar:
     """Stands for any op; called in a pattern, for a call of it on these operands."""
 
     def __init__(self, name: str) -> None:

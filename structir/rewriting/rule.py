@@ -14,9 +14,9 @@ from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
 from structir.rewriting.pattern_vars import (
     RECORDER,
-    AttributeHole,
-    OpHole,
-    ParallelHole,
+    AttributeVar,
+    OpVar,
+    ParallelVar,
     PatternVar,
 )
 
@@ -45,36 +45,36 @@ class Rule:
         return inspect.getdoc(self.generator) or ""
 
     @cached_property
-    def holes(self) -> dict[str, Any]:
+    def pattern_vars(self) -> dict[str, Any]:
         """What stands for each parameter while the pattern is learned."""
         hints = typing.get_type_hints(self.generator)
         names = inspect.signature(self.generator).parameters
         return {name: _hole(name, hints.get(name, Expr)) for name in names}
 
     @cached_property
-    def learned(self) -> tuple[Any, Sequence[Any]]:
+    def pattern_calls(self) -> tuple[Any, Sequence[Any]]:
         """The pattern, and all its calls in the order in which they were made."""
         with RECORDER.recording() as trail:
-            pattern = next(self.generator(**self.holes))
+            pattern = next(self.generator(**self.pattern_vars))
         return pattern, tuple(trail)
 
     @cached_property
-    def parallel(self) -> ParallelHole | None:
+    def parallel(self) -> ParallelVar | None:
         """The hole for the operands of many calls, if the pattern has one."""
-        found = (hole for hole in self.holes.values() if isinstance(hole, ParallelHole))
+        found = (hole for hole in self.pattern_vars.values() if isinstance(hole, ParallelVar))
         return next(found, None)
 
 
 def _hole(name: str, hint: Any) -> Any:
     made = _HOLES.get(hint)
-    return AttributeHole(name) if made is None else made(name)
+    return AttributeVar(name) if made is None else made(name)
 
 
 _HOLES: dict[Any, Callable[[str], Any]] = {
     Expr: PatternVar,
     Constant: lambda name: PatternVar(name, constant=True),
-    Op: OpHole,
-    Parallel: ParallelHole,
+    Op: OpVar,
+    Parallel: ParallelVar,
 }
 
 

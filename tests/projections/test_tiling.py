@@ -70,7 +70,9 @@ def test_inner_tiles_are_as_the_formulas_say(tile: tuple[int, ...]) -> None:
         at = (0, 0, tile[2])
         if any(a + 2 * n > e for a, n, e in zip(at, tile, extents(spec), strict=True)) and axis < 2:
             continue
-        found = neighbours(lambda r: dict(enumerate(dependency.required_regions(r))), at, tile, axis)
+        found = neighbours(
+            lambda r: dict(enumerate(dependency.required_regions(r))), at, tile, axis
+        )
         for k, cost in enumerate(tiling_cost(streams(spec), extents(spec), tile).streams):
             assert found[k].box * 4 == cost.footprint
             assert found[k].shared_box * 4 == cost.shared[axis]
@@ -82,7 +84,8 @@ def test_kinds_of_sharing() -> None:
     assert [found[k].kind for k in (0, 1)] == ["halo", "full"]
     copy = dependence(spec_of("exp", (8,)))
     assert (
-        neighbours(lambda r: dict(enumerate(copy.required_regions(r))), (0,), (4,), 0)[0].kind == "disjoint"
+        neighbours(lambda r: dict(enumerate(copy.required_regions(r))), (0,), (4,), 0)[0].kind
+        == "disjoint"
     )
 
 
