@@ -1,5 +1,4 @@
-"""What the indices of an access say of its letters: whether they leave holes, and whether points
-meet."""
+"""Decides whether the indices of an access are surjective and injective in its loop indices."""
 
 from __future__ import annotations
 
@@ -14,8 +13,10 @@ from structir.projections.spec import AccessIndex, affine
 
 
 def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
-    """Whether sums of factors times positions below extents take every value between their ends;
-    None where it is not known."""
+    """Whether sums of factors times positions cover every value between their extremes.
+
+    None where unknown.
+    """
     known = [(abs(f), n) for f, n in terms if isinstance(f, int) and f]
     if len(known) < sum(f != 0 for f, _ in terms):
         return None
@@ -82,7 +83,7 @@ def _next_digit(terms: list[tuple[Dim, Dim]], width: Dim) -> int | None:
 
 
 def abs_of(factor: Dim) -> Dim:
-    """A factor without its sign."""
+    """Returns the absolute value of a factor."""
     return -factor if sign_of(factor) == -1 else factor
 
 

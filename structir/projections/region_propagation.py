@@ -1,5 +1,4 @@
-"""Regions through whole programs: what results need of every value before them, and what values
-affect after them."""
+"""Propagates regions through programs: required regions backward, affected regions forward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row-major numbers taken apart: the points at which one lies in an interval, as products."""
+"""Splits constraints on row-major linear indices into products of index sets."""
 
 from __future__ import annotations
 

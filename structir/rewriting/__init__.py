@@ -1,1 +1,1 @@
-"""Rewrites: patterns written as ordinary calls, found in dataflow graphs, and replaced."""
+"""Rewrite rules: patterns written as ordinary calls, matched in dataflow graphs."""

@@ -1,4 +1,4 @@
-"""Running rewrites over a function: one walk forward, each value rewritten until no rule fits."""
+"""Applies rewrites to a function in one forward walk, each value until no rule matches."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpVar, Patter
 from structir.rewriting.provenance import Application, Provenance
 from structir.rewriting.rule import Rule
 
-RULED = frozenset({Call, TupleGetItem})  # what rules may be about
-MOST = 1024  # rewrites of one value, one after the other
-DEEPEST = 16  # rewrites of parts of what rewrites have made; the next walk goes on from there
+RULED = frozenset({Call, TupleGetItem})  # values that rules may match
+MOST = 1024  # consecutive rewrites of one value
+DEEPEST = 16  # nested rewrites of replacements; the next walk continues
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class RuleApplication:
 def rewrite_function(
     function: Function, rules: Sequence[Rule], provenance: Provenance | None = None
 ) -> tuple[Function, list[RuleApplication]]:
-    """The function after one walk, and which rules were used where.
+    """Returns the rewritten function and the rule applications.
 
     Raises PassError for a rule that matches again and again in its own replacement. Several walks
     over a function share one provenance.
@@ -69,7 +69,7 @@ def rewrite_function(
 
 
 class _Driver:
-    """A walk: the bindings that are finished, and what may be looked at from here."""
+    """One walk: the finished bindings and the values in scope."""
 
     def __init__(self, function: Function, rules: Sequence[Rule], provenance: Provenance) -> None:
         self.provenance = provenance
@@ -80,17 +80,15 @@ class _Driver:
         self.applications: list[RuleApplication] = []
         self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
-        self.rest: deque[Binding] = deque()  # what is still to come in the block
+        self.rest: deque[Binding] = deque()  # the remaining bindings of the block
         self.later: set[Any] = set()  # the variables of `rest`
         self.depth = 0  # of replacements within replacements
         self.emitted: dict[int, tuple[Expr, Var]] = {}  # parts of replacements
         self.kind: type[Var] = Var
         self.waiting: dict[Var, Expr] = {}  # what later bindings of parallel calls become
 
-    # ---- the walk
-
     def sequence(self, seq: SeqExpr) -> SeqExpr:
-        """A sequence with its values rewritten."""
+        """Rewrites the values of a sequence."""
         blocks = tuple([self.in_block(block) for block in seq.blocks])
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same else replace(seq, blocks=blocks)
@@ -112,7 +110,7 @@ class _Driver:
         return replace(block, bindings=tuple(made))
 
     def binding(self, binding: Binding) -> None:
-        """Rewrite one binding's value, and put it where the block goes on."""
+        """Rewrites the value of one binding and appends it to the block."""
         value = binding.value
         if isinstance(binding, MatchCast):
             self.block.append(binding)
@@ -127,7 +125,7 @@ class _Driver:
             self.graph.local.add(binding.var)
 
     def inside(self, value: Expr) -> Expr:
-        """Functions and branches, whose bindings may use what is in sight here."""
+        """Rewrites the bodies of functions and branches."""
         if isinstance(value, Function):
             body = self.sequence(value.body)
             return value if body is value.body else replace(value, body=body)
@@ -139,7 +137,7 @@ class _Driver:
         return value
 
     def place(self, binding: Binding, value: Expr) -> None:
-        """Bind a variable to a value, rewritten as often as rules fit."""
+        """Binds a variable to a value, rewritten until no rule matches."""
         var = binding.var
         if var in self.waiting:
             value = self.flat(self.waiting.pop(var))
@@ -147,7 +145,7 @@ class _Driver:
         for _ in range(MOST):
             if type(value) not in RULED:
                 break
-            better = self.fired(var, value)
+            better = self.apply_rules(var, value)
             if better is None:
                 break
             self.origin = self.provenance.of(var)
@@ -163,16 +161,14 @@ class _Driver:
         if type(var) is DataflowVar:
             self.graph.local.add(var)
 
-    # ---- one rewrite
-
-    def fired(self, var: Var, value: Any) -> Expr | None:
-        """What the first rule that fits makes of a value; None if none does."""
+    def apply_rules(self, var: Var, value: Any) -> Expr | None:
+        """Returns the replacement by the first matching rule; None if none matches."""
         keys: tuple[Any, ...] = (TupleGetItem,)
         if type(value) is Call:
             keys = (value.op.definition, None) if type(value.op) is Op else ()
         for key in keys if self.depth <= DEEPEST else ():
             for rule in self.by_op.get(key, ()):
-                better = self.tried(rule, var, value)
+                better = self.try_rule(rule, var, value)
                 if better is not None:
                     span = value.span or var.span
                     self.applications.append(RuleApplication(rule.name, var.name, span))
@@ -180,19 +176,19 @@ class _Driver:
                     return better
         return None
 
-    def tried(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
+    def try_rule(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
         pattern, trail = rule.pattern_calls
         match = Match(self.graph)
         self.graph.values[var] = value
         if not match.at(pattern, var):
             return None
         if rule.parallel is not None:
-            return self.several(rule, var, match)
+            return self.rewrite_parallel(rule, var, match)
         made = self.replacement(rule, match, trail)
         return made if made is not None and _fits(var, made) else None
 
     def replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
-        """What the generator yields second when it runs on what was found."""
+        """Returns the replacement that the generator yields for a match."""
         generator = rule.generator(**match.bound)
         with RECORDER.recording() as again:
             next(generator)
@@ -204,8 +200,8 @@ class _Driver:
         finally:
             ACTIVE_GRAPHS.pop()
 
-    def several(self, rule: Rule, var: Var, match: Match) -> Expr | None:
-        """Parallel calls: all at once, where the first of them stands."""
+    def rewrite_parallel(self, rule: Rule, var: Var, match: Match) -> Expr | None:
+        """Rewrites parallel calls together, at the first of them."""
         assert rule.parallel is not None
         name = rule.parallel.name
         found = {var: match.bound.pop(name)}
@@ -227,7 +223,7 @@ class _Driver:
         return first  # type: ignore[no-any-return]
 
     def neighbours(self, match: Match) -> Iterator[Var]:
-        """The calls further down this block that read something that was found."""
+        """Yields later calls of the block that use a matched value."""
         shared = {value for value in match.bound.values() if isinstance(value, Var)}
         for binding in self.rest:
             value = binding.value
@@ -237,16 +233,14 @@ class _Driver:
                 self.graph.values[binding.var] = value
                 yield binding.var
 
-    # ---- A-normal form
-
     def flat(self, value: Expr) -> Expr:
-        """A value over atoms: what is nested in it is bound first."""
+        """Returns a value in A-normal form; nested calls are bound first."""
         if isinstance(value, PatternExpr):
             return value.value  # type: ignore[no-any-return]
         return value if type(value) in ATOMS else rebuild(value, self.atom)
 
     def atom(self, part: Any) -> Any:
-        """A part of a value as it may stand in a call."""
+        """Returns a part of a value as an atom."""
         if isinstance(part, PatternExpr):
             return part.value
         kind = type(part)
@@ -265,7 +259,7 @@ class _Driver:
 
 
 def _root(rule: Rule) -> Any:
-    """What a value must be for a rule to be tried: a call of this op, of any (None), or a field."""
+    """Returns the op of the root of a pattern: None for any op, TupleGetItem for a field."""
     pattern = rule.pattern_calls[0]
     if type(pattern) is ItemPattern:
         return TupleGetItem
@@ -273,7 +267,7 @@ def _root(rule: Rule) -> Any:
 
 
 def _fits(var: Var, made: Expr) -> bool:
-    """Whether no less is known of what is put in a value's place."""
+    """Whether a replacement has StructInfo at least as precise as the variable."""
     info = made.struct_info
     return info is not None and base_check(var.struct_info, info) is PASS
 
