@@ -31,7 +31,7 @@ class Box(NamedTuple):
 
     @property
     def volume(self) -> int:
-        """How many elements lie in it."""
+        """The number of elements in it."""
         return prod([s.size for s in self.axes])
 
     def within(self, other: Box) -> bool:
@@ -124,7 +124,7 @@ class Region:
 
     @property
     def count(self) -> int:
-        """How many elements lie in it; all of them are needed if it is exact."""
+        """The number of elements in it."""
         return _union_volume(self.boxes)
 
     @property

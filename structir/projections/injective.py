@@ -36,11 +36,12 @@ def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
 def injective(
     entries: Sequence[AccessIndex], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> bool | None:
-    """Whether different points of the letters always stand at different elements; None where it is
-    not known.
+    """Whether different points of the loop indices always have different elements; None where
+    unknown.
 
     Letters are settled axis by axis: an index in which the letters not yet settled form a
-    mixed-radix number tells each of them. What is left is full rank, or collides."""
+    mixed-radix number tells each of them. What is left is full rank, or collides.
+    """
     open_letters = {s for s in letters if extents[s] != 1}
     forms = [affine(e.dim, tuple(letters)) for e in entries if not e.whole and e.data is None]
     factors = [found[0] for found in forms if found is not None]

@@ -52,10 +52,10 @@ def local_spec(
 
     `results` are the blocks to make (None: nothing of it, and no elements), `operands` the blocks
     that are at hand; they must hold everything that the results need. Blocks along a scan are those
-    of `made_together`. `cut` narrows letters that
-    are reduced: the result is then a part, still to be combined with the others. Parts made with
-    the same `names` have the same letters, so that those that do the same thing are equal. An axis
-    that is not cut keeps its size as it was written; `width` says how that of a cut one is.
+    of `common_block`. `cut` narrows reduction
+    indices: the result is then partial, to be combined with the others. Restrictions with the same
+    `names` share loop indices, so that equal computations compare equal. An axis that is not split
+    keeps its dim; `width` returns the dim of a block size.
     """
     made = [b or nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
     names = {} if names is None else names

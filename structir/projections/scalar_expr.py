@@ -200,10 +200,10 @@ Derivative = Callable[..., Any]  # from the arguments to a point, or None where 
 
 @attrs.frozen
 class ElementFunction:
-    """One row of the table: a function on elements.
+    """One entry of the function table: an elementwise function.
 
-    `numpy` is the name of NumPy's function, or of one in `projections.values`. `rule` tells the
-    dtype: of the arguments together (`same`; `quotient`, where truth values count as floats), at
+    `numpy` is the name of the NumPy function, or of one in `projections.values`. `rule` is the
+    dtype rule: of the arguments together (`same`; `quotient`, where truth values count as floats), at
     least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third
     (`select`), or as asked (`cast`). `slopes` holds the derivative by each argument, a function of
     all of them; none stands for zero everywhere.

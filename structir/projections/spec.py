@@ -19,7 +19,7 @@ means, in any order of the points but where stated otherwise:
 - with reduce letters, the values of the points that share the parallel letters are combined by the
   monoid;
 - the write stores the value at its entries. Where points meet (`unique` is false) they combine by
-  the clause's `monoid`, with what stands there already; without one the last point wins, in
+  the clause's `monoid`, with the value stored before; without one the last point wins, in
   row-major order.
 
 Results start at `fill`, or from the operand `base`. Clauses run in order, and together cover what

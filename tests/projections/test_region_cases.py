@@ -101,7 +101,7 @@ def of_shards(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object
 
 def of_neighbours(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object]]:
     for asked in expect["sharing"]:
-        found = neighbours(answers.needed, asked["at"], asked["tile"], asked["axis"])
+        found = neighbours(answers.required_regions, asked["at"], asked["tile"], asked["axis"])
         for name, want in asked["in"].items():
             own = found[name]
             given = {
