@@ -203,7 +203,7 @@ class ElementFunction:
     """One entry of the function table: an elementwise function.
 
     `numpy` is the name of the NumPy function, or of one in `projections.values`. `rule` is the
-    dtype rule: of the arguments together (`same`; `quotient`, where truth values count as floats), at
+    dtype rule: of the arguments together (`same`; `quotient`, with booleans as floats), at
     least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third
     (`select`), or as asked (`cast`). `slopes` holds the derivative by each argument, a function of
     all of them; none stands for zero everywhere.

@@ -17,7 +17,7 @@ from structir.ops.elementwise import exp, negative, square, tanh
 from structir.ops.joined import concat, split
 from structir.ops.layout import flip, permute_dims
 from structir.ops.reshape import reshape
-from structir.passes import PassContext, SameResults, Statistics, Trace, WellFormed, find_pass
+from structir.passes import PassContext, Statistics, Trace, VerifyIR, VerifyResults, find_pass
 from structir.rewriting.driver import rewrite_function
 from structir.rewriting.extract import extract_matches
 from structir.rewriting.guards import (
@@ -43,7 +43,7 @@ def program(*lines: str) -> IRModule:
 
 def ran(generator: Callable[..., Iterator[Any]], module: IRModule) -> IRModule:
     rule = rewrite(generator)
-    with PassContext([WellFormed(), SameResults()]):
+    with PassContext([VerifyIR(), VerifyResults()]):
         return find_pass(rule.name)(module)
 
 
@@ -327,8 +327,8 @@ def test_a_match_becomes_a_function() -> None:
     made = extract_matches(module, rewrite(try_dense))
     assert list(made.functions) == ["main", "try_dense"]  # c is read elsewhere
     assert made["try_dense"].attrs == {"composite": "try_dense"}
-    with PassContext([WellFormed(), SameResults()]) as context:
-        (checking,) = [i for i in context.instruments if isinstance(i, SameResults)]
+    with PassContext([VerifyIR(), VerifyResults()]) as context:
+        (checking,) = [i for i in context.instruments if isinstance(i, VerifyResults)]
         structir.passes.Pass("extract", lambda given: made)(module)
     assert checking.functions["main"].elements
     assert structural_equal(structir.parse(made.script()), made)
