@@ -211,7 +211,7 @@ def _seed(result: Expr, path: Path, function: Function, target: int) -> Constant
         where = f"field {target} of the result" if path else "the result"
         message = f"the gradient needs a scalar: expected a floating-point scalar as {where}"
         span = result.span or function.body.body.span
-        hint = "reduce it to a scalar before it is returned: `R.sum(...)` or `R.mean(...)`"
+        hint = "reduce the result to a scalar before it is returned"
         raise StructInfoError(
             Diagnostic(message, span, hint=hint, code="E0652", label=f"found {info}")
         )

@@ -62,7 +62,7 @@ def injective(
 
 def distinguishes(terms: Sequence[tuple[Dim, Dim]]) -> bool:
     """Whether no two points have one sum: each factor is no less than what the smaller ones can
-    tell apart."""
+    distinguish."""
     width: Dim = 1
     rest = [(abs_of(factor), extent) for factor, extent in terms]
     while rest:

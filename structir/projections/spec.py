@@ -180,7 +180,7 @@ class Statement:
 
 @attrs.frozen
 class OperandInfo:
-    """An operand tensor: its name in the line, where it stands in the call, and what is known of
+    """An operand tensor: its name in the line, where it occurs in the call, and what is known of
     it.
 
     `path` is the position among the call's arguments, and for a member of a list the position in
