@@ -1,1 +1,1 @@
-"""Reverse mode: functions that give what comes back to the parameters of other functions."""
+"""Reverse-mode differentiation of functions."""

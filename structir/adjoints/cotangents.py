@@ -1,4 +1,4 @@
-"""What comes back to variables, added up."""
+"""Accumulates cotangents per variable."""
 
 from __future__ import annotations
 
@@ -12,69 +12,69 @@ from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.opdef.adjoint_op import Back, component
 
-Sum = Any  # an Expr; for a tuple a dict from the numbers of its fields to their sums
+Sum = Any  # an Expr; for a tuple a dict from field indices to their sums
 
 
 class CotangentAccumulator:
-    """What has come back so far, to those variables that it may come back to."""
+    """The cotangents accumulated so far, for the variables in `active`."""
 
     def __init__(self, builder: BlockBuilder, active: Iterable[Var]) -> None:
         self.builder = builder
         self.active = set(active)
         self.known: dict[Var, Sum] = {}
 
-    def add(self, value: Expr, back: Back) -> None:
-        """One more contribution to a value; `back` may be a sum."""
-        if back is None:
+    def add(self, value: Expr, cotangent: Back) -> None:
+        """Adds a contribution to the cotangent of a value; `cotangent` may be a sum."""
+        if cotangent is None:
             return
         if isinstance(value, Var):
             if value in self.active:
                 known = self.known.get(value)
-                self.known[value] = self._sum(known, back, value.struct_info)
+                self.known[value] = self._sum(known, cotangent, value.struct_info)
         elif isinstance(value, Tuple):
-            for number, part in self._fields(back, len(value.fields)):
+            for number, part in self._fields(cotangent, len(value.fields)):
                 self.add(value.fields[number], part)
 
     def pop(self, var: Var) -> Sum | None:
-        """All that has come back to a variable."""
+        """Removes and returns the cotangent of a variable; None if there is none."""
         return self.known.pop(var, None)
 
     def at(self, var: Var, path: Path) -> Expr | None:
-        """What has come back to one tensor of a variable."""
-        found = self.known.get(var)
+        """Returns the cotangent of one tensor of a variable; None if there is none."""
+        cotangent = self.known.get(var)
         for index in path:
-            found = None if found is None else found.get(index)
-        return found
+            cotangent = None if cotangent is None else cotangent.get(index)
+        return cotangent
 
-    def _sum(self, known: Sum | None, back: Back, info: StructInfo) -> Sum:
-        if isinstance(info, TupleStructInfo) or isinstance(back, dict | tuple):
+    def _sum(self, known: Sum | None, cotangent: Back, info: StructInfo) -> Sum:
+        if isinstance(info, TupleStructInfo) or isinstance(cotangent, dict | tuple):
             fields = info.fields if isinstance(info, TupleStructInfo) else None
-            made = {} if known is None else known
-            for number, part in self._fields(back, len(fields or ())):
+            sums = {} if known is None else known
+            for number, part in self._fields(cotangent, len(fields or ())):
                 if part is not None:
-                    own = fields[number] if fields is not None else OBJECT
-                    made[number] = self._sum(made.get(number), part, own)
-            return made
-        cast = self.known_as(self.builder.atom(back), info)  # bound once, though read often
+                    field = fields[number] if fields is not None else OBJECT
+                    sums[number] = self._sum(sums.get(number), part, field)
+            return sums
+        cast = self.cast(self.builder.atom(cotangent), info)  # bound once, as it has several uses
         return cast if known is None else self.builder.emit(known + cast)
 
-    def _fields(self, back: Back, count: int) -> Iterable[tuple[int, Back]]:
-        if isinstance(back, dict):
-            return back.items()
-        if isinstance(back, tuple):
-            return enumerate(back)
-        return [(k, component(back, k, self.builder.emit)) for k in range(count)]
+    def _fields(self, cotangent: Back, count: int) -> Iterable[tuple[int, Back]]:
+        if isinstance(cotangent, dict):
+            return cotangent.items()
+        if isinstance(cotangent, tuple):
+            return enumerate(cotangent)
+        return [(k, component(cotangent, k, self.builder.emit)) for k in range(count)]
 
-    def known_as(self, back: Expr, info: StructInfo) -> Expr:
-        """What comes back to a value has its structure, even where less is known of it."""
-        if back.struct_info == info or base_check(info, back.struct_info) is PASS:
-            return back
-        return self.builder.match_cast(back, info)
+    def cast(self, cotangent: Expr, info: StructInfo) -> Expr:
+        """Returns a cotangent with the StructInfo of its value, which may be more precise."""
+        if cotangent.struct_info == info or base_check(info, cotangent.struct_info) is PASS:
+            return cotangent
+        return self.builder.match_cast(cotangent, info)
 
 
-def as_cotangent(found: Sum | None, info: StructInfo | None) -> Back:
-    """A sum as the rules of ops take it: fields by their places."""
-    if not isinstance(found, dict):
-        return found
-    fields = info.fields if isinstance(info, TupleStructInfo) else (OBJECT,) * (max(found) + 1)
-    return tuple([as_cotangent(found.get(k), field) for k, field in enumerate(fields)])
+def as_cotangent(total: Sum | None, info: StructInfo | None) -> Back:
+    """Returns a sum in the form that op rules expect: a tuple of fields in order."""
+    if not isinstance(total, dict):
+        return total
+    fields = info.fields if isinstance(info, TupleStructInfo) else (OBJECT,) * (max(total) + 1)
+    return tuple([as_cotangent(total.get(k), field) for k, field in enumerate(fields)])

@@ -1,4 +1,4 @@
-"""Where the real numbers of a value stand: in tensors, in fields of tuples."""
+"""Finds the differentiable (floating-point) tensors in a value and its tuple fields."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from structir.ir.struct_info import (
 )
 from structir.opdef.adjoint_op import Back, Emit
 
-Path = tuple[int, ...]  # the fields to go through, from the outermost tuple
+Path = tuple[int, ...]  # field indices, from the outermost tuple
 
 
-def is_real(info: StructInfo | None) -> bool:
-    """Whether a value is a tensor of real numbers."""
+def is_float_tensor(info: StructInfo | None) -> bool:
+    """Whether a value is a floating-point tensor."""
     return isinstance(info, TensorStructInfo) and (info.dtype is None or is_float(info.dtype))
 
 
-def carries(info: StructInfo | None) -> bool:
-    """Whether a gradient may come back to a value: it holds real numbers, or may."""
+def may_have_gradient(info: StructInfo | None) -> bool:
+    """Whether a value has floating-point tensors, or may have some."""
     if isinstance(info, TupleStructInfo):
-        return any(map(carries, info.fields))
-    return isinstance(info, ObjectStructInfo | FuncStructInfo) or is_real(info)
+        return any(map(may_have_gradient, info.fields))
+    return isinstance(info, ObjectStructInfo | FuncStructInfo) or is_float_tensor(info)
 
 
-def real_leaves(info: StructInfo | None) -> dict[Path, StructInfo]:
-    """The tensors of real numbers in a value, by where they stand."""
+def differentiable_leaves(info: StructInfo | None) -> dict[Path, StructInfo]:
+    """Returns the StructInfo of each floating-point tensor in a value, by its path."""
     if isinstance(info, TupleStructInfo):
-        inner = [(k, real_leaves(field)) for k, field in enumerate(info.fields)]
+        inner = [(k, differentiable_leaves(field)) for k, field in enumerate(info.fields)]
         return {(k, *path): leaf for k, leaves in inner for path, leaf in leaves.items()}
-    return {(): info} if is_real(info) and info is not None else {}
+    return {(): info} if is_float_tensor(info) and info is not None else {}
 
 
-def only_real(info: StructInfo) -> bool:
-    """Whether a value is made of tensors of real numbers, and of at least one."""
+def is_differentiable(info: StructInfo) -> bool:
+    """Whether a value consists of floating-point tensors only, and of at least one."""
     if isinstance(info, TupleStructInfo):
-        return bool(info.fields) and all(map(only_real, info.fields))
-    return is_real(info)
+        return bool(info.fields) and all(map(is_differentiable, info.fields))
+    return is_float_tensor(info)
 
 
-def leaf(value: Expr, path: Path, emit: Emit) -> Expr:
-    """A tensor in a value, bound where it has to be."""
+def extract_leaf(value: Expr, path: Path, emit: Emit) -> Expr:
+    """Returns the tensor at a path of a value; emits the bindings that it needs."""
     for index in path:
         if isinstance(value, Tuple):
             value = value.fields[index]
@@ -53,9 +53,9 @@ def leaf(value: Expr, path: Path, emit: Emit) -> Expr:
     return value
 
 
-def at_path(path: Path, back: Expr) -> Back:
-    """What comes back to a value when this comes back to one of its tensors."""
-    made: Back = back
+def nest_at_path(path: Path, cotangent: Expr) -> Back:
+    """Returns the cotangent of a value whose tensor at `path` has this cotangent."""
+    nested: Back = cotangent
     for index in reversed(path):
-        made = {index: made}
-    return made
+        nested = {index: nested}
+    return nested

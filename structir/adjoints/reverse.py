@@ -1,4 +1,4 @@
-"""What a sequence of bindings gives back: its bindings as they run, then their rules backwards."""
+"""Reverse mode over one sequence: the forward bindings, then the gradient rules in reverse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any, Protocol
 import attrs
 
 from structir.adjoints.cotangents import CotangentAccumulator, Sum, as_cotangent
-from structir.adjoints.differentiable_leaves import Path, at_path, carries, leaf, real_leaves
+from structir.adjoints.differentiable_leaves import (
+    Path,
+    differentiable_leaves,
+    extract_leaf,
+    may_have_gradient,
+    nest_at_path,
+)
 from structir.analysis.deduction import callee_name
 from structir.analysis.purity import is_pure_value
 from structir.analysis.substitution import Substitution
@@ -39,46 +45,44 @@ Leaf = tuple[Var, Path]
 
 
 class Pullbacks(Protocol):
-    """Functions that give what comes back to parameters, by the functions that they belong to."""
+    """Provides the pullbacks of functions and defines new functions."""
 
     def pullback(
-        self, name: str, wanted: Sequence[int], given: Sequence[Path]
+        self, name: str, wanted: Sequence[int], known: Sequence[Path]
     ) -> tuple[GlobalVar, list[tuple[int, Path]]] | None:
-        """One for some parameters, where something comes back to some parts of the result, and the
-        tensors that it gives; None for what is no function with a body."""
+        """Returns a pullback for the parameters `wanted` when the parts `known` of the result have
+        cotangents, and the tensors whose cotangents it returns; None without a body."""
         ...
 
     def function(self, name: str) -> Function | None:
-        """A function of the program; None for what is no function with a body."""
+        """Returns a function of the module; None where `name` is not a function with a body."""
         ...
 
     def define(
         self, name: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
     ) -> GlobalVar:
-        """A new function of parameters of these infos; `body` emits its bindings and gives its
-        result."""
+        """Defines a function with parameters of these StructInfos; `body` emits its bindings and
+        returns its result."""
         ...
 
 
 class ReverseMode:
-    """One scope: what runs in it, and what comes back to the variables that are `active`."""
+    """One scope: the bindings that run in it, and the cotangents of the `active` variables."""
 
     def __init__(
-        self, builder: BlockBuilder, functions: Pullbacks, active: Iterable[Var], again: bool
+        self, builder: BlockBuilder, functions: Pullbacks, active: Iterable[Var], recomputes: bool
     ) -> None:
         self.builder, self.functions = builder, functions
-        self.sums = CotangentAccumulator(builder, active)
-        self.again = again  # whether all of it has run once before
+        self.cotangents = CotangentAccumulator(builder, active)
+        self.recomputes = recomputes  # whether the bindings have run once before
         self.bindings: list[Binding] = []
-        self.names: dict[Var, Expr] = {}  # other names of functions
-
-    # ---- forwards
+        self.aliases: dict[Var, Expr] = {}  # variables bound to functions
 
     def run(self, seq: SeqExpr, copier: Substitution) -> Expr:
-        """The bindings of a sequence, copied into the open scope without its blocks; its result."""
+        """Copies the bindings of a sequence into the open scope and returns its result."""
         bindings = seq.bindings()
-        if self.again and not all(is_pure_value(b.value) for b in bindings):
-            bindings = _without_effects(seq)
+        if self.recomputes and not all(is_pure_value(b.value) for b in bindings):
+            bindings = _pure_bindings(seq)
         for binding in bindings:
             copied = copier.binding(binding)
             var: Var = copied.var
@@ -93,118 +97,121 @@ class ReverseMode:
 
     def _follow(self, binding: Binding) -> None:
         self.bindings.append(binding)
-        value = self.names.get(binding.value, binding.value)  # type: ignore[call-overload]
+        value = self.aliases.get(binding.value, binding.value)  # type: ignore[call-overload]
         if type(value) is GlobalVar:
-            self.names[binding.var] = value
-        elif carries(binding.var.struct_info) and self._depends(value):
-            self.sums.active.add(binding.var)
+            self.aliases[binding.var] = value
+        elif may_have_gradient(binding.var.struct_info) and self._depends(value):
+            self.cotangents.active.add(binding.var)
 
     def _depends(self, value: Expr) -> bool:
-        """Whether a value moves with those that are active."""
-        active = self.sums.active
+        """Whether a value depends on an active variable."""
+        active = self.cotangents.active
         match value:
             case Call(op=op, args=args):
-                still = isinstance(op, Op) and "no_gradient" in getattr(op.definition, "hooks", ())
-                return not still and (op in active or any(_mentions(arg, active) for arg in args))
+                hooks = getattr(op.definition, "hooks", ()) if isinstance(op, Op) else ()
+                depends = op in active or any(_mentions(arg, active) for arg in args)
+                return depends and "no_gradient" not in hooks
             case If() | Function():
                 return not active.isdisjoint(_read_inside(value))
         return _mentions(value, active)
 
-    # ---- backwards
-
-    def back(self) -> None:
-        """Go through the bindings from the last to the first."""
+    def propagate(self) -> None:
+        """Applies the gradient rules of the bindings, from the last to the first."""
         for binding in reversed(self.bindings):
-            found = self.sums.pop(binding.var)
-            if found is None:
+            cotangent = self.cotangents.pop(binding.var)
+            if cotangent is None:
                 continue
             if isinstance(binding, MatchCast):
-                self.sums.add(binding.value, found)
+                self.cotangents.add(binding.value, cotangent)
             else:
-                _RULES.get(type(binding.value), _same)(self, binding, found)
+                _RULES.get(type(binding.value), _alias)(self, binding, cotangent)
 
-    def leaves(self, wanted: Iterable[Leaf]) -> list[Expr]:
-        """What has come back to tensors of variables; zeros where nothing has."""
+    def gradients(self, wanted: Iterable[Leaf]) -> list[Expr]:
+        """Returns the cotangents of tensors of variables; zeros where there are none."""
         emit = self.builder.emit
         return [
-            self.sums.at(var, path) or emit(zeros(leaf(var, path, emit))) for var, path in wanted
+            self.cotangents.at(var, path) or emit(zeros(extract_leaf(var, path, emit)))
+            for var, path in wanted
         ]
 
-    def op_call(self, binding: Binding, call: Any, found: Sum) -> None:
-        """A call of an op, by what it says of its gradient."""
+    def op_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
+        """Propagates through a call of an op, by the gradient rule of the op."""
         definition = call.op.definition
         if "loop_gradient" in getattr(definition, "hooks", ()):
-            self.loop(binding, call, found)
+            self.loop(binding, call, cotangent)
             return
-        if not hasattr(definition, "adjoint") or not real_leaves(binding.var.struct_info):
-            raise _refused(call, "nothing tells how its result follows its operands")
-        result, back = binding.var, as_cotangent(found, binding.var.struct_info)
-        came: list[Back] = definition.adjoint(call, result, back, self.builder.emit)
-        for arg, part in zip(call.args, came, strict=True):
-            self.sums.add(arg, part)
+        if not hasattr(definition, "adjoint") or not differentiable_leaves(binding.var.struct_info):
+            raise _not_differentiable(call, "the op has no gradient rule")
+        result, back = binding.var, as_cotangent(cotangent, binding.var.struct_info)
+        parts: list[Back] = definition.adjoint(call, result, back, self.builder.emit)
+        for arg, part in zip(call.args, parts, strict=True):
+            self.cotangents.add(arg, part)
 
-    def loop(self, binding: Binding, call: Any, found: Sum) -> None:
-        """A loop over a function of the module: another loop, over the function's pullback."""
-        callee = self.names.get(call.args[0], call.args[0])
+    def loop(self, binding: Binding, call: Any, cotangent: Sum) -> None:
+        """Propagates through a loop over a function, by a loop over its pullback."""
+        callee = self.aliases.get(call.args[0], call.args[0])
         cell = self.functions.function(callee.name) if type(callee) is GlobalVar else None
         if cell is None:
-            raise _refused(call, "the function that it runs is not known before it does")
+            raise _not_differentiable(call, "the called function is not known at compile time")
         rule = call.op.definition.hooks["loop_gradient"]
-        back = as_cotangent(found, binding.var.struct_info)
+        back = as_cotangent(cotangent, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
         try:
-            came: list[Back] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
+            parts: list[Back] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
         except StructInfoError as error:
-            raise _refused(call, error.diagnostics[0].message) from None
-        for arg, part in zip(call.args, came, strict=True):
-            self.sums.add(arg, part)
+            raise _not_differentiable(call, error.diagnostics[0].message) from None
+        for arg, part in zip(call.args, parts, strict=True):
+            self.cotangents.add(arg, part)
 
-    def function_call(self, binding: Binding, call: Any, found: Sum) -> None:
-        """A call of a function of the module, by a call of its pullback."""
+    def function_call(self, binding: Binding, call: Any, cotangent: Sum) -> None:
+        """Propagates through a call of a function of the module, by a call of its pullback."""
         emit = self.builder.emit
-        callee = self.names.get(call.op, call.op)
-        wanted = [k for k, arg in enumerate(call.args) if _mentions(arg, self.sums.active)]
-        given = [path for path in real_leaves(binding.var.struct_info) if _at(found, path)]
-        made = None
-        if type(callee) is GlobalVar and callee.name and given:
-            made = self.functions.pullback(callee.name, wanted, given)
-        if made is None:
-            raise _refused(call, _explain_non_differentiable(callee, bool(given)))
-        function, leaves = made
-        backs = [_at(found, path) for path in given]
-        came = emit(Call(function, (*call.args, *backs), span=call.span))
-        for number, (k, path) in enumerate(leaves):
-            self.sums.add(call.args[k], at_path(path, emit(came[number])))
+        callee = self.aliases.get(call.op, call.op)
+        wanted = [k for k, arg in enumerate(call.args) if _mentions(arg, self.cotangents.active)]
+        leaves = differentiable_leaves(binding.var.struct_info)
+        known = [path for path in leaves if _at(cotangent, path)]
+        pullback = None
+        if type(callee) is GlobalVar and callee.name and known:
+            pullback = self.functions.pullback(callee.name, wanted, known)
+        if pullback is None:
+            raise _not_differentiable(call, _explain_non_differentiable(callee, bool(known)))
+        function, targets = pullback
+        backs = [_at(cotangent, path) for path in known]
+        results = emit(Call(function, (*call.args, *backs), span=call.span))
+        for index, (k, path) in enumerate(targets):
+            self.cotangents.add(call.args[k], nest_at_path(path, emit(results[index])))
 
-    def choice(self, binding: Binding, value: Any, found: Sum) -> None:
-        """A branch: the side that ran runs again, and back."""
+    def branch(self, binding: Binding, value: Any, cotangent: Sum) -> None:
+        """Propagates through an `if`: the taken branch runs again, then its gradient rules."""
         emit = self.builder.emit
-        read = [var for var in _read_inside(value) if var in self.sums.active]
-        wanted = [(var, path) for var in read for path in real_leaves(var.struct_info)]
+        read = [var for var in _read_inside(value) if var in self.cotangents.active]
+        wanted = [(var, path) for var in read for path in differentiable_leaves(var.struct_info)]
         if not wanted:
             return
 
         def side(branch: SeqExpr) -> Callable[[], Expr]:
             def forward_and_backward() -> Expr:
-                inner = ReverseMode(self.builder, self.functions, self.sums.active, again=True)
-                inner.names = dict(self.names)
+                active = self.cotangents.active
+                inner = ReverseMode(self.builder, self.functions, active, recomputes=True)
+                inner.aliases = dict(self.aliases)
                 outside = {s: _itself(s) for s in self.builder.scopes[-1].symbols()}
                 result = inner.run(branch, Substitution(dims=outside, fresh=True))
-                inner.sums.add(result, found)
-                inner.back()
-                return Tuple(tuple(inner.leaves(wanted)))
+                inner.cotangents.add(result, cotangent)
+                inner.propagate()
+                return Tuple(tuple(inner.gradients(wanted)))
 
             return forward_and_backward
 
-        came = self.builder.if_else(value.cond, side(value.true_branch), side(value.false_branch))
-        for number, (var, path) in enumerate(wanted):
-            self.sums.add(var, at_path(path, emit(came[number])))
+        results = self.builder.if_else(
+            value.cond, side(value.true_branch), side(value.false_branch)
+        )
+        for index, (var, path) in enumerate(wanted):
+            self.cotangents.add(var, nest_at_path(path, emit(results[index])))
 
 
 @attrs.frozen(eq=False)
 class LoopPullback:
-    """What the gradient of a loop is made with: the function that it runs, the pullback of that,
-    and new functions."""
+    """Context of the gradient rule of a loop: the loop's function, its pullback, new functions."""
 
     functions: Pullbacks
     emit: Emit
@@ -214,37 +221,38 @@ class LoopPullback:
     def define(
         self, purpose: str, infos: Sequence[StructInfo], body: Callable[[Sequence[Var], Emit], Expr]
     ) -> GlobalVar:
-        """A new function, named after the one that is run and after its purpose."""
+        """Defines a function named after the loop's function and after its purpose."""
         return self.functions.define(f"{self.callee.name}_{purpose}", infos, body)
 
     def apply_pullback(
-        self, wanted: Sequence[int], given: Sequence[Path]
+        self, wanted: Sequence[int], known: Sequence[Path]
     ) -> tuple[GlobalVar, list[Any]]:
-        """The pullback of the function that is run, and the tensors that it gives."""
-        found = self.functions.pullback(self.callee.name, wanted, given)
-        assert found is not None
-        return found
+        """Returns the pullback of the loop's function, and the tensors whose cotangents it
+        returns."""
+        pullback = self.functions.pullback(self.callee.name, wanted, known)
+        assert pullback is not None
+        return pullback
 
 
-def _same(scope: ReverseMode, binding: Binding, found: Sum) -> None:
-    """Another name, or a tuple: what comes back goes to what it is made of."""
-    scope.sums.add(binding.value, found)
+def _alias(scope: ReverseMode, binding: Binding, cotangent: Sum) -> None:
+    """Passes the cotangent of an alias or a tuple through to its operands."""
+    scope.cotangents.add(binding.value, cotangent)
 
 
-def _call(scope: ReverseMode, binding: Binding, found: Sum) -> None:
+def _call(scope: ReverseMode, binding: Binding, cotangent: Sum) -> None:
     is_op = isinstance(binding.value.op, Op)  # type: ignore[attr-defined]
-    (scope.op_call if is_op else scope.function_call)(binding, binding.value, found)
+    (scope.op_call if is_op else scope.function_call)(binding, binding.value, cotangent)
 
 
-def _item(scope: ReverseMode, binding: Binding, found: Sum) -> None:
+def _item(scope: ReverseMode, binding: Binding, cotangent: Sum) -> None:
     value: Any = binding.value
-    scope.sums.add(value.tuple_value, {value.index: found})
+    scope.cotangents.add(value.tuple_value, {value.index: cotangent})
 
 
 _RULES: dict[type, Callable[[ReverseMode, Binding, Sum], None]] = {
     Call: _call,
     TupleGetItem: _item,
-    If: lambda scope, binding, found: scope.choice(binding, binding.value, found),
+    If: lambda scope, binding, cotangent: scope.branch(binding, binding.value, cotangent),
 }
 
 
@@ -257,42 +265,47 @@ def _mentions(value: Expr, active: set[Var]) -> bool:
 
 
 def _read_inside(value: If | Function) -> list[Var]:
-    """What the branches of a choice, or a closure, read from around them."""
+    """Returns the free variables of both branches of an `if`, or of a closure."""
     parts = (value.true_branch, value.false_branch) if isinstance(value, If) else (value,)
     return list(dict.fromkeys([var for part in parts for var in free_vars(part)]))
 
 
-def _at(found: Sum, path: Path) -> Any:
+def _at(cotangent: Sum, path: Path) -> Any:
     for index in path:
-        found = None if found is None else found.get(index)
-    return found
+        cotangent = None if cotangent is None else cotangent.get(index)
+    return cotangent
 
 
 def _itself(symbol: Any) -> Any:
     return symbol if hasattr(symbol, "struct_info") else as_dim(symbol)
 
 
-def _without_effects(seq: SeqExpr) -> list[Binding]:
-    """What may run a second time; refused where something depends on an effect."""
+def _pure_bindings(seq: SeqExpr) -> list[Binding]:
+    """Returns the bindings that can run a second time.
+
+    Raises DiagnosticError where one of them depends on the result of an impure binding.
+    """
     bindings = seq.bindings()
     read = variables_in((seq.body, tuple([binding.value for binding in bindings])))
     for binding in bindings:
         if not is_pure_value(binding.value) and binding.var in read:
-            message = "its result would be computed again for the gradient, and its effects with it"
-            hint = "move the call out of the branch, or inline the function that it stands in"
-            raise DiagnosticError(Diagnostic(message, binding.value.span, hint=hint))
+            message = "cannot run an impure call again in the backward pass"
+            hint = "move the call out of the branch, or inline the function that contains it"
+            span, label = binding.value.span, "its effects would happen twice"
+            raise DiagnosticError(Diagnostic(message, span, hint=hint, code="E0654", label=label))
     return [binding for binding in bindings if is_pure_value(binding.value)]
 
 
 def _explain_non_differentiable(callee: Expr, known: bool) -> str:
     if not known:
-        return "nothing is known of its result"
+        return "its result has no known StructInfo"
     if isinstance(callee.struct_info, KernelStructInfo):
-        return "it is a kernel: loops are not looked into"
+        return "kernels are opaque to differentiation"
     if isinstance(callee, Var):
-        return "which function it is, is known only when the program runs"
-    return "it comes from outside of the program"
+        return "the called function is not known at compile time"
+    return "it is an external function without a gradient rule"
 
 
-def _refused(call: Call, why: str) -> DiagnosticError:
-    return DiagnosticError(Diagnostic(f"it has no gradient: {why}", call.span, callee_name(call)))
+def _not_differentiable(call: Call, reason: str) -> DiagnosticError:
+    message = f"it has no gradient: {reason}"
+    return DiagnosticError(Diagnostic(message, call.span, callee_name(call), code="E0653"))

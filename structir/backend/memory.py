@@ -43,4 +43,4 @@ def laid_out(spans: Sequence[Lifetime], elements: Sequence[int]) -> tuple[list[i
         -(-max(count, 1) * span.element_bytes // ALIGNMENT) * ALIGNMENT
         for span, count in zip(spans, elements, strict=True)
     ]
-    return layout.laid_out([(span.first, span.last) for span in spans], sizes)
+    return layout.assign_offsets([(span.first, span.last) for span in spans], sizes)

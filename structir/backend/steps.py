@@ -143,7 +143,7 @@ class Code:
         self._stretch()
         spans = {c: s for c, s in self._spans.items() if c.origin == VALUE}
         sizes = [-(-max(c.bytes, 1) // ALIGNMENT) * ALIGNMENT for c in spans]
-        offsets, size = layout.laid_out(list(spans.values()), sizes)
+        offsets, size = layout.assign_offsets(list(spans.values()), sizes)
         return dict(zip(spans, offsets, strict=True)), size
 
     def _stretch(self) -> None:

@@ -1,4 +1,4 @@
-"""Sharding: a function cut into shards that each receive exactly their slices, here or on Dask."""
+"""Sharding: splits a function into shards that receive only their slices; runs them on Dask."""
 
 from structir.lazy import lazy_names
 

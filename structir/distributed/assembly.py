@@ -1,4 +1,4 @@
-"""Putting together what shards make: blocks into results, parts of reductions into blocks."""
+"""Assembles the outputs of shards: blocks into results, partial reductions into blocks."""
 
 from __future__ import annotations
 
@@ -17,50 +17,56 @@ Value = Any
 
 
 def slices(bounds: Bounds) -> tuple[slice, ...]:
-    """A block as an index of an array."""
+    """Returns a block as an array index."""
     return tuple([slice(a, b) for a, b in zip(*bounds, strict=True)])
 
 
-def tree(parts: Sequence[Value], combine: Callable[[Value, Value], Value]) -> Value:
-    """Values combined in pairs, in order."""
+def reduce_pairwise(parts: Sequence[Value], combine: Callable[[Value, Value], Value]) -> Value:
+    """Reduces values pairwise in a balanced tree, in order."""
     while len(parts) > 1:
         pairs = [parts[k : k + 2] for k in range(0, len(parts), 2)]
         parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     return parts[0]
 
 
-def combined(name: str, first: Sequence[Value], second: Sequence[Value]) -> tuple[Value, ...]:
-    """Two parts of the same blocks made one, in their own dtype."""
+def combine_partials(
+    name: str, first: Sequence[Value], second: Sequence[Value]
+) -> tuple[Value, ...]:
+    """Combines two partial results of the same blocks, in their dtype."""
     function = getattr(np, name)
     pairs = zip(first, second, strict=True)
     return tuple([function(a, b).astype(a.dtype, copy=False) for a, b in pairs])
 
 
-def cells(plan: Plan, made: Sequence[Value], combine: Callable[..., Value]) -> list[Value]:
-    """What the shards of each cell of the grid have made, combined where a reduction is cut."""
+def reduce_cells(
+    plan: Plan, outputs: Sequence[Value], combine: Callable[..., Value]
+) -> list[Value]:
+    """Returns the outputs of each grid cell, combined where a reduction is split."""
     return [
-        tree(made[first : first + plan.pieces], lambda a, b: combine(plan.combine, a, b))
-        for first in range(0, len(made), plan.pieces)
+        reduce_pairwise(
+            outputs[first : first + plan.pieces], lambda a, b: combine(plan.combine, a, b)
+        )
+        for first in range(0, len(outputs), plan.pieces)
     ]
 
 
-def empty(plan: Plan) -> list[Value]:
-    """Arrays for the results, to be filled cell by cell."""
+def allocate_results(plan: Plan) -> list[Value]:
+    """Allocates uninitialized arrays for the results."""
     return [np.empty(t.shape, t.dtype) for t in plan.results]
 
 
-def fill(plan: Plan, cell: int, blocks: Sequence[Value], results: Sequence[Value]) -> None:
-    """Put the blocks of a cell where they belong."""
+def store_blocks(plan: Plan, cell: int, blocks: Sequence[Value], results: Sequence[Value]) -> None:
+    """Copies the blocks of a grid cell into the results."""
     wanted = plan.shards[cell * plan.pieces].results
-    made = iter(blocks)
+    computed = iter(blocks)
     for result, bounds in zip(results, wanted, strict=True):
         if bounds is not None:
-            result[slices(bounds)] = next(made)
+            result[slices(bounds)] = next(computed)
 
 
-def packed(plan: Plan, results: Iterator[Value]) -> Value:
-    """The results of a function as it gives them: one, or a tuple of them."""
-    keys = dict.fromkeys(leaves(plan.program.result))  # a value may be given several times
+def pack_results(plan: Plan, results: Iterator[Value]) -> Value:
+    """Returns results in the structure of the function's result: a tensor or nested tuples."""
+    keys = dict.fromkeys(leaves(plan.program.result))  # a tuple may repeat a value
     return _packed(plan.program.result, dict(zip(keys, results, strict=True)))
 
 

@@ -1,4 +1,4 @@
-"""What only one side of a branch reads, inside of that side: it runs where the program runs it."""
+"""Sinks bindings into the only branch that uses them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from structir.analysis.variables import variables_in
 from structir.ir.expr import BindingBlock, Expr, If, SeqExpr, Var, VarBinding
 from structir.ir.node import replace
 
-Path = tuple[tuple[Var, int], ...]  # branches within one another, and which side of each
+Path = tuple[tuple[Var, int], ...]  # nested branches, and the side of each
 
 
 def sink_into_branches(bindings: Sequence[VarBinding], result: Expr) -> tuple[VarBinding, ...]:
-    """The bindings of a flat sequence, those that one side alone reads inside of it."""
+    """Returns the bindings, with those used by a single branch moved into it."""
     if not any(isinstance(binding.value, If) for binding in bindings):
         return tuple(bindings)
-    places: dict[Var, Path] = dict.fromkeys(variables_in(result), ())
+    homes: dict[Var, Path] = dict.fromkeys(variables_in(result), ())
     inside: dict[Path, list[VarBinding]] = {}
     for binding in reversed(bindings):
-        path = places.get(binding.var, ())
+        path = homes.get(binding.var, ())
         inside.setdefault(path, []).insert(0, binding)
         for part, where in _parts(binding, path):
             for var in variables_in(part):
-                places[var] = _common(places[var], where) if var in places else where
+                homes[var] = _common(homes[var], where) if var in homes else where
     return _sequence(inside, ())
 
 
 def _parts(binding: VarBinding, path: Path) -> list[tuple[Any, Path]]:
-    """The parts of a binding, and where each is read."""
+    """Returns the parts of a binding with the path on which each is evaluated."""
     value = binding.value
     if not isinstance(value, If):
         return [(value, path)]
@@ -44,15 +44,17 @@ def _common(one: Path, other: Path) -> Path:
 
 
 def _sequence(inside: dict[Path, list[VarBinding]], path: Path) -> tuple[VarBinding, ...]:
-    return tuple([_filled(inside, path, binding) for binding in inside.get(path, ())])
+    return tuple([_fill_branches(inside, path, binding) for binding in inside.get(path, ())])
 
 
-def _filled(inside: dict[Path, list[VarBinding]], path: Path, binding: VarBinding) -> VarBinding:
+def _fill_branches(
+    inside: dict[Path, list[VarBinding]], path: Path, binding: VarBinding
+) -> VarBinding:
     value = binding.value
     if not isinstance(value, If):
         return binding
     sides: list[SeqExpr] = []
     for k, side in enumerate((value.true_branch, value.false_branch)):
-        found = _sequence(inside, (*path, (binding.var, k)))
-        sides.append(replace(side, blocks=(BindingBlock(found),) if found else ()))
+        bindings = _sequence(inside, (*path, (binding.var, k)))
+        sides.append(replace(side, blocks=(BindingBlock(bindings),) if bindings else ()))
     return replace(binding, value=replace(value, true_branch=sides[0], false_branch=sides[1]))

@@ -1,4 +1,4 @@
-"""Constants of a program as parameters, so that a shard receives only its blocks of them."""
+"""Lifts large constants to parameters, so that a shard receives only its blocks of them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 
-SMALL = 16  # elements of a constant that every shard keeps, instead of receiving its block
+SMALL = 16  # elements; smaller constants are copied to every shard
 PROGRAM = (SeqExpr, BindingBlock, Binding, Call, Tuple, TupleGetItem, If)
 
 
-def lifted(function: Function) -> tuple[Function, dict[str, Any]]:
-    """The function with every large constant a parameter after its own, and their arrays by
-    name; small ones that are equal are one, as its text does not tell which were."""
-    taken = {param.name for param in function.params}
-    made: dict[int, Var] = {}
+def lift_constants(function: Function) -> tuple[Function, dict[str, Any]]:
+    """Returns the function with large constants as additional parameters, and their arrays by name.
+
+    Equal small constants become one node, as the printed program does not distinguish them.
+    """
+    used_names = {param.name for param in function.params}
+    lifted: dict[int, Var] = {}
     arrays: dict[str, Any] = {}
     small: dict[Any, Constant] = {}
 
@@ -39,13 +41,13 @@ def lifted(function: Function) -> tuple[Function, dict[str, Any]]:
         return rebuild(part, visit) if isinstance(part, PROGRAM) else part
 
     def parameter(constant: Constant) -> Var:
-        if id(constant.data) not in made:
-            name = f"constant{len(made)}"
-            while name in taken:
+        if id(constant.data) not in lifted:
+            name = f"constant{len(lifted)}"
+            while name in used_names:
                 name += "_"
-            made[id(constant.data)] = Var(name, constant.struct_info)
+            lifted[id(constant.data)] = Var(name, constant.struct_info)
             arrays[name] = constant.data
-        return made[id(constant.data)]
+        return lifted[id(constant.data)]
 
     body = visit(function.body)
-    return replace(function, params=(*function.params, *made.values()), body=body), arrays
+    return replace(function, params=(*function.params, *lifted.values()), body=body), arrays

@@ -1,5 +1,4 @@
-"""What a sharding plan says: which block of which input every shard receives, what it makes of
-them, and what neighbours share."""
+"""Sharding plans: the input and output blocks of every shard, and what neighbours share."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from structir.projections.cost import Sharing
 from structir.projections.local import widths
 from structir.projections.program import CallOrigin, Program
 
-Piece = tuple[int, int]  # which part of a reduction, of how many
+Piece = tuple[int, int]  # index and number of the parts of a split reduction
 
 
 @attrs.frozen
 class PlanTensor:
-    """An input or a result of a function at concrete sizes."""
+    """An input or a result of a function, at concrete sizes."""
 
     name: str
     shape: tuple[int, ...]
@@ -30,52 +29,50 @@ class PlanTensor:
 
     @property
     def bounds(self) -> Bounds:
-        """The block that is all of it."""
+        """The block that covers the tensor."""
         return (0,) * len(self.shape), self.shape
 
     def bytes_of(self, block: Bounds | None) -> int:
-        """How many bytes a block of it has."""
+        """Returns the size of a block in bytes."""
         itemsize: int = numpy_dtype(self.dtype).itemsize
         return 0 if block is None else prod(widths(block)) * itemsize
 
 
 @attrs.frozen
 class ComputedBlock:
-    """One call that a shard makes: the op, the block of its result, and where it stands in the
-    program."""
+    """One call that a shard executes: the op, the block of its result, and its source location."""
 
     op: str
     block: Bounds
-    place: str
+    location: str
 
 
 @attrs.frozen(eq=False)
 class Shard:
-    """One task: its place in the grid, the blocks of the results that it makes and the blocks of
-    the inputs that it receives."""
+    """One task: its grid cell, the result blocks that it computes, the input blocks it receives."""
 
-    number: int
+    index: int
     at: tuple[int, ...]
     piece: Piece
-    results: tuple[Bounds | None, ...]  # of every result, None where it makes nothing of it
-    inputs: tuple[tuple[str, Bounds | None], ...]  # None: a number, or whatever is no tensor
+    results: tuple[Bounds | None, ...]  # one per result; None where it computes no block
+    inputs: tuple[tuple[str, Bounds | None], ...]  # None: not a tensor, sent whole
     bytes_in: int
     bytes_out: int
-    bytes_between: int  # of all blocks made on the way, where nothing is fused
+    bytes_between: int  # of all intermediate blocks, without fusion
     regions: Mapping[Hashable, Region]  # of every value of the program
 
     def block_of(self, name: str) -> Bounds | None:
-        """The block that it receives of an input; None if nothing of it, or what is no tensor."""
+        """Returns the block of an input that it receives; None if none, or if not a tensor."""
         return dict(self.inputs).get(name)
 
 
 @attrs.frozen(eq=False)
 class Plan:
-    """A function cut into shards.
+    """A function split into shards.
 
-    `axes` tells, for each axis of the grid that is cut, what neighbouring shards share of every
-    input: all of it, a halo, or nothing. Where a reduction is cut, `pieces` shards in a row make
-    parts of the same block, which `combine` (a function of NumPy) makes one.
+    `axes` gives, for each split axis of the grid, the overlap of neighbouring shards in every
+    input: all of it, a halo, or nothing. Where a reduction is split, `pieces` consecutive shards
+    compute partial results of the same block, which the NumPy function `combine` combines.
     """
 
     name: str
@@ -93,16 +90,16 @@ class Plan:
 
     @cached_property
     def bytes_in(self) -> int:
-        """What all shards receive together."""
+        """Bytes received by all shards."""
         return sum(s.bytes_in for s in self.shards)
 
     @cached_property
     def bytes_out(self) -> int:
-        """What all shards make together."""
+        """Bytes of the results of all shards."""
         return sum(s.bytes_out for s in self.shards)
 
     def traffic(self) -> dict[str, tuple[int, int]]:
-        """For each input, its bytes and the bytes that are sent of it to all shards."""
+        """Returns, for each input, its size and the total sent to all shards, in bytes."""
         sent = {
             t.name: sum(t.bytes_of(shard.block_of(t.name)) for shard in self.shards)
             for t in self.inputs
@@ -110,7 +107,7 @@ class Plan:
         return {t.name: (t.bytes_of(t.bounds), sent[t.name]) for t in self.inputs}
 
     def calls(self, shard: Shard) -> Iterator[ComputedBlock]:
-        """The calls that a shard makes, in order: where each block of the whole starts."""
+        """Yields the calls that a shard executes, in order, with their result blocks."""
         for step in self.program.steps:
             origin = step.origin
             for output in step.outputs if isinstance(origin, CallOrigin) else ():
@@ -123,5 +120,5 @@ class Plan:
 
     def __str__(self) -> str:
         grid = " x ".join(map(str, self.grid))
-        cut = f", a reduction in {self.pieces}" if self.pieces > 1 else ""
-        return f"{self.name}: {len(self.shards)} shards ({grid}{cut}), {self.bytes_in} bytes in"
+        split = f", reduction split into {self.pieces}" if self.pieces > 1 else ""
+        return f"{self.name}: {len(self.shards)} shards ({grid}{split}), {self.bytes_in} bytes in"

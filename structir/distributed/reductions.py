@@ -1,4 +1,4 @@
-"""Cutting the reduction that makes a result: shards make parts of it, combined in a tree."""
+"""Splits the reduction that computes a result into partial reductions, combined in a tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structir.ir.dims import Sym
 from structir.projections.boxes import Bounds, Region, region
 from structir.projections.local import Range, local_spec, widths
 from structir.projections.program import CallOrigin, Program
-from structir.projections.region_propagation import RegionStep, needed
+from structir.projections.region_propagation import RegionStep, required_regions
 from structir.projections.regions import dependence
 
 COMBINE = {  # functions of NumPy, by monoid
@@ -26,7 +26,7 @@ COMBINE = {  # functions of NumPy, by monoid
 
 @attrs.frozen(eq=False)
 class Reduction:
-    """The step that makes a result by combining, and the letter along which it is cut."""
+    """The reduction step that computes a result, and the loop index along which it is split."""
 
     step: RegionStep
     letter: Sym
@@ -34,40 +34,44 @@ class Reduction:
     combine: str
 
     def range(self, piece: int, pieces: int) -> Range:
-        """The positions of one part."""
+        """Returns the index range of one part."""
         return self.extent * piece // pieces, self.extent * (piece + 1) // pieces
 
-    def needed(
+    def required_regions(
         self, program: Program, block: Bounds, positions: Range
     ) -> Mapping[Hashable, Region]:
-        """What a part of a block of the result needs of every value."""
+        """Returns the region of every value that a partial reduction of a result block requires."""
         spec = self.step.origin.spec
         shapes = [tuple([program.number(d) for d in o.dims]) for o in spec.operands]
         operands = [((0,) * len(shape), shape) for shape in shapes]
         part = local_spec(spec, program.sizes, [block], operands, cut={self.letter: positions})
-        inside = dependence(part, program.sizes).needed(region((0,) * len(block[0]), widths(block)))
+        inside = dependence(part, program.sizes).required_regions(
+            region((0,) * len(block[0]), widths(block))
+        )
         (output,) = self.step.outputs
         wanted = {key: r for key, r in zip(self.step.inputs, inside, strict=True) if key and r}
         before = program.steps[: program.steps.index(self.step)]
-        return {**needed(before, wanted), output: region(*block)}
+        return {**required_regions(before, wanted), output: region(*block)}
 
 
-def reduction_of(program: Program, key: Hashable) -> Reduction:
-    """The reduction that makes a result, cut along its longest letter; raises StructInfoError where
-    the result is made otherwise."""
+def find_reduction(program: Program, key: Hashable) -> Reduction:
+    """Returns the reduction that computes a result, to be split along its longest loop index.
+
+    Raises StructInfoError where no reduction computes the result."""
     step = next((s for s in program.steps if key in s.outputs), None)
     origin = step.origin if step is not None else None
     clause, monoid = None, "sum"
     if isinstance(origin, CallOrigin) and origin.spec is not None and not origin.spec.whole:
-        found = [c for c in origin.spec.clauses if c.reduce]
-        clause = found[0] if len(found) == len(origin.spec.clauses) == 1 else None
+        reducing = [c for c in origin.spec.clauses if c.reduce]
+        clause = reducing[0] if len(reducing) == len(origin.spec.clauses) == 1 else None
         monoid = (clause and clause.monoid) or "sum"
     if step is None or clause is None or origin is None or monoid not in COMBINE:
         call = origin.call if isinstance(origin, CallOrigin) else None
-        made = "no op" if call is None else f"{getattr(call.op, 'name', call.op)}"
-        text = f"the result is made by {made}, which is no reduction that can be combined of parts"
-        hint = f"these can: {', '.join(COMBINE)}; an average is a sum that is divided after it"
-        raise StructInfoError(Diagnostic(text, None if call is None else call.span, hint=hint))
+        producer = "no op" if call is None else f"{getattr(call.op, 'name', call.op)}"
+        text = "cannot split the reduction of the result"
+        label = f"expected a reduction by {', '.join(COMBINE)}, found {producer}"
+        span = None if call is None else call.span
+        raise StructInfoError(Diagnostic(f"{text}: {label}", span, code="E0905"))
     extents = {s: program.number(origin.spec.extents[s]) for s in clause.reduce}
     letter = max(extents, key=extents.__getitem__)
     return Reduction(step, letter, extents[letter], COMBINE[monoid])

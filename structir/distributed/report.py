@@ -1,5 +1,4 @@
-"""A plan to look at: a table of its shards, what is sent of each input, and a picture of the
-blocks."""
+"""Reports of a plan: a table of shards, a table of traffic, and a picture of the blocks."""
 
 from __future__ import annotations
 
@@ -15,52 +14,52 @@ if TYPE_CHECKING:
 
 tables = lazy_module("rich.table")
 
-SIDE = 160  # of the longer side of a tensor in the picture, in pixels
+SIDE = 160  # pixels: the longer side of a tensor in the picture
 GAP = 40
 SHOWN = 64  # shards in a table
 
 
 def shard_table(plan: Plan) -> Table:
-    """A row for each shard: what it makes, what it receives, and how many bytes each is."""
-    found: Table = tables.Table(title=str(plan))
-    found.add_column("shard", justify="right")
+    """Returns a table with a row per shard: its result blocks, input blocks, and their bytes."""
+    table: Table = tables.Table(title=str(plan))
+    table.add_column("shard", justify="right")
     for tensor in plan.results:
-        found.add_column(f"{tensor.name} (made)")
+        table.add_column(f"{tensor.name} (computed)")
     for tensor in plan.inputs:
-        found.add_column(tensor.name)
-    found.add_column("bytes in", justify="right")
-    found.add_column("bytes out", justify="right")
+        table.add_column(tensor.name)
+    table.add_column("bytes in", justify="right")
+    table.add_column("bytes out", justify="right")
     for shard in plan.shards[:SHOWN]:
-        made = [_block(b) for b in shard.results]
+        computed = [_block(b) for b in shard.results]
         read = [_block(shard.block_of(t.name)) for t in plan.inputs]
-        found.add_row(
-            str(shard.number), *made, *read, f"{shard.bytes_in:,}", f"{shard.bytes_out:,}"
+        table.add_row(
+            str(shard.index), *computed, *read, f"{shard.bytes_in:,}", f"{shard.bytes_out:,}"
         )
     if len(plan.shards) > SHOWN:
-        found.add_row("...", *[""] * (len(plan.results) + len(plan.inputs) + 2))
-    return found
+        table.add_row("...", *[""] * (len(plan.results) + len(plan.inputs) + 2))
+    return table
 
 
 def traffic_table(plan: Plan) -> Table:
-    """A row for each input: its bytes, what is sent of it, and what neighbours share."""
-    found: Table = tables.Table(title="what is sent")
-    found.add_column("input")
-    for heading in ("bytes", "sent", "times"):
-        found.add_column(heading, justify="right")
+    """Returns a table with a row per input: its size, the bytes sent, and the shared part."""
+    table: Table = tables.Table(title="traffic")
+    table.add_column("input")
+    for heading in ("bytes", "sent", "ratio"):
+        table.add_column(heading, justify="right")
     for axis in plan.axes:
-        found.add_column(f"along axis {axis} ({plan.kinds[axis]})")
+        table.add_column(f"along axis {axis} ({plan.kinds[axis]})")
     for name, (size, sent) in plan.traffic().items():
         shared = [_sharing(plan, axis, name) for axis in plan.axes]
-        times = f"{sent / size:.2f}" if size else "-"
-        found.add_row(name, f"{size:,}", f"{sent:,}", times, *shared)
-    return found
+        ratio = f"{sent / size:.2f}" if size else "-"
+        table.add_row(name, f"{size:,}", f"{sent:,}", ratio, *shared)
+    return table
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data: of each shard the blocks that it makes and reads, as bounds."""
+    """Returns a plan as JSON data: the bounds of the blocks that each shard computes and reads."""
     shards = [
         {
-            "number": shard.number,
+            "index": shard.index,
             "makes": {t.name: _bounds(b) for t, b in zip(plan.results, shard.results, strict=True)},
             "reads": {t.name: _bounds(shard.block_of(t.name)) for t in plan.inputs},
             "bytes_in": shard.bytes_in,
@@ -77,11 +76,11 @@ def _bounds(bounds: Bounds | None) -> Any:
 
 
 def _sharing(plan: Plan, axis: int, name: str) -> str:
-    """What neighbours share of an input, and of how many positions a halo is."""
-    found = plan.axes[axis][name]
-    if found.kind != "halo" or not found.box:
-        return found.kind
-    return f"halo, {found.shared_box / found.box:.0%} of a block"
+    """Returns the kind of overlap of neighbours in an input, and the relative size of a halo."""
+    sharing = plan.axes[axis][name]
+    if sharing.kind != "halo" or not sharing.box:
+        return sharing.kind
+    return f"halo, {sharing.shared_box / sharing.box:.0%} of a block"
 
 
 def _block(bounds: Bounds | None) -> str:
@@ -91,15 +90,17 @@ def _block(bounds: Bounds | None) -> str:
 
 
 def picture(plan: Plan) -> str:
-    """The blocks of every input and result as SVG, a colour for each shard.
+    """Returns an SVG picture of the blocks of every input and result, a colour per shard.
 
-    Of tensors with more than two axes the two that are cut most are drawn."""
+    Tensors of rank above 2 are drawn along the two axes with the most distinct blocks."""
     tensors = [(t, "receives") for t in plan.inputs] + [(t, "makes") for t in plan.results]
     parts = []
     height = SIDE + GAP
     for column, (tensor, what) in enumerate(tensors):
-        blocks = [(s, b) for s in plan.shards if (b := _of(plan, s, tensor, what)) is not None]
-        parts.append(_drawn(tensor, what, blocks, column * (SIDE + GAP) + GAP // 2, GAP))
+        blocks = [
+            (s, b) for s in plan.shards if (b := _block_of(plan, s, tensor, what)) is not None
+        ]
+        parts.append(_draw(tensor, what, blocks, column * (SIDE + GAP) + GAP // 2, GAP))
     width = len(tensors) * (SIDE + GAP)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + GAP}" '
@@ -107,41 +108,41 @@ def picture(plan: Plan) -> str:
     )
 
 
-def _of(plan: Plan, shard: Shard, tensor: PlanTensor, what: str) -> Bounds | None:
+def _block_of(plan: Plan, shard: Shard, tensor: PlanTensor, what: str) -> Bounds | None:
     if what == "makes":
         return shard.results[plan.results.index(tensor)]
     return shard.block_of(tensor.name)
 
 
-def _drawn(
+def _draw(
     tensor: PlanTensor, what: str, blocks: list[tuple[Shard, Bounds]], left: int, top: int
 ) -> str:
-    """One tensor: its outline, and a rectangle for the block of each shard."""
+    """Returns one tensor: its outline, and a rectangle for the block of each shard."""
     rows, columns = _axes(tensor, blocks)
     high = tensor.shape[rows] if rows is not None else 1
     wide = tensor.shape[columns] if columns is not None else 1
     scale = SIDE / max(high, wide, 1)
     text = f"{what} {tensor.name} {tensor.shape}"
-    found = [f'<text x="{left}" y="{top - 10}">{escape(text)}</text>']
+    parts = [f'<text x="{left}" y="{top - 10}">{escape(text)}</text>']
     for shard, (start, stop) in blocks:
         y, y_end = (start[rows], stop[rows]) if rows is not None else (0, 1)
         x, x_end = (start[columns], stop[columns]) if columns is not None else (0, 1)
-        colour = f"hsl({shard.number * 137 % 360},70%,50%)"
-        found.append(
+        colour = f"hsl({shard.index * 137 % 360},70%,50%)"
+        parts.append(
             f'<rect x="{left + x * scale:.1f}" y="{top + y * scale:.1f}" '
             f'width="{(x_end - x) * scale:.1f}" height="{(y_end - y) * scale:.1f}" '
             f'fill="{colour}" fill-opacity="0.3" stroke="{colour}">'
-            f"<title>shard {shard.number}: {escape(_block((start, stop)))}</title></rect>"
+            f"<title>shard {shard.index}: {escape(_block((start, stop)))}</title></rect>"
         )
-    found.append(
+    parts.append(
         f'<rect x="{left}" y="{top}" width="{wide * scale:.1f}" height="{high * scale:.1f}" '
         f'fill="none" stroke="black"/>'
     )
-    return "".join(found)
+    return "".join(parts)
 
 
 def _axes(tensor: PlanTensor, blocks: list[tuple[Shard, Bounds]]) -> tuple[int | None, int | None]:
-    """The axes that are drawn downwards and to the right: those of most different blocks."""
+    """Returns the vertical and the horizontal axis: those with the most distinct blocks."""
     rank = len(tensor.shape)
     pieces = [len({(a[axis], b[axis]) for _, (a, b) in blocks}) for axis in range(rank)]
     chosen = sorted(sorted(range(rank), key=lambda axis: (-pieces[axis], -axis))[:2])

@@ -1,4 +1,4 @@
-"""Sharded functions: called like the function, run shard by shard, here or on Dask."""
+"""Sharded functions: callable like the original, executed shard by shard, locally or on Dask."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from typing import Any
 import attrs
 
 from structir.analysis.variables import walk
-from structir.distributed.assembly import cells, combined, empty, fill, packed, slices
-from structir.distributed.constant_lifting import lifted
+from structir.distributed.assembly import (
+    allocate_results,
+    combine_partials,
+    pack_results,
+    reduce_cells,
+    slices,
+    store_blocks,
+)
+from structir.distributed.constant_lifting import lift_constants
 from structir.distributed.plan import Plan
-from structir.distributed.planning import flat
+from structir.distributed.planning import inline_all_calls
 from structir.distributed.planning import plan as make_plan
 from structir.distributed.worker import (
     ShardProgram,
     WorkerState,
-    recipe_of,
+    make_shard_program,
+    make_task,
     run_task,
-    task_of,
-    workplace,
+    worker_state,
 )
 from structir.errors import StructIRError
 from structir.interpret.scope import check_call
@@ -32,7 +39,7 @@ from structir.lazy import lazy_module
 from structir.projections.boxes import Bounds
 
 np = lazy_module("numpy")
-dask_room = lazy_module("structir.distributed.dask_executor")
+dask_executor = lazy_module("structir.distributed.dask_executor")
 
 Value = Any
 
@@ -46,104 +53,105 @@ def shard(
     reduce: int = 1,
     max_bytes: int | None = None,
 ) -> Sharded:
-    """A function of a module, to be called on arrays and run in shards; options as in `plan`."""
+    """Returns a function of a module that runs in shards when called; options as in `plan`."""
     function = module.functions.get(name)
     if not isinstance(function, Function):
-        raise StructIRError(f"there is no function {name} in the program")
+        raise StructIRError(f"no function `{name}` in the program", code="E0909")
     options = {"grid": grid, "workers": workers, "reduce": reduce, "max_bytes": max_bytes}
-    return Sharded(flat(module), name, options)
+    return Sharded(inline_all_calls(module), name, options)
 
 
 @attrs.frozen(eq=False)
 class Sharded:
-    """A function that runs in shards. Plans are kept, one for each choice of sizes."""
+    """A function that runs in shards. Plans are cached per sizes."""
 
     module: IRModule
     name: str
     options: Mapping[str, Any]
     plans: dict[tuple[tuple[str, int], ...], Plan] = attrs.Factory(dict)
-    recipes: dict[Plan, ShardProgram] = attrs.Factory(dict)
+    programs: dict[Plan, ShardProgram] = attrs.Factory(dict)
 
     @property
     def function(self) -> Function:
-        """The function as it was written."""
-        found = self.module.functions[self.name]
-        assert isinstance(found, Function)
-        return found
+        """The original function."""
+        function = self.module.functions[self.name]
+        assert isinstance(function, Function)
+        return function
 
     def plan(self, *args: Value) -> Plan:
-        """The plan at the shapes of these arguments (NumPy arrays, Dask arrays, or anything with a
-        shape and a dtype)."""
-        sizes = sizes_of(self.function, args)
+        """Returns the plan for the shapes of these arguments: NumPy arrays, Dask arrays, or objects
+        with `shape` and `dtype`."""
+        sizes = infer_sizes(self.function, args)
         key = tuple(sorted(sizes.items()))
         if key not in self.plans:
             self.plans[key] = make_plan(self.module, sizes=sizes, name=self.name, **self.options)
         return self.plans[key]
 
     @cached_property
-    def lone(self) -> Function:
+    def lifted(self) -> Function:
         """The function with its large constants as parameters."""
-        return lifted(self.function)[0]
+        return lift_constants(self.function)[0]
 
-    def recipe(self, plan: Plan) -> ShardProgram:
-        """What a worker needs to make the parts of a plan."""
-        if plan not in self.recipes:
+    def shard_program(self, plan: Plan) -> ShardProgram:
+        """Returns the program that a worker needs to run the shards of a plan."""
+        if plan not in self.programs:
             others = _used_by(self.function, self.module)
-            self.recipes[plan] = recipe_of(plan, self.lone, others)
-        return self.recipes[plan]
+            self.programs[plan] = make_shard_program(plan, self.lifted, others)
+        return self.programs[plan]
 
-    def workplace(self, plan: Plan) -> WorkerState:
-        """The program of a plan as this process runs it."""
-        return workplace(self.recipe(plan))
+    def worker_state(self, plan: Plan) -> WorkerState:
+        """Returns the state of this process as a worker of a plan."""
+        return worker_state(self.shard_program(plan))
 
     def __call__(self, *args: Value, **names: Value) -> Value:
-        """The result at NumPy arguments, shard after shard in this process."""
+        """Computes the result for NumPy arguments, shard after shard in this process."""
         check_call(self.name, self.function.params, args, names)
         plan = self.plan(*args)
-        recipe = self.recipe(plan)
+        program = self.shard_program(plan)
         sent = self.values(plan, args)
-        made = [
-            run_task(recipe, task_of(each), *[_sent(sent[n], b) for n, b in each.inputs])
+        outputs = [
+            run_task(program, make_task(each), *[_slice(sent[n], b) for n, b in each.inputs])
             for each in plan.shards
         ]
-        results = empty(plan)
-        for number, blocks in enumerate(cells(plan, made, combined)):
-            fill(plan, number, blocks, results)
-        return packed(plan, iter(results))
+        results = allocate_results(plan)
+        for cell, blocks in enumerate(reduce_cells(plan, outputs, combine_partials)):
+            store_blocks(plan, cell, blocks, results)
+        return pack_results(plan, iter(results))
 
     def values(self, plan: Plan, args: Sequence[Value]) -> dict[str, Value]:
-        """What may be sent, as plans name it: fields of tuples apart, and the constants."""
-        found: dict[str, Value] = dict(plan.constants)
+        """Returns the inputs by their name in the plan: tuple fields separately, and constants."""
+        inputs: dict[str, Value] = dict(plan.constants)
         for param, value in zip(self.function.params, args, strict=True):
-            found.update(_named(param.name, param.struct_info, value))
-        return found
+            inputs.update(_named(param.name, param.struct_info, value))
+        return inputs
 
     def on_dask(self, *args: Value, **names: Value) -> Value:
-        """The result as Dask arrays, one block a shard: nothing has run yet. What is given may be
-        Dask arrays too, so that functions follow each other without their results being gathered.
-        Needs the extra `structir[distributed]`."""
+        """Returns the result as lazy Dask arrays, one block per shard.
+
+        Arguments may be Dask arrays, so that functions can be chained without gathering results.
+        Requires the extra `structir[distributed]`."""
         check_call(self.name, self.function.params, args, names)
-        return dask_room.arrays(self, args)
+        return dask_executor.dask_arrays(self, args)
 
     def compute(self, *args: Value, client: Any = None, progress: bool = False) -> Value:
-        """The result as NumPy arrays, its shards run by Dask: by a client's cluster, or else by
-        threads of this process."""
-        return dask_room.computed(self, args, client, progress)
+        """Computes the result as NumPy arrays with Dask: on the cluster of `client`, or on threads
+        of this process."""
+        return dask_executor.compute_results(self, args, client, progress)
 
 
 def _used_by(function: Function, module: IRModule) -> dict[str, Any]:
-    """What a function calls of its module, directly or not."""
-    found: dict[str, Any] = {}
+    """Returns the functions of the module that a function calls, transitively."""
+    used: dict[str, Any] = {}
     todo: list[Any] = [function]
     while todo:
         names = {part.name for part in walk(todo.pop()) if isinstance(part, GlobalVar)}
-        new = {name: module.functions[name] for name in sorted(names - found.keys())}
-        found |= new
+        new = {name: module.functions[name] for name in sorted(names - used.keys())}
+        used |= new
         todo += new.values()
-    return found
+    return used
 
 
-def _sent(value: Value, bounds: Bounds | None) -> Value:
+def _slice(value: Value, bounds: Bounds | None) -> Value:
     return value if bounds is None else np.asarray(value[slices(bounds)], order="C")
 
 
@@ -155,8 +163,8 @@ def _named(name: str, info: StructInfo, value: Value) -> Iterator[tuple[str, Val
         yield from _named(f"{name}[{k}]", field, each)
 
 
-def sizes_of(function: Function, args: Sequence[Value]) -> dict[str, int]:
-    """The symbolic sizes that these arguments give; raises StructIRError where they do not fit."""
+def infer_sizes(function: Function, args: Sequence[Value]) -> dict[str, int]:
+    """Infers the symbolic sizes from arguments; raises StructIRError where they do not match."""
     check_call("the function", function.params, args)
     sizes: dict[str, int] = {}
     for param, value in zip(function.params, args, strict=True):
@@ -172,9 +180,11 @@ def _match(name: str, info: StructInfo, value: Value, sizes: dict[str, int]) -> 
         return
     shape, dims = tuple(value.shape), info.dims
     if info.dtype is not None and np.dtype(value.dtype).name != info.dtype:
-        raise StructIRError(f"{name} has dtype {value.dtype}, not {info.dtype}")
+        raise StructIRError(
+            f"{name}: expected dtype {info.dtype}, found {value.dtype}", code="E0908"
+        )
     if not isinstance(dims, tuple) or len(shape) != len(dims):
-        raise StructIRError(f"{name} has shape {shape}, and is {info}")
+        raise StructIRError(f"{name}: expected {info}, found shape {shape}", code="E0908")
     for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
         _match_size(f"axis {axis} of {name}", dim, int(size), sizes)
 
@@ -183,4 +193,4 @@ def _match_size(what: str, dim: Dim, size: int, sizes: dict[str, int]) -> None:
     symbol = as_sym(dim)
     expected = sizes.setdefault(symbol.name, size) if symbol is not None else dim
     if isinstance(expected, int) and expected != size:
-        raise StructIRError(f"{what} has {size} positions, not {expected}")
+        raise StructIRError(f"{what}: expected size {expected}, found {size}", code="E0908")

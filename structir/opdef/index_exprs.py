@@ -17,7 +17,7 @@ from structir.opdef import index_expr as formulas
 from structir.opdef.index_expr import AttributeRef, ElementRef, IndexExpr, IndexVar
 from structir.opdef.notation import AxisIndex as LineEntry
 from structir.opdef.notation import SideCondition
-from structir.projections.injective import tells_apart
+from structir.projections.injective import distinguishes
 from structir.projections.scalar_expr import (
     FUNCTIONS,
     LoopIndex,
@@ -163,7 +163,7 @@ class LoopIndices:
             if form is None or seen & set(own):
                 return False
             moving = [(f, n) for s, f in form[0].items() if (n := self.extent(s)) != 1]
-            if not tells_apart(moving):
+            if not distinguishes(moving):
                 return False
             seen |= set(form[0])
         return seen >= wanted

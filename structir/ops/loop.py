@@ -286,7 +286,7 @@ class _BackwardLoop:
         infos += parts.params[count + 1 :]
         slices = parts.real(range(count, count + 1))
         given = [(k,) for k in (*states, *outputs)]
-        pullback, leaves = self.loop.pulled([*states, *slices, *captured], given)
+        pullback, leaves = self.loop.apply_pullback([*states, *slices, *captured], given)
 
         def step(params: Sequence[Var], emit: Emit) -> Expr:
             rest = iter(params)

@@ -42,7 +42,7 @@ def gradient(
             each.note(f"asked for by the gradient of {function}{by}") for each in error.diagnostics
         ]
         raise type(error)(notes) from None
-    everything = lifted.with_functions({**lifted.functions, **adjoints.made})
+    everything = lifted.with_functions({**lifted.functions, **adjoints.generated})
     reached = dead_code_elimination.transform(everything, entries=name)
     new = {n: f for n, f in reached.functions.items() if n not in module.functions}
     tidy = convert_to_dataflow.transform(module.with_functions(new))

@@ -25,7 +25,7 @@ from structir.ir.expr import (
 from structir.ir.node import replace
 from structir.ir.op import find_op
 from structir.passes.base import function_pass, note
-from structir.planning.storage import Lifetimes, Storage, storages
+from structir.planning.storage import Lifetimes, Storage, plan_storages
 
 
 @function_pass
@@ -42,7 +42,7 @@ def plan_memory(function: Function, *, in_place: bool = True) -> Function:
     lives = Lifetimes(function.body, bound, in_place)
     if not lives.blocks:
         return function
-    found = storages(list(lives.blocks.values()))
+    found = plan_storages(list(lives.blocks.values()))
     note(_told(lives, found))
     body = _MemoryWriter(lives, found).body(function.body)
     attributes = function.attrs

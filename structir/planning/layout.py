@@ -1,4 +1,4 @@
-"""Where values lie in one arena: those that live at the same time lie apart."""
+"""Assigns offsets in an arena; values with overlapping lifetimes do not overlap."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-Span = tuple[int, int]  # the first step at which something lives, and the last
-MOST_COMPARED = 1024  # values of which each is held against the others; more are placed in order
+Span = tuple[int, int]  # first and last step of a lifetime
+MOST_COMPARED = 1024  # limit of the quadratic algorithm
 
 
-def laid_out(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:
-    """The offset of each value, and the size of the arena.
+def assign_offsets(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Returns the offset of each value and the size of the arena.
 
     Of few values the largest first, each in the lowest gap among those alive at the same time. Of
     many, as they come to life, each in the gap that it fills best: that takes time in proportion.
@@ -39,22 +39,22 @@ def _in_order(spans: Sequence[Span], sizes: Sequence[int]) -> tuple[list[int], i
     for i in sorted(range(len(spans)), key=lambda i: spans[i][0]):
         while living and living[0][0] < spans[i][0]:
             _, done = heapq.heappop(living)
-            gaps.give_back(offsets[done], sizes[done])
-        offsets[i] = gaps.taken(sizes[i])
+            gaps.release(offsets[done], sizes[done])
+        offsets[i] = gaps.allocate(sizes[i])
         heapq.heappush(living, (spans[i][1], i))
     return offsets, gaps.end
 
 
 class _Gaps:
-    """The free parts of an arena that grows where none of them is large enough."""
+    """The free gaps of an arena, which grows where no gap is large enough."""
 
     def __init__(self) -> None:
         self.end = 0
         self.by_size: list[tuple[int, int]] = []  # size and start, the smallest first
         self.by_start: list[tuple[int, int]] = []  # start and size
 
-    def taken(self, size: int) -> int:
-        """The start of the smallest gap that holds a size; what is left of it stays free."""
+    def allocate(self, size: int) -> int:
+        """Allocates from the smallest sufficient gap and returns the offset."""
         place = bisect_left(self.by_size, (size, 0))
         if place < len(self.by_size):
             room, start = self.by_size[place]
@@ -68,8 +68,8 @@ class _Gaps:
         self.end = start + size
         return start
 
-    def give_back(self, start: int, size: int) -> None:
-        """Free a part; it joins the gaps on both sides of it."""
+    def release(self, start: int, size: int) -> None:
+        """Frees a range and merges it with adjacent gaps."""
         place = bisect_left(self.by_start, (start, 0))
         if place < len(self.by_start) and self.by_start[place][0] == start + size:
             after = self.by_start[place]

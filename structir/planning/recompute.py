@@ -1,5 +1,4 @@
-"""Which values to let go and compute again: checkpoints, between which a second half of a program
-makes anew what it needs of the first half."""
+"""Rematerialization: selects values to recompute instead of keeping them."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from structir.ir.expr import (
 from structir.ir.op import Op
 from structir.ir.struct_info import TensorStructInfo
 from structir.opdef.memo import memoize
-from structir.planning.storage import bytes_of, planned_call, viewed
+from structir.planning.storage import bytes_of, is_view_call, planned_call
 from structir.projections.spec import IndexSpec
 
 AGAIN = frozenset({Call, TupleGetItem, Tuple, Constant})  # values that may be computed again
@@ -36,7 +35,7 @@ EXPENSIVE = (None, 16.0, 2.0)  # steps for a byte, from which a value is rather 
 
 @attrs.frozen(eq=False)
 class Item:
-    """One binding: the bytes of its value, the steps that computing it takes, what it reads."""
+    """One binding: the bytes of its value, the operations to compute it, and its operands."""
 
     binding: Binding
     bytes: int
@@ -58,14 +57,14 @@ class RecomputePlan:
 
 
 def items_of(bindings: Sequence[Binding], after: set[Var], sizes: Mapping[Sym, int]) -> list[Item]:
-    """The bindings of a block, with what they take at these sizes."""
+    """Returns the bindings of a block with their costs at these sizes."""
     places = {binding.var: k for k, binding in enumerate(bindings)}
     found = []
     for binding in bindings:
         value = binding.value
         reads = [places[v] for v in variables_in((value, binding.var.struct_info)) if v in places]
         pure = isinstance(binding, VarBinding) and type(value) in AGAIN and is_pure_value(value)
-        own = planned_call(binding) and not viewed(value)  # type: ignore[arg-type]
+        own = planned_call(binding) and not is_view_call(value)  # type: ignore[arg-type]
         info: Any = binding.var.struct_info
         known = own or (type(info) is TensorStructInfo and type(info.dims) is tuple and not reads)
         size = _number(bytes_of(info), sizes) if known and info.dtype else 0
@@ -93,7 +92,7 @@ def _is_op_call(value: Any) -> bool:
 
 
 def steps_of(value: Expr, sizes: Mapping[Sym, int]) -> int:
-    """How many points the loops of a call have; the elements of its operands where it has none."""
+    """Returns the number of iteration points of a call; without loops, of operand elements."""
     spec = _spec_of(value)
     if spec is None:
         infos = [arg.struct_info for arg in getattr(value, "args", ())]
@@ -107,7 +106,7 @@ def steps_of(value: Expr, sizes: Mapping[Sym, int]) -> int:
 
 
 def _number(dim: Dim, sizes: Mapping[Sym, int]) -> int:
-    """A size as a number; 0 for one that there cannot be at these sizes."""
+    """Returns the value of a dim; 0 for one that is invalid at these sizes."""
     try:
         return max(evaluate(dim, sizes), 0)
     except DiagnosticError:
@@ -126,7 +125,7 @@ def _spec_of(value: Any) -> IndexSpec | None:
         return None
     try:
         spec: IndexSpec | None = memoize(_index_spec, value)
-    except DiagnosticError:  # it fails when it runs, and says how
+    except DiagnosticError:  # reported at run time
         return None
     return spec
 
@@ -172,7 +171,7 @@ def best_plan(items: Sequence[Item], budget: int, work: float) -> RecomputePlan 
 
 
 def live_bytes(items: Sequence[Item], order: Sequence[tuple[int, bool]]) -> Iterator[int]:
-    """The bytes of the values alive at each step."""
+    """Yields the bytes of live values at each step."""
     last = _last_reads(items, order)
     ending: dict[int, int] = {}
     live = 0
@@ -187,7 +186,7 @@ def live_bytes(items: Sequence[Item], order: Sequence[tuple[int, bool]]) -> Iter
 def _last_reads(
     items: Sequence[Item], order: Sequence[tuple[int, bool]]
 ) -> dict[tuple[int, bool], int]:
-    """The last step at which each value is read, through what may be a view of it."""
+    """Returns the last use of each value, through possible views."""
     copies = {k: step for step, (k, copy) in enumerate(order) if copy}
     last: dict[tuple[int, bool], int] = {}
     for step in reversed(range(len(order))):
@@ -257,8 +256,7 @@ def _crossing(items: Sequence[Item], middle: int) -> list[set[int]]:
 
 
 def _cuts(items: Sequence[Item], crossing: Sequence[set[int]], count: int) -> list[int]:
-    """Places that cut the first half into parts of about as many bytes, each where the fewest bytes
-    cross nearby."""
+    """Returns cuts of the first half into parts of similar size, where few bytes cross."""
     sums = list(accumulate(item.bytes for item in items[: len(crossing)]))
     part = sums[-1] / count
     cuts = []

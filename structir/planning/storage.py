@@ -1,4 +1,4 @@
-"""Which values of a sequence share memory: how long each lives, and what it can be written over."""
+"""Plans shared memory for the values of a sequence, by lifetimes and in-place writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from structir.ir.expr import Binding, Call, GlobalVar, SeqExpr, Var, VarBinding
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, TensorStructInfo
 from structir.opdef.memo import memoize
-from structir.planning.layout import laid_out
+from structir.planning.layout import assign_offsets
 from structir.projections.in_place import dims_product, is_view, keeps_place
 from structir.projections.spec import IndexSpec
 
@@ -26,17 +26,17 @@ ALIGNMENT = 64  # bytes, of sizes that are known; symbolic ones keep their eleme
 
 @attrs.define(eq=False)
 class StorageBlock:
-    """Memory for one value, and for those that are written over it."""
+    """Memory for one value, and for values that overwrite it."""
 
     size: Dim
-    element: int  # the bytes of one element, at a multiple of which it lies
+    element: int  # bytes of one element: the alignment
     first: int
     last: int
 
 
 @attrs.frozen(eq=False)
 class Storage:
-    """One allocation, and where blocks lie in it."""
+    """One allocation and the offsets of its blocks."""
 
     size: Dim
     offsets: Mapping[StorageBlock, Dim]
@@ -68,7 +68,7 @@ class Lifetimes:
     def _views_of(
         self, bindings: Sequence[Binding], seq: SeqExpr
     ) -> tuple[dict[Var, int], set[Var]]:
-        """The last step at which each value is read, and the values that may leave."""
+        """Returns the last use of each value, and the values that may escape."""
         last: dict[Var, int] = {}
         leaving: set[Var] = set()
         for step, binding in enumerate(bindings):
@@ -78,7 +78,7 @@ class Lifetimes:
             if not is_pure_value(value):
                 leaving |= seen
             own = planned_call(binding) and syms_of(binding.var.struct_info) <= self.known
-            if own and not viewed(value):  # type: ignore[arg-type]
+            if own and not is_view_call(value):  # type: ignore[arg-type]
                 self.own.add(binding.var)
                 self.views[binding.var] = frozenset({binding.var})
             else:
@@ -86,7 +86,7 @@ class Lifetimes:
         return last, leaving | self._seen(seq.body)
 
     def _seen(self, part: Any) -> set[Var]:
-        """The values that a part of the program may look at."""
+        """Returns the values that a part of the program may read."""
         read = [self.views[var] for var in variables_in(part) if var in self.views]
         return set().union(*read)
 
@@ -119,7 +119,7 @@ class Lifetimes:
 
 
 def planned_call(binding: Binding) -> bool:
-    """Whether a binding makes one new tensor, of sizes and of a dtype that are known."""
+    """Whether a binding computes one new tensor of known shape and dtype."""
     value, info = binding.value, binding.var.struct_info
     if not isinstance(binding, VarBinding) or type(value) is not Call:
         return False
@@ -137,17 +137,17 @@ def _new_block(info: Any, first: int, last: int) -> StorageBlock:
 
 
 def bytes_of(info: Any) -> Dim:
-    """How many bytes a tensor of known sizes takes."""
+    """Returns the size of a tensor in bytes."""
     return dims_product(info.dims) * numpy_dtype(info.dtype).itemsize
 
 
 def syms_of(info: Any) -> frozenset[Sym]:
-    """The symbolic variables of the sizes of a tensor."""
+    """Returns the symbolic dims of a tensor."""
     return frozenset[Sym]().union(*[syms(d) for d in info.dims if type(d) is Poly])
 
 
-def viewed(call: Call) -> bool:
-    """Whether a call only shows its operand under another shape."""
+def is_view_call(call: Call) -> bool:
+    """Whether a call returns a view of its operand."""
     spec = _spec_of(call)
     return spec is not None and any(is_view(spec, k) for k in range(len(spec.operands)))
 
@@ -157,7 +157,7 @@ def _spec_of(value: Any) -> IndexSpec | None:
         return None
     try:
         spec: IndexSpec | None = memoize(_index_spec, value)
-    except DiagnosticError:  # it fails when it runs, and says how
+    except DiagnosticError:  # reported at run time
         return None
     return spec
 
@@ -166,7 +166,7 @@ def _index_spec(call: Call) -> Any:
     return call.op.definition.index_spec(call)  # type: ignore[attr-defined]
 
 
-def storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
+def plan_storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
     """Blocks laid out in storage: those together whose sizes are multiples of one symbolic size, so
     that it is known what fits where."""
     together: dict[Dim, list[tuple[StorageBlock, int]]] = {}
@@ -178,7 +178,7 @@ def storages(blocks: Sequence[StorageBlock]) -> list[Storage]:
         aligned = ALIGNMENT if unit == 1 else max(block.element for block, _ in factors)
         members = [(block, -(-factor // aligned) * aligned) for block, factor in factors]
         spans = [(block.first, block.last) for block, _ in members]
-        places, whole = laid_out(spans, [size for _, size in members])
+        places, whole = assign_offsets(spans, [size for _, size in members])
         pairs = zip(members, places, strict=True)
         found.append(Storage(whole * unit, {block: place * unit for (block, _), place in pairs}))
     return found

@@ -1,5 +1,4 @@
-"""The adjoint of an index spec is an index spec: each operand's slope times what comes back, added
-up where the operand was read.
+"""Adjoints of index specs, themselves index specs: sums of partial derivatives times cotangents.
 
 Broadcasting, windows, slices, gathers, reshapes and pieces need no case of their own: a letter that
 the operand lacks is reduced, and points that read one element meet there.
@@ -44,8 +43,10 @@ NO_SLOPE = frozenset({"any", "all", "argmax", "argmin"})
 
 @attrs.frozen(eq=False)
 class AuxiliaryTensor:
-    """A tensor shaped like a result that the adjoint needs beside it: how many points there were,
-    how many of them tie. `spec` makes it from the operands and the results."""
+    """An auxiliary tensor of the adjoint, shaped like a result: the number of points, or of ties.
+
+    `spec` computes it from the operands and the results.
+    """
 
     name: str
     spec: IndexSpec
@@ -53,10 +54,11 @@ class AuxiliaryTensor:
 
 @attrs.frozen(eq=False)
 class Adjoint:
-    """The gradient of a spec by one operand.
+    """The gradient of a spec with respect to one operand.
 
     The operands of `spec` are those of the original, then its results, then the gradients of its
-    results, then what the helpers give; a helper's are the original's operands and its results."""
+    results, then what the helpers give; a helper's are the original's operands and its results.
+    """
 
     spec: IndexSpec
     helpers: tuple[AuxiliaryTensor, ...] = ()
@@ -73,18 +75,21 @@ class Contribution:
 
 
 def result_name(k: int) -> str:
-    """How points of an adjoint speak of an element of a result."""
+    """Returns the name of a result element in scalar expressions of an adjoint."""
     return f"result {k}"
 
 
 def gradient_name(k: int) -> str:
-    """How points of an adjoint speak of the gradient of an element of a result."""
+    """Returns the name of the gradient of a result element in scalar expressions of an adjoint."""
     return f"gradient {k}"
 
 
 def adjoint(spec: IndexSpec, operand: int) -> Adjoint | None:
-    """The gradient by an operand; None where there is none: of integers, of places and of truths,
-    and of writes that combine by anything but a sum."""
+    """Returns the gradient with respect to an operand.
+
+    None where there is none: for integers, indices and booleans, and for writes that combine by
+    anything but a sum.
+    """
     own = spec.operands[operand]
     if not is_float(own.dtype or "float32") or not spec.computes:
         return None
@@ -145,7 +150,7 @@ def _auxiliary_info(helper: AuxiliaryTensor) -> OperandInfo:
 def _clause(
     spec: IndexSpec, contribution: Contribution, factor: ScalarExpr, helpers: list[str], alone: bool
 ) -> Statement:
-    """The clause that adds one contribution up at the operand's own entries."""
+    """Returns the statement that accumulates one contribution at the indices of the operand."""
     clause, write, read = contribution.clause, contribution.write, contribution.read
     assert write.value is not None
     slope = derivative(write.value, read.name)
@@ -170,12 +175,12 @@ def _clause(
 
 
 def _product(factors: list[ScalarExpr]) -> ScalarExpr:
-    """The product of the factors that are not 1: a product of two reads stays one."""
+    """Returns the product of the factors that are not 1."""
     return reduce(mul, [f for f in factors if f != ONE] or [ONE])
 
 
 def _letters_of(symbols: frozenset[Sym], clause: Statement, data: ScalarExpr | None) -> set[Sym]:
-    """The letters an entry moves with, through the reads that its index comes from."""
+    """Returns the loop indices of an index expression, including those of the reads in it."""
     found = set(symbols)
     for name in operands_of(data) if data is not None else ():
         found |= {s for e in clause.read(name).entries for s in e.letters}
@@ -183,7 +188,7 @@ def _letters_of(symbols: frozenset[Sym], clause: Statement, data: ScalarExpr | N
 
 
 def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Read) -> list[Read]:
-    """The reads that a value or an index depends on, and those that leave points out."""
+    """Returns the reads that a value or an index depends on, and those in conditions."""
     names = set(wanted)
     todo = [e.data for access in (write.entries, own.entries) for e in access if e.data is not None]
     names |= {n for point in todo for n in operands_of(point)}
@@ -194,7 +199,7 @@ def _kept(reads: tuple[Read, ...], wanted: frozenset[str], write: Write, own: Re
     return [r for r in reads if r.name in names]
 
 
-# What the monoid makes of a slope.
+# Factors of a partial derivative, by monoid.
 
 
 def _factor(
@@ -209,7 +214,7 @@ def _factor(
 def _of_mean(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
-    """An equal share of the points that exist."""
+    """Returns an equal share of the existing points."""
     count = spec.count(contribution.clause)
     if count is not None:
         return as_scalar_expr(1) / _size(count), []
@@ -228,7 +233,7 @@ def _size(count: Dim) -> ScalarExpr:
 def _of_extreme(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
-    """The points that equal the result share it."""
+    """Returns equal shares for the points that equal the result."""
     write = contribution.write
     assert write.value is not None
     hit = eq(write.value, OperandElement(result_name(write.result)))
@@ -239,8 +244,9 @@ def _of_extreme(
 def _of_product(
     spec: IndexSpec, contribution: Contribution
 ) -> tuple[ScalarExpr, list[AuxiliaryTensor]]:
-    """The product of the other points: without the zero where there is one, nothing where there are
-    more."""
+    """Returns the product of the other points: without the zero if there is one, zero if there are
+    more.
+    """
     value = contribution.write.value
     assert value is not None
     zero = eq(value, 0)
@@ -257,7 +263,7 @@ FACTORS = {"mean": _of_mean, "max": _of_extreme, "min": _of_extreme, "prod": _of
 def _auxiliary_spec(
     spec: IndexSpec, contribution: Contribution, what: str, value: ScalarExpr, monoid: str = "sum"
 ) -> AuxiliaryTensor:
-    """A spec like the original's, of another value at each point."""
+    """Returns the original spec with another value at each point."""
     clause, write = contribution.clause, contribution.write
     name = f"{what} {contribution.number}.{write.result}"
     base = len(spec.operands)
@@ -280,8 +286,7 @@ def _auxiliary_spec(
 
 
 def _of_written_base(spec: IndexSpec, operand: int) -> Adjoint | None:
-    """Updates get what comes back at their places; the base what comes back where it is still
-    seen."""
+    """Returns the cotangent at the written indices for updates, and at the others for the base."""
     if any(clause.monoid not in (None, "sum") for clause in spec.clauses):
         return None
     if operand != spec.base:

@@ -1,4 +1,4 @@
-"""Index entries at concrete sizes, and which values they take.
+"""Index expressions at concrete sizes, and the values that they take.
 
 A `Form` is an index with the sizes put in and its letters numbered. `values(form, sets)` is the set
 of its values over a product of letter sets: exact where each letter stands once in the form, and a
@@ -18,24 +18,24 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Opaque, Sym
 from structir.projections.position_sets import EMPTY, PositionSet, of, only
 
-POINTS = 4096  # a form in which a letter stands twice is tried out at no more points than these
+POINTS = 4096  # limit of enumeration for forms with a repeated loop index
 
 
 class AffineForm(NamedTuple):
     """`offset` plus the terms, those of small factors first."""
 
     offset: int
-    terms: tuple[tuple[int, Node], ...]  # factor and what it multiplies
-    repeats: bool = False  # whether a letter stands in it more than once
+    terms: tuple[tuple[int, Node], ...]  # factor and node
+    repeats: bool = False  # whether a loop index occurs more than once
 
     @property
     def letters(self) -> tuple[int, ...]:
-        """The letters in it, as often as they stand there."""
+        """The loop indices in the form, with repetitions."""
         return tuple(_letters(self))
 
     @property
     def alone(self) -> int | None:
-        """The letter that the form is, when it is nothing more."""
+        """The loop index that the form equals; None if there is none."""
         if self.offset or len(self.terms) != 1:
             return None
         factor, node = self.terms[0]
@@ -54,7 +54,7 @@ Sets = Sequence[PositionSet]
 
 
 def form_of(dim: Dim, numbers: Mapping[Sym, int]) -> AffineForm:
-    """The form of a dim over numbered letters alone."""
+    """Returns the form of a dim over numbered loop indices."""
     if isinstance(dim, int):
         return AffineForm(dim, ())
     terms = [(factor, _node(monomial, numbers)) for monomial, factor in dim.terms.items()]
@@ -86,7 +86,7 @@ def _letters(form: AffineForm) -> Iterator[int]:
 
 
 def values(form: AffineForm, sets: Sets) -> PositionSet:
-    """The values of a form over letter sets, none of them empty."""
+    """Returns the values of a form over nonempty index sets."""
     offset, terms, repeats = form
     if len(terms) == 1 and isinstance(terms[0][1], int):
         found = sets[terms[0][1]].times(terms[0][0])
@@ -109,7 +109,7 @@ def _sum(form: AffineForm, sets: Sets) -> PositionSet:
 
 
 def _plus_multiple(total: PositionSet, factor: int, added: PositionSet) -> PositionSet:
-    """A set plus multiples of another; an interval wide enough closes the holes between them."""
+    """Returns a set plus multiples of another; a sufficiently wide interval has no gaps."""
     width = total.stop - total.start
     if total.mask or added.mask or not added or abs(factor) > width:
         return total.plus(added.times(factor))
@@ -119,7 +119,7 @@ def _plus_multiple(total: PositionSet, factor: int, added: PositionSet) -> Posit
 
 
 def node_values(node: Node, sets: Sets) -> PositionSet:
-    """The values of a letter or a function."""
+    """Returns the values of a loop index or a function."""
     if isinstance(node, int):
         return sets[node]
     given = [values(argument, sets) for argument in node.args]
@@ -127,7 +127,7 @@ def node_values(node: Node, sets: Sets) -> PositionSet:
 
 
 def _tried(form: AffineForm, sets: Sets, moving: list[int]) -> PositionSet:
-    """The values by trying every point."""
+    """Returns the values by enumeration of all points."""
     point = [s.start for s in sets]
     found: set[int] = set()
     for places in itertools.product(*[list(sets[k].elements()) for k in moving]):
@@ -138,7 +138,7 @@ def _tried(form: AffineForm, sets: Sets, moving: list[int]) -> PositionSet:
 
 
 def value_at(form: AffineForm, point: Sequence[int]) -> int:
-    """The value of a form at one point."""
+    """Returns the value of a form at one point."""
     return form.offset + sum(factor * _value_of(node, point) for factor, node in form.terms)
 
 
@@ -213,7 +213,7 @@ def _choice(given: list[PositionSet]) -> PositionSet:
 
 
 def _truth(op: str) -> Callable[[list[PositionSet]], PositionSet]:
-    """The truths that a comparison takes."""
+    """Returns the possible truth values of a comparison."""
     holds = getattr(operator, op)
 
     def truths(given: list[PositionSet]) -> PositionSet:
@@ -241,5 +241,5 @@ VALUES: dict[str, Callable[[list[PositionSet]], PositionSet]] = {
 
 
 def moving_letters(form: AffineForm, sets: Sets) -> frozenset[int]:
-    """The letters of a form that have several positions."""
+    """Returns the loop indices of a form that have several values."""
     return frozenset([k for k in form.letters if sets[k].size > 1])

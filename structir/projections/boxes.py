@@ -1,4 +1,4 @@
-"""Boxes of tensor elements, and regions: the few boxes that together are needed of a tensor."""
+"""Boxes of tensor elements, and regions: unions of a few boxes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import attrs
 
 from structir.projections.position_sets import PositionSet
 
-Bounds = tuple[tuple[int, ...], tuple[int, ...]]  # where a box starts and where it ends, exclusive
+Bounds = tuple[tuple[int, ...], tuple[int, ...]]  # start and exclusive end along each axis
 
-MAX_BOXES = 4  # a region of more becomes one box around them
+MAX_BOXES = 4  # larger regions become their bounding box
 
 
 class Box(NamedTuple):
@@ -26,20 +26,20 @@ class Box(NamedTuple):
 
     @property
     def bounds(self) -> Bounds:
-        """The least interval along each axis."""
+        """The bounding interval along each axis."""
         return tuple([s.start for s in self.axes]), tuple([s.stop for s in self.axes])
 
     @property
     def volume(self) -> int:
-        """How many elements lie in it."""
+        """The number of elements in it."""
         return prod([s.size for s in self.axes])
 
     def within(self, other: Box) -> bool:
-        """Whether every element here is there."""
+        """Whether the region or box is contained in another."""
         return all(a.within(b) for a, b in zip(self.axes, other.axes, strict=True))
 
     def common(self, other: Box) -> Box | None:
-        """The elements in both; None if there are none."""
+        """Returns the intersection; None if it is empty."""
         axes = [a.common(b) for a, b in zip(self.axes, other.axes, strict=True)]
         return Box(tuple(axes), self.exact and other.exact) if all(axes) else None
 
@@ -76,14 +76,14 @@ class Box(NamedTuple):
 
 
 def box(start: Sequence[int], stop: Sequence[int]) -> Box | None:
-    """The box between two corners, the second exclusive; None if it is empty."""
+    """Returns the box between two corners, the second exclusive; None if it is empty."""
     axes = tuple([PositionSet(int(a), int(b)) for a, b in zip(start, stop, strict=True)])
     return Box(axes) if all(axes) else None
 
 
 @attrs.frozen(cache_hash=True)
 class Region:
-    """What is needed of one tensor: the union of its boxes, none inside another."""
+    """A set of elements of one tensor: a union of boxes, none inside another."""
 
     boxes: tuple[Box, ...] = ()
 
@@ -97,7 +97,7 @@ class Region:
 
     @property
     def bounds(self) -> Bounds | None:
-        """The least box of intervals around all; None if nothing is needed."""
+        """The bounding box; None if the region is empty."""
         if not self.boxes:
             return None
         if len(self.boxes) == 1:
@@ -111,12 +111,12 @@ class Region:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is in it that is not needed."""
+        """Whether the region has no superfluous elements."""
         return all(b.exact for b in self.boxes)
 
     @property
     def volume(self) -> int:
-        """How many elements the bounds hold: what a worker that takes one block receives."""
+        """The number of elements of the bounding box: what a worker with one block receives."""
         bounds = self.bounds
         if bounds is None:
             return 0
@@ -124,26 +124,26 @@ class Region:
 
     @property
     def count(self) -> int:
-        """How many elements lie in it; all of them are needed if it is exact."""
+        """The number of elements in it."""
         return _union_volume(self.boxes)
 
     @property
     def needed(self) -> int | None:
-        """How many elements are needed; None where that is not known."""
+        """The number of required elements; None where unknown."""
         return self.count if self.exact else None
 
     @property
     def dense(self) -> bool:
-        """Whether there is something inside the bounds, and all of it is known to be needed."""
+        """Whether the region is nonempty and equals its bounding box."""
         return bool(self.boxes) and self.exact and self.count == self.volume
 
     def common(self, other: Region) -> Region:
-        """The elements in both."""
+        """Returns the intersection."""
         pairs = [a.common(b) for a in self.boxes for b in other.boxes]
         return region_of([p for p in pairs if p is not None])
 
     def within(self, other: Region) -> bool:
-        """Whether every element here is there."""
+        """Whether the region or box is contained in another."""
         own = _union_volume(self.boxes)
         return own == _union_volume(tuple(_pairs(self.boxes, other.boxes)))
 
@@ -152,19 +152,21 @@ NOTHING = Region()
 
 
 def region(start: Sequence[int], stop: Sequence[int]) -> Region:
-    """The region of one block; nothing if it is empty."""
+    """Returns the region of one block; empty if the block is empty."""
     made = box(start, stop)
     return NOTHING if made is None else Region((made,))
 
 
 def whole(shape: Sequence[int]) -> Region:
-    """The region of a whole tensor."""
+    """Returns the region of a whole tensor."""
     return region([0] * len(shape), shape)
 
 
 def region_of(boxes: Iterable[Box]) -> Region:
-    """The union of boxes: joined where the union is a box, one box around all if too many
-    remain."""
+    """Returns the union of boxes.
+
+    Merges boxes whose union is a box, and uses the bounding box if too many remain.
+    """
     kept: list[Box] = []
     for each in boxes:
         _add(kept, each)
@@ -195,7 +197,7 @@ def _pairs(boxes: Sequence[Box], others: Sequence[Box]) -> Iterator[Box]:
 
 
 def _union_volume(boxes: Sequence[Box]) -> int:
-    """What the first holds, and what the others hold beyond it."""
+    """Returns the boxes of the first and the elements that others add to it."""
     if not boxes:
         return 0
     first, rest = boxes[0], boxes[1:]

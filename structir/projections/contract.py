@@ -19,7 +19,7 @@ np = lazy_module("numpy")
 Array = Any
 
 
-def contracted(
+def contract(
     value: ScalarExpr,
     fetched: Mapping[str, LoadedView],
     exists: Mask,

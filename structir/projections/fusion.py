@@ -1,8 +1,7 @@
-"""How one op reads what another makes: what fusing the two would mean. No op is named here.
+"""Composes producer and consumer access maps to decide whether two ops can be fused.
 
-A producer writes a value point by point, a consumer reads it. Composed, the two maps say which
-points of the producer a point of the consumer needs, one row for each of the producer's parallel
-letters.
+A producer writes a value point by point, and a consumer reads it. The composed map gives the
+producer points that a consumer point depends on, a row per parallel loop index of the producer.
 """
 
 from __future__ import annotations

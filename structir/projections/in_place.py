@@ -1,4 +1,4 @@
-"""Whether a result may lie where an operand lies, each element made from the one at its place."""
+"""Decides whether a result may share the memory of an operand, computed element by element."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from structir.projections.spec import AccessIndex, IndexSpec, Statement
 
 
 def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
-    """Whether the only result can be written over these operands, element by element: no point
-    reads an element of them but the one at the address that it writes."""
+    """Whether the only result can overwrite these operands elementwise.
+
+    No point reads an element of them other than the one at the address that it writes.
+    """
     if len(spec.results) != 1 or len(spec.clauses) != 1 or spec.base is not None:
         return False
     (clause,) = spec.clauses
@@ -32,7 +34,7 @@ def keeps_place(spec: IndexSpec, operands: Sequence[int]) -> bool:
 
 
 def is_view(spec: IndexSpec, operand: int) -> bool:
-    """Whether the result is an operand under another shape: no element moves or changes."""
+    """Whether the result is a reshaped view of an operand."""
     if not keeps_place(spec, [operand]):
         return False
     clause: Statement = spec.clauses[0]
@@ -42,7 +44,7 @@ def is_view(spec: IndexSpec, operand: int) -> bool:
 
 
 def dims_product(sizes: Sequence[Dim]) -> Dim:
-    """How many elements a tensor of these sizes has."""
+    """Returns the number of elements of a tensor of these sizes."""
     count: Dim = 1
     for size in sizes:
         count = count * size

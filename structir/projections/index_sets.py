@@ -1,5 +1,4 @@
-"""The points of a clause at which some of its accesses fall into given boxes, as products of letter
-sets."""
+"""Computes the points of a statement whose accesses fall into given boxes, as index sets."""
 
 from __future__ import annotations
 
@@ -19,8 +18,11 @@ ROUNDS = 8  # of narrowing; constraints that still narrow each other then leave 
 
 @attrs.frozen
 class ConcreteIndex:
-    """An entry at concrete sizes. Without a form any position may be meant: a whole axis, or an
-    index that is read from data (then the access is not `exact`)."""
+    """An index expression at concrete sizes.
+
+    Without a form any position is possible: a whole axis, or an index read from data (then the
+    access is not `exact`).
+    """
 
     size: int
     form: AffineForm | None
@@ -29,11 +31,11 @@ class ConcreteIndex:
 
     @cached_property
     def letter(self) -> int | None:
-        """The letter that the index is, when it is nothing more."""
+        """The loop index that this index equals; None if there is none."""
         return None if self.form is None else self.form.alone
 
     def positions(self, sets: Sequence[PositionSet]) -> PositionSet:
-        """Where the entry may stand, the points outside the axis left out."""
+        """Returns the possible positions of the index within its axis."""
         if self.form is None:
             return PositionSet(0, self.size, 0, self.exact)
         found = values(self.form, sets)
@@ -48,12 +50,12 @@ class ConcreteAccess:
 
     @cached_property
     def letters(self) -> tuple[int, ...]:
-        """The letters of all entries, as often as they stand there."""
+        """The loop indices of all entries, with repetitions."""
         return tuple([k for a in self.axes if a.form is not None for k in a.form.letters])
 
     @cached_property
     def coupled(self) -> bool:
-        """Whether a letter stands in it twice, so that its positions are no product."""
+        """Whether a loop index occurs twice, so that the positions are not a product."""
         return len(set(self.letters)) < len(self.letters)
 
 
@@ -73,14 +75,14 @@ class IterationPoints:
     reached: bool = True  # every position of these letters has points that are not absent
 
     def box(self, access: ConcreteAccess) -> Box | None:
-        """What an access meets at these points; None if nothing."""
+        """Returns the elements that an access reaches at these points; None if there are none."""
         axes = tuple([a.positions(self.sets) for a in access.axes])
         if not all(axes):
             return None
         return Box(axes, self.is_exact(access) and all([s.exact for s in axes]))
 
     def is_exact(self, access: ConcreteAccess) -> bool:
-        """Whether an access meets the full product of its entries' positions, and nothing less."""
+        """Whether an access reaches exactly the product of the positions of its entries."""
         if not self.exact:
             return False
         if not (access.coupled or self.ties or self.absent):
@@ -97,7 +99,7 @@ class IterationPoints:
 
 @attrs.frozen(eq=False)
 class LoopNest:
-    """A clause at concrete sizes."""
+    """A statement at concrete sizes."""
 
     full: tuple[PositionSet, ...]  # every position of each letter
     reads: Mapping[str, ConcreteAccess]
@@ -105,7 +107,7 @@ class LoopNest:
     conditions: tuple[Constraint, ...]
 
     def points(self, access: ConcreteAccess, box: Box) -> Iterator[IterationPoints]:
-        """The points at which an access falls into a box: disjoint products."""
+        """Returns the points at which an access falls into a box, as disjoint products."""
         sets = list(self.full)
         constraints = list(self.conditions)
         for axis, target in zip(access.axes, box.axes, strict=True):
@@ -145,7 +147,7 @@ class LoopNest:
 
     @cached_property
     def out_of_bounds(self) -> list[tuple[ConcreteAccess, Constraint]]:
-        """The entries of reads that some points leave."""
+        """Returns the read indices that leave their axis at some points."""
         return [
             (read, (axis.form, PositionSet(0, axis.size)))
             for read in self.reads.values()
@@ -155,7 +157,7 @@ class LoopNest:
 
 
 def _settled(constraints: list[Constraint], sets: list[PositionSet]) -> bool:
-    """Narrow letters until no constraint narrows any further; False if no point is left."""
+    """Narrows index sets to a fixed point. Returns False if no point remains."""
     for _ in range(ROUNDS):
         before = list(sets)
         for form, target in constraints:

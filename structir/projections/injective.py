@@ -1,5 +1,4 @@
-"""What the indices of an access say of its letters: whether they leave holes, and whether points
-meet."""
+"""Decides whether the indices of an access are surjective and injective in its loop indices."""
 
 from __future__ import annotations
 
@@ -14,8 +13,10 @@ from structir.projections.spec import AccessIndex, affine
 
 
 def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
-    """Whether sums of factors times positions below extents take every value between their ends;
-    None where it is not known."""
+    """Whether sums of factors times positions cover every value between their extremes.
+
+    None where unknown.
+    """
     known = [(abs(f), n) for f, n in terms if isinstance(f, int) and f]
     if len(known) < sum(f != 0 for f, _ in terms):
         return None
@@ -35,11 +36,12 @@ def covers(terms: Sequence[tuple[Dim, Dim]]) -> bool | None:
 def injective(
     entries: Sequence[AccessIndex], letters: Sequence[Sym], extents: Mapping[Sym, Dim]
 ) -> bool | None:
-    """Whether different points of the letters always stand at different elements; None where it is
-    not known.
+    """Whether different points of the loop indices always have different elements; None where
+    unknown.
 
     Letters are settled axis by axis: an index in which the letters not yet settled form a
-    mixed-radix number tells each of them. What is left is full rank, or collides."""
+    mixed-radix number tells each of them. What is left is full rank, or collides.
+    """
     open_letters = {s for s in letters if extents[s] != 1}
     forms = [affine(e.dim, tuple(letters)) for e in entries if not e.whole and e.data is None]
     factors = [found[0] for found in forms if found is not None]
@@ -48,7 +50,7 @@ def injective(
         progress = False
         for row in factors:
             own = [(f, extents[s]) for s, f in row.items() if s in open_letters]
-            if own and tells_apart(own):
+            if own and distinguishes(own):
                 open_letters -= row.keys()
                 progress = True
     if not open_letters:
@@ -58,9 +60,9 @@ def injective(
     return _independent(factors, sorted(open_letters, key=lambda s: s.order), extents)
 
 
-def tells_apart(terms: Sequence[tuple[Dim, Dim]]) -> bool:
+def distinguishes(terms: Sequence[tuple[Dim, Dim]]) -> bool:
     """Whether no two points have one sum: each factor is no less than what the smaller ones can
-    tell apart."""
+    distinguish."""
     width: Dim = 1
     rest = [(abs_of(factor), extent) for factor, extent in terms]
     while rest:
@@ -82,7 +84,7 @@ def _next_digit(terms: list[tuple[Dim, Dim]], width: Dim) -> int | None:
 
 
 def abs_of(factor: Dim) -> Dim:
-    """A factor without its sign."""
+    """Returns the absolute value of a factor."""
     return -factor if sign_of(factor) == -1 else factor
 
 

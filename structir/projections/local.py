@@ -1,5 +1,4 @@
-"""The part of a spec that makes a block of its results from blocks of its operands alone: what one
-shard runs."""
+"""Restricts a spec to blocks of its results and operands: the loops of one shard."""
 
 from __future__ import annotations
 
@@ -53,10 +52,10 @@ def local_spec(
 
     `results` are the blocks to make (None: nothing of it, and no elements), `operands` the blocks
     that are at hand; they must hold everything that the results need. Blocks along a scan are those
-    of `made_together`. `cut` narrows letters that
-    are reduced: the result is then a part, still to be combined with the others. Parts made with
-    the same `names` have the same letters, so that those that do the same thing are equal. An axis
-    that is not cut keeps its size as it was written; `width` says how that of a cut one is.
+    of `common_block`. `cut` narrows reduction
+    indices: the result is then partial, to be combined with the others. Restrictions with the same
+    `names` share loop indices, so that equal computations compare equal. An axis that is not split
+    keeps its dim; `width` returns the dim of a block size.
     """
     made = [b or nothing(len(r.dims)) for b, r in zip(results, spec.results, strict=True)]
     names = {} if names is None else names
@@ -75,8 +74,8 @@ def local_spec(
     return IndexSpec(tuple(infos), tuple(outs), cutter.extents, tuple(clauses), spec.fill, base)
 
 
-def made_together(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
-    """The blocks that are made where some are wanted: along a scan, all that comes before."""
+def common_block(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> list[Bounds]:
+    """Returns the blocks to compute for the wanted ones: along a scan, all that precede."""
     found = list(results)
     for clause in spec.clauses:
         scan = scan_of(spec, clause)
@@ -95,18 +94,18 @@ def made_together(spec: IndexSpec, sizes: Sizes, results: Sequence[Bounds]) -> l
 
 
 def widths(bounds: Bounds) -> tuple[int, ...]:
-    """The shape of a block."""
+    """Returns the shape of a block."""
     return tuple([b - a for a, b in zip(*bounds, strict=True)])
 
 
 def nothing(rank: int) -> Bounds:
-    """The block of no elements."""
+    """Returns the empty block."""
     return (0,) * rank, (0,) * rank
 
 
 @attrs.frozen
 class _LocalityCheck:
-    """Whether the points of a part never leave the blocks that they read, and those they write."""
+    """Checks that the points of a restriction stay inside the blocks that they read and write."""
 
     reads: bool
     writes: bool
@@ -114,7 +113,7 @@ class _LocalityCheck:
 
 @attrs.frozen(eq=False)
 class _Cutter:
-    """Cuts the clauses of one spec to blocks."""
+    """Restricts the statements of one spec to blocks."""
 
     spec: IndexSpec
     sizes: Sizes
@@ -152,7 +151,7 @@ class _Cutter:
         yield Statement(tuple(letters), (), (), reads, writes)
 
     def shape(self, sizes: Sequence[Dim], block: Bounds) -> tuple[Dim, ...]:
-        """The sizes of a block."""
+        """Returns the dims of a block."""
         pairs = zip(sizes, *block, strict=True)
         return tuple([self.size(dim, (start, stop)) for dim, start, stop in pairs])
 
@@ -162,18 +161,18 @@ class _Cutter:
         return dim if part == (0, self.number(dim)) else self.width(stop - start)
 
     def letter(self, clause: int, own: object) -> Sym:
-        """The letter that stands for one of a clause's."""
+        """Returns the restricted loop index of an original one."""
         key = (clause, own)
         if key not in self.names:
             self.names[key] = Sym(own.name if isinstance(own, Sym) else f"x{own}")
         return self.names[key]
 
     def number(self, dim: Dim) -> int:
-        """A size as a number."""
+        """Returns the value of a dim."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
     def clause(self, number: int, clause: Statement) -> Statement | None:
-        """A clause over the blocks; None if no point of it writes into a block."""
+        """Returns a statement restricted to the blocks; None if no point writes into them."""
         found = self.ranges(clause)
         if found is None:
             return None
@@ -218,7 +217,7 @@ class _Cutter:
         )  # else the last is not at hand
 
     def wanted(self, write: Write) -> bool:
-        """Whether any element of the result is to be made."""
+        """Whether any result element is computed."""
         start, stop = self.results[write.result]
         return not start or start != stop
 
@@ -235,7 +234,7 @@ class _Cutter:
 
 
 def _used(clause: Statement, writes: Sequence[Write]) -> Iterator[Read]:
-    """The reads that some writes depend on."""
+    """Returns the reads that some writes depend on."""
     entries = [e for r in clause.reads for e in r.entries]
     entries += [e for w in writes for e in w.entries]
     points = [w.value for w in writes if w.value is not None]
@@ -256,23 +255,23 @@ class _Moved:
     uncut: frozenset[Sym]
 
     def read(self, read: Read, block: Bounds, safe: _LocalityCheck) -> Read:
-        """A read of a block of its operand."""
+        """Returns a read of a block of its operand."""
         return Read(read.name, read.operand, self.entries(read.entries, block, safe.reads))
 
     def write(self, write: Write, block: Bounds, safe: _LocalityCheck) -> Write:
-        """A write into a block of its result."""
+        """Returns a write into a block of its result."""
         value = None if write.value is None else self.point(write.value)
         entries = self.entries(write.entries, block, safe.writes)
         return Write(write.result, entries, value, write.unique)
 
     def condition(self, condition: Condition) -> Condition:
-        """A comparison of indices."""
+        """Returns a comparison of indices."""
         return Condition(condition.op, self.dim(condition.left), self.dim(condition.right))
 
     def entries(
         self, entries: tuple[AccessIndex, ...], block: Bounds, sure: bool
     ) -> tuple[AccessIndex, ...]:
-        """Where an access stands in a block."""
+        """Returns the indices of an access relative to a block."""
         return tuple(
             [
                 self.entry(entry, start, stop, sure)
@@ -281,7 +280,7 @@ class _Moved:
         )
 
     def entry(self, entry: AccessIndex, start: int, stop: int, sure: bool) -> AccessIndex:
-        """Where an access stands along one axis of a block."""
+        """Returns the index of an access along one axis, relative to a block."""
         size, width = self.cutter.number(entry.size), self.cutter.size(entry.size, (start, stop))
         if entry.loose and size == 1:
             return AccessIndex(0, width)
@@ -302,7 +301,7 @@ class _Moved:
         return dim if isinstance(dim, int) else dims.substitute(dim, {**sizes, **letters})
 
     def point(self, point: ScalarExpr) -> ScalarExpr:
-        """A value at a point of the part."""
+        """Returns a scalar expression of the restriction."""
         replacements: dict[ScalarExpr, ScalarExpr] = {}
         for node in walk(point):
             match node:

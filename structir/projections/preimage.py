@@ -1,4 +1,4 @@
-"""What the value of an index says of its letters.
+"""Narrows index sets to the preimage of a set of index values.
 
 `narrow(form, target, sets)` keeps, of each letter, the positions at which the form can still fall
 into a target: exactly those where each letter stands once in the form, and perhaps more otherwise.
@@ -25,7 +25,9 @@ Constraint = tuple[AffineForm, PositionSet]  # an index, and what it must fall i
 
 
 def narrow(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
-    """Keep the positions at which the form can fall into the target; False if there are none.
+    """Keeps the positions at which the form can fall into the target.
+
+    Returns False if there are none.
 
     Letters are narrowed one by one, the others ranging over their sets: every position that is kept
     has a point that falls into the target, if each letter stands once in the form.
@@ -57,7 +59,7 @@ def _narrow_sum(
 
 
 def _narrow_repeated(form: AffineForm, target: PositionSet, sets: list[PositionSet]) -> bool:
-    """Narrow letters of a form in which one stands twice: by trying, or to a superset."""
+    """Narrows forms with a repeated loop index by enumeration, or to a superset."""
     found = tried([(form, target)], sets)
     if found is None:
         some = _narrow_sum(form.terms, target.shifted(-form.offset), sets)
@@ -134,7 +136,7 @@ def _undo_remainder(
 def _undo_greatest(
     args: tuple[AffineForm, ...], target: PositionSet, sets: list[PositionSet]
 ) -> bool:
-    """No argument exceeds the target; one that alone can reach it lies in it."""
+    """Narrows the arguments of a minimum or maximum."""
     given = [values(a, sets) for a in args]
     for k, (form, own) in enumerate(zip(args, given, strict=True)):
         others = max(s.stop for j, s in enumerate(given) if j != k)

@@ -1,4 +1,4 @@
-"""Functions of the IR as steps of a region walk: which value every op reads and makes."""
+"""Lowers functions to a sequence of steps with region dependencies between tensors."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from structir.projections.region_propagation import (
     Regions,
     RegionStep,
     Shape,
-    affected,
-    needed,
+    affected_regions,
+    required_regions,
 )
 from structir.projections.regions import dependence
 from structir.projections.spec import IndexSpec, sizes_in
 
 WITHOUT_ELEMENTS = (FuncStructInfo, PrimStructInfo, ShapeStructInfo)
 
-Tree = Any  # a key of a tensor, a tuple of trees, or None for what is no tensor
-Key = tuple[Expr, tuple[int, ...]]  # an expression, and the way into its tuple
+Tree = Any  # a key of a tensor, a tuple of trees, or None for other values
+Key = tuple[Expr, tuple[int, ...]]  # an expression, and the path into its tuple
 
 
 @attrs.frozen(eq=False)
 class CallOrigin:
-    """The call that a step was read from, and its loops where it has any."""
+    """The call of a step, and its loops where it has any."""
 
     call: Call
     spec: IndexSpec | None = None
@@ -61,7 +61,7 @@ class CallOrigin:
 
 @attrs.frozen(eq=False)
 class BranchOrigin:
-    """A branch that a step was read from: what decides which of two tensors is handed on."""
+    """The conditional of a step: its condition selects one of two tensors."""
 
     condition: Expr
 
@@ -70,7 +70,7 @@ class BranchOrigin:
 class Program:
     """A function at concrete sizes, as steps between tensors.
 
-    A tensor is known by the variable or constant that it is and the way into it: `(x, ())`, and
+    The key of a tensor is its variable or constant and a path into it: `(x, ())`, and
     `(pair, (1,))` for the second field of a tuple.
     """
 
@@ -78,12 +78,12 @@ class Program:
     params: tuple[Tree, ...]
     result: Tree
     shapes: Mapping[Hashable, Shape]
-    values: Mapping[Var, Tree]  # what each variable of the function is
-    parts: Mapping[Call, Tree]  # the calls that stand inside others, after decomposition
+    values: Mapping[Var, Tree]  # the tensors of each variable
+    parts: Mapping[Call, Tree]  # calls nested in others, after decomposition
     sizes: Mapping[Sym, int]
 
     def tree(self, expr: Expr) -> Tree:
-        """The tensors of an expression that stands in the function, or in parts of its calls."""
+        """Returns the tensors of an expression of the function or of a decomposed call."""
         match expr:
             case Var():
                 return self.values.get(expr)
@@ -99,28 +99,31 @@ class Program:
         return None
 
     def number(self, dim: Dim) -> int:
-        """A size of the function as a number."""
+        """Returns the value of a dim at the sizes of the program."""
         return dim if isinstance(dim, int) else dims.evaluate(dim, dict(self.sizes))
 
-    def needed(self, wanted: Mapping[Hashable, Region]) -> Regions:
-        """What regions of some tensors need of every tensor before them."""
-        return needed(self.steps, wanted)
+    def required_regions(self, wanted: Mapping[Hashable, Region]) -> Regions:
+        """Returns the region of every tensor that the `wanted` regions depend on."""
+        return required_regions(self.steps, wanted)
 
-    def affected(self, changed: Mapping[Hashable, Region]) -> Regions:
-        """Which elements of every tensor depend on regions of some tensors."""
-        return affected(self.steps, changed)
+    def affected_regions(self, changed: Mapping[Hashable, Region]) -> Regions:
+        """Returns the region of every tensor that depends on the `changed` regions."""
+        return affected_regions(self.steps, changed)
 
 
 def program_of(
     function: Function, sizes: Mapping[Sym | str, int] | None = None, *, parts: bool = False
 ) -> Program:
-    """A function as steps; `sizes` gives its symbolic variables or their names, those of
-    match_casts too. With `parts` composites are walked through their parts even where their line
-    tells what they read: as steps that can be run."""
-    given = dict(sizes or {})
-    symbols = symbols_in(function) if given else ()
-    asked = [(s, key) for s in symbols for key in (s.name, s) if key in given]
-    reader = ProgramBuilder({symbol: given[key] for symbol, key in asked}, parts)
+    """Returns a function as steps.
+
+    `sizes` gives the symbolic dims, by variable or name, including those of match_casts. With
+    `parts`, composite ops are decomposed even where their index signature is complete, so that the
+    steps can be executed. Raises StructInfoError for missing sizes and unknown shapes.
+    """
+    by_key = dict(sizes or {})
+    symbols = symbols_in(function) if by_key else ()
+    pairs = [(s, key) for s in symbols for key in (s.name, s) if key in by_key]
+    reader = ProgramBuilder({symbol: by_key[key] for symbol, key in pairs}, parts)
     params = tuple([reader.fresh(p, p.struct_info, ()) for p in function.params])
     reader.values.update(zip(function.params, params, strict=True))
     result = reader.sequence(function.body)
@@ -136,7 +139,7 @@ def program_of(
 
 
 def leaves(tree: Tree) -> Iterator[Hashable]:
-    """The tensors of a tree, in order."""
+    """Yields the tensors of a tree, in order."""
     if isinstance(tree, tuple) and (not tree or not isinstance(tree[0], Expr)):
         for branch in tree:
             yield from leaves(branch)
@@ -145,64 +148,64 @@ def leaves(tree: Tree) -> Iterator[Hashable]:
 
 
 def info_of(key: Any) -> TensorStructInfo:
-    """What is known of a tensor of a program."""
-    owner, way = key
+    """Returns the StructInfo of a tensor of a program."""
+    owner, path = key
     info = owner.struct_info
-    for index in way:
+    for index in path:
         info = info.fields[index]
     return info  # type: ignore[no-any-return]
 
 
 @attrs.frozen(eq=False)
 class ProgramBuilder:
-    """Reads a function binding by binding."""
+    """Builds a program from a function, binding by binding."""
 
     sizes: Mapping[Sym, int]
     decomposes: bool = False
     steps: list[RegionStep] = attrs.Factory(list)
     values: dict[Var, Tree] = attrs.Factory(dict)
-    parts: dict[Call, Tree] = attrs.Factory(dict)  # of ops that are walked through their parts
+    parts: dict[Call, Tree] = attrs.Factory(dict)  # of decomposed calls
     shapes: dict[Hashable, Shape] = attrs.Factory(dict)
 
-    def fresh(self, owner: Expr, info: StructInfo | None, way: tuple[int, ...]) -> Tree:
-        """New tensors of a struct info."""
+    def fresh(self, owner: Expr, info: StructInfo | None, path: tuple[int, ...]) -> Tree:
+        """Declares the tensors of a value with this StructInfo."""
         if isinstance(info, TupleStructInfo):
-            return tuple([self.fresh(owner, f, (*way, k)) for k, f in enumerate(info.fields)])
+            return tuple([self.fresh(owner, f, (*path, k)) for k, f in enumerate(info.fields)])
         if info is None or isinstance(info, WITHOUT_ELEMENTS):
             return None
         if not isinstance(info, TensorStructInfo) or not isinstance(info.dims, tuple):
-            name = getattr(owner, "name", "a value")
-            text = f"regions are blocks of tensors of known shape, and {name} is {info}"
-            raise StructInfoError(Diagnostic(text, owner.span))
-        key = (owner, way)
+            text = f"cannot compute regions of `{getattr(owner, 'name', 'a value')}`"
+            label = f"expected a tensor of known shape, found {info}"
+            raise StructInfoError(Diagnostic(text, owner.span, label=label, code="E0902"))
+        key = (owner, path)
         self.shapes[key] = tuple([self.number(d, owner) for d in info.dims])
         return key
 
     def number(self, dim: Dim, owner: Expr) -> int:
-        """A size as a number."""
+        """Returns the value of a dim; raises StructInfoError where a size is missing."""
         if isinstance(dim, int):
             return dim
         missing = sorted(s.name for s in dims.syms(dim) - self.sizes.keys())
         if missing:
-            text = f"regions need every size as a number, and {', '.join(missing)} has none"
-            hint = f'say it by sizes={{"{missing[0]}": 128}}, or --sizes {missing[0]}=128'
-            raise StructInfoError(Diagnostic(text, owner.span, hint=hint))
+            text = f"cannot plan with symbolic dim `{missing[0]}`"
+            hint = f'`sizes={{"{missing[0]}": 128}}` or `--sizes {missing[0]}=128`'
+            raise StructInfoError(Diagnostic(text, owner.span, hint=hint, code="E0901"))
         return dims.evaluate(dim, dict(self.sizes))
 
     def sequence(self, seq: SeqExpr) -> Tree:
-        """The steps of a sequence; gives its result."""
+        """Adds the steps of a sequence and returns its result."""
         for block in seq.blocks:
             for binding in block.bindings:
                 self.values[binding.var] = self.bound(binding.var, binding.value)
         return self.tree(seq.body)
 
     def bound(self, var: Var, value: Expr) -> Tree:
-        """What a variable is that is bound to a value."""
+        """Adds the steps of a binding and returns the tensors of its variable."""
         read = BOUND.get(type(value))
         return self.tree(value) if read is None else read(self, var, value)
 
     def tree(self, expr: Expr) -> Tree:
-        """The tensors of a value."""
+        """Returns the tensors of a value."""
         match expr:
             case Var() | DataflowVar():
                 return self.values.get(expr)
@@ -222,66 +225,67 @@ class ProgramBuilder:
         return None
 
     def call(self, owner: Expr, call: Call) -> Tree:
-        """The steps of a call, the result being a variable's, or the call's own."""
+        """Adds the steps of a call; `owner` is the variable of its result, or the call."""
         definition: Any = call.op.definition if isinstance(call.op, Op) else None
-        told = definition is not None and _has_full_signature(definition, call)
-        if definition is not None and (self.decomposes or not told):
+        complete = definition is not None and _has_full_signature(definition, call)
+        if definition is not None and (self.decomposes or not complete):
             parts = definition.decompose(call)
             if parts is not None:
                 return self.tree(parts)
-            definition = definition if told else None
+            definition = definition if complete else None
         spec = None if definition is None else definition.index_spec(call)
-        made = self.fresh(owner, owner.struct_info, ())
+        result = self.fresh(owner, owner.struct_info, ())
         args = [self.tree(arg) for arg in call.args]
         if spec is not None and self.decomposes and not _runs_in_parts(definition, spec):
             spec = None
         if spec is None or not sizes_in(spec) <= self.sizes.keys():
             for size in symbols_in(call.args) if self.decomposes else ():
                 self.number(dims.as_dim(size), call)
-            self.opaque(made, (args, self.tree(call.op)), CallOrigin(call))
-            return made
+            self.opaque(result, (args, self.tree(call.op)), CallOrigin(call))
+            return result
         inputs = tuple([_at(args, info.path) for info in spec.operands])
-        depending = dependence(spec, self.sizes)
+        dependency = dependence(spec, self.sizes)
         self.steps.append(
-            RegionStep(depending, inputs, tuple(leaves(made)), CallOrigin(call, spec))
+            RegionStep(dependency, inputs, tuple(leaves(result)), CallOrigin(call, spec))
         )
-        return made
+        return result
 
-    def opaque(self, made: Tree, read: Any, origin: CallOrigin | None = None) -> None:
-        """A step of which only the tensors are known."""
+    def opaque(self, result: Tree, read: Any, origin: CallOrigin | None = None) -> None:
+        """Adds a step in which every result depends on every operand."""
         inputs = tuple(dict.fromkeys(k for tree in _lists(read) for k in leaves(tree)))
-        outputs = tuple(leaves(made))
+        outputs = tuple(leaves(result))
         shapes = [tuple([self.shapes[key] for key in side]) for side in (inputs, outputs)]
         self.steps.append(
             RegionStep(OpaqueDependency(shapes[0], shapes[1]), inputs, outputs, origin)
         )
 
-    def choice(self, var: Var, value: If) -> Tree:
-        """Both branches, then a step that may hand on either; all of it depends on the
-        condition."""
-        made = self.fresh(var, var.struct_info, ())
+    def branch(self, var: Var, value: If) -> Tree:
+        """Adds both branches, then a step that selects one; the result depends on the condition."""
+        result = self.fresh(var, var.struct_info, ())
         branches = [list(leaves(self.sequence(b))) for b in (value.true_branch, value.false_branch)]
-        keys = list(leaves(made))
+        keys = list(leaves(result))
         if any(len(branch) != len(keys) for branch in branches):  # a closure over tensors
-            self.opaque(made, ([*branches[0], *branches[1], self.tree(value.cond)],))
-            return made
+            self.opaque(result, ([*branches[0], *branches[1], self.tree(value.cond)],))
+            return result
         for key, *pair in zip(keys, *branches, strict=True):
             self.steps.append(
                 RegionStep(Passthrough(2), tuple(pair), (key,), BranchOrigin(value.cond))
             )
-        self.opaque(made, ([self.tree(value.cond)],))
-        return made
+        self.opaque(result, ([self.tree(value.cond)],))
+        return result
 
 
 def _has_full_signature(definition: Any, call: Call) -> bool:
-    """Whether the line of an op tells all that the results of a call depend on."""
-    tells_all = getattr(definition, "hooks", {}).get("region")
-    return tells_all is None or tells_all(call)
+    """Whether the index signature of an op covers all dependencies of the results of a call."""
+    is_complete = getattr(definition, "hooks", {}).get("region")
+    return is_complete is None or is_complete(call)
 
 
 def _runs_in_parts(definition: Any, spec: IndexSpec) -> bool:
-    """Whether a block of the result can be made from blocks of the operands alone: a value from a
-    hook may depend on where it stands, but for the rows beside axes that are taken whole."""
+    """Whether a result block can be computed from operand blocks alone.
+
+    A value from a hook may depend on its index, except along axes beside those read whole.
+    """
     return spec.whole or "reference" not in getattr(definition, "hooks", {})
 
 
@@ -302,5 +306,5 @@ def _at(args: list[Tree], path: tuple[int, ...]) -> Hashable:
 
 BOUND: dict[type, Callable[[ProgramBuilder, Var, Any], Tree]] = {
     Call: ProgramBuilder.call,
-    If: ProgramBuilder.choice,
+    If: ProgramBuilder.branch,
 }

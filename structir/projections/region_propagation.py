@@ -1,5 +1,4 @@
-"""Regions through whole programs: what results need of every value before them, and what values
-affect after them."""
+"""Propagates regions through programs: required regions backward, affected regions forward."""
 
 from __future__ import annotations
 
@@ -17,28 +16,28 @@ Regions = dict[Hashable, Region]
 class Dependency(Protocol):
     """How the results of one step depend on its operands."""
 
-    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
-        """What a region of a result needs of each operand."""
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+        """Returns the region of each operand that a region of a result requires."""
         ...
 
-    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
-        """Which elements of each result depend on a region of an operand."""
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
+        """Returns the region of each result that depends on a region of an operand."""
         ...
 
 
 @attrs.frozen
 class OpaqueDependency:
-    """Every result depends on every operand, or is taken to: only the shapes are known."""
+    """Every result depends (conservatively) on every operand; only the shapes are known."""
 
     operands: tuple[Shape, ...]
     results: tuple[Shape, ...]
 
-    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
-        """All of each operand."""
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+        """Returns each operand as a whole."""
         return tuple([_loose(shape) if region else NOTHING for shape in self.operands])
 
-    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
-        """All of each result."""
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
+        """Returns each result as a whole."""
         return tuple([_loose(shape) if region else NOTHING for shape in self.results])
 
 
@@ -48,57 +47,56 @@ def _loose(shape: Shape) -> Region:
 
 @attrs.frozen
 class Passthrough:
-    """One of several values handed on as it is: the result of a branch."""
+    """One of several values passed through unchanged: the result of a conditional."""
 
     count: int = 1
 
-    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
-        """The region itself, of each."""
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+        """Returns the region itself, for each operand."""
         return (region,) * self.count
 
-    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
-        """The region itself."""
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
+        """Returns the region itself."""
         return (region,)
 
 
 @attrs.frozen(eq=False)
 class RegionStep:
-    """One op of a straight-line program. Values are known by keys, of any kind that hashes."""
+    """One op of a straight-line program. Values are identified by hashable keys."""
 
-    depending: Dependency
+    dependency: Dependency
     inputs: tuple[Hashable, ...]  # the value of each operand
     outputs: tuple[Hashable, ...]  # the value of each result
-    origin: Any = None  # what the step was read from
+    origin: Any = None  # the expression of the step
 
 
-def needed(steps: Sequence[RegionStep], wanted: Mapping[Hashable, Region]) -> Regions:
-    """What regions of some values need of every value, the wanted ones among them.
+def required_regions(steps: Sequence[RegionStep], wanted: Mapping[Hashable, Region]) -> Regions:
+    """Returns the region of every value that the `wanted` regions depend on, including them.
 
-    Each step is walked once, backwards, after everything that reads its results; regions stay
-    inside their tensors at every stage.
+    Visits each step once, in reverse order, after all users of its results.
     """
-    found = dict(wanted)
+    regions = dict(wanted)
     for step in reversed(steps):
         for result, output in enumerate(step.outputs):
-            region = found.get(output)
+            region = regions.get(output)
             if region:
-                _unite(found, step.inputs, step.depending.needed(region, result))
-    return found
+                _unite(regions, step.inputs, step.dependency.required_regions(region, result))
+    return regions
 
 
-def affected(steps: Sequence[RegionStep], changed: Mapping[Hashable, Region]) -> Regions:
-    """Which elements of every value depend on regions of some values, these among them."""
-    found = dict(changed)
+def affected_regions(steps: Sequence[RegionStep], changed: Mapping[Hashable, Region]) -> Regions:
+    """Returns the region of every value that depends on the `changed` regions, including them."""
+    regions = dict(changed)
     for step in steps:
         for operand, value in enumerate(step.inputs):
-            region = found.get(value)
+            region = regions.get(value)
             if region:
-                _unite(found, step.outputs, step.depending.affected(region, operand))
-    return found
+                _unite(regions, step.outputs, step.dependency.affected_regions(region, operand))
+    return regions
 
 
-def _unite(found: Regions, keys: Sequence[Hashable], regions: Sequence[Region]) -> None:
+def _unite(total: Regions, keys: Sequence[Hashable], regions: Sequence[Region]) -> None:
     for key, region in zip(keys, regions, strict=True):
         if region:
-            before = found.get(key)
-            found[key] = region if before is None else before | region
+            before = total.get(key)
+            total[key] = region if before is None else before | region

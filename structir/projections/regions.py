@@ -64,7 +64,7 @@ class Dependence:
         sets = {k: frozenset([link.operand for link in links]) for k, links in plain.items()}
         return {} if self.base is not None else sets
 
-    def needed(self, region: Region, result: int = 0) -> tuple[Region, ...]:
+    def required_regions(self, region: Region, result: int = 0) -> tuple[Region, ...]:
         """What a region of a result needs of each operand."""
         mirrored = self.mirrored.get(result)
         if mirrored is not None:
@@ -82,7 +82,7 @@ class Dependence:
                 found[self.base] += self._kept(box)
         return tuple([_united(boxes) for boxes in found])
 
-    def affected(self, region: Region, operand: int) -> tuple[Region, ...]:
+    def affected_regions(self, region: Region, operand: int) -> tuple[Region, ...]:
         """Which elements of each result depend on a region of an operand."""
         found: list[list[Box]] = [[] for _ in self.results]
         for box in region.boxes:

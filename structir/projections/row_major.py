@@ -1,4 +1,4 @@
-"""Row-major numbers taken apart: the points at which one lies in an interval, as products."""
+"""Splits constraints on row-major linear indices into products of index sets."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def _parts(
 def _rows(
     terms: list[tuple[int, int]], start: int, stop: int, sets: list[PositionSet]
 ) -> list[list[PositionSet]] | None:
-    """The products at which a mixed-radix number lies in an interval: a first row in part, the full
-    rows, a last row in part."""
+    """Returns the products at which a mixed-radix number is in an interval: a partial first row,
+    the full rows, a partial last row.
+    """
     if not terms:
         return [sets] if start <= 0 < stop else []
     (factor, letter), rest = terms[0], terms[1:]

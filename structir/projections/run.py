@@ -1,4 +1,4 @@
-"""An index spec run on NumPy arrays: the reference that every kernel is compared with."""
+"""Executes index specs with NumPy: the reference for compiled kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structir.ir.dims import Sym
 from structir.ir.dtype import SMALL_INTS, is_float, numpy_dtype
 from structir.lazy import lazy_module
 from structir.projections.access import LoadedView, LoopSpace, Mask, both, fetch, positions, window
-from structir.projections.contract import contracted
+from structir.projections.contract import contract
 from structir.projections.conversion import convert_dtype
 from structir.projections.monoid import MONOIDS
 from structir.projections.spec import Condition, IndexSpec, Read, Statement, Write, scan_of
@@ -38,8 +38,10 @@ class SpecRun:
 def run(
     spec: IndexSpec, operands: Sequence[Array], sizes: Mapping[Sym, int] | None = None
 ) -> list[Array]:
-    """The results of a spec at these operands; `sizes` gives the program's symbols where the spec
-    has any."""
+    """Returns the results of a spec for these operands.
+
+    `sizes` gives the values of symbolic dims.
+    """
     state = SpecRun(spec, operands, sizes or {}, [None] * len(spec.results))
     extents = {letter: _number(state, extent) for letter, extent in spec.extents.items()}
     for clause in spec.clauses:
@@ -62,7 +64,7 @@ def _run_clause(state: SpecRun, clause: Statement, space: LoopSpace) -> None:
 
 
 def reads_of(state: SpecRun, clause: Statement, space: LoopSpace) -> dict[str, LoadedView]:
-    """What each read brings; reads that others take their index from come first."""
+    """Returns the values of each read; index reads come first."""
     fetched: dict[str, LoadedView] = {}
     for read in sorted(clause.reads, key=_reads_data):
         values = {name: f.values for name, f in fetched.items()}
@@ -97,13 +99,13 @@ def _combine(
     fetched: Mapping[str, LoadedView],
     exists: Mask,
 ) -> tuple[Array, Mask]:
-    """The value of a write over the parallel letters, and where it exists."""
+    """Returns the values of a write over the parallel indices, and the mask of existing points."""
     if write.value is None:
         raise StructIRError("a spec without values at a point cannot be run")
     parallel = len(clause.parallel)
     fetched = _widen(state, clause, write, fetched)
     if clause.reduce and clause.monoid == "sum":
-        quick = contracted(write.value, fetched, exists, space, parallel)
+        quick = contract(write.value, fetched, exists, space, parallel)
         if quick is not None:
             return quick, None
     values = {n: f.values for n, f in fetched.items()}
@@ -123,7 +125,7 @@ def _combine(
 def _widen(
     state: SpecRun, clause: Statement, write: Write, fetched: Mapping[str, LoadedView]
 ) -> Mapping[str, LoadedView]:
-    """The terms of a sum in the dtype of the sum, where that is a wider one of their kind."""
+    """Returns the terms of a sum in the dtype of the sum, if that is wider."""
     total = state.spec.results[write.result].dtype
     if total is None or not clause.reduce or clause.monoid not in ("sum", "prod"):
         return fetched
@@ -136,13 +138,12 @@ def _widen(
 
 
 def spread(value: Array, shape: tuple[int, ...]) -> Array:
-    """A value over a whole shape; the very same array where it is that already."""
+    """Returns a value broadcast to a shape."""
     return value if value.shape == shape else np.broadcast_to(value, shape)
 
 
 def _scan(value: Array, axis: int, op: str, monoid: str, space: LoopSpace, parallel: int) -> Array:
-    """Running combinations along the reduced letters, which are last; the result has them at
-    `axis`."""
+    """Returns running combinations along the reduced indices."""
     full = [n if k != axis else 1 for k, n in enumerate(space.shape)]
     value = np.broadcast_to(value, full).squeeze(axis)
     value = value.reshape((*value.shape[: parallel - 1], prod(value.shape[parallel - 1 :])))
@@ -159,7 +160,7 @@ def _scan(value: Array, axis: int, op: str, monoid: str, space: LoopSpace, paral
     return np.moveaxis(np.flip(total, -1) if backwards else total, -1, axis)
 
 
-PAIRS = frozenset({"argmax", "argmin"})  # these combine a value with where it stands
+PAIRS = frozenset({"argmax", "argmin"})  # these combine a value with its index
 COMBINERS = {
     "sum": "add",
     "mean": "add",
@@ -195,11 +196,11 @@ def _reduce(value: Array, exists: Mask, monoid: str, parallel: int) -> Array:
         number = np.prod(value.shape[parallel:]) if exists is None else exists.sum(axis=axes)
         if is_float(total.dtype.name):
             return np.divide(total, number, dtype=total.dtype)
-        return np.divide(total, np.maximum(number, 1))  # no integer says that there was nothing
+        return np.divide(total, np.maximum(number, 1))  # integers have no NaN for an empty mean
 
 
 def _initial_result(state: SpecRun, result: int) -> Array:
-    """A result as far as it is written: at first the fill, or the operand that it starts from."""
+    """Returns the initial array of a result: the fill, or the operand that it starts from."""
     found = state.results[result]
     if found is None:
         info = state.spec.results[result]
@@ -288,6 +289,6 @@ def _without_reduce(values: Array, parallel: int) -> Array:
 
 
 def round_to_dtype(value: Array, dtype: Any) -> Array:
-    """Computed elements in the dtype that they are stored in."""
+    """Returns computed elements in the stored dtype."""
     with np.errstate(all="ignore"):
         return convert_dtype(value, dtype.name)

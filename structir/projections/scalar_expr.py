@@ -1,5 +1,4 @@
-"""Scalar expressions at one point of an op's index space: what a body gives when it is called with
-symbols.
+"""Scalar expressions: the values that op bodies return for symbolic elements.
 
 A body is called once, with an `Operand` for each operand, an `Index` for each parameter named like
 a letter, and the attributes' plain values; the tree that it returns is what references, kernels and
@@ -30,7 +29,7 @@ Scalar = int | float | bool
 
 
 class ScalarExpr:
-    """The value of an expression at one point. Python's operators build bigger ones."""
+    """A scalar expression at one iteration point. Python operators build larger ones."""
 
     __slots__ = ()
 
@@ -127,7 +126,7 @@ def _value_key(value: Scalar) -> tuple[type, str]:
 
 @attrs.frozen(repr=False, order=False)
 class OperandElement(ScalarExpr):
-    """The element that a read of this name brings to the point."""
+    """The element that a read loads."""
 
     name: str
 
@@ -137,7 +136,7 @@ class OperandElement(ScalarExpr):
 
 @attrs.frozen(repr=False, order=False)
 class LoopIndex(ScalarExpr):
-    """The position of the point along a letter."""
+    """The value of a loop index."""
 
     letter: Sym
 
@@ -147,7 +146,7 @@ class LoopIndex(ScalarExpr):
 
 @attrs.frozen(repr=False, order=False)
 class ScalarLiteral(ScalarExpr):
-    """A number known when the body is written; it takes the dtype of what it meets."""
+    """A literal; it takes the dtype of the other operand."""
 
     value: Scalar = attrs.field(eq=_value_key)
 
@@ -157,7 +156,7 @@ class ScalarLiteral(ScalarExpr):
 
 @attrs.frozen(repr=False, order=False)
 class ScalarExtent(ScalarExpr):
-    """A size, known when the program runs."""
+    """A size that is known at run time."""
 
     dim: Dim
 
@@ -167,7 +166,7 @@ class ScalarExtent(ScalarExpr):
 
 @attrs.frozen(repr=False, order=False, cache_hash=True)
 class ScalarOp(ScalarExpr):
-    """A function of the table applied to points; `dtype` is the target of a cast."""
+    """A table function applied to scalar expressions; `dtype` is the target of a cast."""
 
     fn: str
     args: tuple[ScalarExpr, ...]
@@ -179,7 +178,9 @@ class ScalarOp(ScalarExpr):
 
 
 def as_scalar_expr(value: Operandish) -> ScalarExpr:
-    """A number as a literal, a symbolic size as an extent, a point as it is."""
+    """Returns a number as a literal, a symbolic size as an extent, and a scalar expression
+    unchanged.
+    """
     if isinstance(value, ScalarExpr):
         return value
     if isinstance(value, Poly):
@@ -199,10 +200,10 @@ Derivative = Callable[..., Any]  # from the arguments to a point, or None where 
 
 @attrs.frozen
 class ElementFunction:
-    """One row of the table: a function on elements.
+    """One entry of the function table: an elementwise function.
 
-    `numpy` is the name of NumPy's function, or of one in `projections.values`. `rule` tells the
-    dtype: of the arguments together (`same`; `quotient`, where truth values count as floats), at
+    `numpy` is the name of the NumPy function, or of one in `projections.values`. `rule` is the
+    dtype rule: of the arguments together (`same`; `quotient`, with booleans as floats), at
     least floating (`float`), of truth (`compare`, `logic`, `test`), of the second and third
     (`select`), or as asked (`cast`). `slopes` holds the derivative by each argument, a function of
     all of them; none stands for zero everywhere.
@@ -322,7 +323,7 @@ def select(condition: ScalarExpr, then: Operandish, otherwise: Operandish) -> Sc
 
 
 def cast(value: Operandish, dtype: str) -> ScalarExpr:
-    """The value in another dtype."""
+    """Returns the value cast to a dtype."""
     return ScalarOp("cast", (as_scalar_expr(value),), dtype)
 
 
@@ -332,7 +333,7 @@ def _share(x: ScalarExpr, y: ScalarExpr, first: ScalarExpr) -> ScalarExpr:
 
 
 def walk(point: ScalarExpr) -> Iterator[ScalarExpr]:
-    """The nodes of a tree, each before its arguments, shared ones as often as they stand there."""
+    """Yields the nodes of a tree in preorder."""
     todo = [point]
     while todo:
         node = todo.pop()
@@ -342,12 +343,12 @@ def walk(point: ScalarExpr) -> Iterator[ScalarExpr]:
 
 
 def operands_of(point: ScalarExpr) -> frozenset[str]:
-    """The names of the reads that the value depends on."""
+    """Returns the names of the reads that a value depends on."""
     return frozenset(n.name for n in walk(point) if isinstance(n, OperandElement))
 
 
 def substitute(point: ScalarExpr, replacements: Mapping[ScalarExpr, ScalarExpr]) -> ScalarExpr:
-    """The tree with some nodes exchanged."""
+    """Returns the tree with some nodes replaced."""
     found = replacements.get(point)
     if found is not None:
         return found

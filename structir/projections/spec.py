@@ -19,7 +19,7 @@ means, in any order of the points but where stated otherwise:
 - with reduce letters, the values of the points that share the parallel letters are combined by the
   monoid;
 - the write stores the value at its entries. Where points meet (`unique` is false) they combine by
-  the clause's `monoid`, with what stands there already; without one the last point wins, in
+  the clause's `monoid`, with the value stored before; without one the last point wins, in
   row-major order.
 
 Results start at `fill`, or from the operand `base`. Clauses run in order, and together cover what
@@ -48,7 +48,7 @@ from structir.projections.scalar_expr import (
 
 @attrs.frozen
 class AccessIndex:
-    """Where a read or a write stands along one axis of its tensor.
+    """The index of a read or a write along one axis of its tensor.
 
     `index` is a `Dim` over letters and sizes, or a `Point` over the names of other reads (an index
     read from data). A `loose` entry is 0 where the axis turns out to have size 1, and `index`
@@ -104,8 +104,10 @@ def flag(size: Dim) -> Dim:
 
 @attrs.frozen
 class Read:
-    """One element of an operand. `name` is how points speak of it; an operand may be read under
-    several names."""
+    """A read of one operand element.
+
+    `name` identifies it in scalar expressions; an operand may have several reads.
+    """
 
     name: str
     operand: int  # position in `IndexSpec.operands`
@@ -131,7 +133,7 @@ class Write:
 
     @cached_property
     def uses_letters(self) -> bool:
-        """Whether the value depends on where the point stands."""
+        """Whether the value depends on loop indices."""
         return self.value is not None and any(isinstance(n, LoopIndex) for n in walk(self.value))
 
     @cached_property
@@ -172,13 +174,13 @@ class Statement:
         return not self.conditions and all(e.inside for e in entries)
 
     def read(self, name: str) -> Read:
-        """The read of this name."""
+        """Returns the read of this name."""
         return next(r for r in self.reads if r.name == name)
 
 
 @attrs.frozen
 class OperandInfo:
-    """An operand tensor: its name in the line, where it stands in the call, and what is known of
+    """An operand tensor: its name in the line, where it occurs in the call, and what is known of
     it.
 
     `path` is the position among the call's arguments, and for a member of a list the position in
@@ -192,7 +194,7 @@ class OperandInfo:
 
 @attrs.frozen
 class ResultInfo:
-    """A result tensor: its name in the line, and what is known of it."""
+    """A result tensor: its name in the index signature and its StructInfo."""
 
     name: str
     dims: tuple[Dim, ...]
@@ -201,8 +203,10 @@ class ResultInfo:
 
 @attrs.frozen(eq=False)
 class IndexSpec:
-    """An op at one call, as loops. An operand of the line that no clause reads is no data
-    dependence."""
+    """The loops of one op call.
+
+    An operand of the signature without a read is not a data dependence.
+    """
 
     operands: tuple[OperandInfo, ...]
     results: tuple[ResultInfo, ...]
@@ -262,7 +266,7 @@ def scan_of(spec: IndexSpec, clause: Statement) -> Scan | None:
 
 
 def running_number(spec: IndexSpec, letters: tuple[Sym, ...]) -> tuple[Dim, Dim]:
-    """The row-major number of a point among those of some letters, and how many there are."""
+    """Returns the row-major number of a point, and the number of points."""
     number: Dim = 0
     count: Dim = 1
     for letter in letters:
@@ -290,7 +294,7 @@ def affine(index: Dim, letters: tuple[Sym, ...]) -> tuple[dict[Sym, Dim], Dim] |
 
 
 def product_of_reads(point: ScalarExpr) -> tuple[str, ...] | None:
-    """The names of the reads whose product a value is, in order; None if it is anything else."""
+    """Returns the names of the reads whose product a value is; None for other values."""
     names: list[str] = []
     for node in walk(point):
         match node:
@@ -304,12 +308,12 @@ def product_of_reads(point: ScalarExpr) -> tuple[str, ...] | None:
 
 
 def sizes_in(spec: IndexSpec) -> frozenset[Sym]:
-    """The symbols that a spec speaks of beside its letters: in sizes, indices and values."""
+    """Returns the symbolic dims of a spec in sizes, indices and values."""
     return frozenset().union(*map(dims.syms, _dims(spec))) - spec.extents.keys()
 
 
 def _dims(spec: IndexSpec) -> Iterator[Dim]:
-    """Every size and index of some loops."""
+    """Yields every size and index of some loops."""
     yield from spec.extents.values()
     for shape in [*[o.dims for o in spec.operands], *[r.dims for r in spec.results]]:
         yield from shape

@@ -59,7 +59,7 @@ def _kind(point: ScalarExpr, dtypes: Mapping[str, str]) -> str:
             return WEAK_INT
 
 
-def promoted(kinds: list[str]) -> str:
+def promote_dtypes(kinds: list[str]) -> str:
     """The kind that several settle on: floats before integers, wider before narrower, weak last."""
     return reduce(_pair, kinds)
 
@@ -69,7 +69,7 @@ def widened(own: str, total: str) -> bool:
     if is_int(own) and is_int(total):
         return int_bits(own) < int_bits(total)
     floats = is_float(own) and is_float(total)
-    return floats and own != total and promoted([own, total]) == total
+    return floats and own != total and promote_dtypes([own, total]) == total
 
 
 @cache
@@ -99,20 +99,22 @@ def _weak_pair(weak: str, other: str) -> str:
 
 
 def _floating(kinds: list[str], _: str | None) -> str:
-    kind = promoted(kinds)
+    kind = promote_dtypes(kinds)
     if is_float(kind):
         return kind
     return WEAK_FLOAT if kind in SETTLED else "float64"
 
 
 RULES: dict[str, Callable[[list[str], str | None], str]] = {
-    "same": lambda kinds, _: promoted(kinds),
+    "same": lambda kinds, _: promote_dtypes(kinds),
     "float": _floating,
-    "quotient": lambda kinds, _: "float64" if promoted(kinds) == "bool" else promoted(kinds),
+    "quotient": lambda kinds, _: (
+        "float64" if promote_dtypes(kinds) == "bool" else promote_dtypes(kinds)
+    ),
     "compare": lambda kinds, _: "bool",
     "logic": lambda kinds, _: "bool",
     "test": lambda kinds, _: "bool",
-    "select": lambda kinds, _: promoted(kinds[1:]),
+    "select": lambda kinds, _: promote_dtypes(kinds[1:]),
     "cast": lambda _, dtype: dtype or "float32",
 }
 
@@ -222,7 +224,7 @@ def _float(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) ->
 
 
 def _compare(point: ScalarOp, values: list[Array], kinds: list[str], kind: str) -> Array:
-    common = promoted(kinds)
+    common = promote_dtypes(kinds)
     if is_float(common):
         values = [as_kind(v, common) for v in values]
     return ufunc(FUNCTIONS[point.fn].numpy)(*values)

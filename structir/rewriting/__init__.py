@@ -1,4 +1,4 @@
-"""Rewrites: patterns written as ordinary calls, matched in dataflow graphs, and replaced."""
+"""Rewrite rules: patterns written as ordinary calls, matched in dataflow graphs."""
 
 from structir.lazy import lazy_names
 
@@ -10,5 +10,5 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     dict.fromkeys(_GUARDS.split(), "structir.rewriting.guards")
     | dict.fromkeys(("Parallel", "Rule", "rewrite"), "structir.rewriting.rule")
-    | {"extracted": "structir.rewriting.extract"},
+    | {"extract_matches": "structir.rewriting.extract"},
 )

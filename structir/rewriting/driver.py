@@ -1,4 +1,4 @@
-"""Running rewrites over a function: one walk forward, each value rewritten until no rule fits."""
+"""Applies rewrites to a function in one forward walk, each value until no rule matches."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from structir.ir.expr import (
 )
 from structir.ir.node import rebuild, replace
 from structir.ir.op import Op
-from structir.rewriting.guards import LOOKING
+from structir.rewriting.guards import ACTIVE_GRAPHS
 from structir.rewriting.matching import Match, UseDefGraph
-from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpHole, PatternExpr
+from structir.rewriting.pattern_vars import RECORDER, ItemPattern, OpVar, PatternExpr
 from structir.rewriting.provenance import Application, Provenance
 from structir.rewriting.rule import Rule
 
-RULED = frozenset({Call, TupleGetItem})  # what rules may be about
-MOST = 1024  # rewrites of one value, one after the other
-DEEPEST = 16  # rewrites of parts of what rewrites have made; the next walk goes on from there
+RULED = frozenset({Call, TupleGetItem})  # values that rules may match
+MOST = 1024  # consecutive rewrites of one value
+DEEPEST = 16  # nested rewrites of replacements; the next walk continues
 
 
 @attrs.frozen
@@ -53,23 +53,23 @@ class RuleApplication:
         return f"{self.rule} at {self.variable}{place}"
 
 
-def rewritten(
+def rewrite_function(
     function: Function, rules: Sequence[Rule], provenance: Provenance | None = None
 ) -> tuple[Function, list[RuleApplication]]:
-    """The function after one walk, and which rules were used where.
+    """Returns the rewritten function and the rule applications.
 
     Raises PassError for a rule that matches again and again in its own replacement. Several walks
     over a function share one provenance.
     """
     driver = _Driver(function, rules, Provenance() if provenance is None else provenance)
     body = driver.sequence(function.body)
-    if not driver.firings:
+    if not driver.applications:
         return function, []
-    return replace(function, body=body), driver.firings
+    return replace(function, body=body), driver.applications
 
 
 class _Driver:
-    """A walk: the bindings that are finished, and what may be looked at from here."""
+    """One walk: the finished bindings and the values in scope."""
 
     def __init__(self, function: Function, rules: Sequence[Rule], provenance: Provenance) -> None:
         self.provenance = provenance
@@ -77,20 +77,18 @@ class _Driver:
         self.by_op: dict[Any, list[Rule]] = defaultdict(list)
         for rule in rules:
             self.by_op[_root(rule)].append(rule)
-        self.firings: list[RuleApplication] = []
+        self.applications: list[RuleApplication] = []
         self.graph = UseDefGraph(function)
         self.block: list[Binding] = []
-        self.rest: deque[Binding] = deque()  # what is still to come in the block
+        self.rest: deque[Binding] = deque()  # the remaining bindings of the block
         self.later: set[Any] = set()  # the variables of `rest`
         self.depth = 0  # of replacements within replacements
         self.emitted: dict[int, tuple[Expr, Var]] = {}  # parts of replacements
         self.kind: type[Var] = Var
         self.waiting: dict[Var, Expr] = {}  # what later bindings of parallel calls become
 
-    # ---- the walk
-
     def sequence(self, seq: SeqExpr) -> SeqExpr:
-        """A sequence with its values rewritten."""
+        """Rewrites the values of a sequence."""
         blocks = tuple([self.in_block(block) for block in seq.blocks])
         same = all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         return seq if same else replace(seq, blocks=blocks)
@@ -112,7 +110,7 @@ class _Driver:
         return replace(block, bindings=tuple(made))
 
     def binding(self, binding: Binding) -> None:
-        """Rewrite one binding's value, and put it where the block goes on."""
+        """Rewrites the value of one binding and appends it to the block."""
         value = binding.value
         if isinstance(binding, MatchCast):
             self.block.append(binding)
@@ -127,7 +125,7 @@ class _Driver:
             self.graph.local.add(binding.var)
 
     def inside(self, value: Expr) -> Expr:
-        """Functions and branches, whose bindings may use what is in sight here."""
+        """Rewrites the bodies of functions and branches."""
         if isinstance(value, Function):
             body = self.sequence(value.body)
             return value if body is value.body else replace(value, body=body)
@@ -139,7 +137,7 @@ class _Driver:
         return value
 
     def place(self, binding: Binding, value: Expr) -> None:
-        """Bind a variable to a value, rewritten as often as rules fit."""
+        """Binds a variable to a value, rewritten until no rule matches."""
         var = binding.var
         if var in self.waiting:
             value = self.flat(self.waiting.pop(var))
@@ -147,7 +145,7 @@ class _Driver:
         for _ in range(MOST):
             if type(value) not in RULED:
                 break
-            better = self.fired(var, value)
+            better = self.apply_rules(var, value)
             if better is None:
                 break
             self.origin = self.provenance.of(var)
@@ -163,55 +161,53 @@ class _Driver:
         if type(var) is DataflowVar:
             self.graph.local.add(var)
 
-    # ---- one rewrite
-
-    def fired(self, var: Var, value: Any) -> Expr | None:
-        """What the first rule that fits makes of a value; None if none does."""
+    def apply_rules(self, var: Var, value: Any) -> Expr | None:
+        """Returns the replacement by the first matching rule; None if none matches."""
         keys: tuple[Any, ...] = (TupleGetItem,)
         if type(value) is Call:
             keys = (value.op.definition, None) if type(value.op) is Op else ()
         for key in keys if self.depth <= DEEPEST else ():
             for rule in self.by_op.get(key, ()):
-                better = self.tried(rule, var, value)
+                better = self.try_rule(rule, var, value)
                 if better is not None:
                     span = value.span or var.span
-                    self.firings.append(RuleApplication(rule.name, var.name, span))
+                    self.applications.append(RuleApplication(rule.name, var.name, span))
                     self.provenance.applied(rule.name, var, value, span)
                     return better
         return None
 
-    def tried(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
-        pattern, trail = rule.learned
+    def try_rule(self, rule: Rule, var: Var, value: Expr) -> Expr | None:
+        pattern, trail = rule.pattern_calls
         match = Match(self.graph)
         self.graph.values[var] = value
         if not match.at(pattern, var):
             return None
         if rule.parallel is not None:
-            return self.several(rule, var, match)
+            return self.rewrite_parallel(rule, var, match)
         made = self.replacement(rule, match, trail)
         return made if made is not None and _fits(var, made) else None
 
     def replacement(self, rule: Rule, match: Match, trail: Sequence[Any]) -> Any:
-        """What the generator yields second when it runs on what was found."""
+        """Returns the replacement that the generator yields for a match."""
         generator = rule.generator(**match.bound)
         with RECORDER.recording() as again:
             next(generator)
         for piece, learned in zip(again, trail, strict=False):
             piece.value = match.found.get(id(learned))
-        LOOKING.append(self.graph)
+        ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None)
         finally:
-            LOOKING.pop()
+            ACTIVE_GRAPHS.pop()
 
-    def several(self, rule: Rule, var: Var, match: Match) -> Expr | None:
-        """Parallel calls: all at once, where the first of them stands."""
+    def rewrite_parallel(self, rule: Rule, var: Var, match: Match) -> Expr | None:
+        """Rewrites parallel calls together, at the first of them."""
         assert rule.parallel is not None
         name = rule.parallel.name
         found = {var: match.bound.pop(name)}
         for other in self.neighbours(match):
             again = Match(self.graph, dict(match.bound))
-            if again.at(rule.learned[0], other):
+            if again.at(rule.pattern_calls[0], other):
                 operand = again.bound[name]
                 if operand not in self.later:
                     found[other] = operand
@@ -219,7 +215,7 @@ class _Driver:
         if len(found) < 2:
             return None
         match.bound[name] = tuple(found.values())
-        made = self.replacement(rule, match, rule.learned[1])
+        made = self.replacement(rule, match, rule.pattern_calls[1])
         if made is None or not all(map(_fits, found, made)):
             return None
         first, *others = made
@@ -227,7 +223,7 @@ class _Driver:
         return first  # type: ignore[no-any-return]
 
     def neighbours(self, match: Match) -> Iterator[Var]:
-        """The calls further down this block that read something that was found."""
+        """Yields later calls of the block that use a matched value."""
         shared = {value for value in match.bound.values() if isinstance(value, Var)}
         for binding in self.rest:
             value = binding.value
@@ -237,16 +233,14 @@ class _Driver:
                 self.graph.values[binding.var] = value
                 yield binding.var
 
-    # ---- A-normal form
-
     def flat(self, value: Expr) -> Expr:
-        """A value over atoms: what is nested in it is bound first."""
+        """Returns a value in A-normal form; nested calls are bound first."""
         if isinstance(value, PatternExpr):
             return value.value  # type: ignore[no-any-return]
         return value if type(value) in ATOMS else rebuild(value, self.atom)
 
     def atom(self, part: Any) -> Any:
-        """A part of a value as it may stand in a call."""
+        """Returns a part of a value as an atom."""
         if isinstance(part, PatternExpr):
             return part.value
         kind = type(part)
@@ -265,15 +259,15 @@ class _Driver:
 
 
 def _root(rule: Rule) -> Any:
-    """What a value must be for a rule to be tried: a call of this op, of any (None), or a field."""
-    pattern = rule.learned[0]
+    """Returns the op of the root of a pattern: None for any op, TupleGetItem for a field."""
+    pattern = rule.pattern_calls[0]
     if type(pattern) is ItemPattern:
         return TupleGetItem
-    return None if type(pattern.callee) is OpHole else pattern.callee
+    return None if type(pattern.callee) is OpVar else pattern.callee
 
 
 def _fits(var: Var, made: Expr) -> bool:
-    """Whether no less is known of what is put in a value's place."""
+    """Whether a replacement has StructInfo at least as precise as the variable."""
     info = made.struct_info
     return info is not None and base_check(var.struct_info, info) is PASS
 

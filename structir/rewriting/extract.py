@@ -1,4 +1,4 @@
-"""Taking what a pattern matches out of a function, into a function of its own."""
+"""Extracts the matches of a pattern into separate functions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from structir.ir.expr import (
 from structir.ir.module import IRModule
 from structir.ir.node import replace
 from structir.ir.struct_info import FuncStructInfo
-from structir.rewriting.guards import LOOKING
+from structir.rewriting.guards import ACTIVE_GRAPHS
 from structir.rewriting.matching import Match, UseDefGraph
 from structir.rewriting.pattern_vars import RECORDER, CallPattern, ItemPattern
 from structir.rewriting.rule import Rule
 
-COMPOSITE = "composite"  # the attribute that tells by which pattern a function was taken out
+COMPOSITE = "composite"  # attribute: the rule whose pattern was extracted
 
 
-def extracted(module: IRModule, rule: Rule) -> IRModule:
-    """The module in which every match of a rule's pattern is a call of a new function, named after
-    the rule and marked by the attribute `composite`.
+def extract_matches(module: IRModule, rule: Rule) -> IRModule:
+    """Replaces every match of the pattern of a rule by a call of a new function.
+
+    The function is named after the rule and marked by the attribute `composite`.
 
     A match is left alone where its guard refuses it, where something else reads one of its inner
     values, or where it needs a symbolic dim that its operands do not tell. Only calls in the
@@ -53,7 +54,7 @@ class _Extraction:
         self.made = 0
         self.function = function
         self.graph = UseDefGraph(function)
-        self.places: dict[Var, int] = {}  # in the order of the text
+        self.places: dict[Var, int] = {}  # program order
         self.instead: dict[Var, Call] = {}
         self.inner: set[Var] = set()
 
@@ -81,9 +82,9 @@ class _Extraction:
         return replace(block, bindings=tuple(kept))
 
     def at(self, binding: VarBinding) -> None:
-        """Take out what matches at a binding, if it can stand by itself."""
+        """Extracts the match at a binding, if there is a valid one."""
         match = Match(self.graph)
-        if not match.at(self.rule.learned[0], binding.var) or not self.allowed(match):
+        if not match.at(self.rule.pattern_calls[0], binding.var) or not self.allowed(match):
             return
         found = [match.graph.name(var) for var in match.found.values() if isinstance(var, Var)]
         inner = list(dict.fromkeys(var for var in found if var is not binding.var))[::-1]
@@ -102,23 +103,23 @@ class _Extraction:
         self.inner |= set(inner)
 
     def allowed(self, match: Match) -> bool:
-        """Whether the guard between the two yields lets the match pass."""
+        """Whether the guard of the rule accepts the match."""
         generator = self.rule.generator(**match.bound)
         with RECORDER.recording() as again:
             next(generator)
-        for piece, learned in zip(again, self.rule.learned[1], strict=False):
+        for piece, learned in zip(again, self.rule.pattern_calls[1], strict=False):
             assert isinstance(piece, CallPattern | ItemPattern)
             piece.value = match.found.get(id(learned))
-        LOOKING.append(self.graph)
+        ACTIVE_GRAPHS.append(self.graph)
         try:
             return next(generator, None) is not None
         finally:
-            LOOKING.pop()
+            ACTIVE_GRAPHS.pop()
 
     def outlined(
         self, last: VarBinding, inner: list[Var]
     ) -> tuple[Function, tuple[Expr, ...]] | None:
-        """The function of these bindings, and what it is called on; None if it cannot be one."""
+        """Returns the function of these bindings and its arguments; None if there is none."""
         bindings = [VarBinding(var, self.graph.values[var], var.span) for var in inner]
         bindings.append(last)
         inside = {binding.var for binding in bindings}

@@ -1,4 +1,4 @@
-"""What a rewrite may ask of the values that it found, between its two yields."""
+"""Guards: queries on matched values, for use between the two yields of a rewrite."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.rewriting.matching import UseDefGraph
 from structir.rewriting.pattern_vars import PatternExpr
 
-ROW = re.compile(r"\[([^]]*)\]")  # what stands between the brackets of a tensor in a line
-LOOKING: list[UseDefGraph] = []  # the graph in which the rewrite under way has matched
+ROW = re.compile(r"\[([^]]*)\]")  # the indices of a tensor in an index signature
+ACTIVE_GRAPHS: list[UseDefGraph] = []  # of the rewrites in progress
 
 
 def used_once(value: Expr) -> bool:
-    """Whether nothing else reads a value; a call of the pattern that only the pattern reads can go
-    away."""
-    found = _found(value)
-    return LOOKING[-1].uses(found) == 1
+    """Whether a value has a single use."""
+    matched = _matched(value)
+    return ACTIVE_GRAPHS[-1].uses(matched) == 1
 
 
 def made_by(value: Expr, op: Any) -> tuple[Expr, ...] | None:
-    """The operands of the call of an op, without attributes, that makes a value which only the
-    pattern reads; None where something else does, or makes it."""
-    found = _found(value)
-    call = LOOKING[-1].value(found)
+    """Returns the operands of the call of `op` that defines a value.
+
+    None where the call has attributes, or the value has other uses.
+    """
+    matched = _matched(value)
+    call = ACTIVE_GRAPHS[-1].value(matched)
     if not isinstance(call, Call) or call.op is not op.definition.op or call.attrs:
         return None
-    return call.args if found is call or LOOKING[-1].uses(found) == 1 else None
+    return call.args if matched is call or ACTIVE_GRAPHS[-1].uses(matched) == 1 else None
 
 
 def dims_of(value: Expr) -> tuple[Dim, ...] | None:
-    """The sizes of a tensor, or those that a shape states; None where they are unknown."""
+    """Returns the dims of a tensor or shape; None where unknown."""
     if isinstance(value, ShapeExpr):
         return value.dims
-    info = _found(value).struct_info
+    info = _matched(value).struct_info
     dims = getattr(info, "dims", None)
     return dims if isinstance(dims, tuple) else None
 
 
 def dtype_of(value: Expr) -> str | None:
-    """The dtype of a tensor; None where it is unknown."""
-    info = _found(value).struct_info
+    """Returns the dtype of a tensor; None where unknown."""
+    info = _matched(value).struct_info
     return info.dtype if isinstance(info, TensorStructInfo) else None
 
 
 def rank_of(value: Expr) -> int | None:
-    """How many axes a tensor has; None where it is unknown."""
-    info = _found(value).struct_info
+    """Returns the rank of a tensor; None where unknown."""
+    info = _matched(value).struct_info
     return info.ndim if isinstance(info, TensorStructInfo) else None
 
 
@@ -62,25 +63,24 @@ def same_sizes(first: Any, second: Any) -> bool:
 
 
 def divisible(dim: Dim, by: Dim) -> bool:
-    """Whether a size provably is a multiple of another one, whatever its variables are."""
+    """Whether a dim is provably a multiple of another one."""
     return bool(floormod(dim, by) == 0)
 
 
 def value_of(value: Any) -> Any:
-    """The array or the number that a value is known to be when compiling; None if it is not."""
-    known = LOOKING[-1].value(_found(value))
+    """Returns the compile-time constant value; None where unknown."""
+    known = ACTIVE_GRAPHS[-1].value(_matched(value))
     if isinstance(known, Constant):
         return known.data
     return known.value if isinstance(known, PrimValue) else None
 
 
-def _found(value: Any) -> Any:
+def _matched(value: Any) -> Any:
     return value.value if isinstance(value, PatternExpr) else value
 
 
 def acts_element_wise(f: Any) -> bool:
-    """Whether an op, found for a hole, makes each element of its one result from the elements at
-    the same place: its line says so."""
+    """Whether a matched op is elementwise with one result, by its index signature."""
     definition = f.op.definition
     line = getattr(definition, "line", None)
     if not isinstance(line, str) or "struct_info" in definition.hooks:  # which may be no tensor's

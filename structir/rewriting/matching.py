@@ -1,4 +1,4 @@
-"""Finding a pattern at a value: through the definitions of its operands, as a graph."""
+"""Matches patterns against values through the use-def graph."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from structir.ir.expr import (
 )
 from structir.ir.op import Op
 from structir.rewriting.pattern_vars import (
-    AttributeHole,
+    AttributeVar,
     CallPattern,
     ItemPattern,
     MatchedOp,
-    OpHole,
-    ParallelHole,
+    OpVar,
+    ParallelVar,
     PatternVar,
 )
 
@@ -37,54 +37,56 @@ MISSING = object()
 
 @attrs.define(eq=False)
 class UseDefGraph:
-    """What matching may look at: the value of each variable in sight, and how often it is read."""
+    """The values of the variables in scope, and their numbers of uses."""
 
     function: Function
     values: dict[Var, Expr] = attrs.Factory(dict)
-    local: set[Var] = attrs.Factory(set)  # the dataflow variables in sight
+    local: set[Var] = attrs.Factory(set)  # the dataflow variables in scope
     _uses: Counter[Var] | None = attrs.field(default=None, init=False)
 
     def value(self, expr: Any) -> Any:
-        """What a variable is bound to, through other names for it; the expression itself if it is
-        no variable or nothing is known of it."""
+        """Returns the value of a variable, through aliases.
+
+        Other expressions are returned unchanged.
+        """
         while isinstance(expr, Var) and expr in self.values:
             expr = self.values[expr]
         return expr
 
     def name(self, expr: Any) -> Any:
-        """The first of the names for a value."""
+        """Returns the original variable of an alias."""
         while isinstance(expr, Var) and isinstance(self.values.get(expr), Var):
             expr = self.values[expr]
         return expr
 
     def uses(self, var: Var) -> int:
-        """How often a variable is read, in StructInfos too."""
+        """Returns the number of uses of a variable, including those in StructInfos."""
         if self._uses is None:
             self._uses = Counter(item for item in walk(self.function) if isinstance(item, Var))
-        return self._uses[var] - 1  # its binding is no use
+        return self._uses[var] - 1  # the definition is not a use
 
-    def in_sight(self, expr: Any) -> bool:
-        """Whether an atom can be read here."""
+    def is_in_scope(self, expr: Any) -> bool:
+        """Whether an atom is in scope."""
         if isinstance(expr, Tuple):
-            return all(map(self.in_sight, expr.fields))
+            return all(map(self.is_in_scope, expr.fields))
         return type(expr) is not DataflowVar or expr in self.local
 
 
 @attrs.define(eq=False)
 class Match:
-    """What was found for holes, by name, and for calls of the pattern, by their identity."""
+    """The values of pattern variables by name, and of pattern calls by identity."""
 
     graph: UseDefGraph
     bound: dict[str, Any] = attrs.Factory(dict)
     found: dict[int, Any] = attrs.Factory(dict)
 
     def at(self, pattern: Any, value: Any) -> bool:
-        """Whether a pattern fits a value."""
+        """Whether a pattern matches a value."""
         rule = _RULES.get(type(pattern), _literal)
         return rule(self, pattern, value)
 
     def bind(self, name: str, value: Any) -> bool:
-        """Fill a hole, or see whether it holds this value already."""
+        """Binds a pattern variable, or compares with its value."""
         if name not in self.bound:
             self.bound[name] = value
             return True
@@ -112,7 +114,7 @@ def same_value(graph: UseDefGraph, first: Any, second: Any) -> bool:
 
 
 def _hole(match: Match, hole: PatternVar, value: Any) -> bool:
-    if not match.graph.in_sight(value):
+    if not match.graph.is_in_scope(value):
         return False
     if hole.constant:
         value = match.graph.value(value)
@@ -120,15 +122,15 @@ def _hole(match: Match, hole: PatternVar, value: Any) -> bool:
     return match.bind(hole.name, value)
 
 
-def _parallel(match: Match, hole: ParallelHole, value: Any) -> bool:
-    if not match.graph.in_sight(value):
+def _parallel(match: Match, hole: ParallelVar, value: Any) -> bool:
+    if not match.graph.is_in_scope(value):
         return False
     match.bound[hole.name] = value
     return True
 
 
-def _attribute(match: Match, hole: AttributeHole, value: Any) -> bool:
-    return match.graph.in_sight(value) and match.bind(hole.name, value)
+def _attribute(match: Match, hole: AttributeVar, value: Any) -> bool:
+    return match.graph.is_in_scope(value) and match.bind(hole.name, value)
 
 
 def _item(match: Match, pattern: ItemPattern, value: Any) -> bool:
@@ -147,7 +149,7 @@ def _call(match: Match, pattern: CallPattern, value: Any) -> bool:
     if type(call) is not Call or type(call.op) is not Op or not is_pure_value(call):
         return False
     match.found[id(pattern)] = value
-    if type(pattern.callee) is OpHole:
+    if type(pattern.callee) is OpVar:
         return _any_op(match, pattern, call)
     if call.op.definition is not pattern.callee:
         return False
@@ -186,14 +188,14 @@ def _arguments(match: Match, pattern: CallPattern, call: Call) -> bool:
 
 
 def _taken(parameter: Any, wanted: Any) -> Any:
-    """A literal as the op keeps it."""
-    written = isinstance(wanted, Expr | AttributeHole | tuple | list | None)
+    """Returns a literal in the form that the op stores."""
+    written = isinstance(wanted, Expr | AttributeVar | tuple | list | None)
     static = parameter.kind is not None and not parameter.is_argument
     return parameter.kind.take(wanted) if static and not written else wanted
 
 
 def _several(match: Match, pattern: Any, value: Any) -> bool:
-    """A list of operands written out, or a list as an attribute."""
+    """Matches a tuple of operands or a tuple attribute."""
     value = match.graph.value(value)
     if isinstance(value, Tuple):
         value = value.fields
@@ -203,7 +205,7 @@ def _several(match: Match, pattern: Any, value: Any) -> bool:
 
 
 def _literal(match: Match, pattern: Any, value: Any) -> bool:
-    """A number fits a constant whose every element it is; anything else fits what equals it."""
+    """Matches a number with a constant of equal elements, and other literals by equality."""
     value = match.graph.value(value)
     if isinstance(value, Constant):
         data = value.data
@@ -215,8 +217,8 @@ def _literal(match: Match, pattern: Any, value: Any) -> bool:
 
 _RULES: dict[type, Callable[[Match, Any, Any], bool]] = {
     PatternVar: _hole,
-    ParallelHole: _parallel,
-    AttributeHole: _attribute,
+    ParallelVar: _parallel,
+    AttributeVar: _attribute,
     ItemPattern: _item,
     CallPattern: _call,
     tuple: _several,

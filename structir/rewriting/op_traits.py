@@ -1,4 +1,4 @@
-"""Ops by the part that they play for passes, which know none by name."""
+"""Traits of ops, by which passes find them."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ PLAYERS: dict[str, Callable[..., Any]] = {}
 
 
 def has_trait(role: str, declared: Callable[..., Any]) -> None:
-    """Say which op passes use for a purpose; it stands beside the rewrites of the op."""
+    """Registers the op that has a trait."""
     PLAYERS[role] = declared

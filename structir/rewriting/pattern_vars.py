@@ -1,4 +1,4 @@
-"""What a pattern is made of: holes, and calls of ops that are noted down instead of being made."""
+"""Patterns: pattern variables, and recorded calls of ops."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from structir.ir.op import Op
 
 
 class PatternExpr(Expr):
-    """A part of a pattern. Once it is matched, `value` is what stands there in the program."""
+    """A part of a pattern. After a match, `value` is the matched value."""
 
     def __init__(self) -> None:
         self.value: Any = None
 
     @property
     def struct_info(self) -> Any:
-        """That of what was found."""
+        """That of the matched value."""
         return None if self.value is None else self.value.struct_info
 
     @property
     def span(self) -> Any:  # type: ignore[override]
-        """That of what was found."""
+        """That of the matched value."""
         return None if self.value is None else self.value.span
 
     def __getitem__(self, index: int) -> Expr:
@@ -34,7 +34,7 @@ class PatternExpr(Expr):
 
 
 class PatternVar(PatternExpr):
-    """Stands for any value; in several places, for the same one."""
+    """Matches any value; several occurrences match the same value."""
 
     def __init__(self, name: str, constant: bool = False) -> None:
         super().__init__()
@@ -42,23 +42,23 @@ class PatternVar(PatternExpr):
         self.constant = constant  # only for a value that is known when compiling
 
 
-class ParallelHole(PatternExpr):
-    """Stands for the operands at this place of all calls that are alike but for it."""
+class ParallelVar(PatternExpr):
+    """Matches the operands that distinguish parallel calls."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
 
-class AttributeHole:
-    """Stands for an attribute of an op, or for its sizes."""
+class AttributeVar:
+    """Matches an attribute of an op, or a shape."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
-class OpHole:
-    """Stands for any op; called in a pattern, for a call of it on these operands."""
+class OpVar:
+    """Matches any op; calling it makes a pattern of a call."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class OpHole:
 
 
 class CallPattern(PatternExpr):
-    """A call: the op, and what stands for each parameter that is named; others have defaults."""
+    """A pattern of a call: the op and a pattern per named parameter; others have their defaults."""
 
     def __init__(self, callee: Any, given: Mapping[str, Any]) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class CallPattern(PatternExpr):
 
 
 class ItemPattern(PatternExpr):
-    """A field of a tuple."""
+    """A pattern of a tuple field."""
 
     def __init__(self, of: PatternExpr, index: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class ItemPattern(PatternExpr):
 
 
 class MatchedOp:
-    """An op that was found for a hole; called, it makes a call with the attributes found."""
+    """The op matched by an `OpVar`; a call keeps the matched attributes."""
 
     def __init__(self, call: Call) -> None:
         assert isinstance(call.op, Op)
@@ -102,7 +102,7 @@ class MatchedOp:
 
 
 class PatternRecorder:
-    """Whether calls are noted down, and those of the pattern under way in order."""
+    """Records the calls of a pattern in order."""
 
     def __init__(self) -> None:
         self.open = False
@@ -110,7 +110,7 @@ class PatternRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[list[Any]]:
-        """Note calls down instead of making them."""
+        """Records calls instead of building them."""
         self.open, self.trail = True, []
         try:
             yield self.trail
@@ -118,7 +118,7 @@ class PatternRecorder:
             self.open = False
 
     def note(self, definition: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        """The pattern of a call of this op."""
+        """Returns the pattern of a call of this op."""
         names = [parameter.name for parameter in definition.signature.parameters]
         return CallPattern(definition, {**dict(zip(names, args, strict=False)), **keywords})
 

@@ -1,4 +1,4 @@
-"""`@rewrite`: a generator that yields a pattern, and then what is put in its place."""
+"""`@rewrite`: a generator that yields a pattern and then its replacement."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from structir.ir.expr import Constant, Expr
 from structir.ir.op import Op
 from structir.rewriting.pattern_vars import (
     RECORDER,
-    AttributeHole,
-    OpHole,
-    ParallelHole,
+    AttributeVar,
+    OpVar,
+    ParallelVar,
     PatternVar,
 )
 
@@ -25,14 +25,14 @@ RULES: dict[str, Rule] = {}
 
 
 class Parallel(tuple[Expr, ...]):
-    """Annotates a hole for the operands of all calls that differ in this one alone."""
+    """Annotates a pattern variable for the operands that distinguish parallel calls."""
 
     __slots__ = ()
 
 
 @attrs.frozen(eq=False, slots=False)
 class Rule:
-    """A rewrite: its holes by name, and the generator that runs again for every match."""
+    """A rewrite rule: its pattern variables, and the generator that runs again for every match."""
 
     name: str
     generator: Generator
@@ -41,40 +41,40 @@ class Rule:
 
     @property
     def doc(self) -> str:
-        """What it does, in its author's words."""
+        """The docstring of the rule."""
         return inspect.getdoc(self.generator) or ""
 
     @cached_property
-    def holes(self) -> dict[str, Any]:
-        """What stands for each parameter while the pattern is learned."""
+    def pattern_vars(self) -> dict[str, Any]:
+        """The pattern variable of each parameter."""
         hints = typing.get_type_hints(self.generator)
         names = inspect.signature(self.generator).parameters
         return {name: _hole(name, hints.get(name, Expr)) for name in names}
 
     @cached_property
-    def learned(self) -> tuple[Any, Sequence[Any]]:
-        """The pattern, and all its calls in the order in which they were made."""
+    def pattern_calls(self) -> tuple[Any, Sequence[Any]]:
+        """The pattern, and all its calls in order."""
         with RECORDER.recording() as trail:
-            pattern = next(self.generator(**self.holes))
+            pattern = next(self.generator(**self.pattern_vars))
         return pattern, tuple(trail)
 
     @cached_property
-    def parallel(self) -> ParallelHole | None:
-        """The hole for the operands of many calls, if the pattern has one."""
-        found = (hole for hole in self.holes.values() if isinstance(hole, ParallelHole))
+    def parallel(self) -> ParallelVar | None:
+        """The parallel pattern variable, if there is one."""
+        found = (hole for hole in self.pattern_vars.values() if isinstance(hole, ParallelVar))
         return next(found, None)
 
 
 def _hole(name: str, hint: Any) -> Any:
     made = _HOLES.get(hint)
-    return AttributeHole(name) if made is None else made(name)
+    return AttributeVar(name) if made is None else made(name)
 
 
 _HOLES: dict[Any, Callable[[str], Any]] = {
     Expr: PatternVar,
     Constant: lambda name: PatternVar(name, constant=True),
-    Op: OpHole,
-    Parallel: ParallelHole,
+    Op: OpVar,
+    Parallel: ParallelVar,
 }
 
 
@@ -83,7 +83,7 @@ def rewrite(generator: Generator) -> Rule: ...
 @typing.overload
 def rewrite(**facts: Any) -> Callable[[Generator], Rule]: ...
 def rewrite(generator: Any = None, **facts: Any) -> Any:
-    """Declare a rewrite; it becomes a pass of its own name, and one step of the pass `group`.
+    """Declares a rewrite. It becomes a pass of its name, and part of the pass `group`.
 
         @rewrite(group="simplify")
         def double_negation(x: Expr) -> Iterator[Expr]:
@@ -106,5 +106,5 @@ def rewrite(generator: Any = None, **facts: Any) -> Any:
 
 
 def rules_of(group: str) -> list[Rule]:
-    """The rules that a pass of this name runs."""
+    """Returns the rules of a pass."""
     return [rule for rule in RULES.values() if rule.group == group]

@@ -65,7 +65,7 @@ def stored() -> dict[str, np.ndarray]:
 def differentiated(request: pytest.FixtureRequest) -> IRModule:
     names = ", ".join(["x", *WEIGHTS])
     first = passes.pipeline(request.param.removesuffix("gradient").rstrip(",") or "normalise")
-    with passes.PassContext([passes.WellFormed()]):
+    with passes.PassContext([passes.VerifyIR()]):
         return passes.Gradient(parameters=names)(first(structir.parse(PROGRAM)))
 
 

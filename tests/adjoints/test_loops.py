@@ -104,7 +104,7 @@ def main(
 @pytest.mark.parametrize(("text", "shapes"), LOOPS.values(), ids=LOOPS)
 def test_loops(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
     module = structir.parse(text)
-    with passes.PassContext([passes.WellFormed(), passes.SameResults()]):
+    with passes.PassContext([passes.VerifyIR(), passes.VerifyResults()]):
         made = passes.Gradient()(module)
     assert structural_equal(structir.parse(made.script()), made)
     assert_gradient(module, made, tuple(np.asarray(RNG.standard_normal(s)) for s in shapes))
@@ -143,7 +143,7 @@ def main(h: R.Tensor((), "float64"), xs: R.Tensor(("t",), "float64"), f: R.Objec
     last = R.match_cast(r, R.Tuple(R.Tensor((), "float64"), R.Tensor(("t",), "float64")))
     return last[0]
 """)
-    with pytest.raises(DiagnosticError, match="the function that it runs is not known"):
+    with pytest.raises(DiagnosticError, match="the called function is not known"):
         passes.Gradient(parameters="h")(module)
 
 

@@ -133,7 +133,7 @@ def test_random_programs_against_differences(chunk: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = Writer(seed).module()
-        with passes.PassContext([passes.WellFormed()]):
+        with passes.PassContext([passes.VerifyIR()]):
             made = passes.Gradient()(module)
         rng = np.random.default_rng(seed)
 

@@ -41,7 +41,7 @@ def inner(x: R.Tensor((3,), "float64"), w: R.Tensor((3, 3), "float64")):
 @pytest.mark.parametrize("body", BODIES)
 def test_second_order(body: str) -> None:
     module = twice(body)
-    with passes.PassContext([passes.WellFormed()]):
+    with passes.PassContext([passes.VerifyIR()]):
         made = pipeline("inline,grad")(module)
     assert structural_equal(structir.parse(made.script()), made)
     assert_gradient(module, made, (RNG.standard_normal(3), RNG.standard_normal((3, 3))))

@@ -91,14 +91,14 @@ def main(x: R.Tensor(("n", 40), "float32")):
 
 
 def test_tasks_receive_the_bytes_that_were_planned() -> None:
-    from structir.distributed.worker import run_task, task_of
+    from structir.distributed.worker import make_task, run_task
 
     sharded, args = shard(structir.parse(ROWS), grid=(4, 1)), (floats(33, 40), floats(40))
     plan = sharded.plan(*args)
     first = plan.shards[0]
     blocks = args[0][:9], args[1]  # one row too many
-    with pytest.raises(StructIRError, match="shard 0 received 1600 bytes, not 1440"):
-        run_task(sharded.recipe(plan), task_of(first), *blocks)
+    with pytest.raises(StructIRError, match="shard 0: expected 1440 bytes, received 1600"):
+        run_task(sharded.shard_program(plan), make_task(first), *blocks)
 
 
 @pytest.mark.exhaustive

@@ -53,7 +53,7 @@ def wrong(trial: Trial, seed: int) -> list[str]:
     known = values_of(program, args) | dict(zip(mod["main"].params, args, strict=True))
     parts, bad = PartialResults(program), []
     for which, key in enumerate(keys):
-        regions = program.needed({key: some_box(program.shapes[key], rng)})
+        regions = program.required_regions({key: some_box(program.shapes[key], rng)})
         part = parts.part(regions, {key: regions[key].bounds})
         inputs = []
         for k, bounds in part.inputs:

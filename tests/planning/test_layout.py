@@ -21,7 +21,7 @@ def test_values_alive_at_once_lie_apart(
     spans = [(first, first + length) for first, length, _ in values]
     sizes = [size for *_, size in values]
     with mock.patch.object(layout, "MOST_COMPARED", most_compared):
-        offsets, whole = layout.laid_out(spans, sizes)
+        offsets, whole = layout.assign_offsets(spans, sizes)
     alive = [
         sum(s for (a, b), s in zip(spans, sizes, strict=True) if a <= t <= b) for t in range(30)
     ]
@@ -36,5 +36,5 @@ def test_values_alive_at_once_lie_apart(
 
 def test_many_values_in_turn_take_the_memory_of_two() -> None:
     count = 2 * layout.MOST_COMPARED
-    _, whole = layout.laid_out([(k, k + 1) for k in range(count)], [64] * count)
+    _, whole = layout.assign_offsets([(k, k + 1) for k in range(count)], [64] * count)
     assert whole == 128

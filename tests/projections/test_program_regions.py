@@ -19,11 +19,11 @@ def function(text: str) -> Function:
     return module.functions["main"]
 
 
-def needed(program: Program, fn: Function, *boxes: object) -> dict[str, object]:
+def required_bounds(program: Program, fn: Function, *boxes: object) -> dict[str, object]:
     """What blocks of the results need of each parameter, as bounds."""
     results = program.result if isinstance(program.result[0], tuple) else (program.result,)
     wanted = {key: box for key, box in zip(results, boxes, strict=True) if box}
-    found = program.needed(wanted)
+    found = program.required_regions(wanted)
     return {
         var.name: found.get(program.values[var], NOTHING).bounds
         for var in fn.params
@@ -48,8 +48,8 @@ def test_tuples_and_several_results() -> None:
     fn = function(PAIRS.replace("R.tuple(x, y)", "(x, y)"))
     program = program_of(fn)
     block = region((0, 1), (2, 3))
-    assert needed(program, fn, block, NOTHING) == {"x": ((0, 1), (2, 3)), "y": None}
-    assert needed(program, fn, NOTHING, block) == {
+    assert required_bounds(program, fn, block, NOTHING) == {"x": ((0, 1), (2, 3)), "y": None}
+    assert required_bounds(program, fn, NOTHING, block) == {
         "x": ((3, 1), (5, 3)),
         "y": ((3, 1), (5, 3)),
     }
@@ -70,7 +70,7 @@ def main(x: R.Tensor((6,), "float32"), y: R.Tensor((6,), "float32"), c: R.Tensor
 
 def test_branches_need_both_and_the_condition() -> None:
     fn = function(BRANCH)
-    found = needed(program_of(fn), fn, region((0,), (2,)))
+    found = required_bounds(program_of(fn), fn, region((0,), (2,)))
     assert found == {"x": ((0,), (2,)), "y": ((4,), (6,)), "c": ((), ())}
 
 
@@ -86,7 +86,7 @@ def main(x: R.Tensor((6, 4), "float32"), y: R.Tensor((6, 4), "float32")):
 def test_foreign_functions_read_everything() -> None:
     fn = function(EXTERN)
     program = program_of(fn)
-    found = program.needed({program.result: region((0, 0), (1, 2))})
+    found = program.required_regions({program.result: region((0, 0), (1, 2))})
     x, y = (found[program.values[p]] for p in fn.params)
     assert (x.bounds, x.exact) == (((0, 0), (6, 4)), False)
     assert (y.bounds, y.exact) == (((0, 0), (1, 2)), True)
@@ -110,7 +110,7 @@ def symbols(fn: Function) -> tuple[Sym, ...]:
 def test_sizes_are_given_as_numbers() -> None:
     fn = function(SYMBOLIC)
     program = program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
-    assert needed(program, fn, region((2, 0), (4, 1))) == {
+    assert required_bounds(program, fn, region((2, 0), (4, 1))) == {
         "x": ((2, 0), (4, 7)),
         "w": ((0, 0), (7, 3)),
     }
@@ -124,20 +124,20 @@ def test_sizes_may_be_given_by_name() -> None:
 
 def test_a_missing_size_is_named() -> None:
     fn = function(SYMBOLIC)
-    with pytest.raises(StructInfoError, match="m has none"):
+    with pytest.raises(StructInfoError, match="symbolic dim `m`"):
         program_of(fn, {symbols(fn)[0]: 5})
 
 
 def test_an_unknown_shape_is_refused() -> None:
     text = SYMBOLIC.replace('R.Tensor(("m", 3), "float32")', 'R.Tensor(dtype="float32", ndim=2)')
     fn = function(text)
-    with pytest.raises(StructInfoError, match="and w is "):
+    with pytest.raises(StructInfoError, match="regions of `w`"):
         program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
 
 
 def test_values_without_elements_are_refused() -> None:
     text = EXTERN.replace('x: R.Tensor((6, 4), "float32")', "x: R.Object")
-    with pytest.raises(StructInfoError, match="and x is "):
+    with pytest.raises(StructInfoError, match="regions of `x`"):
         program_of(function(text))
 
 
@@ -145,7 +145,7 @@ def test_changes_walk_forward() -> None:
     fn = function(SYMBOLIC)
     program = program_of(fn, dict(zip(symbols(fn), (5, 7), strict=True)))
     x = program.values[fn.params[0]]
-    found = program.affected({x: region((2, 1), (3, 2))})
+    found = program.affected_regions({x: region((2, 1), (3, 2))})
     assert found[program.result].bounds == ((2, 0), (3, 3))
 
 
@@ -153,11 +153,11 @@ def test_many_bindings_are_walked_without_recursion() -> None:
     lines = [f"    a{k + 1} = R.exp(a{k})" for k in range(3000)]
     head = '@R.function\ndef main(a0: R.Tensor((8,), "float32")):\n'
     fn = function(head + "\n".join(lines) + "\n    return a3000\n")
-    assert needed(program_of(fn), fn, region((2,), (5,))) == {"a0": ((2,), (5,))}
+    assert required_bounds(program_of(fn), fn, region((2,), (5,))) == {"a0": ((2,), (5,))}
 
 
 def bounds(spec: object, *box: object) -> list[object]:
-    return [r.bounds for r in dependence(spec).needed(region(*box))]
+    return [r.bounds for r in dependence(spec).required_regions(region(*box))]
 
 
 def test_scans_grow_along_their_axis() -> None:
@@ -168,7 +168,7 @@ def test_scans_grow_along_their_axis() -> None:
 
 def test_an_index_read_from_data_may_be_any() -> None:
     spec = spec_of("take", (9, 4), tensor(3, dtype="int64"), axis=0)
-    table, ids = dependence(spec).needed(region((1, 2), (2, 4)))
+    table, ids = dependence(spec).required_regions(region((1, 2), (2, 4)))
     assert (table.bounds, table.exact) == (((0, 2), (9, 4)), False)
     assert (ids.bounds, ids.exact) == (((1,), (2,)), True)
     assert axis_kinds(spec) == ("parallel", "parallel")
@@ -184,29 +184,35 @@ def test_whole_axes() -> None:
 
 
 def test_rolled_axes_are_two_arcs() -> None:
-    (found,) = dependence(spec_of("roll", (8,), 3, 0)).needed(region((1,), (5,)))
+    (found,) = dependence(spec_of("roll", (8,), 3, 0)).required_regions(region((1,), (5,)))
     assert (found.bounds, found.needed, found.dense) == (((0,), (8,)), 4, False)
 
 
 def test_row_major_numbers_are_taken_apart() -> None:
-    (found,) = dependence(spec_of("flatten", (4, 6))).needed(region((3,), (20,)))
+    (found,) = dependence(spec_of("flatten", (4, 6))).required_regions(region((3,), (20,)))
     assert (found.bounds, found.needed, found.exact) == (((0, 0), (4, 6)), 17, True)
 
 
 def test_what_is_overwritten_no_longer_comes_from_the_base() -> None:
     spec = spec_of("slice_scatter", (8, 4), (3, 4), 2, 5, 1, axis=0)
-    base, new = dependence(spec).needed(region((1, 0), (5, 2)))
+    base, new = dependence(spec).required_regions(region((1, 0), (5, 2)))
     assert (base.bounds, base.exact) == (((1, 0), (2, 2)), True)
     assert new.bounds == ((0, 0), (3, 2))
-    assert dependence(spec).affected(region((2, 0), (4, 1)), 0) == (NOTHING,)
-    assert dependence(spec).affected(region((1, 0), (4, 1)), 0)[0].bounds == ((1, 0), (2, 1))
+    assert dependence(spec).affected_regions(region((2, 0), (4, 1)), 0) == (NOTHING,)
+    assert dependence(spec).affected_regions(region((1, 0), (4, 1)), 0)[0].bounds == (
+        (1, 0),
+        (2, 1),
+    )
 
 
 def test_no_elements_need_nothing() -> None:
-    assert dependence(spec_of("matmul", (3, 0), (0, 4))).needed(whole((3, 4))) == (NOTHING, NOTHING)
+    assert dependence(spec_of("matmul", (3, 0), (0, 4))).required_regions(whole((3, 4))) == (
+        NOTHING,
+        NOTHING,
+    )
 
 
 def test_a_parameter_nobody_reads() -> None:
     fn = function(BRANCH.replace("R.exp(x)", "R.flip(y, axis=0)"))
     assert isinstance(fn.params[0], Var)
-    assert needed(program_of(fn), fn, region((0,), (2,)))["x"] is None
+    assert required_bounds(program_of(fn), fn, region((0,), (2,)))["x"] is None

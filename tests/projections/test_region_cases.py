@@ -33,13 +33,13 @@ class Answers:
         self.params = [p["name"] for p in case["params"]]
         self.shape = self.program.shapes[self.keys[self.result]]
 
-    def needed(self, out: list[list[int]] | Region) -> dict[str, Region]:
+    def required_regions(self, out: list[list[int]] | Region) -> dict[str, Region]:
         wanted = out if isinstance(out, Region) else region(*out)
-        found = self.program.needed({self.keys[self.result]: wanted})
+        found = self.program.required_regions({self.keys[self.result]: wanted})
         return {name: found.get(self.keys[name], NOTHING) for name in self.params}
 
-    def affected(self, name: str, box: list[list[int]]) -> Region:
-        found = self.program.affected({self.keys[name]: region(*box)})
+    def affected_regions(self, name: str, box: list[list[int]]) -> Region:
+        found = self.program.affected_regions({self.keys[name]: region(*box)})
         return found.get(self.keys[self.result], NOTHING)
 
 
@@ -62,7 +62,7 @@ def verdicts(case: dict) -> Iterator[tuple[str, str, object]]:
     answers, expect = Answers(case), case["expect"]
     assert list(answers.shape) == expect["out_shape"]
     for asked in expect["regions"]:
-        found = answers.needed(asked["out"])
+        found = answers.required_regions(asked["out"])
         for name, want in asked["in"].items():
             given = found[name]
             yield "hull", judged(given, want["hull"]), (asked["out"], name, listed(given), want)
@@ -77,7 +77,7 @@ def verdicts(case: dict) -> Iterator[tuple[str, str, object]]:
     yield from of_neighbours(answers, expect)
     asked = expect.get("backward")
     if asked is not None:
-        found = answers.affected(asked["input"], asked["in"])
+        found = answers.affected_regions(asked["input"], asked["in"])
         yield "affected", judged(found, asked["out_hull"]), (asked, listed(found))
         if found.exact:
             yield "count", "equal" if found.count == asked["affected"] else "wrong", (asked, found)
@@ -86,7 +86,7 @@ def verdicts(case: dict) -> Iterator[tuple[str, str, object]]:
 def of_shards(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object]]:
     read: Counter[str] = Counter()
     for asked in expect["shards"]:
-        found = answers.needed(asked["out"])
+        found = answers.required_regions(asked["out"])
         for name, hull in asked["in"].items():
             yield "shard", judged(found[name], hull), (asked["out"], name, found[name], hull)
             read[name] += found[name].volume
@@ -101,7 +101,7 @@ def of_shards(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object
 
 def of_neighbours(answers: Answers, expect: dict) -> Iterator[tuple[str, str, object]]:
     for asked in expect["sharing"]:
-        found = neighbours(answers.needed, asked["at"], asked["tile"], asked["axis"])
+        found = neighbours(answers.required_regions, asked["at"], asked["tile"], asked["axis"])
         for name, want in asked["in"].items():
             own = found[name]
             given = {

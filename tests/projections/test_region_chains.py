@@ -268,13 +268,13 @@ def test_needed_and_affected_elements(data: st.DataObject) -> None:
     program = program_of(function)
     result = program.values[values[chain.last]]
     corners = data.draw(boxes(chain.shape))
-    regions = program.needed({result: region(*corners)})
+    regions = program.required_regions({result: region(*corners)})
     rank = len(chain.shape)
     for param in chain.params:
         key = program.values[values[param["name"]]]
         hits = measured(chain, param["name"])
         check(regions.get(key, NOTHING), hits[block(corners)].any(axis=tuple(range(rank))))
         given_box = data.draw(boxes(tuple(param["shape"])))
-        changed = program.affected({key: region(*given_box)}).get(result, NOTHING)
+        changed = program.affected_regions({key: region(*given_box)}).get(result, NOTHING)
         hit = hits[(..., *block(given_box))].any(axis=tuple(range(rank, hits.ndim)))
         check(changed, hit)

@@ -145,9 +145,9 @@ def check(found: Region, want: np.ndarray) -> None:
 @given(st.data())
 def test_needed_elements(data: st.DataObject) -> None:
     spec = data.draw(specs())
-    depending = dependence(spec)
+    dependency = dependence(spec)
     corners = data.draw(boxes(spec.results[0].dims))
-    regions = depending.needed(region(*corners))
+    regions = dependency.required_regions(region(*corners))
     rank = len(spec.results[0].dims)
     for found, hits in zip(regions, measured(spec), strict=True):
         check(found, hits[block(corners)].any(axis=tuple(range(rank))))
@@ -157,19 +157,19 @@ def test_needed_elements(data: st.DataObject) -> None:
 @given(st.data())
 def test_affected_elements(data: st.DataObject) -> None:
     spec = data.draw(specs())
-    depending = dependence(spec)
+    dependency = dependence(spec)
     rank = len(spec.results[0].dims)
     for k, hits in enumerate(measured(spec)):
         corners = data.draw(boxes(spec.operands[k].dims))
         hit = hits[(..., *block(corners))].any(axis=tuple(range(rank, hits.ndim)))
-        check(depending.affected(region(*corners), k)[0], hit)
+        check(dependency.affected_regions(region(*corners), k)[0], hit)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_regions_of_several_boxes(data: st.DataObject) -> None:
     spec = data.draw(specs())
-    depending, hits = dependence(spec), measured(spec)
+    dependency, hits = dependence(spec), measured(spec)
     rank = len(spec.results[0].dims)
 
     def several(shape: tuple[int, ...]) -> tuple[Region, np.ndarray]:
@@ -177,11 +177,11 @@ def test_regions_of_several_boxes(data: st.DataObject) -> None:
         return region_of(found), elements(Region(tuple(found)), shape)
 
     asked, there = several(spec.results[0].dims)
-    for found, hit in zip(depending.needed(asked), hits, strict=True):
+    for found, hit in zip(dependency.required_regions(asked), hits, strict=True):
         check(found, hit[there].any(axis=0))
     for k, operand in enumerate(spec.operands):
         asked, there = several(operand.dims)
-        check(depending.affected(asked, k)[0], hits[k][..., there].any(axis=rank))
+        check(dependency.affected_regions(asked, k)[0], hits[k][..., there].any(axis=rank))
 
 
 LIMITS = (

@@ -116,7 +116,7 @@ def failures(trial: Trial) -> Iterator[str]:
     rng = np.random.default_rng(11)
     for which, key in enumerate(keys):
         wanted = some_box(program.shapes[key], rng)
-        regions = program.needed({key: wanted})
+        regions = program.required_regions({key: wanted})
         found = list(tensors(run_changed(mod, args, program.params, regions)))[which]
         inside = elements(wanted, found.shape)
         if not alike(found[inside], plain[which][inside]):

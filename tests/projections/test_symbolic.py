@@ -35,12 +35,12 @@ SPECS = {
 def test_boxes_hold_the_regions(name: str, data: st.DataObject) -> None:
     spec: IndexSpec = SPECS[name]()
     sizes = dict(zip(SIZES, [data.draw(st.integers(3, 6)) for _ in SIZES], strict=True))
-    depending = dependence(spec, sizes)
-    shape = depending.results[0]
+    dependency = dependence(spec, sizes)
+    shape = dependency.results[0]
     start = [data.draw(st.integers(0, n - 1)) for n in shape]
     stop = [data.draw(st.integers(a + 1, n)) for a, n in zip(start, shape, strict=True)]
     boxes = needed_boxes(spec, DimBox(tuple(start), tuple(stop)))
-    for box, found in zip(boxes, depending.needed(region(start, stop)), strict=True):
+    for box, found in zip(boxes, dependency.required_regions(region(start, stop)), strict=True):
         if found:
             assert box is not None
             assert found.within(region(*box.at(sizes)))

@@ -65,12 +65,14 @@ def test_formulas_hold_for_every_size() -> None:
 @pytest.mark.parametrize("tile", [(1, 1, 1), (1, 2, 3), (1, 1, 4)])
 def test_inner_tiles_are_as_the_formulas_say(tile: tuple[int, ...]) -> None:
     spec = spec_of("nn.conv1d", (1, 2, 30), (4, 2, 3), strides=2, padding=1, dilation=2)
-    depending = dependence(spec)
+    dependency = dependence(spec)
     for axis in range(3):
         at = (0, 0, tile[2])
         if any(a + 2 * n > e for a, n, e in zip(at, tile, extents(spec), strict=True)) and axis < 2:
             continue
-        found = neighbours(lambda r: dict(enumerate(depending.needed(r))), at, tile, axis)
+        found = neighbours(
+            lambda r: dict(enumerate(dependency.required_regions(r))), at, tile, axis
+        )
         for k, cost in enumerate(tiling_cost(streams(spec), extents(spec), tile).streams):
             assert found[k].box * 4 == cost.footprint
             assert found[k].shared_box * 4 == cost.shared[axis]
@@ -78,11 +80,12 @@ def test_inner_tiles_are_as_the_formulas_say(tile: tuple[int, ...]) -> None:
 
 def test_kinds_of_sharing() -> None:
     conv = dependence(spec_of("nn.conv1d", (1, 2, 30), (4, 2, 3)))
-    found = neighbours(lambda r: dict(enumerate(conv.needed(r))), (0, 0, 4), (1, 4, 4), 2)
+    found = neighbours(lambda r: dict(enumerate(conv.required_regions(r))), (0, 0, 4), (1, 4, 4), 2)
     assert [found[k].kind for k in (0, 1)] == ["halo", "full"]
     copy = dependence(spec_of("exp", (8,)))
     assert (
-        neighbours(lambda r: dict(enumerate(copy.needed(r))), (0,), (4,), 0)[0].kind == "disjoint"
+        neighbours(lambda r: dict(enumerate(copy.required_regions(r))), (0,), (4,), 0)[0].kind
+        == "disjoint"
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import structir
 from structir import passes
 from structir.ir import Call, IRModule
-from structir.passes import PassContext, WellFormed
+from structir.passes import PassContext, VerifyIR
 
 
 def chain(sizes: list[int], order: tuple[int, ...]) -> IRModule:
@@ -49,7 +49,7 @@ def least(sizes: list[int]) -> int:
 )
 def test_no_order_takes_fewer_steps(sizes: list[int], order: tuple[int, ...]) -> None:
     module = chain(sizes, order[: len(sizes) - 2])
-    with PassContext([WellFormed()]):
+    with PassContext([VerifyIR()]):
         made = passes.ReorderMatmul()(module)
     assert steps(made) == least(sizes)
     values = [np.full(pair, 0.5, "float32") for pair in itertools.pairwise(sizes)]

@@ -17,9 +17,9 @@ from structir.ops.elementwise import exp, negative, square, tanh
 from structir.ops.joined import concat, split
 from structir.ops.layout import flip, permute_dims
 from structir.ops.reshape import reshape
-from structir.passes import PassContext, SameResults, Statistics, Trace, WellFormed, find_pass
-from structir.rewriting.driver import rewritten
-from structir.rewriting.extract import extracted
+from structir.passes import PassContext, Statistics, Trace, VerifyIR, VerifyResults, find_pass
+from structir.rewriting.driver import rewrite_function
+from structir.rewriting.extract import extract_matches
 from structir.rewriting.guards import (
     acts_element_wise,
     dims_of,
@@ -43,7 +43,7 @@ def program(*lines: str) -> IRModule:
 
 def ran(generator: Callable[..., Iterator[Any]], module: IRModule) -> IRModule:
     rule = rewrite(generator)
-    with PassContext([WellFormed(), SameResults()]):
+    with PassContext([VerifyIR(), VerifyResults()]):
         return find_pass(rule.name)(module)
 
 
@@ -265,7 +265,7 @@ def test_two_rules_that_undo_each_other_are_an_error() -> None:
 
     function = program("a = R.exp(x)", "return a")["main"]
     with pytest.raises(PassError, match="try_there matches in its own replacement"):
-        rewritten(function, [rewrite(try_there), rewrite(try_back)])
+        rewrite_function(function, [rewrite(try_there), rewrite(try_back)])
 
 
 def test_a_rule_moves_an_op_past_any_number_of_others() -> None:
@@ -324,11 +324,11 @@ def test_a_match_becomes_a_function() -> None:
     module = program(
         "a = R.add(x, y)", "b = R.tanh(a)", "c = R.add(x, b)", "d = R.tanh(c)", "return (c, d)"
     )
-    made = extracted(module, rewrite(try_dense))
+    made = extract_matches(module, rewrite(try_dense))
     assert list(made.functions) == ["main", "try_dense"]  # c is read elsewhere
     assert made["try_dense"].attrs == {"composite": "try_dense"}
-    with PassContext([WellFormed(), SameResults()]) as context:
-        (checking,) = [i for i in context.instruments if isinstance(i, SameResults)]
+    with PassContext([VerifyIR(), VerifyResults()]) as context:
+        (checking,) = [i for i in context.instruments if isinstance(i, VerifyResults)]
         structir.passes.Pass("extract", lambda given: made)(module)
     assert checking.functions["main"].elements
     assert structural_equal(structir.parse(made.script()), made)

@@ -30,7 +30,7 @@ from structir.projections.scalar_expr import (
     ScalarLiteral,
     ScalarOp,
 )
-from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promoted
+from structir.projections.values import LITERAL_KINDS, RULES, SETTLED, WEAK_INT, promote_dtypes
 
 ROUNDED = (
     "float16",
@@ -120,7 +120,7 @@ def _applied(fn: str, args: list[TypedExpression], dtype: str | None) -> TypedEx
     elif rule == "select":
         operands = [_truth(args[0].value), *[cast(a.value, settled) for a in args[1:]]]
     else:
-        own = promoted([a.kind for a in args]) if rule in ("compare", "test") else kind
+        own = promote_dtypes([a.kind for a in args]) if rule in ("compare", "test") else kind
         operands = [cast(a.value, SETTLED.get(own, own)) for a in args]
     result = computed_in(settled)
     if is_float(operands[-1].dtype):

@@ -11,7 +11,7 @@ from structir.lazy import lazy_module
 from structir.passes.base import Pass, note
 from structir.passes.canonicalise_bindings import canonicalise_bindings
 from structir.passes.dead_code_elimination import dead_code_elimination
-from structir.rewriting.driver import rewritten
+from structir.rewriting.driver import rewrite_function
 from structir.rewriting.op_traits import PLAYERS
 from structir.rewriting.provenance import Provenance
 from structir.rewriting.rule import RULES, Rule, rules_of
@@ -66,7 +66,7 @@ def run_rules(module: IRModule, rules: Sequence[Rule], rounds: int = ROUNDS) -> 
         functions = dict(module.functions)
         for name, function in functions.items():
             if isinstance(function, Function):
-                functions[name], firings = rewritten(function, rules, provenance)
+                functions[name], firings = rewrite_function(function, rules, provenance)
                 for firing in firings:
                     note(f"{name}: {firing}")
         if all(functions[name] is value for name, value in module.functions.items()):
