@@ -10,7 +10,7 @@ from structir.analysis.lattice import PASS, base_check
 from structir.build import BlockBuilder
 from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
-from structir.opdef.adjoint_op import Back, component
+from structir.opdef.adjoint_op import Cotangent, component
 
 Sum = Any  # an Expr; for a tuple a dict from the numbers of its fields to their sums
 
@@ -23,7 +23,7 @@ class CotangentAccumulator:
         self.active = set(active)
         self.known: dict[Var, Sum] = {}
 
-    def add(self, value: Expr, back: Back) -> None:
+    def add(self, value: Expr, back: Cotangent) -> None:
         """One more contribution to a value; `back` may be a sum."""
         if back is None:
             return
@@ -46,7 +46,7 @@ class CotangentAccumulator:
             found = None if found is None else found.get(index)
         return found
 
-    def _sum(self, known: Sum | None, back: Back, info: StructInfo) -> Sum:
+    def _sum(self, known: Sum | None, back: Cotangent, info: StructInfo) -> Sum:
         if isinstance(info, TupleStructInfo) or isinstance(back, dict | tuple):
             fields = info.fields if isinstance(info, TupleStructInfo) else None
             made = {} if known is None else known
@@ -58,7 +58,7 @@ class CotangentAccumulator:
         cast = self.known_as(self.builder.atom(back), info)  # bound once, though read often
         return cast if known is None else self.builder.emit(known + cast)
 
-    def _fields(self, back: Back, count: int) -> Iterable[tuple[int, Back]]:
+    def _fields(self, back: Cotangent, count: int) -> Iterable[tuple[int, Cotangent]]:
         if isinstance(back, dict):
             return back.items()
         if isinstance(back, tuple):
@@ -72,7 +72,7 @@ class CotangentAccumulator:
         return self.builder.match_cast(back, info)
 
 
-def as_cotangent(found: Sum | None, info: StructInfo | None) -> Back:
+def as_cotangent(found: Sum | None, info: StructInfo | None) -> Cotangent:
     """A sum as the rules of ops take it: fields by their places."""
     if not isinstance(found, dict):
         return found

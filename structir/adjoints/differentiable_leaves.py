@@ -11,7 +11,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 
 Path = tuple[int, ...]  # the fields to go through, from the outermost tuple
 
@@ -53,9 +53,9 @@ def leaf(value: Expr, path: Path, emit: Emit) -> Expr:
     return value
 
 
-def at_path(path: Path, back: Expr) -> Back:
+def at_path(path: Path, back: Expr) -> Cotangent:
     """What comes back to a value when this comes back to one of its tensors."""
-    made: Back = back
+    made: Cotangent = back
     for index in reversed(path):
         made = {index: made}
     return made

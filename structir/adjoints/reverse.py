@@ -33,7 +33,7 @@ from structir.ir.expr import (
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, StructInfo
-from structir.opdef.adjoint_op import Back, Emit, zeros
+from structir.opdef.adjoint_op import Cotangent, Emit, zeros
 
 Leaf = tuple[Var, Path]
 
@@ -139,7 +139,7 @@ class ReverseMode:
         if not hasattr(definition, "adjoint") or not real_leaves(binding.var.struct_info):
             raise _refused(call, "nothing tells how its result follows its operands")
         result, back = binding.var, as_cotangent(found, binding.var.struct_info)
-        came: list[Back] = definition.adjoint(call, result, back, self.builder.emit)
+        came: list[Cotangent] = definition.adjoint(call, result, back, self.builder.emit)
         for arg, part in zip(call.args, came, strict=True):
             self.sums.add(arg, part)
 
@@ -153,7 +153,7 @@ class ReverseMode:
         back = as_cotangent(found, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
         try:
-            came: list[Back] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
+            came: list[Cotangent] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
         except StructInfoError as error:
             raise _refused(call, error.diagnostics[0].message) from None
         for arg, part in zip(call.args, came, strict=True):

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import attrs
+
 from structir.errors import Diagnostic, Source, Span
 from structir.ir.dims import Sym
 from structir.ir.dtype import DTYPES
@@ -88,7 +90,7 @@ class _Check:
             source = Source(f"<op {definition.name}>", error.text or self.text)
             at = min(error.column, len(source.text))
             span = Span(source, 1, at, 1, max(error.end, at + 1))
-            wrong = Diagnostic(found.message, span, definition.name, hint=found.hint)
+            wrong = attrs.evolve(found, span=span, op=definition.name)
             raise NotationError(wrong) from None
         if not line.results:
             raise self.error("expected a result after `->`, found none", "->")

@@ -82,13 +82,13 @@ class SignatureOpDefinition(DeclaredOp):
         return reference.evaluate(self, call, values)
 
     def adjoint(
-        self, call: Call, result: Expr, back: Any, emit: Callable[[Expr], Expr]
+        self, call: Call, result: Expr, cotangent: Any, emit: Callable[[Expr], Expr]
     ) -> list[Any]:
         """For each argument of a call, an expression of what comes back to it where `back` comes
         back to its `result`; None where nothing does. A tuple has a tuple of these. `emit` binds an
         expression and gives its variable, as `BlockBuilder.emit` does; sizes may be symbolic."""
-        found: list[Any] = gradient.adjoints(self, call, result, back, emit)
-        return found
+        cotangents: list[Any] = gradient.adjoints(self, call, result, cotangent, emit)
+        return cotangents
 
     def line_of(self, call: Call) -> IndexSignature:
         """The op line at a call, list operands written out."""
@@ -132,7 +132,7 @@ class Declaration:
 
     def non_differentiable(self, why: str) -> None:
         """Say that what comes back cannot be told, so that a program that needs it is refused."""
-        self.definition.hooks["undifferentiable"] = why
+        self.definition.hooks["non_differentiable"] = why
 
     def struct_info(self, hook: Hook) -> Hook:
         """The StructInfo of a call, in place of what the line says: a function of `Given`."""

@@ -133,7 +133,7 @@ def extents_of(resolved: ResolvedShapes) -> dict[str, Dim]:
     1."""
     found = dict(resolved.extents)
     for letter, places in resolved.plan.joins:
-        given = [(resolved.given[operand], axis) for operand, axis in places]
+        given = [(resolved.operand_dims[operand], axis) for operand, axis in places]
         sizes = [d[axis] for d, axis in given if d is not None]
         if letter not in found and len(sizes) == len(given):
             found[letter] = reduce(broadcast, sizes)
@@ -155,7 +155,7 @@ def _operands(
         info = info_at(call, argument, member)
         if info is None:
             continue
-        entries, given = resolved.operands[k], resolved.given[k]
+        entries, given = resolved.operands[k], resolved.operand_dims[k]
         if entries is None or given is None:
             return None
         path = (argument,) if member is None else (argument, member)

@@ -44,13 +44,17 @@ REQUIRED = Missing.REQUIRED  # the default of an operand that must be given
 
 
 class NotationError(DiagnosticError):
-    """An op is declared wrongly: a mistake of its author. `column` and `end` are positions in
-    `text`, the part of the declaration that holds it."""
+    """An invalid op declaration.
+
+    `column` and `end` are positions in `text`, the part of the declaration with the error.
+    """
 
     code = "E0300"
 
     def __init__(self, wrong: str | Diagnostic, tree: ast.AST | None = None) -> None:
-        super().__init__(wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong))
+        super().__init__(
+            wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong, code="E0301")
+        )
         self.text: str | None = None
         self.column: int = getattr(tree, "col_offset", -1)
         self.end: int = getattr(tree, "end_col_offset", None) or 0
@@ -136,16 +140,17 @@ class SideCondition:
 
 @attrs.frozen(cache_hash=True)
 class IndexSignature:
-    """An op line with its side conditions.
+    """A parsed index signature with its side conditions.
 
-    `operands` stand in the order of the signature; a member of a list operand `xs` is called
-    `xs_0`, `xs_1`, ... `where` speaks of extents, `on` of indices.
+    `operands` are in parameter order; the members of a list operand `xs` are `xs_0`, `xs_1`, ...
+    `where` constrains extents, `on` constrains indices.
     """
 
     operands: tuple[OperandAccess, ...]
     results: tuple[OperandAccess, ...]
     where: tuple[SideCondition, ...] = ()
     on: tuple[SideCondition, ...] = ()
+    nouns: tuple[tuple[str, str], ...] = ()  # index variables by name in messages
 
 
 def row_letters(row: str, count: int) -> tuple[str, ...]:
@@ -162,7 +167,9 @@ def parse_index_signature(
     left, arrow, right = text.partition("->")
     if not arrow:
         hint = "write the operands, an arrow and the results: `x[i, j] -> out[j, i]`"
-        raise NotationError(Diagnostic("expected `->`, found none", hint=hint)).within(text, "", 0)
+        raise NotationError(
+            Diagnostic("expected `->`, found none", hint=hint, code="E0301")
+        ).within(text, "", 0)
     left_side, right_side = (
         _side(text, 0, left, attributes),
         _side(text, len(left) + len(arrow), right, attributes),

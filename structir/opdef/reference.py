@@ -135,8 +135,9 @@ def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way
         return _composed(parts, call)
     spec = definition.index_spec(call)
     if spec is None or not (spec.computes or spec.whole):
-        text = "it has neither a line that says its values nor a reference"
-        raise StructInfoError(Diagnostic(text, None, definition.name))
+        message = "no implementation: expected a scalar body, a decomposition or a reference"
+        hint = f"attach a NumPy function: `@{definition.name}.reference`"
+        raise StructInfoError(Diagnostic(message, None, definition.name, hint=hint))
     if spec.whole:
         body = _hook_arguments(definition, call)
         return _whole(spec, definition.body, body, info)

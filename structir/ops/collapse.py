@@ -37,7 +37,7 @@ def _collapsed(given: CallView, to: tuple[Dim, ...], other: str) -> ResolvedSign
     if rank is None:
         return ResolvedSignature(f"x[*s]{other} -> y[*to]", "", "", attributes)
     if count > rank:
-        given.reject(f"a tensor of {rank} axes cannot be collapsed to {count}")
+        given.reject(f"shape: expected at most {rank} axes, found {count}", None, "E0304")
     own, sizes = index_vars(rank), given.dims("x")
     attributes["stays"] = tuple([select(compare("eq", size, 1), 0, 1) for size in to])
     out, checks = [], []

@@ -22,7 +22,9 @@ def multiplied(given: CallView) -> str:
     """`lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`; an operand of rank 1 is just `k`."""
     left, right = given.rank("lhs"), given.rank("rhs")
     if 0 in (left, right):
-        given.reject("a scalar has no axis to multiply along", "use R.multiply")
+        name = "lhs" if left == 0 else "rhs"
+        hint = "multiply element by element: `R.multiply(lhs, rhs)`"
+        given.reject(f"{name}: expected at least 1 axis, found a scalar", hint, "E0304")
     if left is None and right == 2:  # whatever rank the left operand has
         return "lhs[*s, k], rhs[k, j] -> out[*s, j] @ out_dtype or T"
     if left is None or right is None:
@@ -68,10 +70,11 @@ def contracted(given: CallView) -> str:
     terms = inputs.split(",")
     operands = given.info("operands")
     if len(terms) != len(operands):
-        given.reject(f"the subscripts name {len(terms)} operands, but {len(operands)} are given")
+        given.reject(f"subscripts: expected {len(operands)} operand terms, found {len(terms)}")
     letters = set(inputs) - set(".,")
     if not all(c.isalpha() for c in letters) or not set(output) - {"."} <= letters:
-        given.reject(f"not Einstein subscripts: {given['subscripts']}")
+        text = given["subscripts"]
+        given.reject(f"subscripts: expected terms such as 'ij,jk->ik', found {text!r}")
     if not arrow:
         once = sorted(c for c in letters if inputs.count(c) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
@@ -89,13 +92,14 @@ def _by_words(given: CallView) -> str:
     inputs, arrow, output = given["subscripts"].partition("->")
     terms = inputs.split(";")
     if not arrow:
-        given.reject(f"subscripts with rows need an arrow: {given['subscripts']}")
+        text = given["subscripts"]
+        given.reject(f"subscripts: expected `->` with axis packs, found {text!r}")
     if len(terms) != len(given.info("operands")):
         count = len(given.info("operands"))
-        given.reject(f"the subscripts name {len(terms)} operands, but {count} are given")
+        given.reject(f"subscripts: expected {count} operand terms, found {len(terms)}")
     known = {word for term in terms for word in WORD.findall(term)}
     if not known >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
-        given.reject(f"the result has axes that no operand has: {given['subscripts']}")
+        given.reject(f"subscripts: expected result axes of the operands, found {output.strip()!r}")
     reads = [
         access_text(
             f"operands_{k}",
@@ -118,7 +122,7 @@ def _read(given: CallView, word: str, letter: str) -> str:
         return f"{letter} : {word}"
     factor, times, name = word.partition("*")
     if not times or not factor.isdecimal() or not name.isidentifier():
-        given.reject(f"not an axis of an operand: {word}")
+        given.reject(f"subscripts: expected an axis such as `k`, `2*k` or `3`, found {word!r}")
     return f"{word} : {word}"
 
 

@@ -44,8 +44,9 @@ def convolved(given: CallView) -> ResolvedSignature:
         access_text("weight", in_layout(given, kernel, w)),
     ]
     out = access_text("out", in_layout(given, out_layout, y))
+    nouns = {"c": "input channels"}
     return ResolvedSignature(
-        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given)
+        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given), nouns=nouns
     )
 
 
@@ -56,7 +57,7 @@ def transposed(given: CallView) -> ResolvedSignature:
     axes = range(count)
     extra, strides = each(given, "output_padding", count), each(given, "strides", count)
     if any(e >= s for e, s in zip(extra, strides, strict=True)):
-        given.reject(f"output_padding must be less than the strides: {extra} and {strides}")
+        given.reject(f"output_padding: expected values below strides {strides}, found {extra}")
     x = {"N": "n", "C": "flat(g, c)", **_spatial(count, [f"h{k}" for k in axes])}
     w = {"I": "flat(g, c)", "O": "o", **_spatial(count, [f"p{k}" for k in axes])}
     y = {"N": "n", "C": "flat(g, o)", **_spatial(count, [window(k) for k in axes])}
@@ -89,7 +90,8 @@ def _numbers(given: CallView) -> dict[str, object]:
     low, high = padding(given, count)
     strides, dilation = each(given, "strides", count), each(given, "dilation", count)
     if min(*strides, *dilation, given["groups"]) < 1:
-        given.reject("strides, dilation and groups must be positive")
+        numbers = f"strides {list(strides)}, dilation {list(dilation)}, groups {given['groups']}"
+        given.reject(f"expected positive strides, dilation and groups, found {numbers}")
     return {"s": strides, "d": dilation, "lo": tuple(low), "hi": tuple(high)}
 
 

@@ -96,12 +96,12 @@ def ranged(given: CallView) -> ResolvedSignature:
     if end is None:
         start, end = 0, start
     if step == 0:
-        given.reject("the step is 0")
+        given.reject("step: expected a nonzero number, found 0")
     parts = (start, end, step)
     whole = all(isinstance(part, int | Poly) for part in parts)
     floating = any(isinstance(part, float) for part in parts)
     if floating and any(isinstance(part, Poly) for part in parts):
-        given.reject("symbolic sizes and fractions do not mix: how many steps fit is not known")
+        given.reject("expected integers beside symbolic sizes, found a fraction")
     dtype = given["dtype"] or ("float32" if floating else "int64")
     attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
     if UNKNOWN in (start, end, step):
@@ -186,7 +186,7 @@ def spread(given: CallView) -> ResolvedSignature:
     values."""
     rank, depth = given.rank("indices"), given["depth"]
     if isinstance(depth, int) and depth < 0:
-        given.reject(f"the depth must be positive, not {depth}")
+        given.reject(f"depth: expected a positive number, found {depth}")
     floating = any(isinstance(given[name], float) for name in ("on_value", "off_value"))
     attributes = {"dtype": "float64" if floating else "int64"}
     if rank is None:

@@ -10,7 +10,7 @@ from structir.ir.dims import Dim
 from structir.ir.dtype import is_int, numpy_dtype
 from structir.ir.expr import Call, Constant, Expr
 from structir.lazy import lazy_module
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import DType, Layout, Numbers, SizeOrSizes
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.define import Declaration, op
@@ -61,12 +61,12 @@ def target(given: CallView, name: str, count: int) -> tuple[Any, ...] | None:
     value = given[name]
     if isinstance(value, UnknownShape):
         if value.ndim not in (None, count):
-            given.reject(f"{name} must have {count} sizes, not {value.ndim}")
+            given.reject(f"{name}: expected {count} sizes, found {value.ndim}")
         return None
     value = value if isinstance(value, tuple) else (value,)
     value = value * count if len(value) == 1 else value
     if len(value) != count:
-        given.reject(f"{name} must be one number or {count}, not {len(value)}")
+        given.reject(f"{name}: expected 1 or {count} numbers, found {len(value)}")
     return tuple(value)
 
 
@@ -77,7 +77,7 @@ def resized(given: CallView) -> ResolvedSignature:
     check_rank(given, "x", layout)
     missing = [axis for axis in SPATIAL[count] if axis not in layout]
     if missing:
-        given.reject(f"the layout {layout} has no axis {missing[0]}")
+        given.reject(f"layout: expected an axis {missing[0]}, found {layout}")
     new = target(given, "size", count)
     axes = sorted(SPATIAL[count], key=layout.find)  # in memory
     sizes = index_vars(count, "h") if new is not None else ["_"] * count
@@ -155,10 +155,10 @@ def _of_volumes(resize: Declaration) -> None:
         total = 0.0
         for n in range(taps_of(way) if planes * rows * columns > 0 else 0):
             plane = clipped(tap_of(n, front, way, rounding), planes)
-            back = share_of(n, front, way, rounding, cubic_alpha, planes, exclude)
+            cotangent = share_of(n, front, way, rounding, cubic_alpha, planes, exclude)
             for p in range(taps_of(way)):
                 row = clipped(tap_of(p, top, way, rounding), rows)
-                down = share_of(p, top, way, rounding, cubic_alpha, rows, exclude) * back
+                down = share_of(p, top, way, rounding, cubic_alpha, rows, exclude) * cotangent
                 for q in range(taps_of(way)):
                     column = clipped(tap_of(q, left, way, rounding), columns)
                     along = share_of(q, left, way, rounding, cubic_alpha, columns, exclude)
@@ -205,7 +205,7 @@ def _resize(count: int) -> Declaration:
     KERNELS[count](resize)
 
     @resize.gradient
-    def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+    def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
         """Each axis is a product with a matrix, so its adjoint is one with the matrix turned."""
         x, layout = call.args[0], call.attrs.get("layout") or "NC" + SPATIAL[count]
         sizes, new = x.struct_info.dims, result.struct_info.dims
@@ -219,7 +219,7 @@ def _resize(count: int) -> Declaration:
             matrices.append(emit(_matrix(resize, call, sizes[axis], new[axis], count)))
             made = made.replace(letter.lower(), letter)
         terms = [f"{a}{a.lower()}" for a in SPATIAL[count]]
-        own = astype(back, x.struct_info.dtype)
+        own = astype(cotangent, x.struct_info.dtype)
         return [einsum((own, *matrices), f"{','.join([read, *terms])}->{made}")]
 
     resize.example(f32[1, 2, *(3, 4, 2)[:count]], (5, 3, 4)[:count])
@@ -418,7 +418,7 @@ def _(data: Array, size: Any, align_corners: bool = True) -> Array:
 
 
 @affine_grid.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """The places of the map that changes nothing, and ones, are what the entries are multiplied
     with."""
     data, size = call.args
@@ -426,7 +426,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     same = Constant(np.array([[[1, 0, 0], [0, 1, 0]]], numpy_dtype(dtype)))
     places = emit(squeeze(affine_grid(same, size, **call.attrs), 0))
     one = ones_like(take(places, Constant(np.array([0])), 0))
-    return [einsum((back, concat((places, one), 0)), "nihw,jhw->nij")]
+    return [einsum((cotangent, concat((places, one), 0)), "nihw,jhw->nij")]
 
 
 grid_sample.non_differentiable("the elements that it reads are worked out by a routine of its own")

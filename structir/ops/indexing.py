@@ -26,7 +26,9 @@ def taken(given: CallView) -> ResolvedSignature:
     fill = {"fill": math.nan if given["mode"] == "nan" else 0}
     if given["axis"] is None:
         if given.rank("x") not in (None, 1):
-            given.reject("axis must be given for a tensor that is no vector")
+            given.reject(
+                f"axis: expected an axis for a tensor of rank {given.rank('x')}, found None"
+            )
         line = f"x[{place} : n] @ {dtype}, indices[*s] @ I -> y[*s] @ {dtype}"
     else:
         read = f"x[*p, {place} : n, *t] @ {dtype}"
@@ -54,7 +56,7 @@ def gathered(given: CallView) -> str | ResolvedSignature:
     """Each index replaces one coordinate: that of the axis."""
     left, right = given.rank("data"), given.rank("indices")
     if left is not None and right is not None and left != right:
-        given.reject(f"data has {left} axes and indices has {right}")
+        given.reject(f"indices: expected {left} axes as data, found {right}", None, "E0304")
     rank = left if right is None else right
     if rank is None:
         return ResolvedSignature("data[*s], indices[*t] @ I -> y[*t]", sizes=True)
@@ -76,17 +78,18 @@ def gathered_tuples(given: CallView) -> str | ResolvedSignature:
     """The last axis of the indices holds one coordinate for each axis that is read."""
     rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
     if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
-        given.reject(f"batch_dims is {batch}, which leaves no axis to index")
+        given.reject(f"batch_dims: expected an axis to index after it, found {batch}")
     if batch < 0:
-        given.reject(f"batch_dims is {batch}: it counts the leading axes that both have")
+        given.reject(f"batch_dims: expected at least 0, and axes of both tensors, found {batch}")
     if tuples == 0:
-        given.reject("indices must have at least 1 axis: the last holds the coordinates")
+        given.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
         return ResolvedSignature("data[*s], indices[*t] @ I -> y[*u]", sizes=True)
     if batch + count > rank:
-        given.reject(f"{count} coordinates index a tensor of {rank} axes")
+        message = f"indices: expected at most {rank} coordinates along the last axis"
+        given.reject(f"{message}, found {count}")
     own, outer = index_vars(rank), index_vars(tuples - 1, "j")
     own[:batch] = outer[:batch]
     for k in range(count):
@@ -106,13 +109,13 @@ def indexed(given: CallView) -> str | ResolvedSignature:
     """One index tensor for each leading axis; the index tensors broadcast."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
-        given.reject("there is no index")
+        given.reject("indices: expected at least one index tensor, found none")
     names = [f"indices_{k}" for k in range(count)]
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
         return ResolvedSignature(f"data[*s], {others} -> y[*u]", sizes=True)
     if count > rank:
-        given.reject(f"{count} indices are too many for a tensor of {rank} axes")
+        given.reject(f"indices: expected at most {rank} index tensors, found {count}")
     rest = index_vars(rank - count, "t")
     read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *rest]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
@@ -136,7 +139,7 @@ def sequences_reversed(given: CallView) -> str:
         given.axis("batch_axis", rank),
     )
     if axis == batch:
-        given.reject("seq_axis and batch_axis are the same axis")
+        given.reject("expected different axes seq_axis and batch_axis, found the same")
     i = own[axis]
     turned = f"seq_lengths - 1 - {i} if {i} < seq_lengths else {i}"
     read = [f"({turned}) : {i}" if k == axis else e for k, e in enumerate(own)]

@@ -24,13 +24,13 @@ MOST = 4096  # tensors that are joined at once: each has loops of its own
 def _check_count(given: CallView) -> None:
     count = len(given.info("tensors"))
     if count > MOST:
-        given.reject(f"{count} tensors are more than the {MOST} that are joined at once")
+        given.reject(f"tensors: expected at most {MOST} tensors, found {count}")
 
 
 def concatenated(given: CallView) -> str:
     """One letter for each operand at the axis, one after the other in the result."""
     if not given.info("tensors"):
-        given.reject("there is nothing to concatenate")
+        given.reject("tensors: expected at least one tensor, found none")
     _check_count(given)
     if given["axis"] is None:
         return "*tensors[i] -> out[join(*i)]"
@@ -58,7 +58,7 @@ def stacked(given: CallView) -> ResolvedSignature:
     """A new axis with a place of size 1 for each operand."""
     ranks = [rank for rank in given.ranks("tensors") if rank is not None]
     if not given.info("tensors"):
-        given.reject("there is nothing to stack")
+        given.reject("tensors: expected at least one tensor, found none")
     _check_count(given)
     if not ranks:
         return ResolvedSignature("*tensors[*s] -> out[*u]")
@@ -80,7 +80,7 @@ def divided(given: CallView) -> ResolvedSignature:
     cuts, rank = given["indices_or_sections"], given.rank("x")
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
     if count <= 0:
-        given.reject(f"there must be at least one section, not {count}")
+        given.reject(f"indices_or_sections: expected at least 1 section, found {count}")
     if rank is not None:
         given.axis("axis", rank)
     if isinstance(cuts, int) and count == 1:
@@ -200,7 +200,7 @@ def crossed(given: CallView) -> ResolvedSignature:
     """Each vector along its own axis of every result."""
     ranks = given.ranks("tensors")
     if not ranks:
-        given.reject("there is no vector")
+        given.reject("tensors: expected at least one vector, found none")
     axes = index_vars(len(ranks))
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
     results = [access_text(f"*y_{k}", axes) for k in range(len(axes))]

@@ -24,7 +24,7 @@ def permuted(given: CallView) -> str:
         rank = len(axes) if rank is None else rank
         order = given.axes("axes", rank)
         if len(order) != rank:
-            given.reject(f"{len(order)} axes are given for a tensor of {rank}")
+            given.reject(f"axes: expected a permutation of {rank} axes, found {list(order)}")
     own = index_vars(rank)
     return f"{access_text('x', own)} -> {access_text('y', [own[k] for k in order])}"
 
@@ -74,7 +74,7 @@ def squeezed(given: CallView) -> ResolvedSignature:
         ]
         if wide and sizes is not None:
             text = f"axis {wide[0]} of x has size {sizes[wide[0]]}, and only axes of size 1 can go"
-            given.reject(text, "R.reshape merges axes of other sizes")
+            given.reject(text, "merge axes of other sizes with `R.reshape`")
     own = index_vars(rank)
     read = [f"0 : q{k}" if k in gone else i for k, i in enumerate(own)]
     out = [i for k, i in enumerate(own) if k not in gone]
@@ -190,7 +190,7 @@ def rolled(given: CallView) -> ResolvedSignature:
         return ResolvedSignature("x[*s] -> y[*s]", sizes=True)
     axes, own = found
     if isinstance(shift, tuple) and len(shift) not in (1, len(axes)):
-        given.reject(f"shift must be one number or {len(axes)}, not {len(shift)}")
+        given.reject(f"shift: expected 1 or {len(axes)} numbers, found {len(shift)}")
     read = list(own)
     for place, k in enumerate(axes):
         one = isinstance(shift, tuple) and f"shift[{place if len(shift) > 1 else 0}]"

@@ -22,7 +22,7 @@ def likelihood(given: CallView) -> str:
     """One class for each target; the reduction tells whether the result is a scalar."""
     rank = given.rank("predictions")
     if rank == 0:
-        given.reject("predictions must have an axis of classes")
+        given.reject("predictions: expected an axis of classes, found a scalar", None, "E0304")
     if rank == 1:
         return "predictions[c] @ F, targets[] @ I, weights[c] @ F or 1 -> out[] @ F"
     result = "n, *s" if given["reduction"] == "none" else ""

@@ -47,7 +47,7 @@ MOST_ARGUMENTS = 64
 
 def _storage(size: StructInfo) -> StructInfo:
     if not isinstance(size, PrimStructInfo) or size.dtype != "int64":
-        raise StructInfoError(Diagnostic("the number of bytes is an integer, as R.prim_value(64)"))
+        raise StructInfoError(Diagnostic("size: expected an integer such as R.prim_value(64)"))
     known: Dim | None = size.value
     return TensorStructInfo(None if known is None else (known,), "uint8", 1)
 
@@ -56,9 +56,11 @@ def _tensor(
     storage: StructInfo, offset: StructInfo, shape: StructInfo, dtype: str = "float32"
 ) -> StructInfo:
     if not isinstance(storage, TensorStructInfo) or not isinstance(offset, PrimStructInfo):
-        raise StructInfoError(Diagnostic("a tensor lies in storage, at a number of bytes"))
+        raise StructInfoError(
+            Diagnostic("expected storage and an offset in bytes such as R.prim_value(0)")
+        )
     if not isinstance(shape, ShapeStructInfo):
-        raise StructInfoError(Diagnostic("the sizes of a tensor are a shape, as R.shape([n, 64])"))
+        raise StructInfoError(Diagnostic("shape: expected a shape such as R.shape([n, 64])"))
     return TensorStructInfo(shape.dims, dtype, shape.ndim)
 
 

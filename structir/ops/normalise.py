@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from structir.ir.expr import Call, Expr, Tuple
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axes, Axis, Ints
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
@@ -26,9 +26,9 @@ def softmax(x: Expr, axis: Axis = -1) -> Expr:
 
 
 @softmax.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """What comes back less its mean under the weights, in proportion to the weights."""
-    weighted = multiply(back, result)
+    weighted = multiply(cotangent, result)
     total = sum_(weighted, axis=call.attrs.get("axis", -1), keepdims=True)
     return [subtract(weighted, multiply(result, total))]
 
@@ -41,10 +41,10 @@ def log_softmax(x: Expr, axis: Axis = -1) -> Expr:
 
 
 @log_softmax.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """What comes back less its sum, in proportion to the weights."""
-    total = sum_(back, axis=call.attrs.get("axis", -1), keepdims=True)
-    return [subtract(back, multiply(exp(result), total))]
+    total = sum_(cotangent, axis=call.attrs.get("axis", -1), keepdims=True)
+    return [subtract(cotangent, multiply(exp(result), total))]
 
 
 def normalised(given: CallView, weights: tuple[str, ...]) -> str:
@@ -122,7 +122,7 @@ def grouped(given: CallView) -> ResolvedSignature:
     """The channels in groups: `flat(g, c)`; the axes that are normalised reach each result
     whole."""
     if given["num_groups"] < 1:
-        given.reject(f"there must be one group or more, not {given['num_groups']}")
+        given.reject(f"num_groups: expected at least 1, found {given['num_groups']}")
     return _by_channel(given, "flat(g, c)", "g == num_groups")
 
 
@@ -137,7 +137,7 @@ def _by_channel(given: CallView, channel: str, condition: str) -> ResolvedSignat
         return ResolvedSignature("data[*s] @ F, gamma[c] @ F, beta[c] @ F -> y[*s] @ F")
     place, axes = given.axis("channel_axis", rank), given.axes("axes", rank)
     if place in axes:
-        given.reject("axes must not hold the channel axis")
+        given.reject("axes: expected axes other than channel_axis, found it among them")
     own = index_vars(rank)
     read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
     made = list(own)

@@ -41,7 +41,7 @@ def windows_of(given: CallView, count: int, name: str) -> PoolWindows:
     low, high = padding(given, count)
     strides, dilation = each(given, "strides", count), each(given, "dilation", count)
     if min(*strides, *dilation, *each(given, "pool_size", count)) < 1:
-        given.reject("pool_size, strides and dilation must be positive")
+        given.reject("expected positive pool_size, strides and dilation")
     up = tuple([s - 1 if given["ceil_mode"] else 0 for s in strides])
     numbers: dict[str, Any] = {
         "s": strides,

@@ -16,6 +16,7 @@ from structir.ir.expr import Call, Expr
 from structir.ir.struct_info import PrimStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.attributes import DType, Size, SizeOrSizes, Sizes
+from structir.opdef.axis_packs import axes_text
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.define import op
 from structir.opdef.examples import f32
@@ -71,9 +72,10 @@ def reshaped(given: CallView) -> ResolvedSignature:
 
 def _check_target(given: CallView, target: Dims) -> None:
     if any(isinstance(size, int) and size < -1 for size in target):
-        given.reject("a size of the new shape is negative", "only -1 may be: it is worked out")
+        message = "shape: expected no negative size except one -1"
+        given.reject(f"{message}, found {shape_text(target)}")
     if sum(size == -1 for size in target) > 1:
-        given.reject("only one size of the new shape can be worked out")
+        given.reject(f"shape: expected at most one -1, found {shape_text(target)}")
 
 
 def filled(given: CallView, sizes: Dims, target: Dims) -> Dims:
@@ -83,21 +85,42 @@ def filled(given: CallView, sizes: Dims, target: Dims) -> Dims:
     for k, size in enumerate(to):
         if size == 0 and isinstance(size, int) and (total != 0 or -1 in target):
             if k >= len(sizes):
-                given.reject(f"there is no axis {k} to copy the size from", "0 copies a size")
+                message = (
+                    f"shape: a 0 copies the size of axis {k}, but x has {axes_text(len(sizes))}"
+                )
+                given.reject(message)
             to[k] = sizes[k]
     if -1 in to:
         total, rest = [product(part) for part in _others(sizes, tuple(to))]
         if rest == 0 or equal(floormod(total, rest), 0) is False:
-            given.reject(f"{text(total)} elements do not divide into rows of {text(rest)}")
+            counts = f"{text(product(sizes))} elements to {shape_text(target)}"
+            others = f"{text(total)} is not a multiple of {text(rest)}"
+            given.reject(f"cannot reshape {counts}: {others}", None, "E0204")
         exact = exact_quotient(total, rest)
         to[to.index(-1)] = floordiv(total, rest) if exact is None else exact
     elif equal(total, product(to)) is False:
         given.reject(
-            f"{text(total)} elements do not fit a shape of {text(product(to))}",
-            "a reshape keeps the number of elements; -1 works out one size",
+            f"cannot reshape {text(total)} elements to {shape_text(to)} "
+            f"({text(product(to))} elements)",
+            _inferred_size_hint(total, to),
             "E0204",
         )
     return tuple(to)
+
+
+def shape_text(shape: Sequence[Dim]) -> str:
+    """Returns a shape as a tuple."""
+    return f"({', '.join(map(text, shape))}{',' * (len(shape) == 1)})"
+
+
+def _inferred_size_hint(total: Dim, target: list[Dim]) -> str | None:
+    """Returns the hint to infer the last size for which the others divide the elements."""
+    for axis in reversed(range(len(target))):
+        others = product(tuple(target[:axis] + target[axis + 1 :]))
+        if others != 0 and exact_quotient(total, others) is not None:
+            inferred: list[Dim] = [*target[:axis], -1, *target[axis + 1 :]]
+            return f"infer axis {axis}: `{shape_text(inferred)}`"
+    return None
 
 
 def _others(sizes: Dims, target: Dims) -> tuple[list[Dim], list[Dim]]:

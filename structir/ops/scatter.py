@@ -12,7 +12,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ir.expr import Call, Expr
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axis, Operands, Size
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
@@ -49,7 +49,7 @@ def scattered(given: CallView) -> ResolvedSignature:
     ranks = [given.rank(name) for name in ("data", "indices", "updates")]
     known = [rank for rank in ranks if rank is not None]
     if len(set(known)) > 1:
-        given.reject("data, indices and updates must have equally many axes")
+        given.reject("expected data, indices and updates of equal rank", None, "E0304")
     if not known:
         return _only_sizes(given)
     axis, own = given.axis("axis", known[0]), index_vars(known[0])
@@ -75,7 +75,7 @@ def scatter_elements(
 
 
 @scatter_elements.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, updates = call.args
     axis = call.attrs.get("axis", 0)
     places = ScatterTargets(
@@ -83,7 +83,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
         lambda x, new, how: emit(scatter_elements(x, indices, new, axis, how)),
     )
     how = call.attrs.get("reduction", "update")
-    own, new = SCATTERED[how](data, updates, result, back, places, emit)
+    own, new = SCATTERED[how](data, updates, result, cotangent, places, emit)
     return [own, None, new]
 
 
@@ -91,13 +91,14 @@ def scattered_tuples(given: CallView) -> ResolvedSignature:
     """The last axis of the indices holds one coordinate for each axis that is written."""
     rank, tuples = given.rank("data"), given.rank("indices")
     if tuples == 0:
-        given.reject("indices must have at least 1 axis: the last holds the coordinates")
+        given.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
         return _only_sizes(given)
     if count > rank:
-        given.reject(f"{count} coordinates index a tensor of {rank} axes")
+        message = f"indices: expected at most {rank} coordinates along the last axis"
+        given.reject(f"{message}, found {count}")
     outer, rest = index_vars(tuples - 1, "j"), index_vars(rank - count, "t")
     at = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
     at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
@@ -119,14 +120,14 @@ def scatter_nd(
 
 
 @scatter_nd.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, updates = call.args
     places = ScatterTargets(
         lambda x: emit(gather_nd(x, indices)),
         lambda x, new, how: emit(scatter_nd(x, indices, new, how)),
     )
     how = call.attrs.get("reduction", "update")
-    own, new = SCATTERED[how](data, updates, result, back, places, emit)
+    own, new = SCATTERED[how](data, updates, result, cotangent, places, emit)
     return [own, None, new]
 
 
@@ -135,7 +136,7 @@ def put(given: CallView) -> ResolvedSignature:
     indices."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
-        given.reject("there is no index")
+        given.reject("indices: expected at least one index tensor, found none")
     names = [f"indices_{k}" for k in range(count)]
     attributes = {"monoid": "sum" if given["accumulate"] else None}
     if rank is None or None in given.ranks("indices"):
@@ -143,7 +144,7 @@ def put(given: CallView) -> ResolvedSignature:
         line = f"data[*s], {others}, values[*u] -> y[*s]"
         return ResolvedSignature(line, "", "", attributes, sizes=True)
     if count > rank:
-        given.reject(f"{count} indices are too many for a tensor of {rank} axes")
+        given.reject(f"indices: expected at most {rank} index tensors, found {count}")
     rest = index_vars(rank - count, "t")
     at = [f"{name} : n{k}" for k, name in enumerate(names)]
     at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
@@ -163,7 +164,7 @@ def index_put(
 
 
 @index_put.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, values = call.args
     places = ScatterTargets(
         lambda x: emit(index_tensor(x, indices)),
@@ -171,7 +172,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     )
     how = "add" if call.attrs.get("accumulate", False) else "update"
     spread = emit(broadcast_to(values, sizes_of(places.read(data))))
-    own, new = SCATTERED[how](data, spread, result, back, places, emit)
+    own, new = SCATTERED[how](data, spread, result, cotangent, places, emit)
     return [own, None, collapse_sum_to(new, sizes_of(values))]
 
 
@@ -181,7 +182,7 @@ def slice_written(given: CallView) -> ResolvedSignature:
     if rank is None:
         return ResolvedSignature("x[*s], src[*t] -> y[*s]", sizes=True)
     if isinstance(step, int) and step < 1:
-        given.reject(f"the step must be positive, not {step}")
+        given.reject(f"step: expected a positive number, found {step}")
     axis, own, sizes = given.axis("axis", rank), index_vars(rank), given.dims("x")
     at = [f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     checks = [f"{i} == n{k}" for k, i in enumerate(own) if k != axis]
@@ -231,7 +232,7 @@ def sizes_of(x: Expr) -> tuple[Dim, ...]:
 
 
 def _of_last(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """Only the last update of a place is seen, and data where there is none."""
     dims = sizes_of(updates)
@@ -239,30 +240,30 @@ def _of_last(
     last = places.write(full_like(data, -1, "int64"), numbers, "update")
     seen = equal(places.read(last), numbers)
     return (
-        where(equal(last, -1), back, zeros_like(data)),
-        where(seen, places.read(back), zeros_like(updates)),
+        where(equal(last, -1), cotangent, zeros_like(data)),
+        where(seen, places.read(cotangent), zeros_like(updates)),
     )
 
 
 def _of_sum(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    return back, places.read(back)
+    return cotangent, places.read(cotangent)
 
 
 def _of_extreme(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """What equals the result shares what comes back to it."""
     dtype = data.struct_info.dtype
     own = emit(astype(equal(data, result), dtype))
     new = emit(astype(equal(updates, places.read(result)), dtype))
-    share = emit(back / places.write(own, new, "add"))
+    share = emit(cotangent / places.write(own, new, "add"))
     return own * share, new * places.read(share)
 
 
 def _of_product(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
     """The product of all others: without the zero where there is one, nothing where there are
     more."""
@@ -279,7 +280,7 @@ def _of_product(
         bare,
         (few, places.read(few)),
         (rest, places.read(rest)),
-        (back, places.read(back)),
+        (cotangent, places.read(cotangent)),
         strict=True,
     ):
         none, single = equal(count, 0), logical_and(equal(count, 1), zero)

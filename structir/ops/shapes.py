@@ -13,7 +13,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
 )
 from structir.lazy import lazy_module
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Sizes
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape, known_dims
 from structir.opdef.define import op
@@ -101,9 +101,9 @@ def tensor_to_shape(x: Array) -> Any:
 def _(given: CallView) -> StructInfo:
     info: TensorStructInfo = given.info("x")
     if info.ndim not in (None, 1):
-        given.reject(f"the sizes must be a vector, not a tensor of {info.ndim} axes")
+        given.reject(f"expected a vector of sizes, found {info.ndim} axes", None, "E0304")
     if info.dtype not in (None, "int64"):
-        given.reject(f"the sizes must have dtype int64, not {info.dtype}")
+        given.reject(f"expected sizes of dtype int64, found {info.dtype}", None, "E0303")
     sizes = known_dims(info)
     count = sizes[0] if sizes else None
     return ShapeStructInfo(None, count if isinstance(count, int) else None)
@@ -139,7 +139,7 @@ def _(x: Array, begin: Array, end: Array, strides: Array) -> Array:
 
 
 @dynamic_strided_slice.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """The running numbers of the elements that are cut out tell where what comes back belongs."""
     x, *bounds = call.args
     sizes = x.struct_info.dims
@@ -149,7 +149,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     count = prod(sizes)
     numbers = dynamic_strided_slice(reshape(arange(count), sizes), *bounds)
     empty = zeros((count,), x.struct_info.dtype)
-    return [reshape(scatter_elements(empty, flatten(numbers), flatten(back)), sizes)]
+    return [reshape(scatter_elements(empty, flatten(numbers), flatten(cotangent)), sizes)]
 
 
 def _slice(begin: int, end: int, step: int, length: int) -> slice:

@@ -34,9 +34,9 @@ def sliced(given: CallView) -> ResolvedSignature:
     cut = given.axes("axes", rank)
     known = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
     if any(len(part) != len(cut) for part in (*known, steps)):
-        given.reject("axes, begin, end and strides must be equally many")
+        given.reject("expected axes, begin, end and strides of equal length")
     if 0 in steps:
-        given.reject("a stride is 0")
+        given.reject("strides: expected nonzero numbers, found 0")
     if len(known) < len(bounds) or given.dims("x") is None:
         return ResolvedSignature(
             f"{access_text('x', index_vars(rank))} -> {access_text('y', ['_'] * rank)}"

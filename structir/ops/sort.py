@@ -8,7 +8,7 @@ from typing import Any, Literal
 from structir.errors import ShapeMismatchError
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
-from structir.opdef.adjoint_op import Back, Emit, component
+from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.attributes import Axes, Axis, DType
 from structir.opdef.call_view import CallView, ResolvedSignature, known_dims
 from structir.opdef.define import op
@@ -128,11 +128,13 @@ def _(x: Array, y: Array, descending: bool) -> None:
 
 
 @sort.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """Each element gets what comes back to its place in the order."""
     (x,) = call.args
     return [
-        scatter_elements(zeros_like(x), argsort(x, **call.attrs), back, call.attrs.get("axis", -1))
+        scatter_elements(
+            zeros_like(x), argsort(x, **call.attrs), cotangent, call.attrs.get("axis", -1)
+        )
     ]
 
 
@@ -237,14 +239,14 @@ def _(x: Array, values: Array | None, positions: Array | None, largest: bool) ->
 
 
 @topk.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """The chosen elements get what comes back to them."""
     (x,), both = call.args, call.attrs.get("ret_type", "both") == "both"
     if both:
         positions = component(result, 1, emit)
     else:
         positions = emit(topk(x, **{**call.attrs, "ret_type": "indices"}))
-    values = component(back, 0, emit)
+    values = component(cotangent, 0, emit)
     if values is None:
         return [None]
     return [scatter_elements(zeros_like(x), positions, values, call.attrs.get("axis", -1))]
@@ -302,10 +304,10 @@ def _(x: Array, value: Array, position: Array | None) -> None:
 
 
 @median.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     """The elements that equal the median share what comes back to it."""
     (x,), axis = call.args, call.attrs.get("axis")
-    value, own = component(result, 0, emit), component(back, 0, emit)
+    value, own = component(result, 0, emit), component(cotangent, 0, emit)
     if own is None:
         return [None]
     if axis is not None and not call.attrs.get("keepdims", False):
