@@ -19,7 +19,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def multiplied(given: CallView) -> str:
-    """`lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`; an operand of rank 1 is just `k`."""
+    """Returns `lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`, where a vector operand is `k`."""
     left, right = given.rank("lhs"), given.rank("rhs")
     if 0 in (left, right):
         name = "lhs" if left == 0 else "rhs"
@@ -39,7 +39,7 @@ def multiplied(given: CallView) -> str:
 
 @op(multiplied, reduce="sum", operator="@")
 def matmul(lhs: ScalarExpr, rhs: ScalarExpr, out_dtype: DType | None = None) -> ScalarExpr:
-    """The matrix product over the last two axes; the axes before them broadcast."""
+    """Computes the matrix product over the last two axes; leading axes broadcast."""
     return lhs * rhs
 
 
@@ -48,21 +48,21 @@ def matmul(lhs: ScalarExpr, rhs: ScalarExpr, out_dtype: DType | None = None) -> 
     parts=True,
 )
 def linear(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: DType | None = None) -> Expr:
-    """x times the transposed weight, plus the bias."""
+    """Computes x @ weight^T + bias."""
     product = matmul(x, permute_dims(weight), out_dtype=out_dtype)
     return product if bias is None else product + bias
 
 
 @op("x[i], y[j] -> out[i, j]")
 def outer(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The product of each element of one vector with each of another."""
+    """Computes the outer product of two vectors."""
     return x * y
 
 
 def contracted(given: CallView) -> str:
-    """The subscripts as accesses: `...` is a row that broadcasts.
+    """Translates Einstein subscripts to an index signature; `...` is a broadcasting axis pack.
 
-    Subscripts with rows name axes by words: `*s m k; *s k n -> *s m n`.
+    Subscripts with axis packs name axes by words: `*s m k; *s k n -> *s m n`.
     """
     if set(given["subscripts"]) & set(";*~"):
         return _by_words(given)
@@ -115,7 +115,8 @@ def _is_axis(word: str) -> bool:
 
 
 def _read(given: CallView, word: str, letter: str) -> str:
-    """An axis of an operand: a row or a letter, a multiple of one (every so many), or a number."""
+    """Returns the index expression of an axis: a pack, an index variable, a multiple, or a number.
+    """
     if _is_axis(word):
         return word
     if word.isdecimal():
@@ -132,7 +133,7 @@ def _symbols(term: str) -> str:
 
 @op(contracted, reduce="sum")
 def einsum(operands: Operands, subscripts: str) -> ScalarExpr:
-    """The sum of products that the subscripts state, as in `ij,jk->ik`."""
+    """Computes the sum of products given by Einstein subscripts such as `ij,jk->ik`."""
     product: ScalarExpr = reduce(mul, operands)
     return product
 

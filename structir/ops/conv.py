@@ -1,7 +1,7 @@
-"""Convolutions over one, two and three axes, and their transposes.
+"""Convolutions over one to three spatial axes, and transposed convolutions.
 
-One line for all: a convolution reads its operand at `stride * h + dilation * p - padding`, and a
-point outside of the operand is absent; a transposed one writes there.
+All share one index signature: a convolution reads its operand at `stride * h + dilation * p -
+padding`, and skips points outside of it. A transposed convolution writes there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FITS = "h{k} >= 1"  # a window that is wider than its axis is a mistake, and sta
 
 
 def window(k: int) -> str:
-    """The place along one spatial axis."""
+    """Returns the index expression of one spatial axis."""
     return f"s[{k}]*h{k} + d[{k}]*p{k} - lo[{k}] : H{k}"
 
 
 def convolved(given: CallView) -> ResolvedSignature:
-    """The line of a convolution, its rank told by the op's name."""
+    """Returns the index signature of a convolution; the op name determines its rank."""
     count = int(given.op[-2])
     layout, kernel, out_layout = _layouts(given, count, "OI")
     own, made = block(layout), block(out_layout)
@@ -51,7 +51,7 @@ def convolved(given: CallView) -> ResolvedSignature:
 
 
 def transposed(given: CallView) -> ResolvedSignature:
-    """The line of a convolution with operand and result exchanged."""
+    """Returns the signature of a convolution with operand and result exchanged."""
     count = int(given.op.removesuffix("_transpose")[-2])
     layout, kernel, out_layout = _layouts(given, count, "IO")
     axes = range(count)
@@ -96,7 +96,7 @@ def _numbers(given: CallView) -> dict[str, object]:
 
 
 def _convolution(count: int) -> Declaration:
-    """Declare the convolution over so many spatial axes, and its transpose."""
+    """Declares the convolution over a number of spatial axes, and its transpose."""
 
     @op(convolved, name=f"nn.conv{count}d", reduce="sum")
     def conv(
@@ -111,7 +111,7 @@ def _convolution(count: int) -> Declaration:
         out_layout: Layout | None = None,
         out_dtype: DType | None = None,
     ) -> ScalarExpr:
-        """The sum over a moving window, each element times a weight."""
+        """Computes a convolution (cross-correlation)."""
         return x * weight
 
     space, window = (6, 5, 4)[:count], (3, 2, 2)[:count]
@@ -132,7 +132,7 @@ def _convolution(count: int) -> Declaration:
         out_layout: Layout | None = None,
         out_dtype: DType | None = None,
     ) -> ScalarExpr:
-        """Each element spread over a moving window by weights: the adjoint of a convolution."""
+        """Computes a transposed convolution, the adjoint of a convolution."""
         return x * weight
 
     conv_transpose.example(f32[2, 3, *space], f32[3, 4, *window], strides=2, padding=1)

@@ -1,5 +1,4 @@
-"""Writes whose place is read from data: a copy of a tensor with some elements replaced or
-combined."""
+"""Writes at data-dependent indices: a copy of a tensor with replaced or combined elements."""
 
 from __future__ import annotations
 
@@ -34,18 +33,18 @@ MONOIDS = {"update": None, "add": "sum", "mul": "prod", "max": "max", "min": "mi
 
 
 def _combined(given: CallView, line: str, conditions: str = "") -> ResolvedSignature:
-    """A line whose meeting writes combine as the attribute says; the last one wins on update."""
+    """Returns the signature with the reduction of the attribute; `update` keeps the last write."""
     return ResolvedSignature(line, conditions, "", {"monoid": MONOIDS[given["reduction"]]})
 
 
 def _only_sizes(given: CallView) -> ResolvedSignature:
-    """The line of a call whose ranks or number of coordinates are only known at run time."""
+    """Returns the signature where ranks or coordinate counts are known only at run time."""
     line = "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
     return attrs.evolve(_combined(given, line), sizes=True)
 
 
 def scattered(given: CallView) -> ResolvedSignature:
-    """Each update goes where its index says along the axis, to its own place along the others."""
+    """Returns the signature in which an index replaces the coordinate of the axis."""
     ranks = [given.rank(name) for name in ("data", "indices", "updates")]
     known = [rank for rank in ranks if rank is not None]
     if len(set(known)) > 1:
@@ -70,7 +69,7 @@ def scatter_elements(
     axis: Axis = 0,
     reduction: Reduction = "update",
 ) -> ScalarExpr:
-    """The data with each update at the place that its index names along the axis."""
+    """Writes or combines each update at the index along an axis."""
     return updates
 
 
@@ -88,7 +87,7 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 
 def scattered_tuples(given: CallView) -> ResolvedSignature:
-    """The last axis of the indices holds one coordinate for each axis that is written."""
+    """Returns the signature in which the last axis of the indices holds coordinates."""
     rank, tuples = given.rank("data"), given.rank("indices")
     if tuples == 0:
         given.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
@@ -115,7 +114,7 @@ def scattered_tuples(given: CallView) -> ResolvedSignature:
 def scatter_nd(
     data: ScalarExpr, indices: ScalarExpr, updates: ScalarExpr, reduction: Reduction = "update"
 ) -> ScalarExpr:
-    """The data with slices of the updates at tuples of indices."""
+    """Writes or combines slices of updates at index tuples."""
     return updates
 
 
@@ -132,8 +131,8 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 
 def put(given: CallView) -> ResolvedSignature:
-    """One index tensor for each leading axis; the updates have the broadcast shape of the
-    indices."""
+    """Returns the signature of one index tensor per leading axis, all broadcast to the updates.
+    """
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
         given.reject("indices: expected at least one index tensor, found none")
@@ -159,7 +158,7 @@ def put(given: CallView) -> ResolvedSignature:
 def index_put(
     data: ScalarExpr, indices: Operands, values: ScalarExpr, accumulate: bool = False
 ) -> ScalarExpr:
-    """The data with values at the broadcast indices, replaced or added."""
+    """Writes or adds values at broadcast index tensors."""
     return values
 
 
@@ -177,7 +176,7 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 
 def slice_written(given: CallView) -> ResolvedSignature:
-    """The slice `start : end : step` of one axis is the place of the new elements."""
+    """Returns the signature that writes at the slice `start : end : step` of an axis."""
     rank, start, end, step = given.rank("x"), given["start"], given["end"], given["step"]
     if rank is None:
         return ResolvedSignature("x[*s], src[*t] -> y[*s]", sizes=True)
@@ -199,7 +198,7 @@ def slice_written(given: CallView) -> ResolvedSignature:
 
 
 def _from_the_front(bound: Dim, size: Dim) -> Dim:
-    """A negative end of a slice counts from the back; none lies before the front."""
+    """Normalizes a negative end of a slice, limited to the front."""
     return dim_max(bound + size, 0) if isinstance(bound, int) and bound < 0 else bound
 
 
@@ -207,7 +206,7 @@ def _from_the_front(bound: Dim, size: Dim) -> Dim:
 def slice_scatter(
     x: ScalarExpr, src: ScalarExpr, start: Size, end: Size, step: Size = 1, axis: Axis = 0
 ) -> ScalarExpr:
-    """The tensor with a slice of one axis replaced."""
+    """Replaces a slice along one axis."""
     return src
 
 
@@ -216,14 +215,14 @@ def slice_scatter(
 
 @attrs.frozen(eq=False)
 class ScatterTargets:
-    """Where the updates of a scatter go: what stands there, and how more is put there."""
+    """Read and write access at the indices of a scatter."""
 
     read: Callable[[Expr], Expr]
     write: Callable[[Expr, Expr, str], Expr]
 
 
 def sizes_of(x: Expr) -> tuple[Dim, ...]:
-    """The sizes of a tensor, which must be known."""
+    """Returns the dims of a tensor, which must be known."""
     dims: Any = x.struct_info.dims
     if isinstance(dims, tuple):
         return dims
@@ -234,7 +233,7 @@ def sizes_of(x: Expr) -> tuple[Dim, ...]:
 def _of_last(
     data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    """Only the last update of a place is seen, and data where there is none."""
+    """Propagates to the last update of each element, and to unmodified data."""
     dims = sizes_of(updates)
     numbers = emit(reshape(arange(prod(dims)), dims))
     last = places.write(full_like(data, -1, "int64"), numbers, "update")
@@ -254,7 +253,7 @@ def _of_sum(
 def _of_extreme(
     data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    """What equals the result shares what comes back to it."""
+    """Divides the cotangent among the elements equal to the result."""
     dtype = data.struct_info.dtype
     own = emit(astype(equal(data, result), dtype))
     new = emit(astype(equal(updates, places.read(result)), dtype))
@@ -265,8 +264,7 @@ def _of_extreme(
 def _of_product(
     data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    """The product of all others: without the zero where there is one, nothing where there are
-    more."""
+    """Multiplies by the product of the other factors, with zeros handled separately."""
     dtype = data.struct_info.dtype
     zeros = [emit(equal(x, 0)) for x in (data, updates)]
     bare = [
