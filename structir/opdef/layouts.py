@@ -49,4 +49,6 @@ def check_rank(given: CallView, name: str, layout: str) -> None:
     """Rejects an operand whose rank differs from that of its layout."""
     rank, wanted = given.rank(name), len(re.sub(r"\d", "", layout))
     if rank is not None and rank != wanted:
-        given.reject(f"{name}: expected {wanted} axes (layout {layout}), found {rank}", None, "E0304")
+        given.reject(
+            f"{name}: expected {wanted} axes (layout {layout}), found {rank}", None, "E0304"
+        )

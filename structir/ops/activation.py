@@ -66,8 +66,7 @@ def softplus(x: ScalarExpr, beta: float = 1.0, threshold: float = 20.0) -> Scala
 
 @op("x[*p, i, *t] @ F, alpha[~i : i] @ F -> y[*p, i, *t] @ F", name="nn.prelu", at={"i": "axis"})
 def prelu(x: ScalarExpr, alpha: ScalarExpr, axis: Axis = 1) -> ScalarExpr:
-    """Computes x where it is not negative, and `alpha * x` elsewhere, with one alpha per channel.
-    """
+    """Computes x where it is not negative, else `alpha * x` with one alpha per channel."""
     return select(x > 0, x, alpha * x)
 
 

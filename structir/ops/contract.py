@@ -115,8 +115,7 @@ def _is_axis(word: str) -> bool:
 
 
 def _read(given: CallView, word: str, letter: str) -> str:
-    """Returns the index expression of an axis: a pack, an index variable, a multiple, or a number.
-    """
+    """Returns the index expression of an axis: a pack, a variable, a multiple, or a number."""
     if _is_axis(word):
         return word
     if word.isdecimal():

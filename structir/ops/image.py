@@ -57,7 +57,7 @@ Rounding = Literal["", "round", "floor", "ceil", "round_prefer_floor", "round_pr
 
 
 def target(given: CallView, name: str, count: int) -> tuple[Any, ...] | None:
-    """A size attribute with one number for each spatial axis; None where it is not known."""
+    """Returns a size attribute with one number per spatial axis; None where unknown."""
     value = given[name]
     if isinstance(value, UnknownShape):
         if value.ndim not in (None, count):
@@ -71,7 +71,7 @@ def target(given: CallView, name: str, count: int) -> tuple[Any, ...] | None:
 
 
 def resized(given: CallView) -> ResolvedSignature:
-    """The spatial axes reach each result whole; their new sizes are an attribute."""
+    """Returns the signature with whole spatial axes, whose new sizes are an attribute."""
     count = int(given.op[-2])
     layout = given["layout"] or "NC" + SPATIAL[count]
     check_rank(given, "x", layout)
@@ -170,7 +170,7 @@ KERNELS = {2: _of_images, 3: _of_volumes}
 
 
 def _resize(count: int) -> Declaration:
-    """Declare resizing of so many spatial axes."""
+    """Declares resizing over a number of spatial axes."""
 
     @op(resized, name=f"image.resize{count}d")
     def resize(
@@ -186,7 +186,7 @@ def _resize(count: int) -> Declaration:
         extrapolation_value: float = 0.0,
         out_dtype: DType | None = None,
     ) -> Array:
-        """The images at another size, read between elements; beyond an edge they repeat it."""
+        """Resizes images by interpolation; the edge repeats outside."""
         return x
 
     @resize.reference
@@ -206,7 +206,7 @@ def _resize(count: int) -> Declaration:
 
     @resize.gradient
     def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
-        """Each axis is a product with a matrix, so its adjoint is one with the matrix turned."""
+        """Computes the adjoint as products with transposed interpolation matrices."""
         x, layout = call.args[0], call.attrs.get("layout") or "NC" + SPATIAL[count]
         sizes, new = x.struct_info.dims, result.struct_info.dims
         if not (isinstance(sizes, tuple) and isinstance(new, tuple) and layout.isalpha()):
@@ -227,7 +227,7 @@ def _resize(count: int) -> Declaration:
 
 
 def _matrix(resize: Declaration, call: Call, old: Dim, new: Dim, count: int) -> Expr:
-    """How the elements of one axis weigh in those of its new size: images of one column each."""
+    """Computes the interpolation matrix of one axis."""
     rest = (1,) * (count - 1)
     how = {n: v for n, v in call.attrs.items() if n not in ("layout", "out_dtype")}
     ones = reshape(eye(old, dtype=call.args[0].struct_info.dtype), (old, 1, old, *rest))
@@ -239,7 +239,7 @@ for _count in (2, 3):
 
 
 def at_grid(given: CallView) -> ResolvedSignature:
-    """The grid holds a place in the image for each result: its column, then its row."""
+    """Returns the signature in which the grid holds a column and a row per result."""
     layout = given["layout"]
     check_rank(given, "data", layout)
     read = in_layout(given, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
@@ -262,7 +262,7 @@ def grid_sample(
     padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
     align_corners: bool = True,
 ) -> Array:
-    """The images read at places between -1 and 1, which a grid holds."""
+    """Samples images at the normalized coordinates (-1 to 1) of a grid."""
     return data
 
 
@@ -300,7 +300,7 @@ def _(
 
 
 def between(place: float, length: int, align_corners: bool) -> float:
-    """A place between -1 and 1 as one among elements."""
+    """Maps a normalized coordinate to an element coordinate."""
     far: float = np.float64(place) + 1.0
     return far * (length - 1) / 2.0 if align_corners else far * length / 2.0 - 0.5
 
@@ -308,7 +308,7 @@ def between(place: float, length: int, align_corners: bool) -> float:
 def inside_of(
     place: float, length: int, zeros: bool, reflected: bool, align_corners: bool
 ) -> float:
-    """A place, or where it is read instead if it is beyond the edge."""
+    """Clamps or reflects a coordinate outside of the image."""
     if zeros:
         return place
     last = length - 1.0
@@ -351,7 +351,7 @@ def _(
 
 
 def _read(place: Array, length: int, method: str, mode: str, align_corners: bool) -> Taps:
-    """The elements that a place is read from; outside of the image those that the mode names."""
+    """Reads the elements for a coordinate; the padding mode defines those outside."""
     if method != "bicubic":
         place = _padded(place, length, mode, align_corners)
         return taps(place, method, "round_prefer_floor")
@@ -371,7 +371,7 @@ def _padded(place: Array, length: int, mode: str, align_corners: bool) -> Array:
 
 
 def affine(given: CallView) -> ResolvedSignature:
-    """A place for each element of an image of the target size."""
+    """Returns the signature with one coordinate pair per element of the target size."""
     new = target(given, "size", 2)
     if new is None:
         return ResolvedSignature("data[n, 2, 3] -> out[n, 2, _, _]", "", "", {"new": None})
@@ -382,7 +382,7 @@ def affine(given: CallView) -> ResolvedSignature:
 
 @op(affine, name="image.affine_grid")
 def affine_grid(data: Array, size: SizeOrSizes, align_corners: bool = True) -> Array:
-    """For each place of an image, between -1 and 1, where an affine map takes it."""
+    """Computes the normalized coordinates of an image grid under an affine map."""
     return data
 
 
@@ -398,7 +398,7 @@ def _(data: Array, out: Array, align_corners: bool) -> None:
 
 
 def centred(k: int, count: int, align_corners: bool) -> float:
-    """The place of one of so many elements between -1 and 1."""
+    """Returns the normalized coordinate of an element."""
     if align_corners:
         return 2.0 * k / (count - 1) - 1.0 if count > 1 else -1.0
     return (2.0 * k + 1.0) / count - 1.0
@@ -419,8 +419,7 @@ def _(data: Array, size: Any, align_corners: bool = True) -> Array:
 
 @affine_grid.gradient
 def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
-    """The places of the map that changes nothing, and ones, are what the entries are multiplied
-    with."""
+    """Computes the adjoint as a product with the coordinates of the identity map, and ones."""
     data, size = call.args
     dtype = data.struct_info.dtype
     same = Constant(np.array([[[1, 0, 0], [0, 1, 0]]], numpy_dtype(dtype)))

@@ -76,8 +76,7 @@ def stack(tensors: Operands, axis: Axis = 0) -> Operands:
 
 
 def divided(given: CallView) -> ResolvedSignature:
-    """Returns the signature with the axis cut into pieces; overlapping pieces are separate reads.
-    """
+    """Returns the signature of an axis cut in pieces; overlapping pieces are separate reads."""
     cuts, rank = given["indices_or_sections"], given.rank("x")
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
     if count <= 0:

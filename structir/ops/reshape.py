@@ -254,8 +254,7 @@ reshape.as_written(as_written)
 
 
 def viewed(given: CallView) -> ResolvedSignature:
-    """Returns the signature of a reshape; another dtype or an offset leaves only the shape known.
-    """
+    """Returns the signature of a reshape; with another dtype or offset only the shape is known."""
     if given["shape"] is None:
         return ResolvedSignature("x[*s] -> y[*s] @ dtype or T", sizes=given["dtype"] is not None)
     if isinstance(given["shape"], UnknownShape):

@@ -131,8 +131,7 @@ def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotang
 
 
 def put(given: CallView) -> ResolvedSignature:
-    """Returns the signature of one index tensor per leading axis, all broadcast to the updates.
-    """
+    """Returns the signature of one index tensor per leading axis, all broadcast to the updates."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
         given.reject("indices: expected at least one index tensor, found none")
