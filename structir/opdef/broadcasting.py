@@ -6,7 +6,7 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.polynomial import Opaque
 
-MOST = 8  # sizes that one join may be made of; a longer one says nothing worth its text
+MOST = 8  # sizes that one join may be made of; a longer one adds no constraint worth its text
 
 
 def may_be_one(size: Dim) -> bool:

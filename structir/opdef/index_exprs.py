@@ -96,7 +96,7 @@ class LoopIndices:
         if entry.join:
             return AccessIndex(self._joined(entry.join, chosen), size)
         if entry.index is None:
-            return AccessIndex(0, size, whole=size != 1)  # no letter says which element it is
+            return AccessIndex(0, size, whole=size != 1)  # no letter selects which element it is
         if entry.loose and size == 1:
             return AccessIndex(0, size)
         index = self._index_of_points(entry.index)

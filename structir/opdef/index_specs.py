@@ -33,7 +33,7 @@ def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | Non
 
     Composites and bodies over whole axes have writes without values.
     """
-    resolved = definition.resolve(call)  # first, as it tells what is wrong with the call
+    resolved = definition.resolve(call)  # first, as it determines what is wrong with the call
     given = deduction.call_arguments(definition, call.args, call.attrs)
     reading = deduction.resolve_call(definition, given)
     if reading.only_sizes:

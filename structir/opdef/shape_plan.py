@@ -48,7 +48,7 @@ class ShapePlan:
     comparisons: tuple[SideCondition, ...]
     on: tuple[SideCondition, ...]
     attribute_rows: tuple[tuple[str, tuple[str, ...]], ...]
-    read_off: Mapping[IndexExpr, tuple[int, int]]  # a size that stands at an operand's axis
+    read_off: Mapping[IndexExpr, tuple[int, int]]  # a size that is at an operand's axis
 
 
 @lru_cache(8192)

@@ -38,7 +38,7 @@ class CallTensor:
     entries: tuple[LineEntry, ...]
     dims: tuple[Dim, ...]
     dtype: str | None = None
-    path: tuple[int, ...] = ()  # of an operand: where it stands in the call
+    path: tuple[int, ...] = ()  # of an operand: where it is in the call
     member: int | None = None  # of a list of operands or results: which one it is
 
 

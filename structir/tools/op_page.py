@@ -150,7 +150,7 @@ def _signature(definition: SignatureOpDefinition) -> str:
         extra = f", where `{', '.join(conditions)}`" if conditions else ""
         placed = [f"`{i}` at `{name}`" for i, name in definition.at.items()]
         return f"`{definition.line}`{extra}{', ' + ', '.join(placed) if placed else ''}"
-    description = " ".join((inspect.getdoc(definition.line) or "").split())
+    description = " ".join((inspect.getdoc(definition.line) or "").split()).removeprefix("Returns ")
     return f"{description} {_example_signature(definition)}".strip()
 
 
