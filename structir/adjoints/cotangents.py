@@ -10,7 +10,7 @@ from structir.analysis.lattice import PASS, base_check
 from structir.build import BlockBuilder
 from structir.ir.expr import Expr, Tuple, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
-from structir.opdef.adjoint_op import Back, component
+from structir.opdef.adjoint_op import Cotangent, component
 
 Sum = Any  # an Expr; for a tuple a dict from field indices to their sums
 
@@ -23,7 +23,7 @@ class CotangentAccumulator:
         self.active = set(active)
         self.known: dict[Var, Sum] = {}
 
-    def add(self, value: Expr, cotangent: Back) -> None:
+    def add(self, value: Expr, cotangent: Cotangent) -> None:
         """Adds a contribution to the cotangent of a value; `cotangent` may be a sum."""
         if cotangent is None:
             return
@@ -46,7 +46,7 @@ class CotangentAccumulator:
             cotangent = None if cotangent is None else cotangent.get(index)
         return cotangent
 
-    def _sum(self, known: Sum | None, cotangent: Back, info: StructInfo) -> Sum:
+    def _sum(self, known: Sum | None, cotangent: Cotangent, info: StructInfo) -> Sum:
         if isinstance(info, TupleStructInfo) or isinstance(cotangent, dict | tuple):
             fields = info.fields if isinstance(info, TupleStructInfo) else None
             sums = {} if known is None else known
@@ -58,7 +58,7 @@ class CotangentAccumulator:
         cast = self.cast(self.builder.atom(cotangent), info)  # bound once, as it has several uses
         return cast if known is None else self.builder.emit(known + cast)
 
-    def _fields(self, cotangent: Back, count: int) -> Iterable[tuple[int, Back]]:
+    def _fields(self, cotangent: Cotangent, count: int) -> Iterable[tuple[int, Cotangent]]:
         if isinstance(cotangent, dict):
             return cotangent.items()
         if isinstance(cotangent, tuple):
@@ -72,7 +72,7 @@ class CotangentAccumulator:
         return self.builder.match_cast(cotangent, info)
 
 
-def as_cotangent(total: Sum | None, info: StructInfo | None) -> Back:
+def as_cotangent(total: Sum | None, info: StructInfo | None) -> Cotangent:
     """Returns a sum in the form that op rules expect: a tuple of fields in order."""
     if not isinstance(total, dict):
         return total

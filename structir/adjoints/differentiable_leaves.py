@@ -11,7 +11,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 
 Path = tuple[int, ...]  # field indices, from the outermost tuple
 
@@ -53,9 +53,9 @@ def extract_leaf(value: Expr, path: Path, emit: Emit) -> Expr:
     return value
 
 
-def nest_at_path(path: Path, cotangent: Expr) -> Back:
+def nest_at_path(path: Path, cotangent: Expr) -> Cotangent:
     """Returns the cotangent of a value whose tensor at `path` has this cotangent."""
-    nested: Back = cotangent
+    nested: Cotangent = cotangent
     for index in reversed(path):
         nested = {index: nested}
     return nested

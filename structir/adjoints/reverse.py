@@ -39,7 +39,7 @@ from structir.ir.expr import (
 from structir.ir.node import replace
 from structir.ir.op import Op
 from structir.ir.struct_info import KernelStructInfo, StructInfo
-from structir.opdef.adjoint_op import Back, Emit, zeros
+from structir.opdef.adjoint_op import Cotangent, Emit, zeros
 
 Leaf = tuple[Var, Path]
 
@@ -143,7 +143,7 @@ class ReverseMode:
         if not hasattr(definition, "adjoint") or not differentiable_leaves(binding.var.struct_info):
             raise _not_differentiable(call, "the op has no gradient rule")
         result, back = binding.var, as_cotangent(cotangent, binding.var.struct_info)
-        parts: list[Back] = definition.adjoint(call, result, back, self.builder.emit)
+        parts: list[Cotangent] = definition.adjoint(call, result, back, self.builder.emit)
         for arg, part in zip(call.args, parts, strict=True):
             self.cotangents.add(arg, part)
 
@@ -157,7 +157,7 @@ class ReverseMode:
         back = as_cotangent(cotangent, binding.var.struct_info)
         steps = LoopPullback(self.functions, self.builder.emit, callee, cell)
         try:
-            parts: list[Back] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
+            parts: list[Cotangent] = rule(replace(call, args=(callee, *call.args[1:])), back, steps)
         except StructInfoError as error:
             raise _not_differentiable(call, error.diagnostics[0].message) from None
         for arg, part in zip(call.args, parts, strict=True):

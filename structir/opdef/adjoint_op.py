@@ -1,14 +1,13 @@
-"""`grad.adjoint`: the gradient of a call of any op whose line and body give one, as a call of its
-own.
+"""Op `grad.adjoint`: the derived adjoint of a call of an op with an index spec.
 
     dx = R.grad.adjoint(x, w, dy, of="nn.conv2d", by=[0], reads=["gradient 0"], strides=[2, 2])
 
-is what comes back to `x` from the call `R.nn.conv2d(x, w, strides=[2, 2])` where `dy` comes back to
-its result. The arguments are those of that call, then the tensors that `reads` names: its results,
-what comes back to them, and parts. A part is a tensor in the shape of a result that the gradient
-needs beside it, such as how many elements tie for a maximum; it is a call of this op as well, with
-the attribute `part`. Sizes may be symbolic: loops, kernels and regions come from the adjoint of the
-call's index spec.
+is the cotangent of `x` for the forward call `R.nn.conv2d(x, w, strides=[2, 2])`, where `dy` is the
+cotangent of its result. The arguments are those of the forward call, then the tensors that `reads`
+names: its results, their cotangents, and parts. A part is an auxiliary tensor in the shape of a
+result, such as the number of elements that tie for a maximum. It is computed by a call of this op
+with the attribute `part`. Sizes may be symbolic: kernels and regions are derived from the adjoint
+of the forward call's index spec.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ adjoints = lazy_module("structir.projections.adjoint")
 gradient = lazy_module("structir.opdef.gradient")
 reference = lazy_module("structir.opdef.reference")
 
-Emit = Callable[[Expr], Expr]  # binds an expression and gives its variable
-Back = Any  # an Expr, a tuple of Backs for a tuple, or None where nothing comes back
-OWN = ("of", "by", "reads", "part")
+Emit = Callable[[Expr], Expr]  # binds an expression to a variable and returns it
+Cotangent = Any  # an Expr, a tuple of cotangents for a tuple, or None where zero
+ADJOINT_ATTRIBUTES = ("of", "by", "reads", "part")
 MOST_ARGUMENTS = 64
 NUMBERED = re.compile(r"\w+ (?:\d+\.)?(\d+)")  # a tensor in the shape of a result
 
 
 @attrs.define(eq=False)
 class AdjointDefinition:
-    """The definition of `grad.adjoint`: all is asked of the op that it is the gradient of."""
+    """The definition of `grad.adjoint`, which delegates to the definition of the forward op."""
 
     name: str = "grad.adjoint"
     pure: bool = True
@@ -61,19 +60,20 @@ class AdjointDefinition:
 
     @property
     def doc(self) -> str:
-        """What the op does."""
-        return "What comes back to an operand of a call, from what comes back to its results."
+        """Returns the documentation of the op."""
+        return "Computes the cotangent of an operand of a call from the cotangents of its results."
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
-        """A call from its arguments and attributes, those of the forward call among them."""
-        own = dict(keywords)
-        places = {name: k for k, name in enumerate(self.argument_names)}
-        operands = {**dict(enumerate(args)), **{places[n]: own.pop(n) for n in {*own} & {*places}}}
+        """Builds a call from arguments and attributes, including those of the forward call."""
+        attributes = dict(keywords)
+        index = {name: k for k, name in enumerate(self.argument_names)}
+        named = {index[n]: attributes.pop(n) for n in {*attributes} & {*index}}
+        operands = {**dict(enumerate(args)), **named}
         last = max(operands, default=-1)
-        given = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
-        static = {n: _freeze(v) for n, v in own.items()}
-        call = Call(self.op, given, static, span=span)
-        return Call(self.op, given, static, (), memoize(self.deduce, call), span)
+        arguments = tuple([self._argument(operands.get(k, ()), span) for k in range(last + 1)])
+        static = {n: _freeze(v) for n, v in attributes.items()}
+        call = Call(self.op, arguments, static, span=span)
+        return Call(self.op, arguments, static, (), memoize(self.deduce, call), span)
 
     def _argument(self, value: Any, span: Span | None) -> Expr:
         if isinstance(value, Expr):
@@ -82,11 +82,11 @@ class AdjointDefinition:
             return (
                 NOT_GIVEN if not value else Tuple(tuple([self._argument(v, span) for v in value]))
             )
-        message = f"an argument is a value of the program, not {value!r}"
+        message = f"expected an expression as argument, found {value!r}"
         raise StructInfoError(Diagnostic(message, span, self.name))
 
     def deduce(self, call: Call) -> StructInfo:
-        """The StructInfo of the operand; of a part, that of its result."""
+        """Returns the StructInfo of the operand `by`, or of the result for a part."""
         forward = self.forward(call)
         results = fields_of(forward.struct_info)
         self._check(call, forward, results)
@@ -98,101 +98,107 @@ class AdjointDefinition:
             fields = info.fields if isinstance(info, TupleStructInfo) else ()
             info = fields[member] if member in range(len(fields)) else None
         if not isinstance(info, TensorStructInfo):
-            raise self._wrong(call, f"by names no tensor: {call.attrs['by']}")
+            raise self._error(
+                call, f"by: expected the index of a tensor argument, found {call.attrs['by']}"
+            )
         return info
 
     def _check(self, call: Call, forward: Call, results: tuple[StructInfo, ...]) -> None:
-        """What comes back is like what it comes back to."""
+        """Checks that each tensor of `reads` has the StructInfo of its result."""
         reads, count = call.attrs["reads"], len(forward.args)
         for name, arg in zip(reads, call.args[count:], strict=True):
             wanted = results[self._result_of(call, name, len(results))]
             if arg.struct_info is None or base_check(wanted, arg.struct_info) is FAIL_L0:
-                raise self._wrong(call, f"{name} must be {wanted}, not {arg.struct_info}")
+                raise self._error(call, f"{name}: expected {wanted}, found {arg.struct_info}")
 
     def _result_of(self, call: Call, name: Any, count: int) -> int:
-        """The number of the result in whose shape a tensor is: `gradient 1`, `ties 0.1`."""
-        found = NUMBERED.fullmatch(name) if isinstance(name, str) else None
-        if found is None or int(found[1]) >= count:
-            raise self._wrong(call, f"there is no {name!r} of a result")
-        return int(found[1])
+        """Returns the result index in the name of a tensor: `gradient 1`, `ties 0.1`."""
+        match = NUMBERED.fullmatch(name) if isinstance(name, str) else None
+        if match is None or int(match[1]) >= count:
+            raise self._error(call, f"reads: expected a name such as 'gradient 0', found {name!r}")
+        return int(match[1])
 
-    def _wrong(self, call: Call, message: str) -> StructInfoError:
+    def _error(self, call: Call, message: str) -> StructInfoError:
         return StructInfoError(Diagnostic(message, call.span, self.name))
 
     def forward(self, call: Call) -> Call:
-        """The call that this is the gradient of."""
-        name, by, reads = (call.attrs.get(n) for n in OWN[:3])
+        """Returns the forward call."""
+        name, by, reads = (call.attrs.get(n) for n in ADJOINT_ATTRIBUTES[:3])
         op = find_op(name) if isinstance(name, str) else None
         if op is None or not hasattr(op.definition, "index_spec"):
-            raise self._wrong(call, f"of must name an op, not {name!r}")
+            raise self._error(call, f"of: expected the name of an op, found {name!r}")
         count = len(call.args) - len(reads) if isinstance(reads, tuple) else -1
         if not isinstance(by, tuple) or not by or by[0] not in range(count):
-            message = "by and reads must say which operand, and what the last arguments are"
-            raise self._wrong(call, message)
-        static = {n: v for n, v in call.attrs.items() if n not in OWN}
+            message = f"expected `by` as an operand index and `reads` as names, found {by}, {reads}"
+            raise self._error(call, message)
+        static = {n: v for n, v in call.attrs.items() if n not in ADJOINT_ATTRIBUTES}
         if op is self.op:
             static = self._inner(call)
         args = call.args[:count]
-        given = zip(op.definition.argument_names, args, strict=False)
-        named = {n: a for n, a in given if not (isinstance(a, Tuple) and not a.fields)}
+        pairs = zip(op.definition.argument_names, args, strict=False)
+        named = {n: a for n, a in pairs if not (isinstance(a, Tuple) and not a.fields)}
         try:
-            made = op.definition.bind((), {**named, **static}, call.span)
+            forward = op.definition.bind((), {**named, **static}, call.span)
         except DiagnosticError as error:
-            raise self._wrong(call, f"there is no such call of {name}: {error}") from None
-        return Call(op, args, made.attrs, (), made.struct_info, call.span)
+            raise self._error(call, f"invalid forward call of {name}: {error}") from None
+        return Call(op, args, forward.attrs, (), forward.struct_info, call.span)
 
     def index_spec(self, call: Call) -> IndexSpec | None:
-        """The adjoint of the forward call's spec, over the arguments of this call."""
+        """Returns the adjoint of the forward call's index spec, over the arguments of this call."""
         forward = self.forward(call)
         spec = differentiable_spec(forward)
         if spec is None:
             return None
         paths, by, part = [info.path for info in spec.operands], *self._asked(call)
-        slope = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
-        specs = {None: slope.spec, **{h.name: h.spec for h in slope.helpers}} if slope else {}
+        derived = adjoints.adjoint(spec, paths.index(by)) if by in paths else None
+        specs = {None: derived.spec, **{h.name: h.spec for h in derived.helpers}} if derived else {}
         if part not in specs:
-            raise self._wrong(call, f"there is no gradient by operand {by}, part {part}")
-        made, first = specs[part], len(forward.args)
-        read = call.attrs["reads"]
-        return place_operands(made, len(spec.operands), {n: first + k for k, n in enumerate(read)})
+            raise self._error(call, f"no adjoint for operand {by}, part {part}")
+        first = len(forward.args)
+        positions = {n: first + k for k, n in enumerate(call.attrs["reads"])}
+        return place_operands(specs[part], len(spec.operands), positions)
 
     def _asked(self, call: Call) -> tuple[Any, Any]:
         return call.attrs["by"], call.attrs.get("part")
 
     def decompose(self, call: Call) -> None:
-        """It has no parts."""
+        """Returns None: the op has no decomposition."""
 
-    def adjoint(self, call: Call, result: Expr, back: Any, emit: Any) -> list[Any]:
-        """What comes back to the arguments: the adjoint of an adjoint's index spec is one, too."""
-        found: list[Any] = gradient.adjoints(self, call, result, back, emit)
-        return found
+    def adjoint(self, call: Call, result: Expr, cotangent: Any, emit: Any) -> list[Any]:
+        """Returns the cotangents of the arguments, derived from the adjoint's own index spec."""
+        cotangents: list[Any] = gradient.adjoints(self, call, result, cotangent, emit)
+        return cotangents
 
     def attributes_for(self, call: Call) -> dict[str, Any]:
-        """The attributes by which a call of this op tells that it is the gradient of a call; those
-        of one that is a gradient itself stand together in `inner`."""
+        """Returns the attributes that encode a forward call.
+
+        Those of a forward call of this op itself are grouped as pairs in `inner`.
+        """
         name = call.op.name  # type: ignore[attr-defined]
-        own = {"inner": tuple(call.attrs.items())} if call.op is self.op else call.attrs
-        return {**own, "of": name}
+        encoded = {"inner": tuple(call.attrs.items())} if call.op is self.op else call.attrs
+        return {**encoded, "of": name}
 
     def _inner(self, call: Call) -> dict[str, Any]:
         inner = call.attrs.get("inner")
         pairs = inner if isinstance(inner, tuple) else ((),)
         if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
-            raise self._wrong(call, "inner must hold the attributes of the gradient, in pairs")
+            raise self._error(call, f"inner: expected pairs of name and value, found {inner!r}")
         return dict(pairs)
 
     def assumptions(self, call: Call) -> tuple[Any, ...]:
-        """Nothing is assumed that the forward call does not assume."""
+        """Returns nothing: the forward call has the same assumptions."""
         return ()
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
-        """The result in NumPy."""
+        """Computes the result with NumPy."""
         return reference.evaluate(self, call, values)
 
 
 def differentiable_spec(call: Call) -> IndexSpec | None:
-    """The index spec of a call, to be differentiated. That of a gradient reads what comes back to
-    results; it does so under other names than the gradient of it will."""
+    """Returns the index spec of a call, for differentiation.
+
+    Operands of a `grad.adjoint` call are renamed, so that they differ from those of its adjoint.
+    """
     spec: IndexSpec | None = call.op.definition.index_spec(call)  # type: ignore[attr-defined]
     if spec is None or call.op is not ADJOINT:
         return spec
@@ -204,51 +210,50 @@ def _freeze(value: Any) -> Any:
 
 
 def fields_of(info: StructInfo | None) -> tuple[StructInfo, ...]:
-    """The infos of the results of a call."""
+    """Returns the StructInfo of each result of a call."""
     assert info is not None
     return info.fields if isinstance(info, TupleStructInfo) else (info,)
 
 
-def operands_read(spec: IndexSpec, own: int) -> list[str]:
-    """The operands beyond the first `own` that a spec reads, by name."""
-    read = {read.operand for clause in spec.clauses for read in clause.reads}
-    return [info.name for k, info in enumerate(spec.operands) if k >= own and k in read]
+def operands_read(spec: IndexSpec, first: int) -> list[str]:
+    """Returns the names of the operands from index `first` on that a spec reads."""
+    read = {read.operand for statement in spec.clauses for read in statement.reads}
+    return [info.name for k, info in enumerate(spec.operands) if k >= first and k in read]
 
 
-def place_operands(spec: IndexSpec, own: int, places: Mapping[str, int]) -> IndexSpec:
-    """A spec whose operands beyond the first `own` stand at these places among the arguments;
-    those without one are left out."""
-    kept = [k for k, info in enumerate(spec.operands) if k < own or info.name in places]
+def place_operands(spec: IndexSpec, first: int, positions: Mapping[str, int]) -> IndexSpec:
+    """Maps the operands from index `first` on to argument positions; drops those without one."""
+    kept = [k for k, info in enumerate(spec.operands) if k < first or info.name in positions]
     number = {old: new for new, old in enumerate(kept)}
     operands = [spec.operands[k] for k in kept]
-    operands[own:] = [attrs.evolve(o, path=(places[o.name],)) for o in operands[own:]]
-    clauses = tuple([_renumber(clause, number) for clause in spec.clauses])
-    return attrs.evolve(spec, operands=tuple(operands), clauses=clauses)
+    operands[first:] = [attrs.evolve(o, path=(positions[o.name],)) for o in operands[first:]]
+    statements = tuple([_renumber(statement, number) for statement in spec.clauses])
+    return attrs.evolve(spec, operands=tuple(operands), clauses=statements)
 
 
-def _renumber(clause: Statement, number: Mapping[int, int]) -> Statement:
-    reads = [attrs.evolve(r, operand=number[r.operand]) for r in clause.reads]
-    return attrs.evolve(clause, reads=tuple(reads))
+def _renumber(statement: Statement, number: Mapping[int, int]) -> Statement:
+    reads = [attrs.evolve(r, operand=number[r.operand]) for r in statement.reads]
+    return attrs.evolve(statement, reads=tuple(reads))
 
 
-def component(value: Back, number: int, emit: Emit) -> Any:
-    """One result of several, or the only one."""
+def component(value: Cotangent, index: int, emit: Emit) -> Any:
+    """Returns component `index` of a tuple value, or the value itself if it is no tuple."""
     if isinstance(value, tuple):
-        return value[number]
+        return value[index]
     if isinstance(value, Tuple):
-        return value.fields[number]
+        return value.fields[index]
     if value is not None and isinstance(value.struct_info, TupleStructInfo):
-        info = value.struct_info.fields[number]
-        return emit(TupleGetItem(value, number, info))
+        info = value.struct_info.fields[index]
+        return emit(TupleGetItem(value, index, info))
     return value
 
 
 def zeros(like: Expr) -> Expr:
-    """Nothing, in the shape of a tensor."""
+    """Returns a call that creates zeros in the shape and dtype of a tensor."""
     op = find_op("zeros_like")
     assert op is not None
-    made: Expr = op(like)
-    return made
+    call: Expr = op(like)
+    return call
 
 
 ADJOINT = AdjointDefinition().op

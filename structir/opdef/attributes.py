@@ -1,12 +1,11 @@
-"""The kinds of attributes: what a parameter of an op accepts, and the form that its value is kept
-in.
+"""Kinds of attributes: the values that a parameter accepts, and their normalized form.
 
-A kind is the annotation of a parameter of an op's body:
+The annotation of a parameter of an op's body is its kind:
 
     def softmax(x: Expr, axis: Axis = -1) -> Expr: ...
 
-`Size` and `Sizes` may be symbolic or only known at run time, so they are arguments of the call; all
-other kinds are static values among its attributes.
+`Size` and `Sizes` may be symbolic or known only at run time, so they are arguments of the call. All
+other kinds are static attributes.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from structir.ir.struct_info import PrimStructInfo, ShapeStructInfo
 
 
 class InvalidAttribute(Exception):
-    """A value that its kind does not accept; its text says what to write instead, if known."""
+    """A value that an attribute does not accept; the text is a hint, if there is one."""
 
 
 @attrs.frozen(eq=False)
 class AttributeKind:
-    """What an attribute accepts: `take` gives the value in its kept form, or raises WrongValue."""
+    """The accepted values of an attribute: `take` normalizes a value or raises InvalidAttribute."""
 
     expected: str
     take: Callable[[Any], Any]
@@ -38,7 +37,7 @@ class AttributeKind:
 
 
 def _plain(value: Any) -> Any:
-    """A literal expression as the Python value it holds."""
+    """Returns the Python value of a literal expression."""
     if isinstance(value, PrimValue | StringImm | DataTypeImm):
         return value.value
     if isinstance(value, ShapeExpr):
@@ -191,12 +190,12 @@ PLAIN: dict[Any, AttributeKind] = {
 
 
 def dtype_among(names: str) -> AttributeKind:
-    """A dtype out of a few."""
+    """Returns the kind of a dtype attribute restricted to these dtypes."""
     return AttributeKind(f"one of {names.replace(' ', ', ')}", _one_of(frozenset(names.split())))
 
 
 def kind_of(annotation: Any) -> AttributeKind | None:
-    """The kind that an annotation says; None for an operand."""
+    """Returns the attribute kind of an annotation, or None for an operand."""
     if annotation in PLAIN:
         return PLAIN[annotation]
     if isinstance(annotation, AttributeKind):

@@ -1,4 +1,4 @@
-"""Sizes that broadcast: what an axis is where sizes meet that must be equal unless they are 1."""
+"""Broadcasting of symbolic dims: sizes must be equal unless one of them is 1."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.polynomial import Opaque
 
-MOST = 8  # sizes that one join may be made of; a longer one says nothing worth its text
+MOST = 8  # sizes that one join may be made of; a longer one adds no constraint worth its text
 
 
 def may_be_one(size: Dim) -> bool:
-    """Whether a size can be 1."""
+    """Returns whether a size can be 1."""
     return dims.equal(size, 1) is not False
 
 
 def either_size(left: Dim, right: Dim) -> Dim | None:
-    """The size of an axis over which two sizes broadcast that are not known to be equal or 1.
+    """Returns the broadcast of two sizes that are not known to be equal or 1.
 
-    A size that cannot be 1 is the answer: the other is 1 or the same. Otherwise it is the greatest,
-    or 0 if any is 0: `T.max(n, m) * T.min(n, m, 1)`. None where too many have met.
+    It is a size that cannot be 1, if there is one. Otherwise it is the maximum, or 0 if any is 0:
+    `T.max(n, m) * T.min(n, m, 1)`. None where too many sizes are joined.
     """
     fixed = [size for size in (left, right) if not may_be_one(size)]
     known = [size for size in fixed if isinstance(size, int)]
@@ -29,17 +29,17 @@ def either_size(left: Dim, right: Dim) -> Dim | None:
 
 
 def join_sizes(sizes: frozenset[Dim]) -> Dim:
-    """The size that is not 1 among sizes of which all others are 1 or the same."""
+    """Returns the size that is not 1, among sizes of which all others are 1 or equal to it."""
     return dims.dim_max(*sizes) * dims.dim_min(*sizes, 1)
 
 
 def covers(whole: Dim, part: Dim) -> bool:
-    """Whether every size that made `part` already made `whole`: joining again changes nothing."""
+    """Returns whether `whole` already includes every member of `part`."""
     return members(part) <= members(whole)
 
 
 def members(size: Dim) -> frozenset[Dim]:
-    """The sizes that a join was made of; the size itself where it is none."""
+    """Returns the sizes joined by a broadcast, or the size itself."""
     if type(size) is Poly and len(size.terms) == 1:
         ((monomial, _),) = size.terms.items()
         atoms = {atom.fn: atom for atom in monomial if isinstance(atom, Opaque)}

@@ -1,4 +1,4 @@
-"""What a line function sees of a call, and what it gives: the infos and attributes, and a line."""
+"""The argument and the result of a function that computes an index signature for a call."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from structir.opdef.shape_plan import Dims
 
 @attrs.frozen
 class ResolvedSignature:
-    """What a line function gives: the line, its side conditions, and attributes it has worked
-    out. A line that states only `sizes` does not tell which elements are read and written."""
+    """An index signature computed for one call, with side conditions and computed attributes.
+
+    With `sizes` the signature determines shapes only, not which elements are read and written.
+    """
 
     line: str
     where: str = ""
     on: str = ""
     attributes: Mapping[str, Any] = attrs.Factory(dict)
     sizes: bool = False
+    nouns: Mapping[str, str] = attrs.Factory(dict)  # index variables by name in messages
 
 
 @attrs.frozen(eq=False)
 class UnknownShape:
-    """The value of a shape attribute that is only known at run time."""
+    """A shape attribute whose value is known only at run time."""
 
     value: Expr
     ndim: int | None
@@ -35,13 +38,10 @@ class UnknownShape:
 
 @attrs.frozen(eq=False)
 class CallView:
-    """What a call gives: the infos of its operands and its attributes, by the names of the
-    signature."""
+    """The StructInfo of the operands and the attributes of a call, by parameter name."""
 
     op: str
-    operands: Mapping[
-        str, Any
-    ]  # a TensorStructInfo, a tuple of them for a list, None where left out
+    operands: Mapping[str, Any]  # TensorStructInfo, a tuple of them for a list, None if omitted
     attributes: Mapping[str, Any]
     args: tuple[Expr, ...] = ()
 
@@ -49,54 +49,55 @@ class CallView:
         return self.attributes[name]
 
     def info(self, name: str) -> Any:
-        """What is known of an operand."""
+        """Returns the StructInfo of an operand."""
         return self.operands[name]
 
     def rank(self, name: str) -> int | None:
-        """The number of axes of an operand; None where unknown."""
+        """Returns the rank of an operand, or None where unknown."""
         info = self.operands[name]
         return None if info is None else info.ndim
 
     def dims(self, name: str) -> Dims | None:
-        """The sizes of an operand; None where unknown."""
+        """Returns the dims of an operand, or None where unknown."""
         info = self.operands[name]
         return None if info is None else known_dims(info)
 
     def ranks(self, name: str) -> tuple[int | None, ...]:
-        """The ranks of a list of operands."""
+        """Returns the ranks of the members of a list operand."""
         return tuple([info.ndim for info in self.operands[name]])
 
     def axis(self, name: str, rank: int) -> int:
-        """An axis attribute, counted from the front and in range."""
+        """Returns an axis attribute normalized to `0 <= axis < rank`."""
         axis: int = self.attributes[name]
         return normal_axis(axis, rank, self.first)
 
     def axes(self, name: str, rank: int) -> tuple[int, ...]:
-        """An attribute of axes, counted from the front, in range and distinct; None means all."""
+        """Returns an axes attribute normalized and checked to be distinct; None means all axes."""
         value = self.attributes[name]
         if value is None:
             return tuple(range(rank))
-        found = [
-            normal_axis(a, rank, self.first)
-            for a in ((value,) if isinstance(value, int) else value)
-        ]
-        if len(set(found)) != len(found):
-            self.reject(f"{name} names an axis twice: {value}")
-        return tuple(found)
+        listed = (value,) if isinstance(value, int) else value
+        axes = tuple([normal_axis(a, rank, self.first) for a in listed])
+        if len(set(axes)) != len(axes):
+            unique = list(dict.fromkeys(axes))
+            self.reject(
+                f"{name}: expected distinct axes, found {value}", f"write `{name}={unique}`"
+            )
+        return axes
 
     @property
     def first(self) -> str:
-        """The name of the first operand."""
+        """Returns the name of the first operand."""
         return next(iter(self.operands), "the result")
 
     def reject(self, message: str, hint: str | None = None, code: str = "") -> NoReturn:
         """Raises the error of an invalid call."""
-        raise InvalidCall(message, (), hint, code)
+        raise InvalidCall(message, (), hint, code or "E0308")
 
 
 def known_dims(info: TensorStructInfo) -> Dims | None:
-    """The sizes of a tensor: its own, or those of the shape variable that it has."""
+    """Returns the dims of a tensor: explicit ones, or those of its shape variable."""
     if type(info.dims) is tuple:
         return info.dims
-    held = getattr(info.dims, "struct_info", None)
-    return held.dims if isinstance(held, ShapeStructInfo) else None
+    shape = getattr(info.dims, "struct_info", None)
+    return shape.dims if isinstance(shape, ShapeStructInfo) else None

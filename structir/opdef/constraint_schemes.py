@@ -1,4 +1,4 @@
-"""Op lines for the solver: the size view of a line, handed over as a scheme instead of solved."""
+"""Translates index signatures to constraint schemes for the solver."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Paths = tuple[tuple[int, int | None], ...]  # of each operand: the argument, and
 
 @attrs.frozen(eq=False)
 class OpScheme:
-    """What an op says of a call: the scheme, and which arguments its operands are."""
+    """The constraint scheme of a call, and the arguments that are its operands."""
 
     scheme: Scheme
     paths: Paths
@@ -73,14 +73,16 @@ MEMO_SIZE = 4096
 
 
 def depends_on_ranks(call: Call) -> bool:
-    """Whether the line of a call is another one for other ranks."""
+    """Returns whether the index signature of a call depends on ranks."""
     definition = call.op.definition  # type: ignore[attr-defined]
     return isinstance(definition, SignatureOpDefinition) and callable(definition.line)
 
 
 def scheme_of(call: Call, infos: Sequence[StructInfo | None]) -> OpScheme | None:
-    """The scheme of a call whose arguments are known to have these infos; None where its op has no
-    line. Raises Rejected where ranks or attributes are wrong."""
+    """Returns the scheme of a call for these StructInfos; None for an op without a signature.
+
+    Raises InvalidCall where ranks or attributes are invalid.
+    """
     definition = call.op.definition  # type: ignore[attr-defined]
     if not isinstance(definition, SignatureOpDefinition) or "struct_info" in definition.hooks:
         return None
@@ -115,7 +117,7 @@ def _key(
 
 
 def _known_as(arg: Expr, info: StructInfo | None) -> Expr:
-    """An argument that stands for one with more known of it."""
+    """Returns a variable in place of an argument, with more StructInfo."""
     if info is None or info is arg.struct_info:
         return arg
     if isinstance(arg, Tuple) and isinstance(info, TupleStructInfo):
@@ -130,7 +132,7 @@ def _is_present(given: CallView, access: OperandAccess) -> bool:
 
 
 class _SchemeBuilder:
-    """Writes one line as a scheme."""
+    """Builds the scheme of one index signature."""
 
     def __init__(
         self,
@@ -165,7 +167,7 @@ class _SchemeBuilder:
     # Rows
 
     def _state_rows(self) -> None:
-        """Rows that a shape attribute gives."""
+        """Adds the axis packs given by shape attributes."""
         for name, value in self.values.items():
             if isinstance(value, UnknownShape):
                 ndim = value.ndim
@@ -176,7 +178,7 @@ class _SchemeBuilder:
                 self.rows[name] = value
 
     def _place(self, access: OperandAccess, placed: Mapping[str, int]) -> None:
-        """Rows around a letter whose axis an attribute tells."""
+        """Adds the axis packs around an index variable whose axis is an attribute."""
         for position, entry in enumerate(access.entries):
             names = {
                 f.name for f in (entry.index, entry.size) if isinstance(f, IndexVar | IndexExtent)
@@ -191,7 +193,7 @@ class _SchemeBuilder:
                     self.rows[rows[0]] = tuple([fresh() for _ in range(count)])
 
     def _strict_names(self) -> set[str]:
-        """Rows and letters that some operand has strictly."""
+        """Returns the packs and index variables that an operand has without broadcasting."""
         entries = [e for access in self.operands for e in access.entries if not e.loose]
         rows = {e.row for e in entries if e.row is not None} | self.rows.keys()
         extents = {e.size.name for e in entries if isinstance(e.size, IndexExtent)}
@@ -283,7 +285,7 @@ class _SchemeBuilder:
         return as_dim(value)
 
     def _flat(self, formula: IndexExpr) -> Row:
-        """The axes that are grouped."""
+        """Adds the axes of a flattened index."""
         match formula:
             case FlattenedIndex(parts):
                 return tuple([axis for part in parts for axis in self._flat(part)])
@@ -303,7 +305,7 @@ class _SchemeBuilder:
     # Side conditions
 
     def _fix_letters(self) -> None:
-        """Letters that stand for a known number are that number."""
+        """Replaces index variables of known extent by numbers."""
         for relation in self.line.where:
             left, right = relation.left, relation.right
             if relation.op == "eq" and isinstance(left, IndexExtent) and _is_attribute(right):
@@ -325,7 +327,7 @@ class _SchemeBuilder:
                 self.constraints.append(Ge(right - left, int(relation.op == "lt")))
 
     def _shared(self) -> Any:
-        """The program's variables: those that attributes speak of."""
+        """Returns the symbolic variables of the program that attributes use."""
         found: set[Any] = set()
         for value in self.values.values():
             for part in value if isinstance(value, tuple) else (value,):
@@ -339,9 +341,9 @@ def _is_attribute(formula: IndexExpr) -> bool:
 
 
 def window_of(outer: Dim, positions: Dim) -> Window | None:
-    """`h == (H + c - d*(p - 1) - 1)//s + 1` as a window; None where it has another form.
+    """Matches `h == (H + c - d*(p - 1) - 1)//s + 1` as a window; None for another form.
 
-    Whole multiples of `s` may stand outside of the quotient: they go back into it.
+    Multiples of `s` outside of the quotient are moved into it.
     """
     if type(positions) is not Poly:
         return None

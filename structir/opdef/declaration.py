@@ -1,4 +1,4 @@
-"""What an op declares: its line, its body, its signature, its hooks."""
+"""Declared ops: index signature, body, parameters and hooks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ PLAIN = frozenset({Var, DataflowVar, Call, Constant})
 
 
 def is_built_in(body: Any) -> bool:
-    """Whether an op's body is part of this package; an op without one is."""
+    """Returns whether an op's body is part of this package; so is an op without a body."""
     return str(getattr(body, "__module__", PACKAGE)).partition(".")[0] == PACKAGE
 
 
 @attrs.define(eq=False, slots=False)
 class DeclaredOp:
-    """What its author wrote of an op, and what is remembered of its calls.
+    """The declaration of an op, and the memos of its calls.
 
-    `line` is the op line, or a function from the ranks and attributes of a call to it. `body` says
-    what happens at one point, or gives a tree of calls where `parts` is set. Hooks replace derived
-    things.
+    `line` is the index signature, or a function that computes it from ranks and attributes. `body`
+    is a scalar expression per iteration point, or builds a decomposition where `parts` is set.
+    Hooks override derived behaviour.
     """
 
     name: str
@@ -58,17 +58,17 @@ class DeclaredOp:
 
     @cached_property
     def signature(self) -> OpSignature:
-        """The parameters, in the order in which they are written."""
+        """Returns the parameters in order."""
         return signature_of(self.name, self.body)
 
     @property
     def doc(self) -> str:
-        """What the op does, in its author's words."""
+        """Returns the docstring of the body."""
         return inspect.getdoc(self.body) or ""
 
     @property
     def examples(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Arguments that the op runs with, tensors as NumPy arrays."""
+        """Returns example arguments, with tensors as NumPy arrays."""
         return [
             (
                 tuple([build_argument(arg) for arg in args]),
@@ -79,8 +79,10 @@ class DeclaredOp:
 
     @property
     def sampled(self) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """The examples with samples in place of tensors: those that are stated, else operands that
-        follow from the line, where it is constant and the rest has defaults."""
+        """Returns the examples with samples in place of tensors.
+
+        Without declared examples, operands are derived from a constant index signature.
+        """
         if self.samples:
             return self.samples
         required = [p for p in self.signature.parameters if p.default is REQUIRED]
@@ -90,33 +92,33 @@ class DeclaredOp:
 
     @cached_property
     def argument_names(self) -> tuple[str, ...]:
-        """The names of a call's arguments, in order."""
+        """Returns the names of a call's arguments, in order."""
         return tuple([p.name for p in self.signature.arguments])
 
     @cached_property
     def of_sizes(self) -> tuple[bool, ...]:
-        """For each argument of a call, whether it is made of sizes, not an operand."""
+        """Returns for each argument of a call whether it is a size or shape, not an operand."""
         return tuple([p.kind is not None for p in self.signature.arguments])
 
     @cached_property
     def lengths(self) -> tuple[bool, ...]:
-        """For each argument of a call, whether it is a size."""
+        """Returns for each argument of a call whether it is a size."""
         return tuple([p.kind is SIZE for p in self.signature.arguments])
 
     @cached_property
     def leading(self) -> int:
-        """How many parameters stand before the first static attribute."""
+        """Returns the number of parameters that precede the first static attribute."""
         found = [k for k, p in enumerate(self.signature.parameters) if not p.is_argument]
         return found[0] if found else len(self.signature.parameters)
 
     def takes_as_it_is(self, args: tuple[Any, ...]) -> bool:
-        """Whether the arguments are tensors in their places and all else is left out."""
+        """Returns whether arguments are tensors in order and all else is omitted."""
         fewest, most = self.plain
         return fewest <= len(args) <= most and all([type(a) in PLAIN for a in args])
 
     @cached_property
     def plain(self) -> tuple[int, int]:
-        """How few and how many arguments can be operands alone."""
+        """Returns the least and the greatest number of positional operands."""
         parameters = self.signature.parameters
         most = 0
         while most < len(parameters) and parameters[most].kind is None:

@@ -1,10 +1,12 @@
-"""Checks an op when it is declared: its name, its index signature, its parameters and its body."""
+"""Checks op declarations: name, index signature, parameters and body."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import attrs
 
 from structir.errors import Diagnostic, Source, Span
 from structir.ir.dims import Sym
@@ -27,7 +29,7 @@ from structir.projections.scalar_expr import LoopIndex, OperandElement, as_scala
 
 
 def check_name(name: str) -> None:
-    """Refuses a name that cannot be written after `R.`, and that of a built-in op."""
+    """Rejects a name that is not dotted identifiers, or that of a built-in op."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise NotationError(
             Diagnostic("expected identifiers joined by dots, found this name", op=name)
@@ -40,7 +42,7 @@ def check_name(name: str) -> None:
 
 
 def check_declaration(definition: DeclaredOp) -> None:
-    """Raises NotationError where an op could never be called as it is declared."""
+    """Raises NotationError for a declaration that no call can satisfy."""
     text = definition.line
     if isinstance(text, str):
         _Check(definition, text.replace("\n", " ")).run()
@@ -50,7 +52,7 @@ def check_declaration(definition: DeclaredOp) -> None:
 
 
 class _Check:
-    """One declaration whose index signature is a string."""
+    """Checks one declaration whose index signature is a string."""
 
     def __init__(self, definition: DeclaredOp, text: str) -> None:
         self.definition = definition
@@ -59,7 +61,7 @@ class _Check:
         self.attributes = frozenset(n for n, p in self.parameters.items() if p.kind is not None)
 
     def run(self) -> None:
-        """All checks, in the order in which one rests on another."""
+        """Runs all checks in order of dependence."""
         line = self.parsed()
         self.names(line)
         self.operands(line)
@@ -71,7 +73,7 @@ class _Check:
         self.body(line)
 
     def error(self, message: str, part: str = "", hint: str | None = None) -> NotationError:
-        """The error, with a caret under a part of the signature."""
+        """Returns the error with a caret under a part of the signature."""
         at = max(self.text.rfind(part), 0) if part else 0
         end = at + (len(part) or len(self.text))
         span = Span(Source(f"<op {self.definition.name}>", self.text), 1, at, 1, end)
@@ -88,14 +90,14 @@ class _Check:
             source = Source(f"<op {definition.name}>", error.text or self.text)
             at = min(error.column, len(source.text))
             span = Span(source, 1, at, 1, max(error.end, at + 1))
-            wrong = Diagnostic(found.message, span, definition.name, hint=found.hint)
+            wrong = attrs.evolve(found, span=span, op=definition.name)
             raise NotationError(wrong) from None
         if not line.results:
             raise self.error("expected a result after `->`, found none", "->")
         return line
 
     def names(self, line: IndexSignature) -> None:
-        """Operands and results have different names, of which `base` is one."""
+        """Checks that operands and results have different names, and that `base` is an operand."""
         seen: set[str] = set()
         for access in (*line.operands, *line.results):
             if access.name in seen:
@@ -111,7 +113,7 @@ class _Check:
     # ---- operands and parameters
 
     def operands(self, line: IndexSignature) -> None:
-        """The body takes each operand under its name in the signature, and nothing else."""
+        """Checks that body parameters and operands correspond."""
         names = [p.name for p in self.parameters.values() if p.kind is None]
         covered = set()
         for access in line.operands:
@@ -128,7 +130,7 @@ class _Check:
                 raise self.error(expected, "", f"{hint}`{name}: int = 0`")
 
     def parameter_of(self, access: OperandAccess) -> str | None:
-        """The parameter that takes an operand: a member of a list may be written out."""
+        """Returns the parameter of an operand, which may be a member of a list."""
         whole, _, member = access.name.rpartition("_")
         for name in (access.name, whole if member.isdigit() else access.name):
             parameter = self.parameters.get(name)
@@ -137,7 +139,7 @@ class _Check:
         return None
 
     def dtypes(self, line: IndexSignature) -> None:
-        """After `@` there is a dtype, a dtype variable or an attribute."""
+        """Checks that `@` is followed by a dtype, a dtype variable or an attribute."""
         for access in (*line.operands, *line.results):
             for name in access.dtypes:
                 if name not in DTYPES and name not in self.attributes and family_of(name) is None:
@@ -147,7 +149,7 @@ class _Check:
                     raise self.error(f"{expected} after `@`, found {name}", name, hint)
 
     def reduction(self) -> None:
-        """`reduce` names a reduction, or an attribute that does."""
+        """Checks that `reduce` is a reduction, or an attribute."""
         name = self.definition.reduce
         if name is not None and name not in MONOIDS and name not in self.attributes:
             hint = _nearest(name, MONOIDS, {"avg": "mean", "average": "mean", "product": "prod"})
@@ -157,8 +159,7 @@ class _Check:
     # ---- indices
 
     def bound(self, line: IndexSignature, used: _Indices) -> None:
-        """An operand or `where` gives the extent of each index; the body's indices are among
-        them."""
+        """Checks that each index variable has an extent, from an operand or `where`."""
         bound = used.bound | self.attributes
         for access in (*line.results, *line.operands):
             for name in _mentioned(access):
@@ -174,7 +175,7 @@ class _Check:
                 raise self.error(f"expected an attribute in `at`, found {name}")
 
     def missing_reduce(self, line: IndexSignature, used: _Indices) -> None:
-        """An index of no result is reduced, and the author says how."""
+        """Checks that a reduction is declared where an index variable is in no result."""
         whole = any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
         if self.definition.reduce is not None or whole or not gives_points(self.definition.body):
             return
@@ -191,7 +192,7 @@ class _Check:
     # ---- the body
 
     def body(self, line: IndexSignature) -> None:
-        """A body of scalar expressions gives one for each result."""
+        """Checks that a scalar body returns one expression per result."""
         values = self.arguments()
         if values is None or not gives_points(self.definition.body):
             return
@@ -217,7 +218,7 @@ class _Check:
             raise self.error(message, ", ".join(a.text for a in line.results))
 
     def arguments(self) -> dict[str, Any] | None:
-        """Symbols for the parameters of the body; None where an attribute has no default."""
+        """Returns symbols for the body's parameters; None where an attribute has no default."""
         values: dict[str, Any] = {n: LoopIndex(Sym(n)) for n in self.definition.signature.letters}
         for name, parameter in self.parameters.items():
             value = _symbol(parameter)
@@ -236,7 +237,7 @@ def _symbol(parameter: Parameter) -> Any:
 
 
 class _Indices:
-    """The indices of a signature: those that have an extent, and those that a result determines."""
+    """Index variables of a signature: those with an extent, and those bound by a result."""
 
     def __init__(self, line: IndexSignature) -> None:
         sizes = [e.size for access in line.operands for e in access.entries]
@@ -265,20 +266,20 @@ def _positions(formula: IndexExpr | None) -> Iterator[str]:
 
 
 def _outside_formulas(entry: AxisIndex) -> tuple[str, ...]:
-    """The row and the joined indices of an entry."""
+    """Returns the axis pack and the joined index variables of an axis."""
     single = [name for name in (entry.row, entry.starred) if name is not None]
     return (*single, *entry.join)
 
 
 def _iterated(access: OperandAccess) -> Iterator[str]:
-    """The indices whose values choose the element of an operand or a result."""
+    """Returns the index variables whose values select an element of an access."""
     for entry in access.entries:
         yield from _outside_formulas(entry)
         yield from _positions(entry.index)
 
 
 def _mentioned(access: OperandAccess) -> Iterator[str]:
-    """The indices that an operand or a result uses, in positions and in sizes."""
+    """Returns the index variables of an access, in indices and sizes."""
     yield from _iterated(access)
     for entry in access.entries:
         for formula in (entry.index, entry.size):
@@ -290,7 +291,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _nearest(name: str, known: Iterable[str], also: Mapping[str, str] | None = None) -> str | None:
-    """A known name that is meant, quoted."""
+    """Returns the closest known name, quoted."""
     if also and name in also:
         return f'"{also[name]}"'
     near = difflib.get_close_matches(name, list(known), 1)

@@ -1,4 +1,4 @@
-"""The StructInfo of a call, from its op line: readings, plans and what is remembered of them."""
+"""Infers the StructInfo of op calls from index signatures, with memoization."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from structir.ir.struct_info import (
 )
 from structir.lazy import lazy_module
 from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.call_edits import EDITS, propose_edit
 from structir.opdef.call_view import CallView, UnknownShape, known_dims
 from structir.opdef.declaration import DeclaredOp
 from structir.opdef.diagnostics import call_diagnostic
@@ -51,7 +52,7 @@ def struct_info(
     attributes: Mapping[str, Any],
     span: Span | None,
 ) -> StructInfo:
-    """The StructInfo of a call's result; remembered for equal operands and attributes."""
+    """Returns the StructInfo of a call's result, memoized by operand StructInfo and attributes."""
     if definition.reads_values:
         return _deduce(definition, args, attributes, span)
     key: Any = tuple([_key_of(arg) for arg in args])
@@ -65,12 +66,12 @@ def struct_info(
         if len(definition.memo) >= MEMO_SIZE:
             definition.memo.clear()
         definition.memo[key] = known
-    found: StructInfo = known
-    return found
+    info: StructInfo = known
+    return info
 
 
 def _has_axes(arg: Expr) -> bool:
-    """Whether an argument has axes of which the sizes do not say all."""
+    """Returns whether an argument has an axis structure that its dims do not express."""
     if type(arg) is Tuple:
         return any(map(_has_axes, arg.fields))
     info = arg.struct_info
@@ -96,29 +97,41 @@ def _deduce(
     span: Span | None,
     shown: tuple[Expr, ...] | None = None,
 ) -> StructInfo:
-    """The StructInfo, worked out; a message shows the arguments as they were given."""
-    reading: ResolvedCall | None = None
+    """Infers the StructInfo without memo; messages show `shown` instead of `args`, if given."""
+    resolved: ResolvedCall | None = None
     try:
         key = _outline(definition, args, attributes)
         ready = definition.prepared.get(key) if key is not None else None
         if ready is not None:
-            reading = ready.reading
-            return _infos(ready, [_argument_info(args, path) for path in reading.paths])
+            resolved = ready.resolved
+            return _infos(ready, [_argument_info(args, path) for path in resolved.paths])
         given = call_arguments(definition, args, attributes)
         hook = definition.hooks.get("struct_info")
         if hook is not None:
             _check_given(definition, given)
             stated: StructInfo = hook(given)
             return stated
-        reading = resolve_call(definition, given)
-        operands = _operands(reading, given)
-        ready = _prepare(reading, given, operands)
+        resolved = resolve_call(definition, given)
+        operands = _operands(resolved, given)
+        ready = _prepare(resolved, given, operands)
         if key is not None:
             definition.prepared[key] = ready
         return _infos(ready, operands)
     except InvalidCall as error:
-        wrong = call_diagnostic(definition.signature, error, shown or args, span, reading)
+        wrong = call_diagnostic(definition.signature, error, shown or args, span, resolved)
+        if wrong.hint is None and shown is None and error.code in EDITS:
+            wrong = attrs.evolve(
+                wrong, hint=propose_edit(definition, args, attributes, error, resolved, _accepts)
+            )
         raise StructInfoError(wrong) from None
+
+
+def _accepts(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> bool:
+    try:
+        _deduce(definition, args, attributes, None, shown=args)
+    except StructInfoError:
+        return False
+    return True
 
 
 def _of_rows(
@@ -128,14 +141,14 @@ def _of_rows(
     span: Span | None,
     plain: StructInfo,
 ) -> StructInfo:
-    """The StructInfo where operands have axes that sizes cannot say: the solver knows of them.
+    """Infers the StructInfo with the solver, where an operand has symbolic axis packs.
 
-    What it finds impossible is said in the words for a rank that rows may have.
+    A conflict is reported as the error for a concrete rank, if there is one.
     """
     call = Call(definition.op, args, attributes, (), plain, span)
     try:
-        found: StructInfo = deduction.refine_result(call)
-        return found
+        info: StructInfo = deduction.refine_result(call)
+        return info
     except deduction.Conflict as conflict:
         for count in deduction.COUNTS:
             _deduce(definition, deduction.at_rank(args, count), attributes, span, shown=args)
@@ -145,24 +158,24 @@ def _of_rows(
 
 
 def _check_given(definition: DeclaredOp, given: CallView) -> None:
-    """A hook may count on the operands that have no default."""
+    """Checks that required operands are present, as hooks rely on them."""
     for parameter in definition.signature.arguments:
         if parameter.must_be_given and given.operands[parameter.name] is None:
-            raise InvalidCall(f"{parameter.name} must be given")
+            raise InvalidCall(f"missing operand `{parameter.name}`", code="E0106")
 
 
 @attrs.frozen(eq=False)
 class PreparedCall:
-    """All of a call that ranks, dtypes and attributes decide; only the sizes are to come."""
+    """The part of a resolved call that depends on ranks, dtypes and attributes, but not on dims."""
 
-    reading: ResolvedCall
+    resolved: ResolvedCall
     plan: ShapePlan
     values: Mapping[str, Any]
     dtypes: tuple[str | None, ...]  # of the results
 
 
 def _outline(definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]) -> Any:
-    """What `Prepared` depends on; None for a call that is too special to keep it."""
+    """Returns the memo key of a `PreparedCall`, or None where it cannot be memoized."""
     if definition.reads_sizes or "struct_info" in definition.hooks:
         return None
     tensors = []
@@ -182,7 +195,7 @@ def _argument_info(args: tuple[Expr, ...], path: tuple[int, int | None]) -> Tens
 
 
 def _infos(ready: PreparedCall, operands: list[TensorStructInfo | None]) -> StructInfo:
-    """The infos of the results, from the sizes of the operands."""
+    """Infers the StructInfo of the results from the dims of the operands."""
     sizes = tuple([None if info is None else known_dims(info) for info in operands])
     solved = resolve_shapes(ready.plan, sizes, ready.values)
     results = ready.plan.line.results
@@ -192,28 +205,28 @@ def _infos(ready: PreparedCall, operands: list[TensorStructInfo | None]) -> Stru
     return TupleStructInfo(tuple(infos))
 
 
-def _operands(reading: ResolvedCall, given: CallView) -> list[TensorStructInfo | None]:
-    """The infos of the line's operands."""
-    found: list[TensorStructInfo | None] = []
-    for access in reading.line.operands:
+def _operands(resolved: ResolvedCall, given: CallView) -> list[TensorStructInfo | None]:
+    """Returns the StructInfo of each operand of the index signature."""
+    infos: list[TensorStructInfo | None] = []
+    for access in resolved.line.operands:
         info = given.operands.get(access.name)
         if access.name not in given.operands:
             name, _, member = access.name.rpartition("_")
             info = given.operands[name][int(member)]
         if info is None and access.default is Missing.REQUIRED:
-            raise InvalidCall(f"{access.name} must be given")
-        found.append(info)
-    return found
+            raise InvalidCall(f"missing operand `{access.name}`", code="E0106")
+        infos.append(info)
+    return infos
 
 
 def _prepare(
-    reading: ResolvedCall, given: CallView, operands: list[TensorStructInfo | None]
+    resolved: ResolvedCall, given: CallView, operands: list[TensorStructInfo | None]
 ) -> PreparedCall:
-    values = {**given.attributes, **reading.attributes}
-    bound = _dtypes(reading.line, operands, values)
-    plan = _plan(reading, operands, values)
-    dtypes = tuple([result_dtype(access, bound, values) for access in reading.line.results])
-    return PreparedCall(reading, plan, values, dtypes)
+    values = {**given.attributes, **resolved.attributes}
+    bound = _dtypes(resolved.line, operands, values)
+    plan = _plan(resolved, operands, values)
+    dtypes = tuple([result_dtype(access, bound, values) for access in resolved.line.results])
+    return PreparedCall(resolved, plan, values, dtypes)
 
 
 def _dtypes(
@@ -229,7 +242,7 @@ def _dtypes(
 
 
 def _plan(
-    reading: ResolvedCall, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
+    resolved: ResolvedCall, operands: list[TensorStructInfo | None], values: Mapping[str, Any]
 ) -> ShapePlan:
     ranks = tuple([None if info is None else _rank_of(info) for info in operands])
     present = tuple([info is not None for info in operands])
@@ -240,9 +253,9 @@ def _plan(
             if isinstance(value, tuple | UnknownShape)
         ]
     )
-    placed = [(letter, values[name]) for letter, name in reading.at]
+    placed = [(letter, values[name]) for letter, name in resolved.at]
     axes = tuple([(letter, axis) for letter, axis in placed if axis is not None])
-    return shape_plan(reading.line, ranks, present, axes, stated)
+    return shape_plan(resolved.line, ranks, present, axes, stated)
 
 
 def _rank_of(info: TensorStructInfo) -> int | None:
@@ -276,19 +289,18 @@ def _ndim_of(shape: Any, entries: Any) -> int | None:
 
 
 def _kept_shape(row: str, solved: ResolvedShapes, operands: list[TensorStructInfo | None]) -> Any:
-    """The shape variable of a result that is just a row: that of all operands that are just this
-    row."""
+    """Returns the shape variable shared by all operands whose shape is just this axis pack."""
     value = solved.attributes.get(row)
     if type(value) is UnknownShape:
         return value.value if isinstance(value.value, Var) else None
-    own = [
+    infos = [
         info
         for access, info in zip(solved.line.operands, operands, strict=True)
         if info is not None and access.rows == (row,) and len(access.entries) == 1
     ]
-    if not own or not isinstance(own[0].dims, Var) or known_dims(own[0]) is not None:
+    if not infos or not isinstance(infos[0].dims, Var) or known_dims(infos[0]) is not None:
         return None
-    return own[0].dims if all(info.dims is own[0].dims for info in own) else None
+    return infos[0].dims if all(info.dims is infos[0].dims for info in infos) else None
 
 
 # ---- for the index view ----
@@ -300,25 +312,27 @@ def resolved_call(
     attributes: Mapping[str, Any],
     span: Span | None,
 ) -> ResolvedShapes:
-    """The line at a call. Operands of known rank whose sizes are not known get fresh symbols for
-    them."""
-    reading: ResolvedCall | None = None
+    """Resolves the index signature of a call, for its index spec.
+
+    Operands of known rank with unknown dims get fresh symbols. Raises StructInfoError.
+    """
+    resolved: ResolvedCall | None = None
     try:
         given = call_arguments(definition, args, attributes)
         given = attrs.evolve(given, operands={n: _with_sizes(i) for n, i in given.operands.items()})
-        reading = resolve_call(definition, given)
-        values = {**given.attributes, **reading.attributes}
-        operands = _operands(reading, given)
+        resolved = resolve_call(definition, given)
+        values = {**given.attributes, **resolved.attributes}
+        operands = _operands(resolved, given)
         sizes = tuple([None if info is None else known_dims(info) for info in operands])
-        return resolve_shapes(_plan(reading, operands, values), sizes, values)
+        return resolve_shapes(_plan(resolved, operands, values), sizes, values)
     except InvalidCall as error:
         raise StructInfoError(
-            call_diagnostic(definition.signature, error, args, span, reading)
+            call_diagnostic(definition.signature, error, args, span, resolved)
         ) from None
 
 
 def _with_sizes(info: Any) -> Any:
-    """The info of an operand, with symbols for sizes that are not known."""
+    """Returns the StructInfo of an operand with fresh symbols for unknown dims."""
     if type(info) is tuple:
         return tuple([_with_sizes(member) for member in info])
     if info is None or info.ndim is None or known_dims(info) is not None:
@@ -327,7 +341,7 @@ def _with_sizes(info: Any) -> Any:
 
 
 def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> Expr:
-    """What a composite's body makes of a call's arguments."""
+    """Returns the decomposition of a composite op: its body applied to a call's arguments."""
     values: dict[str, Any] = {}
     position = 0
     for parameter in definition.signature.parameters:
@@ -342,9 +356,8 @@ def decompose(definition: DeclaredOp, body: Callable[..., Any], call: Call) -> E
             values[parameter.name] = arg
         else:
             values[parameter.name] = None if arg is NOT_GIVEN else arg
-    made = body(**values)
-    if not isinstance(made, Expr):
-        raise StructInfoError(
-            Diagnostic("the parts of a composite must be an expression", call.span)
-        )
-    return made
+    decomposition = body(**values)
+    if not isinstance(decomposition, Expr):
+        message = f"invalid decomposition: expected an Expr, found {decomposition!r}"
+        raise StructInfoError(Diagnostic(message, call.span, definition.name))
+    return decomposition

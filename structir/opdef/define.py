@@ -1,4 +1,4 @@
-"""`@op`: what an op declares of itself, and what is derived from it."""
+"""The decorator `@op`, and the behaviour derived from declarations."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 @attrs.define(eq=False, slots=False)
 class SignatureOpDefinition(DeclaredOp):
-    """What is derived of an op from its line, its body and its hooks."""
+    """An op definition with behaviour derived from index signature, body and hooks."""
 
     def __attrs_post_init__(self) -> None:
         self.op = register_op(self)
 
     def __call__(self, *args: Any, **keywords: Any) -> Call:
-        """A call of the op."""
+        """Builds a call of the op."""
         return self.bind(args, keywords, None)
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
-        """A call from arguments written in the order and under the names of the signature."""
+        """Builds a call from positional and keyword arguments."""
         if RECORDER.open:  # a pattern is being learned, and this call is part of it
             return RECORDER.note(self, args, keywords)  # type: ignore[no-any-return]
         if not keywords and self.takes_as_it_is(args):
@@ -54,50 +54,52 @@ class SignatureOpDefinition(DeclaredOp):
         return Call(self.op, parts, attributes or NO_ATTRS, (), info, span)
 
     def deduce(self, call: Call) -> StructInfo:
-        """The StructInfo of a call's result; raises StructInfoError where the call is wrong."""
+        """Returns the StructInfo of a call's result; raises StructInfoError for an invalid call."""
         return deduction.struct_info(self, call.args, call.attrs, call.span)
 
     def resolve(self, call: Call) -> ResolvedShapes:
-        """The line at a call: entries without rows, extents, assumptions."""
+        """Resolves the index signature of a call: extents and assumptions, packs expanded."""
         return deduction.resolved_call(self, call.args, call.attrs, call.span)
 
     def assumptions(self, call: Call) -> tuple[Assumption, ...]:
-        """The pairs of sizes that must turn out equal when the call runs."""
+        """Returns the pairs of sizes that must be equal at run time."""
         if "struct_info" in self.hooks:
             return ()
         return self.resolve(call).assumptions
 
     def index_spec(self, call: Call) -> Any:
-        """The call as loops; None where the op has none."""
+        """Returns the loops of a call, or None."""
         return clauses.index_spec(self, call)
 
     def decompose(self, call: Call) -> Expr | None:
-        """The call as a tree of calls of simpler ops; None for an op that is no composite."""
+        """Returns the decomposition of a composite call, or None."""
         own = self.hooks.get("decompose")
         body = own if own is not None else self.body if self.parts else None
         return None if body is None else deduction.decompose(self, body, call)
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
-        """The result in NumPy, from the values of the arguments."""
+        """Computes the result in NumPy from the values of the arguments."""
         return reference.evaluate(self, call, values)
 
     def adjoint(
-        self, call: Call, result: Expr, back: Any, emit: Callable[[Expr], Expr]
+        self, call: Call, result: Expr, cotangent: Any, emit: Callable[[Expr], Expr]
     ) -> list[Any]:
-        """For each argument of a call, an expression of what comes back to it where `back` comes
-        back to its `result`; None where nothing does. A tuple has a tuple of these. `emit` binds an
-        expression and gives its variable, as `BlockBuilder.emit` does; sizes may be symbolic."""
-        found: list[Any] = gradient.adjoints(self, call, result, back, emit)
-        return found
+        """Returns the cotangent of each argument, given the cotangent of the result.
+
+        It is None where zero, and a tuple for a tuple. `emit` binds an expression to a variable and
+        returns it, as `BlockBuilder.emit` does. Sizes may be symbolic.
+        """
+        cotangents: list[Any] = gradient.adjoints(self, call, result, cotangent, emit)
+        return cotangents
 
     def line_of(self, call: Call) -> IndexSignature:
-        """The op line at a call, list operands written out."""
+        """Returns the index signature of a call with list operands expanded."""
         return self.resolve(call).line
 
 
 @attrs.frozen(eq=False)
 class Declaration:
-    """An op as its author sees it: called to make calls, and the place to hang hooks."""
+    """A declared op: call it to build calls, and attach hooks with its decorators."""
 
     definition: SignatureOpDefinition
 
@@ -109,66 +111,70 @@ class Declaration:
         return hook
 
     def reference(self, hook: Hook) -> Hook:
-        """The result in NumPy: a function of the operands' arrays and the attributes."""
+        """Attaches the NumPy implementation: a function of operand arrays and attributes."""
         return self._hook("reference", hook)
 
     def as_written(self, hook: Hook) -> Hook:
-        """What stands for the values of the arguments, where that depends on how a size is written
-        or on what was known of it: a function of the call and the values."""
+        """Attaches a rewrite of arguments with literal sizes: a function of call and values."""
         return self._hook("as_written", hook)
 
     def gradient(self, hook: Hook) -> Hook:
-        """What comes back to the operands: a function of the call, its result, what comes back to
-        that, and `emit`; it gives expressions, in the order of the arguments."""
+        """Attaches the adjoint: a function of call, result, cotangent and `emit`.
+
+        It returns a cotangent for each operand, in order.
+        """
         return self._hook("gradient", hook)
 
     def no_gradient(self, why: str) -> None:
-        """Say that nothing comes back, as the result does not follow its operands smoothly."""
+        """Declares that all cotangents are zero, because the op is piecewise constant."""
         self.definition.hooks["no_gradient"] = why
 
     def checkpoint(self, side: Literal["start", "end"]) -> None:
-        """Say that what is computed from a start to an end is computed again on the way back."""
+        """Declares a region marker whose computation is repeated in the backward pass."""
         self.definition.hooks["checkpoint"] = side
 
     def non_differentiable(self, why: str) -> None:
-        """Say that what comes back cannot be told, so that a program that needs it is refused."""
-        self.definition.hooks["undifferentiable"] = why
+        """Declares that the op has no gradient; a program that needs it is rejected."""
+        self.definition.hooks["non_differentiable"] = why
 
     def struct_info(self, hook: Hook) -> Hook:
-        """The StructInfo of a call, in place of what the line says: a function of `Given`."""
+        """Attaches the StructInfo rule, a function of a `CallView`, in place of the signature."""
         return self._hook("struct_info", hook)
 
     def region(self, hook: Hook) -> Hook:
-        """Which part of each operand a part of the result needs."""
+        """Attaches the rule of required regions of operands for a region of the result."""
         return self._hook("region", hook)
 
     def decompose(self, hook: Hook) -> Hook:
-        """The tree of calls, in place of the body."""
+        """Attaches the decomposition, in place of the body."""
         return self._hook("decompose", hook)
 
     def counted(self, hook: Hook) -> Hook:
-        """How ops with kernels make its result, `hook(*operands, emit, count, **attributes)`, where
-        `count` gives a vector of one number, made before the rest, as a size; None where not."""
+        """Attaches `hook(*operands, emit, count, **attributes)` for results computed by kernels.
+
+        `count` computes a vector of one number in advance and returns it as a size. The hook
+        returns None where it does not apply.
+        """
         return self._hook("counted", hook)
 
     def kernel(self, target: str) -> Callable[[Hook], Hook]:
-        """A routine of a backend for the whole op."""
+        """Attaches a backend routine for the whole op."""
         return lambda hook: self._hook(f"kernel.{target}", hook)
 
     def example(self, *args: Any, **keywords: Any) -> None:
-        """Arguments that the op runs with, for tests and documentation."""
+        """Adds example arguments, for tests and documentation."""
         self.definition.samples.append((args, keywords))
 
 
 def op(
     line: str | LineFunction, *, name: str | None = None, **stated: Any
 ) -> Callable[[Callable[..., Any]], Declaration]:
-    """Declare an op by its line; the function below it is its body and its signature.
+    """Declares an op by its index signature; the decorated function is its body.
 
         @op("x[*p, [i], *t] @ F -> y[*p, i, *t] @ F", at={"i": "axis"}, parts=True)
         def softmax(x: Expr, axis: Axis = -1) -> Expr: ...
 
-    A name is the body's own unless it is given; see `OpDefinition` for what else may be stated.
+    The name defaults to that of the body. `DeclaredOp` lists the other options.
     """
 
     def declare(body: Callable[..., Any]) -> Declaration:

@@ -1,4 +1,4 @@
-"""Op lines laid open: list operands written out, rows as letters, groups multiplied out."""
+"""Desugars index signatures: list operands, axis packs and flattened indices are expanded."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from structir.opdef.notation import (
 
 
 def expand_lists(line: IndexSignature, counts: Mapping[str, int]) -> IndexSignature:
-    """The line with every list operand written out, one access for each member.
+    """Expands every list operand to one access per member.
 
-    The letters of `join(*i)` get one copy per member: `i_0`, `i_1`, ...
+    Index variables of `join(*i)` get one copy per member: `i_0`, `i_1`, ...
     """
     stars = {e.starred for a in (*line.operands, *line.results) for e in a.entries if e.starred}
     lists = {a.name for a in line.operands if a.many}
@@ -90,10 +90,9 @@ def _with_joins(access: OperandAccess, count: int) -> OperandAccess:
 def desugar(
     access: OperandAccess, rows: Mapping[str, int | None], rank: int | None = None
 ) -> tuple[AxisIndex, ...] | None:
-    """The entries of an access, rows as letters; None where the rank of a row is not known.
+    """Returns the axes of an access with packs expanded; None where a pack has unknown rank.
 
-    A loose row may be shorter in one operand than in the whole (`rank` says how many axes the
-    operand has): it is then the row's last axes.
+    A broadcasting pack may have fewer axes in an operand of rank `rank`: its last ones.
     """
     found: list[AxisIndex] = []
     letters = {name: row_letters(name, n) for name, n in rows.items() if n is not None}
@@ -121,7 +120,7 @@ def _expand(entry: AxisIndex, letters: Mapping[str, tuple[str, ...]]) -> AxisInd
 
 
 def rows_known(entry: AxisIndex | SideCondition, rows: Container[str]) -> bool:
-    """Whether the rank of every row in the groups of an entry or relation is known."""
+    """Returns whether the rank of every axis pack of an axis or condition is known."""
     sides = (
         (entry.left, entry.right) if isinstance(entry, SideCondition) else (entry.index, entry.size)
     )
@@ -130,7 +129,7 @@ def rows_known(entry: AxisIndex | SideCondition, rows: Container[str]) -> bool:
 
 
 def _size_of(size: IndexExpr, letters: Mapping[str, tuple[str, ...]]) -> IndexExpr:
-    """A size without groups: the product of the extents."""
+    """Returns a size without flattened indices, as a product of extents."""
     match size:
         case FlattenedIndex(parts):
             return product(tuple([e for part in parts for e in _extents_of(part, letters)]))
@@ -151,7 +150,7 @@ def _extents_of(part: IndexExpr, letters: Mapping[str, tuple[str, ...]]) -> list
 def desugar_condition(
     relation: SideCondition, rows: Mapping[str, int | None], *, size: bool
 ) -> SideCondition:
-    """A side condition with rows as letters."""
+    """Returns a side condition with axis packs expanded."""
     letters = {name: row_letters(name, n) for name, n in rows.items() if n is not None}
     sides = [
         _size_of(side, letters) if size else unfold(side, letters)

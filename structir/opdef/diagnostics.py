@@ -1,5 +1,4 @@
-"""What is said of a wrong call: the op, the letter, the operands with their StructInfo, and a
-hint."""
+"""Diagnostics of invalid op calls: message, one label for each operand involved, and a fix."""
 
 from __future__ import annotations
 
@@ -10,58 +9,72 @@ from structir.opdef.notation import IndexSignature
 from structir.opdef.parameters import OpSignature
 from structir.opdef.resolution import ResolvedCall
 
+CALL_FORM = ("E0106", "E0305", "E0308")  # codes whose default hint is the form of the call
+ARGUMENT = "{arg}"  # in the hint of an InvalidCall: the argument of its last fact
+
 
 def call_diagnostic(
     signature: OpSignature,
     error: InvalidCall,
     args: tuple[Expr, ...],
     span: Span | None,
-    reading: ResolvedCall | None,
+    resolved: ResolvedCall | None,
 ) -> Diagnostic:
-    """The diagnostic of a wrong call: each fact with the operand that it was read from."""
-    notes = [_fact(text, k, args, reading) for text, k, _ in error.facts]
-    shown = {k for _, k, _ in error.facts if k is not None}
-    if not shown:
+    """Returns the diagnostic of an invalid call, with a label at the operand of each fact.
+
+    Without facts, all operands are labelled. The index signature is a note where it is resolved.
+    """
+    notes = [_fact_note(text, k, args, resolved) for text, k, _ in error.facts]
+    if all(k is None for _, k, _ in error.facts):
         names = [p.name for p in signature.arguments]
-        notes += [_operand(name, arg) for name, arg in zip(names, args, strict=False)]
-    hint = error.hint
-    if hint is None and reading is not None:
-        hint = f"the line of {signature.op} is {line_text(reading.line)}"
-    return Diagnostic(
-        error.message,
-        span,
-        signature.op,
-        tuple(notes),
-        hint or signature.hint,
-        code=error.code,
-    )
+        notes += [_operand_note(name, arg) for name, arg in zip(names, args, strict=False)]
+    if resolved is not None:
+        notes.append(Note(f"index signature: {signature_text(resolved.line)}"))
+    hint = _hint(error, args, resolved)
+    if hint is None and error.code in CALL_FORM:
+        hint = signature.hint
+    return Diagnostic(error.message, span, signature.op, tuple(notes), hint, code=error.code)
 
 
-def line_text(line: IndexSignature) -> str:
-    """A line as it is written, members of a list together."""
-    sides = [dict.fromkeys(a.text for a in side) for side in (line.operands, line.results)]
-    return " -> ".join([", ".join(side) for side in sides])
+def signature_text(signature: IndexSignature) -> str:
+    """Returns an index signature as source; the members of a list operand are one access."""
+    sides = (signature.operands, signature.results)
+    return " -> ".join([", ".join(dict.fromkeys(a.text for a in side)) for side in sides])
 
 
-def _fact(text: str, k: int | None, args: tuple[Expr, ...], reading: ResolvedCall | None) -> Note:
-    if k is None or reading is None:
+def _hint(error: InvalidCall, args: tuple[Expr, ...], resolved: ResolvedCall | None) -> str | None:
+    if error.hint is None or ARGUMENT not in error.hint:
+        return error.hint
+    index = next((k for _, k, _ in reversed(error.facts) if k is not None), None)
+    if index is None or resolved is None:
+        return None
+    arg = _argument(args, resolved.paths[index])
+    name = arg.name if isinstance(arg, Var) else resolved.line.operands[index].shown
+    return error.hint.replace(ARGUMENT, name)
+
+
+def _argument(args: tuple[Expr, ...], path: tuple[int, int | None]) -> Expr:
+    arg, member = args[path[0]], path[1]
+    return arg.fields[member] if member is not None and isinstance(arg, Tuple) else arg
+
+
+def _fact_note(
+    text: str, k: int | None, args: tuple[Expr, ...], resolved: ResolvedCall | None
+) -> Note:
+    if k is None or resolved is None:
         return Note(text)
-    position, member = reading.paths[k]
-    arg = args[position]
-    if member is not None and isinstance(arg, Tuple):
-        arg = arg.fields[member]
-    access = reading.line.operands[k].text
-    return Note(f"{text}   from {access}   {_shown(arg)}", arg.span)
+    arg = _argument(args, resolved.paths[k])
+    return Note(f"{text}: {_described(arg)}", arg.span)
 
 
-def _shown(arg: Expr) -> str:
+def _described(arg: Expr) -> str:
     info = arg.struct_info
-    return f"{arg.name}: {info}" if isinstance(arg, Var) else str(info)
+    return f"{arg.name} is {info}" if isinstance(arg, Var) else str(info)
 
 
-def _operand(name: str, arg: Expr) -> Note:
+def _operand_note(name: str, arg: Expr) -> Note:
     if isinstance(arg, Tuple):
-        fields = ", ".join([_shown(field) for field in arg.fields])
+        fields = ", ".join([str(field.struct_info) for field in arg.fields])
         return Note(f"{name} is ({fields})", arg.span)
-    text = _shown(arg)
-    return Note(text if text.startswith(f"{name}: ") else f"{name} is {text}", arg.span)
+    same = isinstance(arg, Var) and arg.name == name
+    return Note(_described(arg) if same else f"{name} is {arg.struct_info}", arg.span)

@@ -1,8 +1,8 @@
-"""The dtypes of a line: what its operands may be, and what its results are.
+"""Dtypes in index signatures: constraints on operands, and dtypes of results.
 
-After `@` stands a dtype, an attribute, or a variable: `T` any, `F` floating, `I` integer, `J`
-integer or bool, `B` bool, with a number for further ones. Two known dtypes of one variable are
-equal: there is no promotion. An unknown one makes the variable unknown.
+`@` is followed by a dtype, an attribute, or a dtype variable: `T` any, `F` floating-point, `I`
+integer, `J` integer or bool, `B` bool; a number distinguishes several. Known dtypes of one variable
+must be equal: there is no promotion. An unknown dtype makes the variable unknown.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ FAMILIES: dict[str, tuple[frozenset[str], str]] = {
     "J": (INTS | BOOL, "an integer dtype or bool"),
     "B": (BOOL, "bool"),
 }
+CONVERTED = {"I": "int64", "J": "int64", "B": "bool"}  # the dtype that a hint converts to
 _VARIABLE = re.compile(r"([TFIJB])\d*")
 
 Bound = dict[str, str | None]
@@ -31,18 +32,22 @@ Bound = dict[str, str | None]
 
 @cache
 def family_of(name: str) -> tuple[frozenset[str], str] | None:
-    """The dtypes that a dtype variable may be; None for a name that is no variable."""
-    found = _VARIABLE.fullmatch(name)
-    return FAMILIES[found[1]] if found else None
+    """Returns the dtypes that a dtype variable allows; None for a name that is no variable."""
+    match = _VARIABLE.fullmatch(name)
+    return FAMILIES[match[1]] if match else None
+
+
+def conversion(dtype: str) -> str:
+    """Returns the hint to convert the argument of the last fact."""
+    return f'insert `R.astype({{arg}}, "{dtype}")`'
 
 
 def bound_dtypes(
     accesses: Sequence[OperandAccess], dtypes: Sequence[str | None], attributes: Mapping[str, Any]
 ) -> Bound:
-    """The dtype of each variable, from those of the operands; raises Rejected where they do not
-    fit."""
+    """Binds dtype variables to the dtypes of the operands; raises InvalidCall on a mismatch."""
     bound: Bound = {}
-    teller: dict[str, int] = {}
+    sources: dict[str, int] = {}  # the operand that determines each variable
     for k, (access, dtype) in enumerate(zip(accesses, dtypes, strict=True)):
         name = access.dtypes[0]
         family = family_of(name)
@@ -51,23 +56,24 @@ def bound_dtypes(
             continue
         if dtype is not None and dtype not in family[0]:
             raise InvalidCall(
-                f"{access.name} must have {family[1]}, not {dtype}",
-                ((f"{access.name} has dtype {dtype}", k, None),),
-                "R.astype converts",
+                f"{access.shown}: expected {family[1]}, found {dtype}",
+                ((f"dtype {dtype}", k, None),),
+                conversion(CONVERTED.get(name[0], "float32")),
+                "E0303",
             )
         if name not in bound:
-            bound[name], teller[name] = dtype, k
+            bound[name], sources[name] = dtype, k
             continue
         known = bound[name]
         if known is not None and dtype is not None and known != dtype:
-            first = accesses[teller[name]].shown
+            first = accesses[sources[name]].shown
             raise InvalidCall(
-                f"{first} and {access.shown} differ in dtype",
+                f"dtype mismatch: {first} has {known}, {access.shown} has {dtype}",
                 (
-                    (f"{first} has dtype {known}", teller[name], None),
-                    (f"{access.shown} has dtype {dtype}", k, None),
+                    (f"expected dtype {known}", sources[name], None),
+                    (f"found dtype {dtype}", k, None),
                 ),
-                "dtypes are never converted silently; R.astype converts",
+                f"{conversion(known)}; there is no implicit dtype promotion",
                 "E0202",
             )
         if dtype is None:
@@ -77,17 +83,18 @@ def bound_dtypes(
 
 def _check_fixed(k: int, access: OperandAccess, dtype: str | None, wanted: str) -> None:
     if wanted not in DTYPES:
-        raise NotationError(f"neither a dtype nor an attribute: {wanted}")
+        raise NotationError(f"expected a dtype or an attribute after `@`, found {wanted}")
     if dtype is not None and dtype != wanted:
         raise InvalidCall(
-            f"{access.name} must have dtype {wanted}, not {dtype}",
-            ((f"{access.name} has dtype {dtype}", k, None),),
-            "R.astype converts",
+            f"{access.shown}: expected dtype {wanted}, found {dtype}",
+            ((f"dtype {dtype}", k, None),),
+            conversion(wanted),
+            "E0303",
         )
 
 
 def result_dtype(access: OperandAccess, bound: Bound, attributes: Mapping[str, Any]) -> str | None:
-    """The dtype of a result: the first alternative that is given."""
+    """Returns the dtype of a result: its first alternative that is bound."""
     for name in access.dtypes:
         if name in attributes:
             if attributes[name]:

@@ -1,4 +1,4 @@
-"""Arguments for examples of ops: `f32[3, 7]` stands for a small tensor, made when asked for."""
+"""Example arguments of ops: `f32[3, 7]` is a small deterministic tensor, created on demand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ np = lazy_module("numpy")
 
 @attrs.frozen
 class Sample:
-    """A tensor of a dtype and shape; its numbers follow from these."""
+    """A tensor of a dtype and shape, with values that depend only on these."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -25,11 +25,11 @@ class Sample:
     fractions: bool = False  # between 0 and 1, for functions that are defined there
 
     def below(self, limit: int) -> Sample:
-        """The same with integers below a limit: indices into an axis."""
+        """Returns this sample with integers below a limit, as indices into an axis."""
         return Sample(self.dtype, self.shape, limit)
 
     def array(self) -> Any:
-        """The tensor in NumPy."""
+        """Creates the NumPy array."""
         rng = np.random.default_rng(zlib.crc32(repr(self).encode()))
         return np.asarray(self._numbers(rng)).astype(numpy_dtype(self.dtype))
 
@@ -43,19 +43,19 @@ class Sample:
 
 @attrs.frozen
 class ExactValues:
-    """A tensor of just these numbers."""
+    """A tensor of given values."""
 
     dtype: str
     rows: Any  # a number, or a nested tuple of numbers
 
     def array(self) -> Any:
-        """The tensor in NumPy."""
+        """Creates the NumPy array."""
         return np.array(self.rows, numpy_dtype(self.dtype))
 
 
 @attrs.frozen
 class Samples:
-    """The tensors of a dtype, by shape."""
+    """Samples of one dtype, indexed by shape."""
 
     dtype: str
 
@@ -72,8 +72,7 @@ DTYPES_OF = {"T": "float32", "F": "float32", "I": "int64", "J": "int64", "B": "b
 
 
 def sample_operands(line: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Operands that a line takes by itself, signed and as fractions; none where it says more than
-    axes."""
+    """Returns operands for a plain index signature, signed and in (0, 1); else none."""
     reads = OPERAND.findall(line.split(" -> ")[0])
     try:
         found = [
@@ -100,7 +99,7 @@ def _dtype(stated: str) -> str:
 
 
 def build_argument(value: Any) -> Any:
-    """An example's argument with its samples as arrays."""
+    """Returns an example argument with samples as arrays."""
     if isinstance(value, Sample | ExactValues):
         return value.array()
     return [build_argument(item) for item in value] if isinstance(value, list) else value

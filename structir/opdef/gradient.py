@@ -1,9 +1,9 @@
-"""Gradients of calls, as calls: what comes back to the operands, from what comes back to the
-result.
+"""Adjoints of op calls, as calls: cotangents of the operands from cotangents of the results.
 
-`adjoints` is the one entry, reached as `definition.adjoint(call, result, back, emit)`. It asks, in
-this order: the op's own `gradient` hook; the parts of a composite, backwards; the adjoint of the
-index spec, as calls of `grad.adjoint`. `gradients` runs it on NumPy values.
+`adjoints` is the entry point, reached as `definition.adjoint(call, result, cotangent, emit)`. The
+sources of an adjoint, in order: the op's `gradient` hook; reverse mode over the decomposition of a
+composite; the adjoint of the index spec, as calls of `grad.adjoint`. `gradients` evaluates adjoints
+on NumPy values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from structir.ir.node import replace
 from structir.ir.struct_info import OBJECT, StructInfo, TensorStructInfo
 from structir.opdef.adjoint_op import (
     ADJOINT,
-    Back,
+    Cotangent,
     Emit,
     component,
     differentiable_spec,
@@ -40,35 +40,47 @@ NOTHING = Tuple(())
 
 
 def adjoints(
-    definition: SignatureOpDefinition, call: Call, result: Expr, back: Back, emit: Emit
-) -> list[Back]:
-    """For each argument of a call, what comes back to it when `back` comes back to its `result`.
+    definition: SignatureOpDefinition, call: Call, result: Expr, cotangent: Cotangent, emit: Emit
+) -> list[Cotangent]:
+    """Returns the cotangent of each argument of a call, given that of its `result`.
 
-    None where nothing does: to integers, to shapes, to tensors read only for their sizes or where
-    the slope is zero. A DiagnosticError for an op without a gradient."""
-    if not _has_cotangent(back) or not any(map(_is_real, fields_of(result.struct_info))):
+    A cotangent is None where it is zero: for integers, shapes, tensors read only for their sizes,
+    and zero partial derivatives. Raises DiagnosticError for an op without a gradient.
+    """
+    if not _has_cotangent(cotangent) or not any(map(_is_real, fields_of(result.struct_info))):
         return [None] * len(call.args)
     if "no_gradient" in definition.hooks:
         return [None] * len(call.args)
-    if "undifferentiable" in definition.hooks:
-        raise _none(call, definition.hooks["undifferentiable"])
+    if "non_differentiable" in definition.hooks:
+        raise _no_gradient(call, definition.hooks["non_differentiable"])
     rule = definition.hooks.get("gradient")
     if rule is not None:
-        found = list(rule(call, result, back, emit))
-        return found + [None] * (len(call.args) - len(found))
+        cotangents = list(rule(call, result, cotangent, emit))
+        return cotangents + [None] * (len(call.args) - len(cotangents))
     parts = definition.decompose(call)
     if parts is not None:
-        return _through(parts, call, result, back, emit)
-    return DerivedAdjoint(call, memoize(partial_derivatives, call), result, back, emit).all()
+        return _decomposed_adjoints(parts, call, result, cotangent, emit)
+    return DerivedAdjoint(call, memoize(partial_derivatives, call), result, cotangent, emit).all()
 
 
-def _none(call: Call, why: str) -> DiagnosticError:
+def _no_gradient(call: Call, reason: str) -> DiagnosticError:
     name = call.op.definition.name  # type: ignore[attr-defined]
-    return DiagnosticError(Diagnostic(f"it has no gradient: {why}", call.span, name))
+    hint = f"stop the gradient before it: `R.grad.no_grad({_shown(call)})`"
+    message = f"not differentiable: {reason}"
+    return DiagnosticError(Diagnostic(message, call.span, name, hint=hint, code="E0307"))
 
 
-def _has_cotangent(back: Back) -> bool:
-    return any(map(_has_cotangent, back)) if isinstance(back, tuple) else back is not None
+def _shown(call: Call) -> str:
+    first = call.args[0] if call.args else None
+    return first.name if isinstance(first, Var) else "..."
+
+
+def _has_cotangent(cotangent: Cotangent) -> bool:
+    return (
+        any(map(_has_cotangent, cotangent))
+        if isinstance(cotangent, tuple)
+        else cotangent is not None
+    )
 
 
 def _is_real(info: StructInfo) -> bool:
@@ -76,161 +88,163 @@ def _is_real(info: StructInfo) -> bool:
 
 
 def describe_gradient(definition: SignatureOpDefinition, call: Call) -> str | None:
-    """Whether and how an op has a gradient, in words, from one of its calls; None where nothing is
-    said of it."""
+    """Describes the gradient of an op for one of its calls, or returns None where it is unknown."""
     hooks = definition.hooks
-    if "undifferentiable" in hooks:
-        return f"none: {hooks['undifferentiable']}"
+    if "non_differentiable" in hooks:
+        return f"none: {hooks['non_differentiable']}"
     if "no_gradient" in hooks:
         return f"zero: {hooks['no_gradient']}"
     if not any(map(_is_real, fields_of(call.struct_info))):
-        return "none: its results are no real numbers"
+        return "none: its results are not floating-point"
     if "gradient" in hooks:
-        return "by a rule of its own"
+        return "hand-written rule"
     if definition.decompose(call) is not None:
-        return "through its parts"
+        return "through its decomposition"
     spec = definition.index_spec(call)
     if spec is None or not spec.computes:
         return None
-    slopes = [found for k in range(len(spec.operands)) if (found := adjoint(spec, k)) is not None]
-    if any(found.spec.clauses for found in slopes):
-        return "from its line and body"
-    return "zero: nothing that it reads has a slope" if spec.operands else "none: it reads nothing"
-
-
-# From the index spec.
+    derived = [adjoint(spec, k) for k in range(len(spec.operands))]
+    if any(one is not None and one.spec.clauses for one in derived):
+        return "derived from signature and body"
+    return "zero: its partial derivatives are zero" if spec.operands else "none: it has no operand"
 
 
 @attrs.frozen(eq=False)
 class PartialDerivative:
-    """How a call's gradient by one of its operands is written: the tensors that it reads beside the
-    call's arguments, and those of its parts."""
+    """The derived adjoint of one operand: names of the tensors that it and its parts read.
+
+    These are tensors beside the arguments of the forward call.
+    """
 
     path: tuple[int, ...]
-    reads: tuple[str, ...] | None  # None where nothing comes back
+    reads: tuple[str, ...] | None  # None where the cotangent is zero
     parts: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
 
 
 def partial_derivatives(call: Call) -> tuple[PartialDerivative, ...]:
-    """How a call has gradients by its operands, from its index spec."""
+    """Derives the adjoint of each operand of a call from its index spec."""
     spec = differentiable_spec(call)
     if spec is None or not spec.computes:
-        raise _none(call, "its sizes are not known" if spec is None else "its body takes arrays")
+        reason = "its dims are unknown" if spec is None else "its body operates on arrays"
+        raise _no_gradient(call, reason)
     return tuple([_partial_derivative(call, spec, k) for k in range(len(spec.operands))])
 
 
 def _partial_derivative(call: Call, spec: IndexSpec, k: int) -> PartialDerivative:
-    found, own = adjoint(spec, k), spec.operands[k]
-    if found is None:
-        flat = any(clause.monoid in NO_SLOPE for clause in spec.clauses)
-        if is_float(own.dtype or "float32") and not flat:
-            text = f"how {own.name} is combined has no slope that its line tells"
-            raise _none(call, text)
-        return PartialDerivative(own.path, None)
-    if not found.spec.clauses:
-        return PartialDerivative(own.path, None)
+    derived, operand = adjoint(spec, k), spec.operands[k]
+    if derived is None:
+        flat = any(statement.monoid in NO_SLOPE for statement in spec.clauses)
+        if is_float(operand.dtype or "float32") and not flat:
+            reason = f"the reduction over {operand.name} has no derived partial derivative"
+            raise _no_gradient(call, reason)
+        return PartialDerivative(operand.path, None)
+    if not derived.spec.clauses:
+        return PartialDerivative(operand.path, None)
     count = len(spec.operands)
-    parts = {helper.name: tuple(operands_read(helper.spec, count)) for helper in found.helpers}
-    return PartialDerivative(own.path, tuple(operands_read(found.spec, count)), parts)
+    parts = {helper.name: tuple(operands_read(helper.spec, count)) for helper in derived.helpers}
+    return PartialDerivative(operand.path, tuple(operands_read(derived.spec, count)), parts)
 
 
 @attrs.frozen(eq=False)
 class DerivedAdjoint:
-    """The adjoint of a call's spec, as calls."""
+    """Builds the calls of `grad.adjoint` for the operands of one forward call."""
 
     call: Call
-    slopes: tuple[PartialDerivative, ...]
+    derivatives: tuple[PartialDerivative, ...]
     result: Expr
-    back: Back
+    cotangent: Cotangent
     emit: Emit
-    made: dict[str, Expr] = attrs.Factory(dict)  # the tensors that calls read beside the operands
+    tensors: dict[str, Expr] = attrs.Factory(dict)  # results and their cotangents, by name
 
-    def all(self) -> list[Back]:
-        """What comes back to each argument."""
-        found: list[Back] = [
+    def all(self) -> list[Cotangent]:
+        """Returns the cotangent of each argument."""
+        cotangents: list[Cotangent] = [
             [None] * len(arg.fields) if isinstance(arg, Tuple) else None for arg in self.call.args
         ]
-        for slope in self.slopes:
-            made = None if slope.reads is None else self._call(slope, slope.reads, None)
-            argument = slope.path[0]
-            if len(slope.path) > 1:
-                if not isinstance(found[argument], list):  # a tuple variable
-                    found[argument] = [None] * _members(self.slopes, argument)
-                found[argument][slope.path[1]] = made
+        for derivative in self.derivatives:
+            value = (
+                None if derivative.reads is None else self._call(derivative, derivative.reads, None)
+            )
+            argument = derivative.path[0]
+            if len(derivative.path) > 1:
+                if not isinstance(cotangents[argument], list):  # a tuple variable
+                    cotangents[argument] = [None] * _members(self.derivatives, argument)
+                cotangents[argument][derivative.path[1]] = value
             else:
-                found[argument] = made
-        return [tuple(b) if isinstance(b, list) else b for b in found]
+                cotangents[argument] = value
+        return [tuple(b) if isinstance(b, list) else b for b in cotangents]
 
-    def _call(self, slope: PartialDerivative, reads: tuple[str, ...], part: str | None) -> Expr:
-        read = [self._tensor(slope, name) for name in reads]
+    def _call(
+        self, derivative: PartialDerivative, reads: tuple[str, ...], part: str | None
+    ) -> Expr:
+        read = [self._tensor(derivative, name) for name in reads]
         definition: Any = ADJOINT.definition
-        static = {**definition.attributes_for(self.call), "by": slope.path, "reads": reads}
+        static = {**definition.attributes_for(self.call), "by": derivative.path, "reads": reads}
         if part is not None:
             static["part"] = part
-        made: Call = definition.bind((*self.call.args, *read), static, self.call.span)
-        return self.emit(made)
+        call: Call = definition.bind((*self.call.args, *read), static, self.call.span)
+        return self.emit(call)
 
-    def _tensor(self, slope: PartialDerivative, name: str) -> Expr:
-        """A result, what comes back to it, or a part, by its name in the adjoint."""
+    def _tensor(self, derivative: PartialDerivative, name: str) -> Expr:
+        """Returns a result, its cotangent, or a part, by its name in the adjoint."""
         kind, _, number = name.rpartition(" ")
         if kind not in ("result", "gradient"):
-            return self._call(slope, slope.parts[name], name)
-        if name not in self.made:
-            self.made[name] = self._of_result(kind, int(number))
-        return self.made[name]
+            return self._call(derivative, derivative.parts[name], name)
+        if name not in self.tensors:
+            self.tensors[name] = self._of_result(kind, int(number))
+        return self.tensors[name]
 
     def _of_result(self, kind: str, number: int) -> Expr:
-        back = component(self.back, number, self.emit) if kind == "gradient" else None
-        if back is not None:
-            return back  # type: ignore[no-any-return]
-        own: Expr = component(self.result, number, self.emit)
-        return own if kind == "result" else self.emit(zeros(own))
+        cotangent = component(self.cotangent, number, self.emit) if kind == "gradient" else None
+        if cotangent is not None:
+            return cotangent  # type: ignore[no-any-return]
+        value: Expr = component(self.result, number, self.emit)
+        return value if kind == "result" else self.emit(zeros(value))
 
 
-def _members(slopes: Sequence[PartialDerivative], argument: int) -> int:
-    return 1 + max(slope.path[1] for slope in slopes if slope.path[0] == argument)
-
-
-# Through the parts of a composite, backwards.
+def _members(derivatives: Sequence[PartialDerivative], argument: int) -> int:
+    return 1 + max(
+        derivative.path[1] for derivative in derivatives if derivative.path[0] == argument
+    )
 
 
 @attrs.frozen(eq=False)
 class Tape:
-    """The nodes of a tree as atoms, and what has come back to them."""
+    """Reverse mode over an expression tree: the value and the cotangent of each node, by id."""
 
     emit: Emit
     atoms: dict[int, Expr] = attrs.Factory(dict)
-    back: dict[int, Back] = attrs.Factory(dict)
+    cotangents: dict[int, Cotangent] = attrs.Factory(dict)
 
-    def add(self, expr: Expr, back: Back) -> None:
-        """One more contribution to an expression."""
-        self.back[id(expr)] = _sum(self.back.get(id(expr)), back, self.emit)
+    def add(self, expr: Expr, cotangent: Cotangent) -> None:
+        """Accumulates a cotangent of an expression."""
+        self.cotangents[id(expr)] = _sum(self.cotangents.get(id(expr)), cotangent, self.emit)
 
     def atom(self, expr: Expr) -> Expr:
-        """The value of a node."""
+        """Returns the bound value of a node."""
         known = self.atoms.get(id(expr))
         if known is not None:
             return known
-        made = self._made(expr)
-        self.atoms[id(expr)] = made
-        return made
+        value = self._bind(expr)
+        self.atoms[id(expr)] = value
+        return value
 
-    def _made(self, expr: Expr) -> Expr:
+    def _bind(self, expr: Expr) -> Expr:
         match expr:
             case Call():
                 return self.emit(self.call(expr))
-            case Tuple(fields) if fields:  # the empty tuple stands for an operand left out
+            case Tuple(fields) if fields:  # an empty tuple is an omitted operand
                 return replace(expr, fields=tuple([self.atom(f) for f in fields]))
             case TupleGetItem(value, index):
                 return self.emit(replace(expr, tuple_value=self.atom(value), index=index))
         return expr
 
     def call(self, call: Call) -> Call:
-        """A call over atoms."""
+        """Returns a call over bound values."""
         return replace(call, args=tuple([self.atom(arg) for arg in call.args]))
 
 
-def _sum(a: Back, b: Back, emit: Emit) -> Back:
+def _sum(a: Cotangent, b: Cotangent, emit: Emit) -> Cotangent:
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, tuple) or isinstance(b, tuple):
@@ -240,19 +254,21 @@ def _sum(a: Back, b: Back, emit: Emit) -> Back:
     return emit(a + b)
 
 
-def _through(parts: Expr, call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _decomposed_adjoints(
+    parts: Expr, call: Call, result: Expr, cotangent: Cotangent, emit: Emit
+) -> list[Cotangent]:
     tape = Tape(emit)
     nodes = list(_after_operands(parts, {id(arg) for arg in call.args}))
-    _known(parts, result, tape)
-    tape.add(parts, back)
+    _bind_results(parts, result, tape)
+    tape.add(parts, cotangent)
     for expr in reversed(nodes):
-        if id(expr) in tape.back and type(expr) in STEPS:
+        if id(expr) in tape.cotangents and type(expr) in STEPS:
             STEPS[type(expr)](expr, tape)
     return [_collect(arg, tape) for arg in call.args]
 
 
-def _known(parts: Expr, result: Expr, tape: Tape) -> None:
-    """The result is there already: it is not computed again from the parts."""
+def _bind_results(parts: Expr, result: Expr, tape: Tape) -> None:
+    """Binds the results of the call, so that the decomposition does not recompute them."""
     if isinstance(parts, Tuple):
         for k, field in enumerate(parts.fields):
             if isinstance(field, Call):
@@ -261,16 +277,16 @@ def _known(parts: Expr, result: Expr, tape: Tape) -> None:
         tape.atoms[id(parts)] = result
 
 
-def _collect(arg: Expr, tape: Tape) -> Back:
-    own = tape.back.pop(id(arg), None)  # an operand that stands in two places gets it in one
+def _collect(arg: Expr, tape: Tape) -> Cotangent:
+    total = tape.cotangents.pop(id(arg), None)  # a repeated operand receives its cotangent once
     if not isinstance(arg, Tuple):
-        return own
+        return total
     fields = tuple([_collect(field, tape) for field in arg.fields])
-    return _sum(own, fields if _has_cotangent(fields) else None, tape.emit)
+    return _sum(total, fields if _has_cotangent(fields) else None, tape.emit)
 
 
 def _after_operands(expr: Expr, leaves: set[int]) -> Iterator[Expr]:
-    """Every expression of a tree once, operands first; leaves have none."""
+    """Yields every expression of a tree once, in post-order; `leaves` are not entered."""
     seen: set[int] = set()
     todo: list[tuple[Expr, bool]] = [(expr, False)]
     while todo:
@@ -296,24 +312,23 @@ def _operands(expr: Expr) -> tuple[Expr, ...]:
 
 def _call_step(call: Call, tape: Tape) -> None:
     definition: Any = call.op.definition  # type: ignore[attr-defined]
-    back, result = tape.back[id(call)], tape.atom(call)
-    for arg, found in zip(
-        call.args, definition.adjoint(tape.call(call), result, back, tape.emit), strict=True
-    ):
-        tape.add(arg, found)
+    cotangent, result = tape.cotangents[id(call)], tape.atom(call)
+    cotangents = definition.adjoint(tape.call(call), result, cotangent, tape.emit)
+    for arg, value in zip(call.args, cotangents, strict=True):
+        tape.add(arg, value)
 
 
 def _tuple_step(expr: Tuple, tape: Tape) -> None:
-    back = tape.back[id(expr)]
+    cotangent = tape.cotangents[id(expr)]
     for k, field in enumerate(expr.fields):
-        tape.add(field, component(back, k, tape.emit))
+        tape.add(field, component(cotangent, k, tape.emit))
 
 
 def _field_step(expr: TupleGetItem, tape: Tape) -> None:
-    own = tape.atom(expr.tuple_value).struct_info
-    back = [None] * len(fields_of(own))
-    back[expr.index] = tape.back[id(expr)]
-    tape.add(expr.tuple_value, tuple(back))
+    info = tape.atom(expr.tuple_value).struct_info
+    cotangent = [None] * len(fields_of(info))
+    cotangent[expr.index] = tape.cotangents[id(expr)]
+    tape.add(expr.tuple_value, tuple(cotangent))
 
 
 STEPS: dict[type, Callable[[Any, Tape], None]] = {
@@ -323,41 +338,38 @@ STEPS: dict[type, Callable[[Any, Tape], None]] = {
 }
 
 
-# On values.
-
-
 @attrs.frozen(eq=False)
 class BoundValues:
-    """What expressions are worth, bound as they come."""
+    """Evaluates expressions eagerly and binds variables to their values."""
 
     nothing: Call  # without arguments
     known: dict[int, Any] = attrs.Factory(dict)
-    kept: list[Expr] = attrs.Factory(list)  # an id is only good while its expression lives
+    kept: list[Expr] = attrs.Factory(list)  # keeps expressions alive, as `known` is keyed by id
 
-    def bound(self, value: Any, like: StructInfo | None) -> Back:
-        """Variables that hold values."""
+    def bind(self, value: Any, like: StructInfo | None) -> Cotangent:
+        """Binds a value, or a tuple of values, to new variables."""
         if value is None:
             return None
         if isinstance(value, tuple):
-            return tuple([self.bound(v, f) for v, f in zip(value, fields_of(like), strict=True)])
+            return tuple([self.bind(v, f) for v, f in zip(value, fields_of(like), strict=True)])
         return self.variable(value, TensorStructInfo(tuple(value.shape), value.dtype.name))
 
     def variable(self, value: Any, info: StructInfo) -> Var:
-        """A variable that holds a value."""
-        made = Var("value", info)
-        self.known[id(made)] = value
-        self.kept.append(made)
-        return made
+        """Binds a value to a new variable."""
+        var = Var("value", info)
+        self.known[id(var)] = value
+        self.kept.append(var)
+        return var
 
     def emit(self, expr: Expr) -> Expr:
-        """Run an expression at once."""
+        """Evaluates an expression and binds the value to a variable."""
         if isinstance(expr, Var):
             return expr
         self.kept.append(expr)
         return self.variable(self.value(expr), expr.struct_info or OBJECT)
 
-    def value(self, expr: Back) -> Any:
-        """What an expression is worth."""
+    def value(self, expr: Cotangent) -> Any:
+        """Evaluates an expression."""
         if expr is None:
             return None
         if isinstance(expr, tuple):
@@ -367,13 +379,15 @@ class BoundValues:
 
 
 def gradients(
-    definition: SignatureOpDefinition, call: Call, values: tuple[Any, ...], back: Any
+    definition: SignatureOpDefinition, call: Call, values: tuple[Any, ...], cotangent: Any
 ) -> Sequence[Any]:
-    """For each argument of a call at these values, the gradient of a number that has gradient
-    `back` by the result; shaped like the value, None where there is none."""
+    """Returns the cotangent of each argument of a call at `values`, given that of its result.
+
+    Each has the shape of the argument's value, or is None where it is zero.
+    """
     bare = concrete(definition, call, values)
     here = BoundValues(Call(call.op, ()))
     tree_value(NOTHING, bare, values, here.known)
     result = here.variable(definition.reference(bare, values), bare.struct_info or OBJECT)
-    made = here.bound(back, bare.struct_info)
-    return [here.value(b) for b in definition.adjoint(bare, result, made, here.emit)]
+    variables = here.bind(cotangent, bare.struct_info)
+    return [here.value(b) for b in definition.adjoint(bare, result, variables, here.emit)]

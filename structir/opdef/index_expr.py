@@ -1,9 +1,8 @@
-"""The small expressions that stand in an op line: frozen trees over letters, extents, attributes
-and elements of operands.
+"""Index expressions: frozen trees over index variables, extents, attributes and elements.
 
-An index speaks of a `Letter` (the position along a loop axis), a size speaks of its `Extent`; both
-may use attributes. A tree is given a meaning by `evaluate`: the size view evaluates over `Dim`s,
-the index view over `Dim`s or points of a body.
+An index uses `IndexVar` (a position along a loop axis), a size uses `IndexExtent` (its length).
+Both may use attributes. `evaluate` interprets a tree: over dims for shapes, and over dims or scalar
+expressions for indices.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from structir.ir import dims
 
 @attrs.frozen(repr=False, cache_hash=True)
 class IndexExpr:
-    """An expression in an op line."""
+    """An index expression."""
 
     def __repr__(self) -> str:
         return text_of(self)
@@ -34,14 +33,14 @@ class IntLiteral(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class IndexVar(IndexExpr):
-    """The position along a loop axis."""
+    """A loop index."""
 
     name: str
 
 
 @attrs.frozen(repr=False, cache_hash=True)
 class IndexExtent(IndexExpr):
-    """How long a letter's axis is; written `size(i)` in an index, and `i` in a size."""
+    """The extent of an index variable: `size(i)` in an index, `i` in a size."""
 
     name: str
 
@@ -56,7 +55,7 @@ class AttributeRef(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class ElementRef(IndexExpr):
-    """An element of an operand: by the operand's own access, or at the indices that are given."""
+    """An element of an operand, at the operand's own access or at given indices."""
 
     operand: str
     at: tuple[IndexExpr, ...] | None = None
@@ -64,7 +63,7 @@ class ElementRef(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class IndexOp(IndexExpr):
-    """A function of formulas: add sub mul floordiv mod neg min max select lt le gt ge eq ne."""
+    """A function: add sub mul floordiv mod neg min max select lt le gt ge eq ne."""
 
     fn: str
     args: tuple[IndexExpr, ...]
@@ -72,14 +71,14 @@ class IndexOp(IndexExpr):
 
 @attrs.frozen(repr=False, cache_hash=True)
 class AxisPack(IndexExpr):
-    """All letters of a row; only inside `Flat`, and gone when the ranks are known."""
+    """All index variables of an axis pack; only inside `FlattenedIndex` before desugaring."""
 
     name: str
 
 
 @attrs.frozen(repr=False, cache_hash=True)
 class FlattenedIndex(IndexExpr):
-    """Several letters as one axis, row-major; gone when the ranks are known."""
+    """Several index variables as one row-major axis, before desugaring."""
 
     parts: tuple[IndexExpr, ...]
 
@@ -89,7 +88,7 @@ COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "
 
 
 def text_of(formula: IndexExpr) -> str:
-    """The formula as an op line has it."""
+    """Returns an index expression as source."""
     match formula:
         case IntLiteral(value):
             return str(value)
@@ -111,7 +110,7 @@ def text_of(formula: IndexExpr) -> str:
 
 
 def leaves(formula: IndexExpr) -> Iterator[IndexExpr]:
-    """Every part of a formula that is no function of others."""
+    """Yields the leaves of an index expression."""
     match formula:
         case IndexOp(_, args):
             for part in args:
@@ -128,7 +127,7 @@ def leaves(formula: IndexExpr) -> Iterator[IndexExpr]:
 
 
 def replace_leaves(formula: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -> IndexExpr:
-    """The formula with other leaves."""
+    """Returns an index expression with replaced leaves."""
     match formula:
         case IndexOp(fn, args):
             return IndexOp(fn, tuple([replace_leaves(part, leaf) for part in args]))
@@ -140,7 +139,7 @@ def replace_leaves(formula: IndexExpr, leaf: Callable[[IndexExpr], IndexExpr]) -
 
 
 def product(parts: tuple[IndexExpr, ...]) -> IndexExpr:
-    """All parts multiplied; 1 for none."""
+    """Returns the product of index expressions; 1 for none."""
     made = parts[0] if parts else IntLiteral(1)
     for part in parts[1:]:
         made = IndexOp("mul", (made, part))
@@ -148,7 +147,7 @@ def product(parts: tuple[IndexExpr, ...]) -> IndexExpr:
 
 
 def unfold(formula: IndexExpr, rows: Mapping[str, tuple[str, ...]]) -> IndexExpr:
-    """The formula without `Flat` and `Row`: rows as their letters, groups multiplied out."""
+    """Expands axis packs and flattened indices."""
     match formula:
         case FlattenedIndex(parts):
             return _grouped(_laid_open(parts, rows))
@@ -205,7 +204,7 @@ DIM_FUNCTIONS: Functions = {
 def evaluate(
     formula: IndexExpr, leaf: Callable[[IndexExpr], Any], functions: Functions = DIM_FUNCTIONS
 ) -> Any:
-    """The value of a formula, from the values of its leaves."""
+    """Evaluates an index expression from the values of its leaves."""
     if isinstance(formula, IndexOp):
         values = [evaluate(part, leaf, functions) for part in formula.args]
         return functions[formula.fn](*values)

@@ -1,5 +1,4 @@
-"""Entries of an op line as entries of an index spec: letters become loop letters, formulas become
-indices."""
+"""Translates index expressions of signatures to access indices of index specs."""
 
 from __future__ import annotations
 
@@ -35,29 +34,29 @@ Chosen = Mapping[tuple[str, ...], int]  # of each group of joined letters, the o
 
 @attrs.frozen(eq=False)
 class LoopIndices:
-    """The loop letters of one call: their symbols, made as they are met, and their extents."""
+    """The loop indices of one call: symbols, created on first use, and extents."""
 
     extents: Mapping[str, Dim]
     attributes: Mapping[str, Any]
     symbols: dict[str, Sym] = attrs.Factory(dict)
 
     def symbol(self, name: str) -> Sym:
-        """The loop letter of a name in the line."""
+        """Returns the loop index of an index variable."""
         if name not in self.symbols:
             self.symbols[name] = Sym(name)
         return self.symbols[name]
 
     def extent(self, letter: Sym) -> Dim:
-        """How many positions a letter has."""
+        """Returns the extent of a loop index."""
         return self.extents[letter.name]
 
     def in_order(self, symbols: Iterable[Sym]) -> list[Sym]:
-        """Those of some symbols that are letters, as they were met."""
+        """Returns the loop indices among symbols, in order of creation."""
         own = set(self.symbols.values())
         return sorted((s for s in symbols if s in own), key=lambda s: s.order)
 
     def index(self, formula: IndexExpr) -> Dim | ScalarExpr:
-        """An index: a dim over letters, or a point where it is read from data."""
+        """Translates an index to a dim over loop indices, or to a scalar expression."""
         if any(isinstance(leaf, ElementRef) for leaf in formulas.leaves(formula)):
             leaf = self._point_leaf if isinstance(formula, ElementRef) else self._wide_leaf
             return as_scalar_expr(formulas.evaluate(formula, leaf, POINT_FUNCTIONS))
@@ -65,7 +64,7 @@ class LoopIndices:
         return index
 
     def size(self, formula: IndexExpr) -> Dim:
-        """A size of the line as a dim."""
+        """Evaluates a size to a dim."""
         size: Dim = formulas.evaluate(formula, self._dim_leaf)
         return size
 
@@ -88,16 +87,16 @@ class LoopIndices:
         return as_scalar_expr(self._dim_leaf(leaf))
 
     def _wide_leaf(self, leaf: IndexExpr) -> ScalarExpr:
-        """A leaf of an index that is computed from data: narrow integers need not hold sizes."""
+        """Widens a leaf of a data-dependent index: narrow integers may not hold sizes."""
         point = self._point_leaf(leaf)
         return cast(point, "int64") if isinstance(leaf, ElementRef) else point
 
     def entry(self, entry: LineEntry, size: Dim, chosen: Chosen) -> AccessIndex:
-        """An entry over an axis of this size."""
+        """Translates one axis of an access, of this size."""
         if entry.join:
             return AccessIndex(self._joined(entry.join, chosen), size)
         if entry.index is None:
-            return AccessIndex(0, size, whole=size != 1)  # no letter says which element it is
+            return AccessIndex(0, size, whole=size != 1)  # no letter selects which element it is
         if entry.loose and size == 1:
             return AccessIndex(0, size)
         index = self._index_of_points(entry.index)
@@ -108,8 +107,7 @@ class LoopIndices:
         return AccessIndex(index, size, inside, entry.loose, entry.whole)
 
     def _index_of_points(self, formula: IndexExpr) -> Dim | ScalarExpr:
-        """An index that need not mean anything where there are no points: `i % size(i)` of
-        nothing."""
+        """Returns an index that may be invalid over an empty loop: `i % size(i)` with size 0."""
         try:
             return self.index(formula)
         except DiagnosticError:
@@ -125,14 +123,14 @@ class LoopIndices:
         return start + as_dim(self.symbol(names[own]))
 
     def condition(self, relation: SideCondition) -> Condition:
-        """A side condition on indices."""
+        """Translates a side condition on indices."""
         left, right = self.index(relation.left), self.index(relation.right)
         if isinstance(left, ScalarExpr) or isinstance(right, ScalarExpr):
             raise TypeError(f"a condition compares letters, not data: {relation.text}")
         return Condition(relation.op, left, right)
 
     def _stays_inside(self, index: Dim | ScalarExpr, size: Dim) -> bool:
-        """Whether an index is known to lie within its axis at every point of the loop space."""
+        """Returns whether an index is provably in range at every iteration point."""
         if isinstance(index, ScalarExpr):
             return False
         form = affine(index, tuple(self.in_order(dims.syms(index))))
@@ -154,7 +152,7 @@ class LoopIndices:
         return bool(dims.at_least(least, 0) and dims.at_least(size - 1 - greatest, 0))
 
     def injective(self, entries: tuple[AccessIndex, ...], letters: Iterable[Sym]) -> bool:
-        """Whether points of different letters are known to stand at different elements."""
+        """Returns whether different iteration points provably access different elements."""
         wanted = {s for s in letters if self.extent(s) != 1}
         seen: set[Sym] = set()
         for entry in entries:
@@ -170,12 +168,12 @@ class LoopIndices:
 
 
 def element_name(element: ElementRef) -> str:
-    """How points speak of an element of an operand."""
+    """Returns the name of an operand element in scalar expressions."""
     return element.operand if element.at is None else repr(element)
 
 
 def elements_of(entries: Iterable[LineEntry]) -> dict[str, ElementRef]:
-    """The reads of other operands that indices mention, by the names that points give them."""
+    """Returns the data-dependent reads in indices, by element name."""
     indices = [e.index for e in entries if e.index is not None]
     leaves = [leaf for index in indices for leaf in formulas.leaves(index)]
     return {element_name(leaf): leaf for leaf in leaves if isinstance(leaf, ElementRef)}

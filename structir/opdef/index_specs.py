@@ -1,4 +1,4 @@
-"""The index view: from an op's line and body, at one call, to an index spec."""
+"""Builds index specs of calls from index signature and body."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 def index_spec(definition: SignatureOpDefinition, call: Call) -> IndexSpec | None:
-    """A call as loops; None where its line or its sizes do not say so much.
+    """Returns the loops of a call; None where its signature or dims do not determine them.
 
-    The writes of composites and of bodies that take whole axes have no values.
+    Composites and bodies over whole axes have writes without values.
     """
-    resolved = definition.resolve(call)  # first, as it tells what is wrong with the call
+    resolved = definition.resolve(call)  # first, as it determines what is wrong with the call
     given = deduction.call_arguments(definition, call.args, call.attrs)
     reading = deduction.resolve_call(definition, given)
     if reading.only_sizes:
@@ -69,7 +69,7 @@ def _check_extents(definition: SignatureOpDefinition, spec: IndexSpec, call: Cal
 
 @attrs.frozen(eq=False)
 class BodyTracer:
-    """Calls the body of an op once for each piece, with symbols for what stands at a point."""
+    """Calls the body of an op once per statement, with symbolic scalar operands."""
 
     definition: SignatureOpDefinition
     resolved: ResolvedShapes
@@ -79,7 +79,7 @@ class BodyTracer:
     def values(
         self, piece: JoinChoice, read: Sequence[CallTensor], count: int
     ) -> tuple[ScalarExpr | None, ...]:
-        """The value of each result; none where the body is no expression at one point."""
+        """Returns the value of each result; None where the body is no scalar expression."""
         if is_whole(self.resolved) or not gives_points(self.definition.body):
             return (None,) * count
         made = self.definition.body(**self._arguments(read))
@@ -113,12 +113,12 @@ class BodyTracer:
 
 @cache
 def gives_points(body: Callable[..., Any]) -> bool:
-    """Whether a body says that it computes at one point; others take arrays, or build calls."""
+    """Returns whether a body is declared to return scalar expressions."""
     return typing.get_type_hints(body, include_extras=True)["return"] in (ScalarExpr, Operands)
 
 
 def is_whole(resolved: ResolvedShapes) -> bool:
-    """Whether the body of a line sees axes at once."""
+    """Returns whether the body receives whole axes."""
     line = resolved.line
     return any(e.whole for access in (*line.operands, *line.results) for e in access.entries)
 
@@ -129,11 +129,10 @@ def _dtypes(info: StructInfo) -> list[str | None]:
 
 
 def extents_of(resolved: ResolvedShapes) -> dict[str, Dim]:
-    """The extents of all letters; of a letter that broadcasts undecidedly, whichever size is not
-    1."""
+    """Returns the extents of all loop indices; undecided broadcasts get the joined size."""
     found = dict(resolved.extents)
     for letter, places in resolved.plan.joins:
-        given = [(resolved.given[operand], axis) for operand, axis in places]
+        given = [(resolved.operand_dims[operand], axis) for operand, axis in places]
         sizes = [d[axis] for d, axis in given if d is not None]
         if letter not in found and len(sizes) == len(given):
             found[letter] = reduce(broadcast, sizes)
@@ -141,7 +140,7 @@ def extents_of(resolved: ResolvedShapes) -> dict[str, Dim]:
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """The size of an axis of sizes that are equal or 1."""
+    """Returns the broadcast of sizes."""
     return dims.select(dims.compare("eq", a, 1), b, a)
 
 
@@ -155,7 +154,7 @@ def _operands(
         info = info_at(call, argument, member)
         if info is None:
             continue
-        entries, given = resolved.operands[k], resolved.given[k]
+        entries, given = resolved.operands[k], resolved.operand_dims[k]
         if entries is None or given is None:
             return None
         path = (argument,) if member is None else (argument, member)
@@ -164,7 +163,7 @@ def _operands(
 
 
 def info_at(call: Call, argument: int, member: int | None) -> Any:
-    """What is known of an operand; None for one that is not given."""
+    """Returns the StructInfo of an operand; None for an omitted one."""
     info: Any = call.args[argument].struct_info if argument < len(call.args) else None
     if member is not None:
         return info.fields[member]

@@ -1,5 +1,4 @@
-"""Reading between elements: taps and weights along an axis, and resizing by them, in NumPy and
-number by number."""
+"""Interpolation along an axis: taps and weights, in NumPy and as scalar functions."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ ROUNDING = {
 
 
 def places(length: int, count: int, mode: str) -> Array:
-    """Where each of `count` results lies among `length` elements."""
+    """Returns the source coordinate of each of `count` results on an axis of `length` elements."""
     i = np.arange(count, dtype="float64")
     scale = length / max(count, 1)
     if mode == "align_corners":
@@ -38,7 +37,7 @@ def places(length: int, count: int, mode: str) -> Array:
 
 
 def taps(place: Array, method: str, rounding: str = "round", alpha: float = -0.75) -> Taps:
-    """Which elements a place is read from, and by which weights."""
+    """Returns the elements read at each coordinate, and their weights."""
     if method in ("nearest", "nearest_neighbor"):
         return [(ROUNDING[rounding](place).astype("int64"), np.ones_like(place))]
     low = np.floor(place)
@@ -55,8 +54,7 @@ def _cubic(distance: Array, alpha: float) -> Array:
 
 
 def weights(length: int, found: Taps, exclude: bool = False) -> Array:
-    """The taps as a matrix, a row for each result; elements outside repeat the edge, or are left
-    out."""
+    """Returns the taps as a matrix with a row per result; the edge repeats or is omitted."""
     made = np.zeros((len(found[0][0]), length))
     rows = np.arange(len(made))
     for position, weight in found:
@@ -67,7 +65,7 @@ def weights(length: int, found: Taps, exclude: bool = False) -> Array:
 
 
 def along(x: Array, matrix: Array, axis: int) -> Array:
-    """A matrix applied along one axis."""
+    """Applies a matrix along one axis."""
     return np.moveaxis(np.tensordot(x, matrix, axes=([axis], [1])), -1, axis)
 
 
@@ -78,7 +76,7 @@ ROUNDINGS = ("round", "", "round_prefer_floor", "round_prefer_ceil", "floor", "c
 
 
 def place_of(i: int, length: int, count: int, mode: int) -> float:
-    """Where one of `count` results lies among `length` elements."""
+    """Returns the source coordinate of one of `count` results."""
     scale = length / max(count, 1)
     if mode == 1:
         return i * ((length - 1) / (count - 1)) if count > 1 else 0.0
@@ -92,7 +90,7 @@ def place_of(i: int, length: int, count: int, mode: int) -> float:
 
 
 def tap_of(k: int, place: float, way: int, rounding: int) -> int:
-    """The position of one of the elements that a place is read from."""
+    """Returns the index of one tap of a coordinate."""
     if way > 0:
         return math.floor(place) + (k if way == 1 else k - 1)
     if rounding == 4:
@@ -103,7 +101,7 @@ def tap_of(k: int, place: float, way: int, rounding: int) -> int:
 
 
 def weight_of(k: int, place: float, way: int, alpha: float) -> float:
-    """The weight of one of these."""
+    """Returns the weight of one tap."""
     rest = place - math.floor(place)
     if way == 0:
         return 1.0
@@ -120,7 +118,7 @@ def weight_of(k: int, place: float, way: int, alpha: float) -> float:
 def share_of(
     k: int, place: float, way: int, rounding: int, alpha: float, length: int, exclude: bool
 ) -> float:
-    """The weight among those inside, where the others are left out."""
+    """Returns the weight relative to the taps inside, where the others are omitted."""
     weight = weight_of(k, place, way, alpha)
     if not exclude:
         return weight
@@ -133,17 +131,17 @@ def share_of(
 
 
 def taps_of(way: int) -> int:
-    """How many elements a place is read from."""
+    """Returns the number of taps per coordinate."""
     return 1 if way == 0 else 2 * way
 
 
 def nearest(value: float) -> float:
-    """The integer that is nearest to a number; of two the even one."""
+    """Rounds to the nearest integer, halves to even."""
     below = math.floor(value)
     rest = value - below
     return below + 1.0 if rest > 0.5 or (rest == 0.5 and below % 2 == 1) else below
 
 
 def clipped(position: int, length: int) -> int:
-    """The element at a position, or at the edge that it is beyond."""
+    """Returns the element at an index, clamped to the axis."""
     return min(max(position, 0), length - 1)

@@ -1,8 +1,7 @@
-"""What has been derived of calls of ops, kept for other calls of the same structure.
+"""Memoizes facts derived from calls by call structure.
 
-Two calls have one structure where they call one op with the same attributes on arguments of the
-same StructInfos; which variables these are makes no difference to what follows from the op's line.
-A deep program has few structures, so that what is slow to derive is derived once.
+Two calls have one structure if they have the same op, attributes and argument StructInfos. A deep
+program has few structures, so expensive derivations run once.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ _MISSING: Any = object()
 
 
 def memoize(derive: Callable[[Call], Fact], call: Call) -> Fact:
-    """What `derive` says of a call: of one structure once. Letters and other symbols in it are
-    shared by all calls of that structure, so it is for those who give them new ones, or only look.
+    """Returns `derive(call)`, computed once per call structure.
+
+    Symbols in it are shared by all calls of the structure: callers rename or only read them.
     """
     structure = structure_of(call)
     if structure is None:
@@ -38,8 +38,7 @@ def memoize(derive: Callable[[Call], Fact], call: Call) -> Fact:
 
 
 def structure_of(call: Call) -> Hashable | None:
-    """What tells the structures of calls apart; None where sizes are unknown, as two unknown ones
-    need not be the same, or where something else is given than tensors and sizes."""
+    """Returns the memo key of a call; None where dims are unknown or arguments are unusual."""
     args = tuple([_of_argument(arg) for arg in call.args])
     if None in args:
         return None
@@ -70,7 +69,7 @@ def _of_argument(arg: Any) -> Hashable | None:
 
 
 def _is_known(info: StructInfo | None) -> bool:
-    """Whether all sizes of a value are known."""
+    """Returns whether all dims of a value are known."""
     if isinstance(info, TupleStructInfo):
         return all(map(_is_known, info.fields))
     return isinstance(info, TensorStructInfo) and type(info.dims) is tuple

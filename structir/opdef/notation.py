@@ -1,11 +1,10 @@
-"""Reads an op line, once, into accesses and entries.
+"""Parses index signatures.
 
     lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j] @ out_dtype or T
 
-Each side of the arrow is a list of Python subscripts, so Python's parser reads it. What an entry
-says is kept as two formulas: `index`, where it is read (the index view), and `size`, how long the
-axis is (the size view). Nothing is ever read from text again: rows become letters on the compiled
-entries.
+Each side of the arrow is a list of Python subscripts, parsed by Python's parser. Each axis becomes
+two index expressions: `index`, the element accessed, and `size`, the size of the axis. Signatures
+are parsed once; axis packs are expanded on the parsed form.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Missing(Enum):
-    """Stands for a value that is not there."""
+    """Marks an absent value."""
 
     REQUIRED = "required"
 
@@ -44,19 +43,23 @@ REQUIRED = Missing.REQUIRED  # the default of an operand that must be given
 
 
 class NotationError(DiagnosticError):
-    """An op is declared wrongly: a mistake of its author. `column` and `end` are positions in
-    `text`, the part of the declaration that holds it."""
+    """An invalid op declaration.
+
+    `column` and `end` are positions in `text`, the part of the declaration with the error.
+    """
 
     code = "E0300"
 
     def __init__(self, wrong: str | Diagnostic, tree: ast.AST | None = None) -> None:
-        super().__init__(wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong))
+        super().__init__(
+            wrong if isinstance(wrong, Diagnostic) else Diagnostic(wrong, code="E0301")
+        )
         self.text: str | None = None
         self.column: int = getattr(tree, "col_offset", -1)
         self.end: int = getattr(tree, "end_col_offset", None) or 0
 
     def within(self, text: str, part: str, start: int) -> NotationError:
-        """Places the error: `part` was parsed in brackets and is at `start` of `text`."""
+        """Sets the position: `part` was parsed in brackets and starts at `start` of `text`."""
         column = max(self.column, 0)
         self.text, self.column = text, start + _unwrapped(part, column)
         self.end = start + _unwrapped(part, max(self.end, column + 1))
@@ -64,7 +67,7 @@ class NotationError(DiagnosticError):
 
 
 def _unwrapped(part: str, column: int) -> int:
-    """The column in a part of one in its parsed form, in which `[(part)]` has `[()]` for `[]`."""
+    """Maps a column of the parsed form, in which `[(part)]` has `[()]` for `[]`, to the source."""
     column -= 1
     for at in range(len(part)):
         if part.startswith("[]", at) and at + 1 < column:
@@ -74,11 +77,10 @@ def _unwrapped(part: str, column: int) -> int:
 
 @attrs.frozen(cache_hash=True)
 class AxisIndex:
-    """One axis of one operand or result.
+    """One axis of an operand or result.
 
-    `index` is None where it has none of its own: an unnamed axis (`3`), a row, a `join`, or a size
-    known only at run time (`_`, whose `size` is None too). `Letter` in an index is the position,
-    `Extent` the length; sizes hold extents only.
+    `index` is None for an unnamed axis (`3`), an axis pack, a `join`, or a size known only at run
+    time (`_`, whose `size` is None too). Sizes use extents only.
     """
 
     index: IndexExpr | None
@@ -91,14 +93,14 @@ class AxisIndex:
 
     @property
     def letter(self) -> str | None:
-        """The letter of an entry that is just a letter, of its own extent; None for any other."""
+        """Returns the index variable of an axis that is just that variable, else None."""
         plain = isinstance(self.index, IndexVar) and self.size == IndexExtent(self.index.name)
         return self.index.name if plain and isinstance(self.index, IndexVar) else None
 
 
 @attrs.frozen(cache_hash=True)
 class OperandAccess:
-    """One operand or result of a line, entry by entry."""
+    """One operand or result of an index signature."""
 
     name: str
     entries: tuple[AxisIndex, ...]
@@ -109,24 +111,24 @@ class OperandAccess:
 
     @property
     def shown(self) -> str:
-        """Its name for a reader: a member of a list by its place."""
+        """Returns the name for messages; a member of a list has its index."""
         name, _, member = self.name.rpartition("_")
         return f"{name}[{member}]" if self.many and member.isdigit() else self.name
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The rows in it, in order."""
+        """Returns the axis packs, in order."""
         return tuple(e.row for e in self.entries if e.row is not None)
 
     @property
     def fixed(self) -> int:
-        """How many axes it has beside its rows."""
+        """Returns the number of axes that are not in packs."""
         return sum(e.row is None for e in self.entries)
 
 
 @attrs.frozen(cache_hash=True)
 class SideCondition:
-    """A comparison: of sizes in `where`, of indices in `on`. `op` is lt le gt ge eq ne."""
+    """A comparison of sizes (`where`) or indices (`on`); `op` is lt, le, gt, ge, eq or ne."""
 
     op: str
     left: IndexExpr
@@ -136,20 +138,21 @@ class SideCondition:
 
 @attrs.frozen(cache_hash=True)
 class IndexSignature:
-    """An op line with its side conditions.
+    """A parsed index signature with its side conditions.
 
-    `operands` stand in the order of the signature; a member of a list operand `xs` is called
-    `xs_0`, `xs_1`, ... `where` speaks of extents, `on` of indices.
+    `operands` are in parameter order; the members of a list operand `xs` are `xs_0`, `xs_1`, ...
+    `where` constrains extents, `on` constrains indices.
     """
 
     operands: tuple[OperandAccess, ...]
     results: tuple[OperandAccess, ...]
     where: tuple[SideCondition, ...] = ()
     on: tuple[SideCondition, ...] = ()
+    nouns: tuple[tuple[str, str], ...] = ()  # index variables by name in messages
 
 
 def row_letters(row: str, count: int) -> tuple[str, ...]:
-    """The letters that a row of this many axes stands for."""
+    """Returns the index variables of an axis pack of this rank."""
     return tuple([f"{row}_{k}" for k in range(count)])
 
 
@@ -157,12 +160,13 @@ def row_letters(row: str, count: int) -> tuple[str, ...]:
 def parse_index_signature(
     text: str, where: str = "", on: str = "", attributes: frozenset[str] = frozenset()
 ) -> IndexSignature:
-    """The line that a text says; a name is an attribute if it is among `attributes`, otherwise a
-    letter."""
+    """Parses an index signature; names not among `attributes` are index variables."""
     left, arrow, right = text.partition("->")
     if not arrow:
         hint = "write the operands, an arrow and the results: `x[i, j] -> out[j, i]`"
-        raise NotationError(Diagnostic("expected `->`, found none", hint=hint)).within(text, "", 0)
+        raise NotationError(
+            Diagnostic("expected `->`, found none", hint=hint, code="E0301")
+        ).within(text, "", 0)
     left_side, right_side = (
         _side(text, 0, left, attributes),
         _side(text, len(left) + len(arrow), right, attributes),
@@ -178,7 +182,7 @@ def parse_index_signature(
 
 
 def _side(text: str, start: int, side: str, attributes: frozenset[str]) -> _Side:
-    """The accesses of one side of the arrow."""
+    """Parses one side of the arrow."""
     start += len(side) - len(side.lstrip())
     return _Side(text, start, side.strip(), attributes)
 
@@ -190,7 +194,7 @@ def _relations(
 
 
 def _placed(parse: Callable[[], Parsed], text: str, part: str, start: int) -> Parsed:
-    """What `parse` gives; an error in it with its position in the text."""
+    """Runs `parse`, and adds the position in the text to its error."""
     try:
         return parse()
     except SyntaxError as error:
@@ -207,7 +211,7 @@ BRACKETS = {"[": "]", "(": ")"}
 
 
 def _check_brackets(part: str) -> None:
-    """Refuses a bracket without its partner, which Python's parser reports at another place."""
+    """Rejects unbalanced brackets, which Python's parser reports at another position."""
     opened: list[tuple[int, str]] = []
     for at, char in enumerate(part):
         if char in BRACKETS:
@@ -244,7 +248,7 @@ def _list_of(text: str) -> ast.List:
 
 @attrs.frozen
 class _ParsedAccess:
-    """An access as it stands in the text."""
+    """The syntax of one access."""
 
     name: str
     many: bool
@@ -270,7 +274,7 @@ class _Side:
     def placed(
         self, read: Callable[[_ParsedAccess], OperandAccess], written: _ParsedAccess
     ) -> OperandAccess:
-        """What `read` gives of an access; an error in it with its position."""
+        """Runs `read` on an access, and adds the position to its error."""
         return _placed(lambda: read(written), *self.where)
 
     def accesses(self) -> list[_ParsedAccess]:
@@ -327,8 +331,7 @@ _COMPARE = {
 
 @attrs.frozen
 class _SignatureParser:
-    """Turns syntax into entries and formulas, knowing which names are attributes and which
-    operands."""
+    """Translates syntax to index expressions, given the names of attributes and operands."""
 
     attributes: frozenset[str]
     operands: frozenset[str]
@@ -435,14 +438,14 @@ class _SignatureParser:
         raise NotationError(f"expected size, flat, min or max, found {function}", tree)
 
     def part(self, tree: ast.expr, size: bool) -> IndexExpr:
-        """One part of a group: a letter, a row, or a further group."""
+        """Translates one part of a flattened index: a variable, a pack, or a nested group."""
         if isinstance(tree, ast.Starred) and isinstance(tree.value, ast.Name):
             return AxisPack(tree.value.id)
         return self.formula(tree, size)
 
 
 def joined(names: tuple[str, ...]) -> AxisIndex:
-    """One axis that is the range of one letter after the other's."""
+    """Returns one axis that concatenates the ranges of index variables."""
     sizes: list[IndexExpr] = [IndexExtent(name) for name in names]
     while len(sizes) > 1:  # by halves: a thousand pieces are no thousand sums within one another
         pairs = zip(sizes[::2], sizes[1::2], strict=False)

@@ -1,4 +1,4 @@
-"""Ops without a line: a function in NumPy and a rule for StructInfo, of values of any kind."""
+"""Opaque ops: a NumPy function and a StructInfo rule, without an index signature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rule = Callable[..., StructInfo]
 
 @attrs.define(eq=False)
 class OpaqueDefinition:
-    """An op that nothing looks into: operands come first; what it is told by keyword is static."""
+    """The definition of an opaque op; keyword-only parameters are static attributes."""
 
     name: str
     function: Callable[..., Any]
@@ -35,22 +35,22 @@ class OpaqueDefinition:
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """The names of the operands, in order."""
+        """Returns the names of the operands, in order."""
         parameters = inspect.signature(self.function).parameters.values()
         return tuple([p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD])
 
     @property
     def leading(self) -> int:
-        """How many operands are written without their names: all."""
+        """Returns the number of positional operands: all."""
         return len(self.argument_names)
 
     @property
     def of_sizes(self) -> tuple[bool, ...]:
-        """No operand is made of sizes alone."""
+        """Returns that no operand is a size."""
         return (False,) * len(self.argument_names)
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
-        """A call from arguments written in the order and under the names of the function."""
+        """Builds a call from positional and keyword arguments."""
         try:
             bound = inspect.signature(self.function).bind(*args, **keywords)
         except TypeError as error:
@@ -66,7 +66,7 @@ class OpaqueDefinition:
         return replace(call, struct_info=self.deduce(call))
 
     def deduce(self, call: Call) -> StructInfo:
-        """What the rule says of the operands' StructInfo and the attributes."""
+        """Applies the rule to the StructInfo of the operands and the attributes."""
         infos = [arg.struct_info or OBJECT for arg in call.args]
         try:
             return self.rule(*infos, **call.attrs)
@@ -77,34 +77,34 @@ class OpaqueDefinition:
             raise StructInfoError(diagnostic) from None
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
-        """The result, from the values of the operands."""
+        """Computes the result from the values of the operands."""
         return self.function(*values, **call.attrs)
 
     def assumptions(self, call: Call) -> tuple[Any, ...]:
-        """Nothing is assumed of sizes."""
+        """Returns no assumptions."""
         return ()
 
     def index_spec(self, call: Call) -> None:
-        """There are no loops to be seen."""
+        """Returns None: the op has no loops."""
 
     def decompose(self, call: Call) -> None:
-        """There are no parts."""
+        """Returns None: the op has no decomposition."""
 
 
 def _together(value: Any) -> Any:
-    """Several values as one tuple."""
+    """Combines several values to one tuple."""
     several = isinstance(value, tuple | list) and all(isinstance(item, Expr) for item in value)
     return Tuple(tuple(value)) if several else value
 
 
 def opaque_op(rule: Rule, name: str | None = None, *, pure: bool = True) -> Callable[..., Op]:
-    """Declare an op by a function on run-time values; `rule` gives the StructInfo of its result.
+    """Declares an op by a function on run-time values; `rule` infers the StructInfo of its result.
 
         @opaque_op(lambda x: x)
         def shuffled(x): ...
 
-    The rule gets the StructInfo of each operand, and the attributes; where the call is wrong it
-    raises a StructInfoError, which needs no place: the call's is put in.
+    The rule receives the StructInfo of each operand, and the attributes. It raises StructInfoError
+    for an invalid call; the location of the call is added.
     """
 
     def declare(function: Callable[..., Any]) -> Op:

@@ -1,5 +1,4 @@
-"""The signature of an op: its parameters, read from its body, and the calls that are made through
-it."""
+"""Parameters of ops, derived from the Python signature of the body, and binding of arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import attrs
 
 from structir.errors import Diagnostic, Span, StructInfoError
 from structir.ir.dtype import is_float, numpy_dtype
-from structir.ir.expr import Constant, Expr, PrimValue, Tuple
+from structir.ir.expr import Constant, Expr, PrimValue, Tuple, Var
 from structir.ir.struct_info import PrimStructInfo, TensorStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.attributes import AttributeKind, InvalidAttribute, Operands, kind_of
@@ -21,19 +20,19 @@ from structir.projections.scalar_expr import LoopIndex
 
 difflib = lazy_module("difflib")
 np = lazy_module("numpy")
-NOT_GIVEN = Tuple(())  # an operand that is left out before one that is given
+NOT_GIVEN = Tuple(())  # the argument of an omitted operand
 REQUIRED = inspect.Parameter.empty
 
 
 @attrs.frozen(eq=False)
 class Parameter:
-    """One parameter of an op: an operand, a list of operands, or an attribute of a kind."""
+    """One parameter of an op: an operand, a list of operands, or an attribute."""
 
     name: str
     kind: AttributeKind | None  # None: an operand
     is_list: bool
     default: Any = REQUIRED
-    optional: bool = False  # None may be given
+    optional: bool = False  # accepts None
 
     def __str__(self) -> str:
         name = f"[{self.name}, ...]" if self.is_list else self.name
@@ -41,19 +40,21 @@ class Parameter:
 
     @property
     def is_argument(self) -> bool:
-        """Whether the value stands among the arguments of the call."""
+        """Returns whether the value is an argument of the `Call` node."""
         return self.kind is None or self.kind.is_argument
 
     @property
     def must_be_given(self) -> bool:
-        """Whether it is an operand that cannot be left out."""
+        """Returns whether it is a required operand."""
         return self.kind is None and self.default is REQUIRED and not self.optional
 
 
 @attrs.frozen(eq=False)
 class OpSignature:
-    """The parameters of an op, in the order in which they are written; the letters that its body
-    receives as indices, and the parameter by which it receives all letters, if it has one."""
+    """The parameters of an op in order, and the body parameters that receive loop indices.
+
+    `letters` are parameters annotated `Index`; `all_letters` is one annotated `Letters`, or None.
+    """
 
     op: str
     parameters: tuple[Parameter, ...]
@@ -65,32 +66,31 @@ class OpSignature:
 
     @property
     def hint(self) -> str:
-        """How a call is written."""
-        return f"it is written R.{self}"
+        """Returns the form of a call."""
+        return f"call it as `R.{self}`"
 
-    def wrong(self, message: str, span: Span | None, hint: str = "") -> Diagnostic:
-        """What is said of a call that is written otherwise."""
+    def diagnostic(self, message: str, span: Span | None, hint: str = "") -> Diagnostic:
+        """Returns the diagnostic of a call that does not match the signature."""
         return Diagnostic(message, span, self.op, hint=hint or self.hint)
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
-        """The parameters whose values are arguments of the call, in order."""
+        """Returns the parameters whose values are arguments of the `Call` node, in order."""
         return tuple([p for p in self.parameters if p.is_argument])
 
     @property
     def attributes(self) -> tuple[Parameter, ...]:
-        """The parameters whose values are static attributes."""
+        """Returns the parameters whose values are static attributes."""
         return tuple([p for p in self.parameters if not p.is_argument])
 
 
 def shown(value: Any) -> str:
-    """The value of an attribute as it is written."""
+    """Returns an attribute value as source."""
     return repr(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 def signature_of(op: str, body: Callable[..., Any]) -> OpSignature:
-    """The signature that a body states: annotations of a kind are attributes, `Index` a letter,
-    `Letters` all of them."""
+    """Derives the parameters of an op from the annotations of its body."""
     hints = typing.get_type_hints(body, include_extras=True)
     parameters, letters, all_letters = [], [], None
     for name, parameter in inspect.signature(body).parameters.items():
@@ -113,37 +113,69 @@ def signature_of(op: str, body: Callable[..., Any]) -> OpSignature:
 def bound_values(
     signature: OpSignature, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None
 ) -> dict[str, Any]:
-    """The value given for each parameter, by name; wrong names and numbers are errors."""
+    """Binds arguments to parameters by name; raises StructInfoError as Python raises TypeError."""
     parameters = signature.parameters
     if len(args) > len(parameters):
-        message = f"{len(args)} arguments are too many: it takes {len(parameters) or 'none'}"
-        raise StructInfoError(signature.wrong(message, span).coded("E0106"))
+        count = len(parameters)
+        message = f"expected {count} argument{'s' * (count != 1)}, found {len(args)}"
+        hint = _tuple_hint(signature, args)
+        raise StructInfoError(signature.diagnostic(message, span, hint).coded("E0106"))
     values = {p.name: value for p, value in zip(parameters, args, strict=False)}
     known = {p.name for p in parameters}
     for name, value in keywords.items():
         if name not in known:
             raise StructInfoError(_unknown_name(signature, name, span))
         if name in values:
-            raise StructInfoError(signature.wrong(f"{name} is given twice", span).coded("E0106"))
+            message = f"expected one value of `{name}`, found two: by position and by keyword"
+            raise StructInfoError(signature.diagnostic(message, span).coded("E0106"))
         values[name] = value
-    missing = [p.name for p in parameters if p.default is REQUIRED and p.name not in values]
+    missing = [p for p in parameters if p.default is REQUIRED and p.name not in values]
     if missing:
-        raise StructInfoError(
-            signature.wrong(f"{' and '.join(missing)} must be given", span).coded("E0106")
-        )
+        noun = "operand" if all(p.kind is None for p in missing) else "argument"
+        names = " and ".join([f"`{p.name}`" for p in missing])
+        message = f"missing {noun}{'s' * (len(missing) > 1)} {names}"
+        raise StructInfoError(signature.diagnostic(message, span).coded("E0106"))
     return values
+
+
+def _tuple_hint(signature: OpSignature, args: tuple[Any, ...]) -> str:
+    """Returns the call with trailing arguments as one tuple, where a parameter accepts that."""
+    count = sum(p.default is REQUIRED for p in signature.parameters)
+    for position in (count - 1, count):
+        parameters = signature.parameters[position : position + 1]
+        kind = parameters[0].kind if parameters else None
+        values = [_source(arg) for arg in args]
+        if kind is None or position < 0 or None in values:
+            continue
+        try:
+            kind.take(tuple(args[position:]))
+        except InvalidAttribute:
+            continue
+        packed = f"({', '.join(map(str, values[position:]))})"
+        call = ", ".join([*map(str, values[:position]), packed])
+        return f"pass `{parameters[0].name}` as one tuple: `R.{signature.op}({call})`"
+    return ""
+
+
+def _source(value: Any) -> str | None:
+    """Returns an argument as source; None for one that is neither a variable nor a number."""
+    if isinstance(value, Var):
+        return value.name
+    plain = value.value if isinstance(value, PrimValue) else value
+    return str(plain) if isinstance(plain, int | float) else None
 
 
 def _unknown_name(signature: OpSignature, name: str, span: Span | None) -> Diagnostic:
     close = difflib.get_close_matches(name, [p.name for p in signature.parameters], 1)
-    hint = f"did you mean {close[0]}?" if close else ""
-    return signature.wrong(f"there is no parameter {name}", span, hint).coded("E0106")
+    hint = f"did you mean `{close[0]}`?" if close else ""
+    message = f"unexpected keyword argument `{name}`"
+    return signature.diagnostic(message, span, hint).coded("E0106")
 
 
 def call_parts(
     signature: OpSignature, values: Mapping[str, Any], span: Span | None
 ) -> tuple[tuple[Expr, ...], dict[str, Any]]:
-    """The arguments and the attributes of a call, in their kept forms."""
+    """Splits bound values into the arguments and the static attributes of a `Call`."""
     args: list[Expr] = []
     attributes: dict[str, Any] = {}
     for parameter in signature.parameters:
@@ -153,9 +185,9 @@ def call_parts(
             args.append(_operand(signature, parameter, values, span))
         elif not parameter.kind.is_argument:
             if given:
-                taken = _accept(signature, parameter, value, span)
-                if taken != parameter.default or type(taken) is not type(parameter.default):
-                    attributes[parameter.name] = taken
+                accepted = _accept(signature, parameter, value, span)
+                if accepted != parameter.default or type(accepted) is not type(parameter.default):
+                    attributes[parameter.name] = accepted
         elif not given or (value is None and parameter.default is None) or value is NOT_GIVEN:
             args.append(NOT_GIVEN)
         else:
@@ -173,8 +205,8 @@ def _accept(signature: OpSignature, parameter: Parameter, value: Any, span: Span
         return parameter.kind.take(value)
     except InvalidAttribute as error:
         found = repr(value) if isinstance(value, str) else str(value)
-        message = f"{parameter.name} must be {parameter.kind.expected}, not {found}"
-        diagnostic = signature.wrong(message, span, str(error)).coded("E0107")
+        message = f"{parameter.name}: expected {parameter.kind.expected}, found {found}"
+        diagnostic = signature.diagnostic(message, span, str(error)).coded("E0107")
         if isinstance(value, Expr):
             diagnostic = diagnostic.note(f"{parameter.name} is {value.struct_info}", value.span)
         raise StructInfoError(diagnostic) from None
@@ -208,15 +240,15 @@ def _as_operand(
     values: Mapping[str, Any],
     span: Span | None,
 ) -> Expr:
-    """An expression as it is; a Python number as a scalar of the dtype of the other operands."""
+    """Returns an expression unchanged, and a Python number as a scalar constant."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float):
         return _scalar(signature, parameter, value, _scalar_dtype(value, values), span)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return Constant(np.asarray(value))
-    message = f"{parameter.name} must be a tensor, not {value!r}"
-    raise StructInfoError(signature.wrong(message, span))
+    message = f"{parameter.name}: expected a tensor, found {value!r}"
+    raise StructInfoError(signature.diagnostic(message, span).coded("E0305"))
 
 
 def _scalar(
@@ -229,18 +261,19 @@ def _scalar(
     try:
         return Constant(np.array(value, numpy_dtype(dtype)))
     except OverflowError:
-        message = f"{parameter.name} is {value}, which {dtype} does not hold"
-        raise StructInfoError(signature.wrong(message, span)) from None
+        message = f"{parameter.name}: expected a value in the range of {dtype}, found {value}"
+        raise StructInfoError(signature.diagnostic(message, span).coded("E0305")) from None
 
 
 def _scalar_dtype(value: bool | int | float, values: Mapping[str, Any]) -> str:
-    """float32, int64 or bool; the dtype of a tensor beside it, where a number of this kind fits
-    it."""
-    own = {bool: "bool", int: "int64"}.get(type(value), "float32")
+    """Returns the dtype of another operand if it can hold the number, else the number's default."""
+    default = {bool: "bool", int: "int64"}.get(type(value), "float32")
     for other in values.values():
         info = other.struct_info if isinstance(other, Expr) else None
         beside = info.dtype if isinstance(info, TensorStructInfo | PrimStructInfo) else None
         if beside is not None and not isinstance(other, PrimValue):
-            fits = is_float(beside) or (type(value) is int and beside != "bool") or own == beside
-            return beside if fits else own
-    return own
+            fits = (
+                is_float(beside) or (type(value) is int and beside != "bool") or default == beside
+            )
+            return beside if fits else default
+    return default

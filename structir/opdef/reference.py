@@ -1,5 +1,4 @@
-"""The result of an op in NumPy, from its index spec, its parts, its whole-axis body, or its
-hook."""
+"""Evaluates op calls in NumPy: from the index spec, decomposition, whole-axis body, or hook."""
 
 from __future__ import annotations
 
@@ -47,9 +46,10 @@ Way = Callable[[tuple[Value, ...]], Any]  # from the values of the arguments to 
 
 
 def evaluate(definition: SignatureOpDefinition, call: Call, values: tuple[Value, ...]) -> Value:
-    """The result of a call at these values of its arguments.
+    """Computes the result of a call.
 
-    Raises a StructInfoError where the values do not fit the op."""
+    Raises StructInfoError where the values do not match the op.
+    """
     if "as_written" in definition.hooks:
         values = definition.hooks["as_written"](call, values)
     pairs = zip(call.args, values, strict=True)
@@ -89,7 +89,7 @@ def _fields(arg: Expr, value: tuple[Value, ...]) -> list[tuple[Expr, Value]]:
 
 
 def _argument(signed: Any) -> Expr:
-    """An argument of which only the signature is known."""
+    """Returns an argument of which only the structure is known."""
     match signed:
         case ("tensor", shape, dtype):
             return Var("value", TensorStructInfo(shape, dtype))
@@ -113,7 +113,7 @@ def _argument(signed: Any) -> Expr:
 
 
 def concrete(definition: SignatureOpDefinition, call: Call, values: tuple[Value, ...]) -> Call:
-    """A call like another one, of which just the sizes and dtypes of these values are known."""
+    """Returns the call with arguments of the sizes and dtypes of these values."""
     pairs = zip(call.args, values, strict=True)
     args = tuple([_argument(_signed(arg, value)) for arg, value in pairs])
     bare = Call(definition.op, args, call.attrs)
@@ -135,8 +135,9 @@ def _way(op: Op, signature: tuple[Any, ...], attributes: tuple[Any, ...]) -> Way
         return _composed(parts, call)
     spec = definition.index_spec(call)
     if spec is None or not (spec.computes or spec.whole):
-        text = "it has neither a line that says its values nor a reference"
-        raise StructInfoError(Diagnostic(text, None, definition.name))
+        message = "no implementation: expected a scalar body, a decomposition or a reference"
+        hint = f"attach a NumPy function: `@{definition.name}.reference`"
+        raise StructInfoError(Diagnostic(message, None, definition.name, hint=hint))
     if spec.whole:
         body = _hook_arguments(definition, call)
         return _whole(spec, definition.body, body, info)
@@ -148,7 +149,7 @@ def _operands(spec: IndexSpec, values: Sequence[Value]) -> list[Any]:
 
 
 def at_path(values: Sequence[Value], path: tuple[int, ...]) -> Any:
-    """The tensor that stands at a place among the arguments of a call."""
+    """Returns the tensor at a path among the arguments of a call."""
     value = values[path[0]]
     return np.asarray(value[path[1]] if len(path) > 1 else value)
 
@@ -175,8 +176,7 @@ def _whole(
 def _hook_arguments(
     definition: SignatureOpDefinition, call: Call
 ) -> Callable[[tuple[Value, ...]], tuple[list[Any], dict[str, Any]]]:
-    """How a function of arrays is called: operands in order (None where left out), then attributes
-    by name."""
+    """Returns a function from values to operands in order (None if omitted) and attributes."""
     given = deduction.call_arguments(definition, call.args, call.attrs)
     reading = {**given.attributes}
     positions = {p.name: k for k, p in enumerate(definition.signature.arguments)}
@@ -213,7 +213,7 @@ def _hooked(definition: SignatureOpDefinition, call: Call, hook: Callable[..., A
 
 
 def _stored(value: Value, info: StructInfo | None) -> Value:
-    """What a hook gave, in the dtypes that the op states."""
+    """Converts the values of a hook to the dtypes of the op."""
     if isinstance(info, TupleStructInfo):
         return tuple([_stored(v, field) for v, field in zip(value, info.fields, strict=True)])
     if not isinstance(info, TensorStructInfo):
@@ -223,7 +223,7 @@ def _stored(value: Value, info: StructInfo | None) -> Value:
 
 
 def _composed(parts: Expr, call: Call) -> Way:
-    """The values of a tree of calls over the arguments of a call."""
+    """Evaluates a decomposition over the arguments of a call."""
 
     return lambda values: tree_value(parts, call, values, {})
 
@@ -231,7 +231,7 @@ def _composed(parts: Expr, call: Call) -> Way:
 def tree_value(
     parts: Expr, call: Call, values: tuple[Value, ...], known: dict[int, Value]
 ) -> Value:
-    """The value of a tree over the arguments of a call; `known` receives those of all its nodes."""
+    """Evaluates an expression tree over the arguments of a call; `known` caches all nodes."""
     for arg, value in zip(call.args, values, strict=True):
         _learn(arg, value, known)
     return _tree_value(parts, known)

@@ -1,4 +1,4 @@
-"""The line of a call: what the call gives by name, and the line that is read for it."""
+"""Resolves index signatures for calls: arguments by name, and the parsed signature."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from structir.errors import Diagnostic
 from structir.ir.expr import Expr, PrimValue, ShapeExpr
 from structir.ir.struct_info import (
     OBJECT,
@@ -27,19 +28,26 @@ from structir.opdef.shape_eval import UNKNOWN
 
 @attrs.frozen(eq=False)
 class ResolvedCall:
-    """The line of a call, and where its operands stand among the arguments."""
+    """The index signature of a call, and the arguments that its operands refer to."""
 
     line: IndexSignature
-    attributes: Mapping[str, Any]  # those that the line function has worked out
+    attributes: Mapping[str, Any]  # those computed with the signature
     paths: tuple[tuple[int, int | None], ...]  # argument, and member of a list
-    at: tuple[tuple[str, str], ...] = ()  # letters, and the attributes that place them
-    only_sizes: bool = False  # the line does not say which elements are read and written
+    at: tuple[
+        tuple[str, str], ...
+    ] = ()  # index variables, and the attributes that determine their axes
+    only_sizes: bool = False  # the signature does not determine the elements read and written
+
+    @property
+    def placing(self) -> set[str]:
+        """Returns the attributes that determine the axis of an index variable."""
+        return {name for _, name in self.at}
 
 
 def call_arguments(
     definition: DeclaredOp, args: tuple[Expr, ...], attributes: Mapping[str, Any]
 ) -> CallView:
-    """The operands and attributes of a call by name, defaults filled in."""
+    """Returns the operands and attributes of a call by name, with defaults."""
     operands: dict[str, Any] = {}
     values: dict[str, Any] = {}
     position = 0
@@ -57,7 +65,7 @@ def call_arguments(
 
 
 def value_of(arg: Expr, default: Any) -> Any:
-    """The value of a size or shape argument, as far as it is known."""
+    """Returns the value of a size or shape argument, as far as it is known."""
     if arg is NOT_GIVEN:
         return default
     if isinstance(arg, PrimValue):
@@ -79,7 +87,8 @@ def _operand_info(name: str, is_list: bool, arg: Expr) -> Any:
     if not is_list:
         return _tensor(name, info)
     if not isinstance(info, TupleStructInfo):
-        raise InvalidCall(f"{name} must be a tuple of tensors, not {info}")
+        message = f"{name}: expected a tuple of tensors, found {info}"
+        raise InvalidCall(message, code="E0305")
     return tuple([_tensor(f"{name}[{k}]", field) for k, field in enumerate(info.fields)])
 
 
@@ -90,12 +99,14 @@ def _tensor(name: str, info: StructInfo | None) -> TensorStructInfo | None:
         return TensorStructInfo((), info.dtype)
     if isinstance(info, TupleStructInfo) and not info.fields:
         return None
-    hint = "R.match_cast states what a value is" if info is None or info == OBJECT else None
-    raise InvalidCall(f"{name} must be a tensor, not {info or OBJECT}", (), hint)
+    unknown = info is None or info == OBJECT
+    hint = "declare its StructInfo: `t = R.match_cast(value, R.Tensor(...))`" if unknown else None
+    message = f"{name}: expected a tensor, found {info or OBJECT}"
+    raise InvalidCall(message, (), hint, "E0305")
 
 
 def resolve_call(definition: DeclaredOp, given: CallView) -> ResolvedCall:
-    """The line of a call; remembered where it depends on ranks and attributes alone."""
+    """Resolves the index signature of a call; memoized where ranks and attributes determine it."""
     key = _resolution_key(definition, given)
     known = definition.lines.get(key) if key is not None else None
     if known is None:
@@ -131,7 +142,7 @@ def _resolve(definition: DeclaredOp, given: CallView) -> ResolvedCall:
     on = " and ".join([c for c in (definition.on, written.on) if c])
     line = parse_index_signature(written.line, where, on, names)
     counts = {name: len(info) for name, info in given.operands.items() if type(info) is tuple}
-    line = expand_lists(line, counts)
+    line = attrs.evolve(expand_lists(line, counts), nouns=tuple(written.nouns.items()))
     letters = [(letter, name) for letter, name in definition.at.items()]
     members = range(max(counts.values(), default=0))
     at = tuple([*letters, *[(f"{i}_{k}", name) for i, name in letters for k in members]])
@@ -140,7 +151,7 @@ def _resolve(definition: DeclaredOp, given: CallView) -> ResolvedCall:
 
 
 def _with_marks(line: IndexSignature, paths: tuple[tuple[int, int | None], ...]) -> IndexSignature:
-    """The line with the members of lists marked as such, where its author wrote them out."""
+    """Marks members of list operands that the signature writes out one by one."""
     operands = [
         access if member is None or access.many else attrs.evolve(access, many=True)
         for access, (_, member) in zip(line.operands, paths, strict=True)
@@ -158,6 +169,7 @@ def _paths(definition: DeclaredOp, line: IndexSignature) -> tuple[tuple[int, int
             continue
         name, _, member = access.name.rpartition("_")
         if name not in places:
-            raise NotationError(f"{definition.name}: the line has an operand {access.name}")
+            message = f"expected a body parameter for the operand {access.name}, found none"
+            raise NotationError(Diagnostic(message, op=definition.name))
         paths.append((places[name][0], int(member)))
     return tuple(paths)

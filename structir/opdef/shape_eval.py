@@ -1,111 +1,123 @@
-"""The size view of a line: the extents of its letters, solved from the sizes of the operands.
+"""Evaluates index signatures over dims: extents of index variables, and result shapes.
 
-A plan holds everything that does not depend on sizes; `resolved` binds letters, checks and joins,
-and gives the sizes of the results.
+A `ShapePlan` holds all that does not depend on dims. `resolve_shapes` binds index variables to
+extents, checks dims against each other, broadcasts, and computes the dims of the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from structir.ir import dims
 from structir.ir.dims import Dim
-from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.axis_packs import Fact, InvalidCall
 from structir.opdef.broadcasting import covers, either_size, may_be_one
-from structir.opdef.index_expr import AttributeRef, IndexExpr, IndexExtent, IntLiteral, evaluate
+from structir.opdef.index_expr import (
+    AttributeRef,
+    IndexExpr,
+    IndexExtent,
+    IndexVar,
+    IntLiteral,
+    evaluate,
+    leaves,
+)
 from structir.opdef.notation import AxisIndex, IndexSignature, SideCondition
 from structir.opdef.shape_plan import Dims, ShapePlan, SizeEquation, Spelled
+
+Location = tuple[int | None, int | None]  # operand and axis of a dim; None for an attribute
+BROADCASTING = "two sizes broadcast if they are equal or one of them is 1"
 
 
 @attrs.frozen
 class Assumption:
-    """Two sizes that must be equal when the program runs, which cannot be decided before."""
+    """Two dims assumed equal: it is undecided at compile time and checked at run time."""
 
     left: Dim
     right: Dim
-    text: str  # why: the letter or condition they stand for
+    text: str  # the index variable or condition that requires it
 
 
 @attrs.frozen(eq=False)
 class ResolvedShapes:
-    """A line at one call: what the size view found, and the entries for the index view.
+    """An index signature resolved for the operand shapes of one call.
 
-    `operands` and `results` hold the entries of each access without rows (row `s` of two axes is
-    the letters `s_0`, `s_1`; a loose operand row that is shorter is its last letters), or None
-    where the rank is unknown. `extents` has the letters whose size is known; a loose entry's own
-    axis may be 1 where its letter's extent is more, so its size is that of the operand.
+    `operands` and `results` hold the index expressions of each access with axis packs expanded
+    (`*s` of two axes becomes `s_0`, `s_1`; a shorter broadcasting operand has the last of them),
+    or None where the rank is unknown. `extents` maps index variables to known dims. The operand
+    dim at a broadcasting index variable may be 1 where its extent is larger.
     """
 
     plan: ShapePlan
     extents: Mapping[str, Dim]
     attributes: Mapping[str, Any]
     assumptions: tuple[Assumption, ...]
-    given: tuple[Dims | None, ...]  # the sizes of the operands, where they are known
+    operand_dims: tuple[Dims | None, ...]  # None where unknown
 
     @property
     def line(self) -> IndexSignature:
-        """The line, list operands written out."""
+        """Returns the index signature with list operands expanded."""
         return self.plan.line
 
     @property
     def rows(self) -> Mapping[str, int | None]:
-        """The rank of every row."""
+        """Returns the rank of each axis pack."""
         return self.plan.rows
 
     @property
     def operands(self) -> tuple[Spelled | None, ...]:
-        """The entries of each operand, without rows."""
+        """Returns the index expressions of each operand, axis packs expanded."""
         return self.plan.operands
 
     @property
     def results(self) -> tuple[Spelled | None, ...]:
-        """The entries of each result, without rows."""
+        """Returns the index expressions of each result, axis packs expanded."""
         return self.plan.results
 
     @property
     def on(self) -> tuple[SideCondition, ...]:
-        """The conditions on indices, without rows."""
+        """Returns the conditions on indices, axis packs expanded."""
         return self.plan.on
 
     def sizes(self, result: int) -> Dims | None:
-        """The sizes of a result; None where one of them is not known."""
+        """Returns the dims of a result, or None where one of them is unknown."""
         entries = self.plan.results[result]
         if entries is None:
             return None
-        found: list[Dim] = []
+        shape: list[Dim] = []
         for entry in entries:
             size = self.size(entry)
             if size is None:
                 return None
             if isinstance(size, int) and size < 0:
-                access = self.plan.line.results[result]
-                raise InvalidCall(f"axis {len(found)} of {access.text} would have size {size}")
-            found.append(size)
-        return tuple(found)
+                where = f"axis {len(shape)} of the result"
+                message = f"invalid result shape: expected a size of at least 0 for {where}"
+                raise InvalidCall(f"{message}, found {size}", code="E0306")
+            shape.append(size)
+        return tuple(shape)
 
     def size(self, entry: AxisIndex) -> Dim | None:
-        """The size of a result's axis: as it stands at an operand where it was read off one."""
+        """Returns the dim of a result axis, in the form of the operand dim that defines it."""
         size = entry.size
         if size is None:
             return None
         if type(size) is IndexExtent:
             return self.extents.get(size.name)
-        place = self.plan.read_off.get(size)
-        if place is not None:
-            given = self.given[place[0]]
-            if given is not None:
-                return given[place[1]]
+        source = self.plan.read_off.get(size)
+        if source is not None:
+            operand = self.operand_dims[source[0]]
+            if operand is not None:
+                return operand[source[1]]
         return _value(size, self.extents, self.attributes)
 
 
 class _Unknown(Exception):
-    """A formula uses a size that is not known."""
+    """An index expression uses an unknown dim."""
 
 
-UNKNOWN = object()  # the value of a size attribute that is only known at run time
+UNKNOWN = object()  # a dim attribute whose value is known only at run time
 
 
 def _value(
@@ -127,32 +139,35 @@ def _value(
         raise TypeError(f"a size cannot use {part}")
 
     try:
-        found: Dim = evaluate(formula, leaf)
+        value: Dim = evaluate(formula, leaf)
     except _Unknown:
         return None
-    return found
+    return value
 
 
 def resolve_shapes(
-    plan: ShapePlan, given: tuple[Dims | None, ...], attributes: Mapping[str, Any]
+    plan: ShapePlan, operand_dims: tuple[Dims | None, ...], attributes: Mapping[str, Any]
 ) -> ResolvedShapes:
-    """The line at operands of these sizes; raises Rejected where the sizes provably do not fit."""
-    work = _Work(plan, given, attributes)
-    work.run()
-    return ResolvedShapes(plan, work.extents, attributes, tuple(work.assumptions), given)
+    """Resolves a plan for operand dims; raises InvalidCall where they provably mismatch."""
+    solver = _ShapeSolver(plan, operand_dims, attributes)
+    solver.run()
+    return ResolvedShapes(plan, solver.extents, attributes, tuple(solver.assumptions), operand_dims)
 
 
-class _Work:
-    """The solving of one call."""
+class _ShapeSolver:
+    """Solves the extents of the index variables of one call."""
 
     def __init__(
-        self, plan: ShapePlan, given: tuple[Dims | None, ...], attributes: Mapping[str, Any]
+        self,
+        plan: ShapePlan,
+        operand_dims: tuple[Dims | None, ...],
+        attributes: Mapping[str, Any],
     ) -> None:
         self.plan = plan
-        self.given = given
+        self.given = operand_dims
         self.attributes = attributes
         self.extents: dict[str, Dim] = {}
-        self.origin: dict[str, tuple[int | None, int | None]] = {}
+        self.origin: dict[str, Location] = {}
         self.assumptions: list[Assumption] = []
 
     def run(self) -> None:
@@ -168,8 +183,8 @@ class _Work:
             sizes = given[k]
             if sizes is not None:
                 self.bind(letter, sizes[axis], k, axis)
-        for letter, places in plan.joins:
-            self.join(letter, places)
+        for letter, locations in plan.joins:
+            self.broadcast(letter, locations)
         if plan.equations:
             self.solve()
         for letter, k, axis in plan.loose:
@@ -192,80 +207,112 @@ class _Work:
         left: Dim,
         right: Dim,
         what: str,
-        left_place: tuple[int | None, int | None],
-        right_place: tuple[int | None, int | None],
+        left_place: Location,
+        right_place: Location,
     ) -> None:
         same = dims.equal(left, right)
         if same:
             return
         if same is False:
-            named = [_index_text(what, place) for place in (left_place, right_place)]
+            sides = (left, left_place), (right, right_place)
             raise InvalidCall(
-                self.disagreement(named, left_place, right_place),
-                (
-                    (f"{named[0]} is {dims.text(left)}", *left_place),
-                    (f"{named[1]} is {dims.text(right)}", *right_place),
+                self.mismatch(what, sides),
+                tuple(
+                    [(self.dim_text(what, size, p), *p) for size, p in sides if p[0] is not None]
                 ),
                 code="E0201",
             )
         self.assumptions.append(Assumption(left, right, what))
 
-    def disagreement(
-        self,
-        what: list[str],
-        left: tuple[int | None, int | None],
-        right: tuple[int | None, int | None],
-    ) -> str:
-        names = [self.plan.line.operands[k].shown for k, _ in (left, right) if k is not None]
-        if len(names) < 2 or names[0] == names[1]:
-            return f"the sizes disagree on {what[-1]}"
-        if what[0] == what[1]:
-            return f"{names[0]} and {names[1]} disagree on {what[0]}"
-        return f"{what[0]} of {names[0]} and {what[1]} of {names[1]} disagree"
+    def mismatch(self, what: str, sides: Sequence[tuple[Dim, Location]]) -> str:
+        """Returns the message of two unequal dims, each with its operand and axis."""
+        kind = "contraction dimension" if self.is_contracted(what) else "dimension"
+        if all(k is not None for _, (k, _) in sides):
+            texts = [
+                f"{self.operand(k)} has {self.dim_text(what, size, (k, axis))}"
+                for size, (k, axis) in sides
+            ]
+            return f"{kind} mismatch: {texts[0]}, {texts[1]}"
+        (left, _), (right, location) = sides
+        where = "" if location[0] is None else f" ({self.axis_of_operand(location)})"
+        text = f"expected {what} = {dims.text(left)}, found {dims.text(right)}"
+        if not what.isidentifier():
+            text = f"expected `{what}`, found {dims.text(left)} and {dims.text(right)}"
+        return f"{kind} mismatch: {text}{where}"
 
-    def join(self, letter: str, places: tuple[tuple[int, int], ...]) -> None:
-        """The size of an axis that broadcasts; unknown where it cannot be decided."""
+    def is_contracted(self, letter: str) -> bool:
+        """Returns whether an index variable of two operands is in no result."""
+        results = [e for entries in self.plan.results for e in entries or ()]
+        uses = [leaf for e in results if e.index is not None for leaf in leaves(e.index)]
+        joined = [name for e in results for name in e.join]
+        known = all(entries is not None for entries in self.plan.results)
+        names = {leaf.name for leaf in uses if isinstance(leaf, IndexVar)} | {*joined}
+        return known and letter.isidentifier() and letter not in names
+
+    def operand(self, k: int | None) -> str:
+        return "attributes" if k is None else self.plan.line.operands[k].shown
+
+    def dim_text(self, what: str, size: Dim, location: Location) -> str:
+        """Returns `k = 32 (axis -1)`, or `32 (axis 0)` for an axis of an axis pack."""
+        k, axis = location
+        where = "" if k is None or axis is None else f" ({self.axis_text(k, axis)})"
+        anonymous = "_" in what or not what.isidentifier()
+        return f"{'' if anonymous else f'{what} = '}{dims.text(size)}{where}"
+
+    def axis_text(self, k: int, axis: int) -> str:
+        """Returns an axis by number, counted from the end where it is after an axis pack."""
+        sizes, entries = self.given[k], self.plan.line.operands[k].entries
+        if sizes is not None and entries and entries[0].row is not None:
+            return f"axis {axis - len(sizes)}"
+        return f"axis {axis}"
+
+    def axis_of_operand(self, location: Location) -> str:
+        k, axis = location
+        if k is None or axis is None:
+            return "an attribute"
+        return f"{self.axis_text(k, axis)} of {self.operand(k)}"
+
+    def broadcast(self, letter: str, locations: tuple[tuple[int, int], ...]) -> None:
+        """Binds the extent of a broadcasting index variable, unless it is undecided."""
         size: Dim | None = None
         first = (0, 0)
         undecided = False
-        for k, axis in places:
+        for k, axis in locations:
             sizes = self.given[k]
             if sizes is None:
                 undecided = True
                 continue
-            own = sizes[axis]
-            if own == 1 or own is size:
+            local = sizes[axis]
+            if local == 1 or local is size:
                 if size is None:
-                    size, first = own, (k, axis)
+                    size, first = local, (k, axis)
                 continue
             if size is None or size == 1:
-                size, first = own, (k, axis)
+                size, first = local, (k, axis)
                 continue
-            met = self.met(letter, size, own, first, (k, axis))
-            if met is None:
+            common = self.broadcast_dims(size, local, first, (k, axis))
+            if common is None:
                 undecided = True
-            elif met is not size:
-                size, first = met, (k, axis)
+            elif common is not size:
+                size, first = common, (k, axis)
         if size is not None and not (undecided and (not isinstance(size, int) or size == 1)):
             self.extents[letter] = size
             self.origin[letter] = first
 
-    def met(
-        self, letter: str, left: Dim, right: Dim, here: tuple[int, int], there: tuple[int, int]
+    def broadcast_dims(
+        self, left: Dim, right: Dim, here: tuple[int, int], there: tuple[int, int]
     ) -> Dim | None:
-        """What two sizes that broadcast make, neither known to be 1; None where it is too much."""
+        """Broadcasts two dims that are not known to be 1; None where the result is too large."""
         same = dims.equal(left, right)
         if same:
             return left
         if same is False and not (may_be_one(left) or may_be_one(right)):
-            first, second = (self.plan.line.operands[k].shown for k in (here[0], there[0]))
+            texts = [self.dim_text("_", size, p) for size, p in ((left, here), (right, there))]
+            first, second = (self.operand(k) for k, _ in (here, there))
             raise InvalidCall(
-                f"axis {here[1]} of {first} and axis {there[1]} of {second} do not broadcast",
-                (
-                    (f"axis {here[1]} is {dims.text(left)}", *here),
-                    (f"axis {there[1]} is {dims.text(right)}", *there),
-                ),
-                "sizes broadcast where they are equal or one of them is 1",
+                f"cannot broadcast: {first} has {texts[0]}, {second} has {texts[1]}",
+                ((texts[0], *here), (texts[1], *there), (BROADCASTING, None, None)),
+                code="E0302",
             )
         whole = either_size(left, right)
         if whole is None or covers(left, right) or covers(right, left):
@@ -281,7 +328,7 @@ class _Work:
         self.assumptions.append(Assumption(size, allowed, what))
 
     def fit(self, letter: str, size: Dim, k: int, axis: int) -> None:
-        """A loose place of a letter whose extent is settled elsewhere: 1, or that extent."""
+        """Checks that a broadcasting axis is 1, or the extent that other axes determine."""
         whole = self.extents.get(letter)
         if whole is None or size is whole or size == 1 or size == whole:
             return
@@ -289,13 +336,16 @@ class _Work:
         if same:
             return
         if same is False and not may_be_one(size):
+            where = f"{self.axis_text(k, axis)} of {self.operand(k)}"
+            target, source = dims.text(whole), self.origin.get(letter, (None, None))
             raise InvalidCall(
-                f"{self.plan.line.operands[k].shown} does not broadcast on axis {axis}",
+                f"cannot broadcast {where}: expected 1 or {target}, found {dims.text(size)}",
                 (
-                    (f"axis {axis} is {dims.text(size)}", k, axis),
-                    (f"it must be 1 or {dims.text(whole)}", *self.origin.get(letter, (None, None))),
+                    (self.dim_text("_", size, (k, axis)), k, axis),
+                    (self.dim_text("_", whole, source) + " is required", *source),
+                    (BROADCASTING, None, None),
                 ),
-                "sizes broadcast where they are equal or one of them is 1",
+                code="E0302",
             )
         self.assume_loose(size, whole, f"{self.plan.line.operands[k].shown} must broadcast")
 
@@ -305,13 +355,15 @@ class _Work:
         todo = list(self.plan.equations)
         moved = True
         while todo and moved:
-            left = [equation for equation in todo if not self.step(equation)]
-            moved = len(left) < len(todo)
-            todo = left
+            remaining = [equation for equation in todo if not self.step(equation)]
+            moved = len(remaining) < len(todo)
+            todo = remaining
 
     def step(self, equation: SizeEquation) -> bool:
-        """Use an equation: check it if all is known, bind its one unknown letter; False if it must
-        wait."""
+        """Checks an equation without unknowns, or solves it for its only unknown.
+
+        Returns False for an equation that must wait for others.
+        """
         unknown = [letter for letter in equation.letters if letter not in self.extents]
         if len(unknown) > 1:
             return False
@@ -349,7 +401,7 @@ class _Work:
         return _value(formula, self.extents, self.attributes)
 
     def isolate(self, formula: IndexExpr, total: Dim, letter: str, equation: SizeEquation) -> bool:
-        """Bind the one unknown letter of `formula == total`, which must be linear in it."""
+        """Solves `formula == total` for its one unknown, in which it must be linear."""
         place = (equation.operand, equation.axis)
         if type(formula) is IndexExtent:
             self.bind(letter, total, *place)
@@ -363,10 +415,10 @@ class _Work:
         if parts is None or parts[0] == 0:
             return False
         factor, rest = parts
-        self.bind(letter, self.divided(total - rest, factor, total, equation), *place)
+        self.bind(letter, self.divide(total - rest, factor, total, equation), *place)
         return True
 
-    def divided(self, top: Dim, factor: Dim, total: Dim, equation: SizeEquation) -> Dim:
+    def divide(self, top: Dim, factor: Dim, total: Dim, equation: SizeEquation) -> Dim:
         quotient = dims.exact_quotient(top, factor)
         name = self.named(equation)
         if quotient is not None:
@@ -380,16 +432,51 @@ class _Work:
         return quotient
 
     def unfit(self, equation: SizeEquation, total: Dim) -> InvalidCall:
-        """An equation that no size solves: what it must be, and the letters that are settled."""
-        name = self.named(equation)
-        facts = [(f"{name} is {dims.text(total)}", equation.operand, equation.axis)]
+        """Returns the error of an equation without a solution, with the known extents in it."""
+        name, location = self.named(equation), (equation.operand, equation.axis)
         known = [letter for letter in sorted(equation.letters) if letter in self.extents]
-        for letter in known:
-            place = self.origin.get(letter, (None, None))
-            facts.append((f"{letter} is {dims.text(self.extents[letter])}", *place))
-        given = " and ".join([f"{i} is {dims.text(self.extents[i])}" for i in known])
-        where = f" where {given}" if given else ""
-        return InvalidCall(f"{name} cannot be {dims.text(total)}{where}", tuple(facts))
+        sources = [self.origin.get(letter, (None, None)) for letter in known]
+        facts: list[Fact] = [(self.dim_text("_", total, location), *location)]
+        facts += [
+            (self.dim_text(letter, self.extents[letter], source), *source)
+            for letter, source in zip(known, sources, strict=True)
+        ]
+        nouns = dict(self.plan.line.nouns)
+        noun = next((nouns[letter] for letter in known if letter in nouns), None)
+        size = None if noun is None else self.conditioned_value(equation)
+        found = f"found {dims.text(total)} ({self.axis_of_operand(location)})"
+        if size is not None:
+            where = "; ".join([self.axis_of_operand(s) for s in sources if s[0] is not None])
+            message = f"expected {dims.text(size)} {noun} ({where}), {found}"
+        else:
+            given = " and ".join([f"{i} = {dims.text(self.extents[i])}" for i in known])
+            factor = self.factor_of(equation)
+            size_text = f"{name}{f' where {given}' if given else ''}"
+            if factor is not None:
+                size_text = f"a multiple of {dims.text(factor)}, as {size_text}"
+            message = f"expected {size_text}, {found}"
+        return InvalidCall(f"size mismatch: {message}", tuple(facts), code="E0306")
+
+    def factor_of(self, equation: SizeEquation) -> Dim | None:
+        """Returns the factor of the one unknown of an equation that is a product."""
+        unknown = [letter for letter in equation.letters if letter not in self.extents]
+        if len(unknown) != 1:
+            return None
+        sym = dims.sym(unknown[0])
+        atom = dims.as_sym(sym)
+        value = _value(equation.left, {**self.extents, unknown[0]: sym}, self.attributes)
+        parts = None if value is None or atom is None else dims.linear(value, atom)
+        return parts[0] if parts is not None and parts[1] == 0 and parts[0] != 0 else None
+
+    def conditioned_value(self, equation: SizeEquation) -> Dim | None:
+        """Returns the value of an equation whose unknowns are bound by conditions `g == groups`."""
+        extents = dict(self.extents)
+        for other in self.plan.equations:
+            if type(other.left) is IndexExtent and other.right is not None:
+                value = self.value(other.right)
+                if value is not None:
+                    extents.setdefault(other.left.name, value)
+        return _value(equation.left, extents, self.attributes)
 
     def compare(self, relation: SideCondition) -> None:
         left, right = self.value(relation.left), self.value(relation.right)
@@ -398,13 +485,9 @@ class _Work:
         holds = dims.compare(relation.op, left, right)
         if holds == 0:
             raise InvalidCall(
-                f"{relation.text} does not hold",
-                ((f"it is {dims.text(left)} and {dims.text(right)}", None, None),),
+                f"size mismatch: expected `{relation.text}`, "
+                f"found {dims.text(left)} and {dims.text(right)}",
+                code="E0306",
             )
         if holds != 1:
             self.assumptions.append(Assumption(holds, 1, relation.text))
-
-
-def _index_text(what: str, place: tuple[int | None, int | None]) -> str:
-    """A letter as it stands in the line; a letter of a row as the axis that it is."""
-    return f"axis {place[1]}" if "_" in what and place[1] is not None else what

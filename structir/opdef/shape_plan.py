@@ -1,4 +1,4 @@
-"""What is prepared of a line once its ranks are known: everything that does not depend on sizes."""
+"""Shape plans: the part of shape inference that depends on ranks, not on dims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Spelled = tuple[AxisIndex, ...]
 
 @attrs.frozen
 class SizeEquation:
-    """A size formula that equals an axis of an operand, or another formula."""
+    """A size expression that equals an axis of an operand, or another expression."""
 
     left: IndexExpr
     right: IndexExpr | None  # None: the axis at `operand`, `axis`
@@ -31,11 +31,10 @@ class SizeEquation:
 
 @attrs.frozen(eq=False)
 class ShapePlan:
-    """A line at given ranks: entries without rows, and what is to be done with the sizes.
+    """An index signature at given ranks: packs expanded, and the work left for dims.
 
-    The lists are in the order of the work: `strict` places bind letters, `joins` bind letters that
-    only stand loosely, `equations` bind the rest, `loose` places are checked against what was
-    bound.
+    In order of work: `strict` axes bind index variables, `joins` bind those that only broadcast,
+    `equations` bind the rest, and `loose` axes are checked against the bound extents.
     """
 
     line: IndexSignature
@@ -49,7 +48,7 @@ class ShapePlan:
     comparisons: tuple[SideCondition, ...]
     on: tuple[SideCondition, ...]
     attribute_rows: tuple[tuple[str, tuple[str, ...]], ...]
-    read_off: Mapping[IndexExpr, tuple[int, int]]  # a size that stands at an operand's axis
+    read_off: Mapping[IndexExpr, tuple[int, int]]  # a size that is at an operand's axis
 
 
 @lru_cache(8192)
@@ -60,10 +59,10 @@ def shape_plan(
     axes: tuple[tuple[str, int], ...],
     stated: tuple[tuple[str, int | None], ...],
 ) -> ShapePlan:
-    """Everything about a line that does not depend on sizes.
+    """Plans shape inference for an index signature.
 
-    `ranks` and `present` follow the operands of the line; `axes` places letters; `stated` are the
-    rows that shape attributes stand for, and their ranks.
+    `ranks` and `present` are per operand; `axes` maps index variables to axis numbers; `stated` has
+    the ranks of shape attributes that are axis packs.
     """
     here = [k for k, there in enumerate(present) if there]
     try:
@@ -89,7 +88,7 @@ def _known_rows(rows: Mapping[str, int | None]) -> dict[str, int | None]:
 
 
 def _strictly(entries: Spelled | None) -> Spelled | None:
-    """Result entries: a result's axis is never loose."""
+    """Returns result axes without broadcasting."""
     if entries is None:
         return None
     return tuple([attrs.evolve(e, loose=False) if e.loose else e for e in entries])

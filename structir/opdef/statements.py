@@ -1,5 +1,4 @@
-"""Pieces and clauses: a line over loop letters, cut where letters are joined, becomes an index
-spec."""
+"""Builds index specs over loop indices: one statement for each choice among joined indices."""
 
 from __future__ import annotations
 
@@ -33,40 +32,40 @@ from structir.projections.spec import (
 
 @attrs.frozen(eq=False)
 class CallTensor:
-    """An operand or a result at one call: its entries without rows, and what is known of it."""
+    """An operand or a result of one call: its axes with packs expanded, and its StructInfo."""
 
     name: str
     entries: tuple[LineEntry, ...]
     dims: tuple[Dim, ...]
     dtype: str | None = None
-    path: tuple[int, ...] = ()  # of an operand: where it stands in the call
+    path: tuple[int, ...] = ()  # of an operand: where it is in the call
     member: int | None = None  # of a list of operands or results: which one it is
 
 
 @attrs.frozen(eq=False)
 class JoinChoice:
-    """One choice among joined letters: what one clause is about."""
+    """A choice of one index variable from each join; each choice is one statement."""
 
     chosen: Chosen = attrs.Factory(dict)
 
     @property
     def number(self) -> int | None:
-        """Which member of the lists it is about, when there is one group of joined letters."""
+        """Returns the list member that is chosen, where there is one join."""
         return next(iter(self.chosen.values())) if len(self.chosen) == 1 else None
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """The joined letters that it is about."""
+        """Returns the chosen joined index variables."""
         return frozenset(group[k] for group, k in self.chosen.items())
 
     @cached_property
     def others(self) -> frozenset[str]:
-        """The joined letters that it is not about."""
+        """Returns the joined index variables that are not chosen."""
         return frozenset(n for group in self.chosen for n in group) - self.own
 
 
 class NotOneLoopNest(Exception):
-    """The results of a line are not made by one loop nest."""
+    """The results of an index signature are not computed by one loop nest."""
 
 
 Values = Callable[[JoinChoice, Sequence[CallTensor], int], "tuple[ScalarExpr | None, ...]"]
@@ -74,7 +73,7 @@ Values = Callable[[JoinChoice, Sequence[CallTensor], int], "tuple[ScalarExpr | N
 
 @attrs.frozen(eq=False)
 class SpecBuilder:
-    """Makes the spec of one call. `values` gives the body's value for each result of a piece."""
+    """Builds the spec of one call; `values` returns the body's value per result and choice."""
 
     operands: Sequence[CallTensor]  # those that are given
     results: Sequence[CallTensor]
@@ -86,11 +85,11 @@ class SpecBuilder:
 
     @cached_property
     def named(self) -> dict[str, int]:
-        """Where each operand stands."""
+        """Returns the position of each operand by name."""
         return {tensor.name: k for k, tensor in enumerate(self.operands)}
 
     def spec(self, fill: Any = 0) -> IndexSpec:
-        """The whole spec."""
+        """Builds the spec."""
         made = [self.clause(piece) for piece in self.pieces()]
         return IndexSpec(
             tuple([OperandInfo(t.name, t.path, t.dims, t.dtype) for t in self.operands]),
@@ -102,7 +101,7 @@ class SpecBuilder:
         )
 
     def nothing(self, made: Sequence[Statement | None], fill: Any) -> Any:
-        """What stands where no point writes: for a reduction, what it gives over nothing."""
+        """Returns the value of unwritten elements: the identity of a reduction, or the fill."""
         clauses = [clause for clause in made if clause is not None]
         single = all(w.unique for c in clauses for w in c.writes)
         dtype = self.results[0].dtype
@@ -111,14 +110,14 @@ class SpecBuilder:
         return MONOIDS[self.monoid].of_nothing(dtype)
 
     def pieces(self) -> Iterator[JoinChoice]:
-        """The combinations of joined letters; a single empty one when nothing is joined."""
+        """Yields the choices among joined index variables; one empty choice without joins."""
         tensors = (*self.operands, *self.results)
         groups = list(dict.fromkeys(e.join for t in tensors for e in t.entries if e.join))
         for numbers in itertools.product(*[range(len(group)) for group in groups]):
             yield JoinChoice(dict(zip(groups, numbers, strict=True)))
 
     def clause(self, piece: JoinChoice) -> Statement | None:
-        """The clause of a piece; None where nothing is read and the result keeps its fill."""
+        """Builds the statement of a choice; None where nothing is read and the fill remains."""
         operands = [t for t in self.operands if self._belongs(t, piece)]
         results = [(k, t) for k, t in enumerate(self.results) if self._belongs(t, piece)]
         if piece.own and not self._has_reader(operands, piece):
@@ -151,7 +150,7 @@ class SpecBuilder:
     # what a piece is made of
 
     def _uses(self, entries: Iterable[LineEntry], piece: JoinChoice) -> Iterator[Sym]:
-        """The letters that an access mentions, through reads by data too, in order."""
+        """Yields the loop indices of an access in order, including data-dependent reads."""
         for entry in entries:
             if entry.join:
                 yield self.letters.symbol(entry.join[piece.chosen[entry.join]])
@@ -166,14 +165,14 @@ class SpecBuilder:
                 yield from self._uses(self.operands[self.named[leaf.operand]].entries, piece)
 
     def _belongs(self, tensor: CallTensor, piece: JoinChoice) -> bool:
-        """Whether a tensor has a part in a piece."""
+        """Returns whether a tensor is accessed under a choice."""
         listed = tensor.member is not None and piece.number is not None
         if listed and tensor.member != piece.number:  # most, where many are joined
             return False
         return not any(s.name in piece.others for s in self._uses(tensor.entries, piece))
 
     def _has_reader(self, operands: list[CallTensor], piece: JoinChoice) -> bool:
-        """Whether the letters of a piece are read by somebody, or belong to a member of a list."""
+        """Returns whether the chosen indices are read, or belong to a member of a list."""
         used = {s.name for t in operands for s in self._uses(t.entries, piece)}
         return any(t.member is not None for t in operands) or piece.own <= used
 
@@ -211,7 +210,7 @@ class SpecBuilder:
     def _needed(
         self, reads: list[Read], writes: list[Write], piece: JoinChoice
     ) -> tuple[Read, ...]:
-        """The reads that values and indices depend on, and those that leave points out."""
+        """Returns the reads of values and indices, and those that may be out of range."""
         if any(write.value is None for write in writes):
             return tuple(reads)
         elements = self._elements()
@@ -230,7 +229,7 @@ class SpecBuilder:
         )
 
     def _elements(self) -> dict[str, ElementRef]:
-        """Every element of an operand that an index mentions."""
+        """Returns every data-dependent element in an index."""
         found: dict[str, ElementRef] = {}
         todo = [entry for t in (*self.operands, *self.results) for entry in t.entries]
         while todo:

@@ -1,6 +1,6 @@
-"""Op families: one file for each family, one index signature and one body for each op.
+"""Op families: one file per family, one index signature and one body per op.
 
-The families are the files of this folder: a new file is a new family.
+Each file of this package is a family. A new file needs no registration.
 """
 
 import importlib

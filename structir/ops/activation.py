@@ -17,56 +17,56 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 @op(SAME, name="nn.relu")
 def relu(x: ScalarExpr) -> ScalarExpr:
-    """Each element, or 0 where it is negative."""
+    """Computes max(x, 0)."""
     return scalar_expr.max(x, 0)
 
 
 @op(SAME, name="nn.relu6")
 def relu6(x: ScalarExpr) -> ScalarExpr:
-    """Each element, no less than 0 and no more than 6."""
+    """Computes min(max(x, 0), 6)."""
     return scalar_expr.min(scalar_expr.max(x, 0), 6)
 
 
 @op(FLOATING, name="nn.silu")
 def silu(x: ScalarExpr) -> ScalarExpr:
-    """x * sigmoid(x)."""
+    """Computes x * sigmoid(x)."""
     return x * scalar_expr.sigmoid(x)
 
 
 @op(FLOATING, name="nn.gelu")
 def gelu(x: ScalarExpr) -> ScalarExpr:
-    """x times the normal distribution function of x."""
+    """Computes x times the normal cumulative distribution function of x."""
     return 0.5 * x * (1 + scalar_expr.erf(x * math.sqrt(0.5)))
 
 
 @op(FLOATING, name="nn.gelu_tanh")
 def gelu_tanh(x: ScalarExpr) -> ScalarExpr:
-    """The approximation of `gelu` by a hyperbolic tangent."""
+    """Computes the tanh approximation of `gelu`."""
     return 0.5 * x * (1 + scalar_expr.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 @op(FLOATING, name="nn.selu")
 def selu(x: ScalarExpr) -> ScalarExpr:
-    """The self-normalising exponential linear unit."""
+    """Computes the scaled exponential linear unit."""
     return SELU_SCALE * select(x > 0, x, SELU_ALPHA * scalar_expr.expm1(x))
 
 
 @op(FLOATING, name="nn.leakyrelu")
 def leakyrelu(x: ScalarExpr, alpha: float = 0.01) -> ScalarExpr:
-    """Each element, times `alpha` where it is negative."""
+    """Computes x where it is not negative, and `alpha * x` elsewhere."""
     return select(x > 0, x, alpha * x)
 
 
 @op(FLOATING, name="nn.softplus")
 def softplus(x: ScalarExpr, beta: float = 1.0, threshold: float = 20.0) -> ScalarExpr:
-    """log(1 + exp(beta * x)) / beta; `x` itself where beta * x is above the threshold."""
+    """Computes log(1 + exp(beta * x)) / beta, and x where beta * x is above `threshold`."""
     rest = scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(beta * x)))
     return select(x * beta > threshold, x, (scalar_expr.max(beta * x, 0) + rest) / beta)
 
 
 @op("x[*p, i, *t] @ F, alpha[~i : i] @ F -> y[*p, i, *t] @ F", name="nn.prelu", at={"i": "axis"})
 def prelu(x: ScalarExpr, alpha: ScalarExpr, axis: Axis = 1) -> ScalarExpr:
-    """Each element, times `alpha` of its channel where it is negative."""
+    """Computes x where it is not negative, else `alpha * x` with one alpha per channel."""
     return select(x > 0, x, alpha * x)
 
 

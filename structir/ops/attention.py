@@ -1,4 +1,4 @@
-"""Attention: weights from queries and keys, spent on values."""
+"""Scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def attention(
     causal_mask: Mask | None = None,
     window_size: int | None = None,
 ) -> Expr:
-    """For each query, the mean of the values, weighted by softmax(query . key * scale + bias).
+    """Computes softmax(query @ key^T * scale + bias) @ value for each head.
 
-    A causal mask leaves each query the keys up to its own place, counted from the first or from the
-    last query; a window leaves only the last so many of them.
+    A causal mask hides the keys after each query; positions are aligned at the first or at the last
+    query. A window limits each query to that many latest keys.
     """
     queries, keys, values = (permute_dims(part, BEFORE_HEADS) for part in (query, key, value))
     scores: Expr = matmul(queries, permute_dims(keys, (0, 1, 3, 2)))
@@ -56,7 +56,7 @@ def attention(
 
 
 def _scale(query: Expr, scale: float | None) -> Expr | float:
-    """The scale that is given, or one over the root of the length of a query."""
+    """Returns the scale attribute, or 1 / sqrt(d) for queries of length d."""
     length: Dim = query.struct_info.dims[3]
     if scale is not None:
         return float(scale)
@@ -75,7 +75,7 @@ def _masked(scores: Expr, causal_mask: str, window_size: int | None) -> Expr:
 
 
 def packed(given: CallView) -> ResolvedSignature:
-    """Each head sees the queries, keys and values of all sequences."""
+    """Returns the signature of packed sequences: a head reads queries, keys and values of all."""
     line = (
         "queries[b, [s], h, [d]], keys[b, [u], h, [d]], values[b, [u], h, [e]],"
         " seqstart_q[[q]] @ int32, max_seqlen_q[] @ int32, seqstart_k[[r]] @ int32 or 0,"
@@ -100,8 +100,7 @@ def attention_var_len(
     causal_mask: Mask | None = None,
     window_size: int | None = None,
 ) -> Expr:
-    """Attention within sequences that lie one after the other; `seqstart` tells where each
-    begins."""
+    """Computes attention within packed sequences, which start at `seqstart`."""
     return queries
 
 
@@ -185,7 +184,7 @@ def _(
 
 
 def _hidden(queries: int, keys: int, causal_mask: str | None, window_size: int | None) -> Array:
-    """Which keys each query does not see."""
+    """Computes the mask of keys hidden from each query."""
     offset = keys - queries if causal_mask == "BottomRight" else 0
     place = np.arange(keys) - np.arange(queries)[:, None] - offset
     if causal_mask is None:

@@ -1,4 +1,4 @@
-"""Backward ops by name: the adjoints of windows, reads and losses, as other programs write them."""
+"""Named backward ops: adjoints of pooling windows, reads and losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = Any
 
 
 def reversed_take(given: CallView) -> ResolvedSignature:
-    """The line of `take` with operand and result exchanged."""
+    """Returns the signature of `take` with operand and result exchanged."""
     if given["axis"] is None:
         line = "output_grad[*s], x[n], indices[*s] @ I -> dx[indices : n]"
     else:
@@ -43,13 +43,12 @@ def reversed_take(given: CallView) -> ResolvedSignature:
 def take_backward(
     output_grad: ScalarExpr, x: ScalarExpr, indices: ScalarExpr, axis: Axis | None = None
 ) -> ScalarExpr:
-    """The gradient of `take` by its operand."""
+    """Computes the gradient of `take` with respect to its operand."""
     return output_grad
 
 
 def reversed_pool(given: CallView) -> ResolvedSignature:
-    """The sizes of a pool's line, its windowed axes whole; how a window shares its gradient is its
-    hook's."""
+    """Returns a signature with whole windowed axes; the reference defines the values."""
     found = windows_of(given, 2, "data")
     sizes = [entry.split(" : ")[-1] for entry in found.read]
     data = [f"[{n}]" if n not in found.made else n for n in sizes]
@@ -60,8 +59,7 @@ def reversed_pool(given: CallView) -> ResolvedSignature:
 
 
 def _in_order(given: CallView, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a window in the order in which the layout of the data has rows and columns,
-    and whether the results have them in the other one."""
+    """Orders window numbers by the data layout; also returns whether results are transposed."""
     layout = given["layout"]
     made = given["out_layout"] or layout
     turned = layout.index("W") < layout.index("H")
@@ -86,7 +84,7 @@ def max_pool2d_backward(
     layout: Layout = "NCHW",
     out_layout: Layout | None = None,
 ) -> Array:
-    """The gradient of `max_pool2d` by its operand."""
+    """Computes the gradient of `max_pool2d` with respect to its operand."""
     return data
 
 
@@ -103,12 +101,12 @@ def avg_pool2d_backward(
     layout: Layout = "NCHW",
     out_layout: Layout | None = None,
 ) -> Array:
-    """The gradient of `avg_pool2d` by its operand."""
+    """Computes the gradient of `avg_pool2d` with respect to its operand."""
     return data
 
 
 def reversed_likelihood(given: CallView) -> str:
-    """The line of the loss, with the gradient of its result among the operands."""
+    """Returns the signature of the loss with the output gradient as an operand."""
     reads, result = likelihood(given).split(" -> out")
     predictions = reads.split(" @ F")[0].removeprefix("predictions")
     return f"output_grad{result}, {reads} -> dx{predictions} @ F"
@@ -123,13 +121,13 @@ def nll_loss_backward(
     reduction: Literal["none", "sum", "mean"] = "mean",
     ignore_index: int = -100,
 ) -> Array:
-    """The gradient of `nll_loss` by its predictions."""
+    """Computes the gradient of `nll_loss` with respect to its predictions."""
     return predictions
 
 
 @nll_loss_backward.region
 def _(call: Call) -> bool:
-    """The line does not tell that the mean looks at every weight that is used."""
+    """Declares that the mean reads every weight in use, which the signature does not express."""
     return call.attrs.get("reduction") in ("none", "sum")
 
 
@@ -223,8 +221,7 @@ def _(
 
 
 def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array, Array]:
-    """For each result of a pool: the rows and columns of its window, with those outside; which are
-    inside, and which are in the data or its padding."""
+    """Returns the rows and columns of each window, and masks of those inside the data."""
     size, strides, dilation = (
         per_axis(numbers[n], 2) or () for n in ("pool_size", "strides", "dilation")
     )
@@ -245,7 +242,7 @@ def _windows(data: Array, numbers: dict[str, Any]) -> tuple[Array, Array, Array,
 
 
 def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array) -> Array:
-    """Each result's gradient handed to the elements of its window by their shares."""
+    """Distributes each output gradient over the elements of its window."""
     made = np.zeros(data.shape, "float64")
     clipped = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), data.shape[2:], strict=True)]
     np.add.at(made, (slice(None), slice(None), *clipped), grad[..., None, None] * share)
@@ -253,12 +250,12 @@ def _spread(grad: Array, share: Array, rows: Array, columns: Array, data: Array)
 
 
 def _order(layout: str) -> list[int]:
-    """The axes of a layout, in the usual order."""
+    """Returns the axes of a layout in canonical order."""
     return [layout.index(axis) for axis in "NCHW"]
 
 
 def _pooled_back(way: Callable[..., Array]) -> Callable[..., Array]:
-    """The reference for any layout, given that for the usual one."""
+    """Wraps the canonical-layout reference for any layout."""
 
     def reference(output_grad: Array, data: Array, **numbers: Any) -> Array:
         order = _order(numbers["layout"])

@@ -1,4 +1,4 @@
-"""Element-wise ops of several operands, which broadcast."""
+"""Elementwise ops of several operands, with broadcasting."""
 
 from __future__ import annotations
 
@@ -14,167 +14,170 @@ COMPARISON = "x[~s] @ T1, y[~s] @ T2 -> z[~s] @ bool"
 
 @op(ARITHMETIC, operator="+")
 def add(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The sum."""
+    """Computes x + y."""
     return x + y
 
 
 @op(ARITHMETIC, operator="-")
 def subtract(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The difference."""
+    """Computes x - y."""
     return x - y
 
 
 @op(ARITHMETIC, operator="*")
 def multiply(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The product."""
+    """Computes x * y."""
     return x * y
 
 
 @op(ARITHMETIC, operator="/")
 def divide(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The quotient; of integers, rounded toward zero, and 0 where the divisor is 0."""
+    """Computes x / y.
+
+    Integer division rounds toward zero; division by 0 gives 0.
+    """
     return quotient(x, y)
 
 
 @op(ARITHMETIC, operator="//")
 def floor_divide(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The quotient, rounded toward minus infinity."""
+    """Computes x / y, rounded toward negative infinity."""
     return x // y
 
 
 @op(ARITHMETIC, operator="%")
 def mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The remainder of the floor division."""
+    """Computes the remainder of floor division."""
     return x % y
 
 
 @op(ARITHMETIC)
 def floor_mod(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The remainder of the floor division."""
+    """Computes the remainder of floor division."""
     return x % y
 
 
 @op(ARITHMETIC, operator="**")
 def power(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """`x` to the power `y`."""
+    """Computes x to the power y."""
     return x**y
 
 
 @op(ARITHMETIC)
 def maximum(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The greater of two elements."""
+    """Computes the elementwise maximum."""
     return scalar_expr.max(x, y)
 
 
 @op(ARITHMETIC)
 def minimum(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The lesser of two elements."""
+    """Computes the elementwise minimum."""
     return scalar_expr.min(x, y)
 
 
 @op(ARITHMETIC)
 def atan2(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The angle of the point with ordinate `x` and abscissa `y`."""
+    """Computes the angle of the point with ordinate x and abscissa y."""
     return scalar_expr.atan2(x, y)
 
 
 @op(ARITHMETIC)
 def log_add_exp(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """log(exp(x) + exp(y)), without overflow."""
+    """Computes log(exp(x) + exp(y)) without overflow."""
     return scalar_expr.max(x, y) + scalar_expr.log1p(scalar_expr.exp(-scalar_expr.abs(x - y)))
 
 
 @op(INTEGRAL)
 def bitwise_and(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The bits that both have."""
+    """Computes the bitwise AND."""
     return x & y
 
 
 @op(INTEGRAL)
 def bitwise_or(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The bits that either has."""
+    """Computes the bitwise OR."""
     return x | y
 
 
 @op(INTEGRAL)
 def bitwise_xor(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The bits that one of the two has."""
+    """Computes the bitwise XOR."""
     return x ^ y
 
 
 @op(INTEGRAL)
 def left_shift(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """`x` with its bits moved up by `y`; 0 where `y` is no place of a bit in it."""
+    """Shifts the bits of x left by y; gives 0 where y is not a valid bit position."""
     return x << y
 
 
 @op(INTEGRAL)
 def right_shift(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """`x` with its bits moved down by `y`; 0 or -1, its sign, where `y` is no place of a bit."""
+    """Shifts the bits of x right by y; gives the sign bit where y is not a valid position."""
     return x >> y
 
 
 @op(TRUTH)
 def logical_and(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether both are true."""
+    """Computes the logical AND."""
     return scalar_expr.and_(x, y)
 
 
 @op(TRUTH)
 def logical_or(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether either is true."""
+    """Computes the logical OR."""
     return scalar_expr.or_(x, y)
 
 
 @op(TRUTH)
 def logical_xor(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether exactly one is true."""
+    """Computes the logical XOR."""
     return scalar_expr.xor(x, y)
 
 
 @op(COMPARISON, operator="==")
 def equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether the two are equal."""
+    """Computes x == y."""
     return scalar_expr.eq(x, y)
 
 
 @op(COMPARISON, operator="!=")
 def not_equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether the two differ."""
+    """Computes x != y."""
     return scalar_expr.ne(x, y)
 
 
 @op(COMPARISON, operator="<")
 def less(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether `x` is less."""
+    """Computes x < y."""
     return x < y
 
 
 @op(COMPARISON, operator="<=")
 def less_equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether `x` is no greater."""
+    """Computes x <= y."""
     return x <= y
 
 
 @op(COMPARISON, operator=">")
 def greater(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether `x` is greater."""
+    """Computes x > y."""
     return x > y
 
 
 @op(COMPARISON, operator=">=")
 def greater_equal(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """Whether `x` is no less."""
+    """Computes x >= y."""
     return x >= y
 
 
 @op("cond[~s] @ bool, x[~s], y[~s] -> z[~s]", name="where")
 def where(cond: ScalarExpr, x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """`x` where the condition holds, `y` elsewhere."""
+    """Selects x where the condition is true, and y elsewhere."""
     return select(cond, x, y)
 
 
 @op("x[*s], y[*s], z[*s] -> out[*s]")
 def ewise_fma(x: ScalarExpr, y: ScalarExpr, z: ScalarExpr) -> ScalarExpr:
-    """x * y + z of equal shapes."""
+    """Computes x * y + z for equal shapes."""
     return x * y + z

@@ -1,4 +1,4 @@
-"""Sums that undo a broadcast."""
+"""Sums that reverse a broadcast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structir.projections.scalar_expr import ScalarExpr
 
 
 def collapsed_to(given: CallView) -> ResolvedSignature:
-    """The leading axes that the target does not have, and those that are 1 there, are summed."""
+    """Returns the signature that sums leading axes and axes of size 1 of the target shape."""
     shape = given["shape"]
     if not isinstance(shape, tuple):
         return ResolvedSignature("x[*s] -> y[*shape]")
@@ -22,7 +22,7 @@ def collapsed_to(given: CallView) -> ResolvedSignature:
 
 
 def collapsed_like(given: CallView) -> ResolvedSignature:
-    """The target shape is that of another tensor."""
+    """Returns the signature with the shape of another tensor as target."""
     shape, rank = given.dims("collapse_target"), given.rank("collapse_target")
     if shape is None:
         own = ["*v"] if rank is None else index_vars(rank, "l")
@@ -37,7 +37,7 @@ def _collapsed(given: CallView, to: tuple[Dim, ...], other: str) -> ResolvedSign
     if rank is None:
         return ResolvedSignature(f"x[*s]{other} -> y[*to]", "", "", attributes)
     if count > rank:
-        given.reject(f"a tensor of {rank} axes cannot be collapsed to {count}")
+        given.reject(f"shape: expected at most {rank} axes, found {count}", None, "E0304")
     own, sizes = index_vars(rank), given.dims("x")
     attributes["stays"] = tuple([select(compare("eq", size, 1), 0, 1) for size in to])
     out, checks = [], []
@@ -57,13 +57,13 @@ def _collapsed(given: CallView, to: tuple[Dim, ...], other: str) -> ResolvedSign
 
 @op(collapsed_to, reduce="sum", reads_sizes=True)
 def collapse_sum_to(x: ScalarExpr, shape: Sizes) -> ScalarExpr:
-    """The sum over all that a broadcast from this shape would have repeated."""
+    """Sums over all axes that a broadcast from this shape would repeat."""
     return x
 
 
 @op(collapsed_like, reduce="sum", reads_sizes=True)
 def collapse_sum_like(x: ScalarExpr, collapse_target: ScalarExpr) -> ScalarExpr:
-    """The sum over all that a broadcast from the other tensor's shape would have repeated."""
+    """Sums over all axes that a broadcast from the shape of `y` would repeat."""
     return x
 
 

@@ -19,10 +19,12 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def multiplied(given: CallView) -> str:
-    """`lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`; an operand of rank 1 is just `k`."""
+    """Returns `lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]`, where a vector operand is `k`."""
     left, right = given.rank("lhs"), given.rank("rhs")
     if 0 in (left, right):
-        given.reject("a scalar has no axis to multiply along", "use R.multiply")
+        name = "lhs" if left == 0 else "rhs"
+        hint = "multiply element by element: `R.multiply(lhs, rhs)`"
+        given.reject(f"{name}: expected at least 1 axis, found a scalar", hint, "E0304")
     if left is None and right == 2:  # whatever rank the left operand has
         return "lhs[*s, k], rhs[k, j] -> out[*s, j] @ out_dtype or T"
     if left is None or right is None:
@@ -37,7 +39,7 @@ def multiplied(given: CallView) -> str:
 
 @op(multiplied, reduce="sum", operator="@")
 def matmul(lhs: ScalarExpr, rhs: ScalarExpr, out_dtype: DType | None = None) -> ScalarExpr:
-    """The matrix product over the last two axes; the axes before them broadcast."""
+    """Computes the matrix product over the last two axes; leading axes broadcast."""
     return lhs * rhs
 
 
@@ -46,21 +48,21 @@ def matmul(lhs: ScalarExpr, rhs: ScalarExpr, out_dtype: DType | None = None) -> 
     parts=True,
 )
 def linear(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: DType | None = None) -> Expr:
-    """x times the transposed weight, plus the bias."""
+    """Computes x @ weight^T + bias."""
     product = matmul(x, permute_dims(weight), out_dtype=out_dtype)
     return product if bias is None else product + bias
 
 
 @op("x[i], y[j] -> out[i, j]")
 def outer(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    """The product of each element of one vector with each of another."""
+    """Computes the outer product of two vectors."""
     return x * y
 
 
 def contracted(given: CallView) -> str:
-    """The subscripts as accesses: `...` is a row that broadcasts.
+    """Translates Einstein subscripts to an index signature; `...` is a broadcasting axis pack.
 
-    Subscripts with rows name axes by words: `*s m k; *s k n -> *s m n`.
+    Subscripts with axis packs name axes by words: `*s m k; *s k n -> *s m n`.
     """
     if set(given["subscripts"]) & set(";*~"):
         return _by_words(given)
@@ -68,10 +70,11 @@ def contracted(given: CallView) -> str:
     terms = inputs.split(",")
     operands = given.info("operands")
     if len(terms) != len(operands):
-        given.reject(f"the subscripts name {len(terms)} operands, but {len(operands)} are given")
+        given.reject(f"subscripts: expected {len(operands)} operand terms, found {len(terms)}")
     letters = set(inputs) - set(".,")
     if not all(c.isalpha() for c in letters) or not set(output) - {"."} <= letters:
-        given.reject(f"not Einstein subscripts: {given['subscripts']}")
+        text = given["subscripts"]
+        given.reject(f"subscripts: expected terms such as 'ij,jk->ik', found {text!r}")
     if not arrow:
         once = sorted(c for c in letters if inputs.count(c) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
@@ -89,13 +92,14 @@ def _by_words(given: CallView) -> str:
     inputs, arrow, output = given["subscripts"].partition("->")
     terms = inputs.split(";")
     if not arrow:
-        given.reject(f"subscripts with rows need an arrow: {given['subscripts']}")
+        text = given["subscripts"]
+        given.reject(f"subscripts: expected `->` with axis packs, found {text!r}")
     if len(terms) != len(given.info("operands")):
         count = len(given.info("operands"))
-        given.reject(f"the subscripts name {len(terms)} operands, but {count} are given")
+        given.reject(f"subscripts: expected {count} operand terms, found {len(terms)}")
     known = {word for term in terms for word in WORD.findall(term)}
     if not known >= set(WORD.findall(output)) or not all(map(_is_axis, output.split())):
-        given.reject(f"the result has axes that no operand has: {given['subscripts']}")
+        given.reject(f"subscripts: expected result axes of the operands, found {output.strip()!r}")
     reads = [
         access_text(
             f"operands_{k}",
@@ -111,14 +115,14 @@ def _is_axis(word: str) -> bool:
 
 
 def _read(given: CallView, word: str, letter: str) -> str:
-    """An axis of an operand: a row or a letter, a multiple of one (every so many), or a number."""
+    """Returns the index expression of an axis: a pack, a variable, a multiple, or a number."""
     if _is_axis(word):
         return word
     if word.isdecimal():
         return f"{letter} : {word}"
     factor, times, name = word.partition("*")
     if not times or not factor.isdecimal() or not name.isidentifier():
-        given.reject(f"not an axis of an operand: {word}")
+        given.reject(f"subscripts: expected an axis such as `k`, `2*k` or `3`, found {word!r}")
     return f"{word} : {word}"
 
 
@@ -128,7 +132,7 @@ def _symbols(term: str) -> str:
 
 @op(contracted, reduce="sum")
 def einsum(operands: Operands, subscripts: str) -> ScalarExpr:
-    """The sum of products that the subscripts state, as in `ij,jk->ik`."""
+    """Computes the sum of products given by Einstein subscripts such as `ij,jk->ik`."""
     product: ScalarExpr = reduce(mul, operands)
     return product
 

@@ -1,4 +1,4 @@
-"""Ops that guide passes and leave values as they are."""
+"""Identity ops that control passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structir.projections.scalar_expr import ScalarExpr
 
 @op("input[*s] -> y[*s]", name="grad.no_grad")
 def no_grad(input: ScalarExpr) -> ScalarExpr:
-    """The value, through which no gradient flows."""
+    """Returns the operand and blocks its gradient."""
     return input
 
 
@@ -20,7 +20,7 @@ no_grad.no_gradient("the program asks for none")
 
 @op("input[*s] -> y[*s]", name="grad.start_checkpoint")
 def start_checkpoint(input: ScalarExpr) -> ScalarExpr:
-    """The value, from which on `remat` computes values again for the gradient."""
+    """Returns the operand and starts a region that `remat` recomputes for the gradient."""
     return input
 
 
@@ -29,7 +29,7 @@ start_checkpoint.checkpoint("start")
 
 @op("input[*s] -> y[*s]", name="grad.end_checkpoint")
 def end_checkpoint(input: ScalarExpr) -> ScalarExpr:
-    """The value, up to which `remat` computes values again for the gradient."""
+    """Returns the operand and ends a region that `remat` recomputes for the gradient."""
     return input
 
 
@@ -38,7 +38,7 @@ end_checkpoint.checkpoint("end")
 
 @op("data[*s] -> y[*s], mask[*s]", name="nn.dropout", parts=True)
 def dropout(data: Expr, rate: float = 0.5) -> Expr:
-    """The value and a mask of ones: at inference nothing is dropped."""
+    """Returns the operand and a mask of ones: inference drops nothing."""
     return Tuple((data, ones_like(data)))
 
 

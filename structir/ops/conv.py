@@ -1,7 +1,7 @@
-"""Convolutions over one, two and three axes, and their transposes.
+"""Convolutions over one to three spatial axes, and transposed convolutions.
 
-One line for all: a convolution reads its operand at `stride * h + dilation * p - padding`, and a
-point outside of the operand is absent; a transposed one writes there.
+All share one index signature: a convolution reads its operand at `stride * h + dilation * p -
+padding`, and skips points outside of it. A transposed convolution writes there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FITS = "h{k} >= 1"  # a window that is wider than its axis is a mistake, and sta
 
 
 def window(k: int) -> str:
-    """The place along one spatial axis."""
+    """Returns the index expression of one spatial axis."""
     return f"s[{k}]*h{k} + d[{k}]*p{k} - lo[{k}] : H{k}"
 
 
 def convolved(given: CallView) -> ResolvedSignature:
-    """The line of a convolution, its rank told by the op's name."""
+    """Returns the index signature of a convolution; the op name determines its rank."""
     count = int(given.op[-2])
     layout, kernel, out_layout = _layouts(given, count, "OI")
     own, made = block(layout), block(out_layout)
@@ -44,19 +44,20 @@ def convolved(given: CallView) -> ResolvedSignature:
         access_text("weight", in_layout(given, kernel, w)),
     ]
     out = access_text("out", in_layout(given, out_layout, y))
+    nouns = {"c": "input channels"}
     return ResolvedSignature(
-        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given)
+        f"{', '.join(reads)} -> {out} @ out_dtype or T", checks, "", _numbers(given), nouns=nouns
     )
 
 
 def transposed(given: CallView) -> ResolvedSignature:
-    """The line of a convolution with operand and result exchanged."""
+    """Returns the signature of a convolution with operand and result exchanged."""
     count = int(given.op.removesuffix("_transpose")[-2])
     layout, kernel, out_layout = _layouts(given, count, "IO")
     axes = range(count)
     extra, strides = each(given, "output_padding", count), each(given, "strides", count)
     if any(e >= s for e, s in zip(extra, strides, strict=True)):
-        given.reject(f"output_padding must be less than the strides: {extra} and {strides}")
+        given.reject(f"output_padding: expected values below strides {strides}, found {extra}")
     x = {"N": "n", "C": "flat(g, c)", **_spatial(count, [f"h{k}" for k in axes])}
     w = {"I": "flat(g, c)", "O": "o", **_spatial(count, [f"p{k}" for k in axes])}
     y = {"N": "n", "C": "flat(g, o)", **_spatial(count, [window(k) for k in axes])}
@@ -89,12 +90,13 @@ def _numbers(given: CallView) -> dict[str, object]:
     low, high = padding(given, count)
     strides, dilation = each(given, "strides", count), each(given, "dilation", count)
     if min(*strides, *dilation, given["groups"]) < 1:
-        given.reject("strides, dilation and groups must be positive")
+        numbers = f"strides {list(strides)}, dilation {list(dilation)}, groups {given['groups']}"
+        given.reject(f"expected positive strides, dilation and groups, found {numbers}")
     return {"s": strides, "d": dilation, "lo": tuple(low), "hi": tuple(high)}
 
 
 def _convolution(count: int) -> Declaration:
-    """Declare the convolution over so many spatial axes, and its transpose."""
+    """Declares the convolution over a number of spatial axes, and its transpose."""
 
     @op(convolved, name=f"nn.conv{count}d", reduce="sum")
     def conv(
@@ -109,7 +111,7 @@ def _convolution(count: int) -> Declaration:
         out_layout: Layout | None = None,
         out_dtype: DType | None = None,
     ) -> ScalarExpr:
-        """The sum over a moving window, each element times a weight."""
+        """Computes a convolution (cross-correlation)."""
         return x * weight
 
     space, window = (6, 5, 4)[:count], (3, 2, 2)[:count]
@@ -130,7 +132,7 @@ def _convolution(count: int) -> Declaration:
         out_layout: Layout | None = None,
         out_dtype: DType | None = None,
     ) -> ScalarExpr:
-        """Each element spread over a moving window by weights: the adjoint of a convolution."""
+        """Computes a transposed convolution, the adjoint of a convolution."""
         return x * weight
 
     conv_transpose.example(f32[2, 3, *space], f32[3, 4, *window], strides=2, padding=1)

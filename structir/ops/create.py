@@ -1,4 +1,4 @@
-"""Ops that make tensors: constants, ranges, masks by position."""
+"""Ops that create tensors: constants, ranges, and masks by position."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ from structir.projections.scalar_expr import LoopIndex, ScalarExpr, select
 
 @op("-> out[*shape] @ dtype")
 def zeros(shape: Sizes, dtype: DType) -> ScalarExpr:
-    """A tensor of zeros."""
+    """Creates a tensor of zeros."""
     return scalar_expr.as_scalar_expr(0)
 
 
 @op("-> out[*shape] @ dtype")
 def ones(shape: Sizes, dtype: DType) -> ScalarExpr:
-    """A tensor of ones."""
+    """Creates a tensor of ones."""
     return scalar_expr.as_scalar_expr(1)
 
 
 @op("fill_value[] -> out[*shape] @ dtype or T")
 def full(shape: Sizes, fill_value: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
-    """A tensor of one value."""
+    """Creates a tensor of one value."""
     return fill_value
 
 
 @op("x[*s] -> out[*s] @ dtype or T")
 def zeros_like(x: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
-    """Zeros in the shape of another tensor."""
+    """Creates zeros in the shape and dtype of a tensor."""
     return scalar_expr.as_scalar_expr(0)
 
 
 @op("x[*s] -> out[*s] @ dtype or T")
 def ones_like(x: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
-    """Ones in the shape of another tensor."""
+    """Creates ones in the shape and dtype of a tensor."""
     return scalar_expr.as_scalar_expr(1)
 
 
 @op("x[*s], fill_value[] @ T1 -> out[*s] @ dtype or T")
 def full_like(x: ScalarExpr, fill_value: ScalarExpr, dtype: DType | None = None) -> ScalarExpr:
-    """One value in the shape of another tensor."""
+    """Creates a tensor of one value in the shape of another."""
     return fill_value
 
 
 def diagonal_ones(given: CallView) -> ResolvedSignature:
-    """`n` rows, and as many columns or `m`."""
+    """Returns the signature of `n` rows and `m` columns, by default `n`."""
     return ResolvedSignature(
         "-> out[i, j] @ dtype", f"i == n, j == {'n' if given['m'] is None else 'm'}"
     )
@@ -78,7 +78,7 @@ def eye(
     i: LoopIndex,
     j: LoopIndex,
 ) -> ScalarExpr:
-    """Ones on the diagonal that lies `k` above the main one, zeros elsewhere."""
+    """Creates a matrix with ones on the k-th diagonal and zeros elsewhere."""
     return select(scalar_expr.eq(j, i + k), 1, 0)
 
 
@@ -86,22 +86,22 @@ def eye(
 def eye_like(
     x: ScalarExpr, k: Size = 0, dtype: DType | None = None, *, i: LoopIndex, j: LoopIndex
 ) -> ScalarExpr:
-    """Ones on a diagonal, in the shape of another matrix."""
+    """Creates a matrix with ones on the k-th diagonal, in the shape of another matrix."""
     return select(scalar_expr.eq(j, i + k), 1, 0)
 
 
 def ranged(given: CallView) -> ResolvedSignature:
-    """The number of steps that fit, from the ends; the dtype from theirs if it is not given."""
+    """Returns the signature with the number of steps and the inferred dtype."""
     start, end, step = given["start"], given["end"], given["step"]
     if end is None:
         start, end = 0, start
     if step == 0:
-        given.reject("the step is 0")
+        given.reject("step: expected a nonzero number, found 0")
     parts = (start, end, step)
     whole = all(isinstance(part, int | Poly) for part in parts)
     floating = any(isinstance(part, float) for part in parts)
     if floating and any(isinstance(part, Poly) for part in parts):
-        given.reject("symbolic sizes and fractions do not mix: how many steps fit is not known")
+        given.reject("expected integers beside symbolic sizes, found a fraction")
     dtype = given["dtype"] or ("float32" if floating else "int64")
     attributes = {"start": start, "dtype": dtype, "count": _steps(start, end, step, whole)}
     if UNKNOWN in (start, end, step):
@@ -138,7 +138,7 @@ def arange(
     *,
     i: LoopIndex,
 ) -> ScalarExpr:
-    """The numbers from `start` up to `end`, by steps; with one number, from 0 up to it."""
+    """Creates the numbers from `start` (default 0) up to but excluding `end`, by `step`."""
     return scalar_expr.as_scalar_expr(start + i * step)
 
 
@@ -152,7 +152,7 @@ def hamming_window(
     *,
     i: LoopIndex,
 ) -> ScalarExpr:
-    """The Hamming window: alpha - beta * cos(2 pi i / n), with n one less if not periodic."""
+    """Creates the Hamming window alpha - beta * cos(2 pi i / n), n - 1 if not periodic."""
     length = scalar_expr.cast(i * 0 + window_size - (0 if periodic else 1), dtype)
     turn = scalar_expr.cast(i, dtype) * (2 * math.pi) / scalar_expr.max(length, 1)
     return alpha - beta * scalar_expr.cos(turn)
@@ -160,18 +160,18 @@ def hamming_window(
 
 @op("x[*s, i, j] -> y[*s, i, j]")
 def tril(x: ScalarExpr, k: Size = 0, *, i: LoopIndex, j: LoopIndex) -> ScalarExpr:
-    """The elements on and below the diagonal that lies `k` above the main one; zeros elsewhere."""
+    """Keeps the elements on and below the k-th diagonal, and sets others to 0."""
     return select(j <= i + k, x, 0)
 
 
 @op("x[*s, i, j] -> y[*s, i, j]")
 def triu(x: ScalarExpr, k: Size = 0, *, i: LoopIndex, j: LoopIndex) -> ScalarExpr:
-    """The elements on and above the diagonal that lies `k` above the main one; zeros elsewhere."""
+    """Keeps the elements on and above the k-th diagonal, and sets others to 0."""
     return select(j >= i + k, x, 0)
 
 
 def _positive(value: Any) -> Expr:
-    """A size that is not written as 0: one that turns out to be 0 makes an axis of none."""
+    """Returns whether a size is not literally 0; a size that is 0 at run time is allowed."""
     found: Expr = SIZE.take(value)
     if isinstance(found, PrimValue) and isinstance(found.value, int) and found.value < 1:
         raise InvalidAttribute
@@ -182,11 +182,10 @@ Depth = Annotated[Dim, AttributeKind("a positive size", _positive, True)]
 
 
 def spread(given: CallView) -> ResolvedSignature:
-    """A new axis of size `depth` among those of the indices; the dtype is that of the two
-    values."""
+    """Returns the signature with a new axis of size `depth`; values determine the dtype."""
     rank, depth = given.rank("indices"), given["depth"]
     if isinstance(depth, int) and depth < 0:
-        given.reject(f"the depth must be positive, not {depth}")
+        given.reject(f"depth: expected a positive number, found {depth}")
     floating = any(isinstance(given[name], float) for name in ("on_value", "off_value"))
     attributes = {"dtype": "float64" if floating else "int64"}
     if rank is None:
@@ -208,7 +207,7 @@ def one_hot(
     *,
     d: LoopIndex,
 ) -> ScalarExpr:
-    """`on_value` where the position along the new axis is the index, `off_value` elsewhere."""
+    """Creates `on_value` where the position on a new axis equals the index, else `off_value`."""
     return select(scalar_expr.eq(indices, d), on_value, off_value)
 
 

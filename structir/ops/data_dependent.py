@@ -1,4 +1,4 @@
-"""Ops whose result has a size that only the data tells."""
+"""Ops with data-dependent result sizes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Count = Callable[[Expr], Dim]
 
 
 def distinct(given: CallView) -> ResolvedSignature:
-    """The values, then the vectors that the flags ask for."""
+    """Returns the signature of the values and the requested index vectors."""
     rank = given.rank("x")
     values = "y[_]"
     if given["axis"] is not None:
@@ -64,7 +64,7 @@ def unique(
     return_counts: bool = False,
     axis: Axis | None = None,
 ) -> Any:
-    """The distinct elements, or slices along an axis, in order or as they come first."""
+    """Computes the distinct elements, or slices along an axis, sorted or in order of occurrence."""
     return x
 
 
@@ -94,7 +94,7 @@ unique.non_differentiable("how many distinct elements there are depends on their
 
 @op("x[*s] -> out[_, _] @ int64")
 def nonzero(x: Array) -> Array:
-    """The coordinates of the elements that are not zero: a row for each axis."""
+    """Computes the coordinates of nonzero elements, one row per axis."""
     return x
 
 
@@ -121,7 +121,7 @@ def _(x: Expr, emit: Emit, count: Count) -> Expr | None:
 
 @unique.counted
 def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **how: Any) -> Expr | None:
-    """Of elements in order those that differ from the one before."""
+    """Selects the elements that differ from their predecessor in sorted order."""
     sizes = x.struct_info.dims
     if not (isinstance(sizes, tuple) and sorted) or any(
         v not in (None, False) for v in how.values()
@@ -138,8 +138,7 @@ def _(x: Expr, emit: Emit, count: Count, sorted: bool = True, **how: Any) -> Exp
 
 
 def _kept(values: Expr, found: Expr, emit: Emit, count: Count) -> Expr:
-    """Of a vector the elements that were found. Each is written to the place that its number among
-    them tells; all others to one behind."""
+    """Compacts the selected elements of a vector: each is written at its rank among them."""
     ones = emit(astype(found, "int64"))
     numbers = emit(cumsum(ones, axis=0))
     k = count(emit(reshape(sum_(ones), (1,))))
@@ -149,7 +148,7 @@ def _kept(values: Expr, found: Expr, emit: Emit, count: Count) -> Expr:
 
 
 def _steps(sizes: tuple[Dim, ...], like: Expr) -> list[Expr]:
-    """How far apart neighbours along each axis are."""
+    """Returns the row-major stride of each axis."""
     apart = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     return [full_like(like, PrimValue(step)) for step in apart]
 

@@ -10,7 +10,7 @@ from structir.ir.dims import Dim
 from structir.ir.dtype import is_int, numpy_dtype
 from structir.ir.expr import Call, Constant, Expr
 from structir.lazy import lazy_module
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import DType, Layout, Numbers, SizeOrSizes
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.define import Declaration, op
@@ -57,27 +57,27 @@ Rounding = Literal["", "round", "floor", "ceil", "round_prefer_floor", "round_pr
 
 
 def target(given: CallView, name: str, count: int) -> tuple[Any, ...] | None:
-    """A size attribute with one number for each spatial axis; None where it is not known."""
+    """Returns a size attribute with one number per spatial axis; None where unknown."""
     value = given[name]
     if isinstance(value, UnknownShape):
         if value.ndim not in (None, count):
-            given.reject(f"{name} must have {count} sizes, not {value.ndim}")
+            given.reject(f"{name}: expected {count} sizes, found {value.ndim}")
         return None
     value = value if isinstance(value, tuple) else (value,)
     value = value * count if len(value) == 1 else value
     if len(value) != count:
-        given.reject(f"{name} must be one number or {count}, not {len(value)}")
+        given.reject(f"{name}: expected 1 or {count} numbers, found {len(value)}")
     return tuple(value)
 
 
 def resized(given: CallView) -> ResolvedSignature:
-    """The spatial axes reach each result whole; their new sizes are an attribute."""
+    """Returns the signature with whole spatial axes, whose new sizes are an attribute."""
     count = int(given.op[-2])
     layout = given["layout"] or "NC" + SPATIAL[count]
     check_rank(given, "x", layout)
     missing = [axis for axis in SPATIAL[count] if axis not in layout]
     if missing:
-        given.reject(f"the layout {layout} has no axis {missing[0]}")
+        given.reject(f"layout: expected an axis {missing[0]}, found {layout}")
     new = target(given, "size", count)
     axes = sorted(SPATIAL[count], key=layout.find)  # in memory
     sizes = index_vars(count, "h") if new is not None else ["_"] * count
@@ -155,10 +155,10 @@ def _of_volumes(resize: Declaration) -> None:
         total = 0.0
         for n in range(taps_of(way) if planes * rows * columns > 0 else 0):
             plane = clipped(tap_of(n, front, way, rounding), planes)
-            back = share_of(n, front, way, rounding, cubic_alpha, planes, exclude)
+            cotangent = share_of(n, front, way, rounding, cubic_alpha, planes, exclude)
             for p in range(taps_of(way)):
                 row = clipped(tap_of(p, top, way, rounding), rows)
-                down = share_of(p, top, way, rounding, cubic_alpha, rows, exclude) * back
+                down = share_of(p, top, way, rounding, cubic_alpha, rows, exclude) * cotangent
                 for q in range(taps_of(way)):
                     column = clipped(tap_of(q, left, way, rounding), columns)
                     along = share_of(q, left, way, rounding, cubic_alpha, columns, exclude)
@@ -170,7 +170,7 @@ KERNELS = {2: _of_images, 3: _of_volumes}
 
 
 def _resize(count: int) -> Declaration:
-    """Declare resizing of so many spatial axes."""
+    """Declares resizing over a number of spatial axes."""
 
     @op(resized, name=f"image.resize{count}d")
     def resize(
@@ -186,7 +186,7 @@ def _resize(count: int) -> Declaration:
         extrapolation_value: float = 0.0,
         out_dtype: DType | None = None,
     ) -> Array:
-        """The images at another size, read between elements; beyond an edge they repeat it."""
+        """Resizes images by interpolation; the edge repeats outside."""
         return x
 
     @resize.reference
@@ -205,8 +205,8 @@ def _resize(count: int) -> Declaration:
     KERNELS[count](resize)
 
     @resize.gradient
-    def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-        """Each axis is a product with a matrix, so its adjoint is one with the matrix turned."""
+    def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+        """Computes the adjoint as products with transposed interpolation matrices."""
         x, layout = call.args[0], call.attrs.get("layout") or "NC" + SPATIAL[count]
         sizes, new = x.struct_info.dims, result.struct_info.dims
         if not (isinstance(sizes, tuple) and isinstance(new, tuple) and layout.isalpha()):
@@ -219,7 +219,7 @@ def _resize(count: int) -> Declaration:
             matrices.append(emit(_matrix(resize, call, sizes[axis], new[axis], count)))
             made = made.replace(letter.lower(), letter)
         terms = [f"{a}{a.lower()}" for a in SPATIAL[count]]
-        own = astype(back, x.struct_info.dtype)
+        own = astype(cotangent, x.struct_info.dtype)
         return [einsum((own, *matrices), f"{','.join([read, *terms])}->{made}")]
 
     resize.example(f32[1, 2, *(3, 4, 2)[:count]], (5, 3, 4)[:count])
@@ -227,7 +227,7 @@ def _resize(count: int) -> Declaration:
 
 
 def _matrix(resize: Declaration, call: Call, old: Dim, new: Dim, count: int) -> Expr:
-    """How the elements of one axis weigh in those of its new size: images of one column each."""
+    """Computes the interpolation matrix of one axis."""
     rest = (1,) * (count - 1)
     how = {n: v for n, v in call.attrs.items() if n not in ("layout", "out_dtype")}
     ones = reshape(eye(old, dtype=call.args[0].struct_info.dtype), (old, 1, old, *rest))
@@ -239,7 +239,7 @@ for _count in (2, 3):
 
 
 def at_grid(given: CallView) -> ResolvedSignature:
-    """The grid holds a place in the image for each result: its column, then its row."""
+    """Returns the signature in which the grid holds a column and a row per result."""
     layout = given["layout"]
     check_rank(given, "data", layout)
     read = in_layout(given, layout, {"N": "n", "C": "c", "H": "[h]", "W": "[w]"})
@@ -262,7 +262,7 @@ def grid_sample(
     padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
     align_corners: bool = True,
 ) -> Array:
-    """The images read at places between -1 and 1, which a grid holds."""
+    """Samples images at the normalized coordinates (-1 to 1) of a grid."""
     return data
 
 
@@ -300,7 +300,7 @@ def _(
 
 
 def between(place: float, length: int, align_corners: bool) -> float:
-    """A place between -1 and 1 as one among elements."""
+    """Maps a normalized coordinate to an element coordinate."""
     far: float = np.float64(place) + 1.0
     return far * (length - 1) / 2.0 if align_corners else far * length / 2.0 - 0.5
 
@@ -308,7 +308,7 @@ def between(place: float, length: int, align_corners: bool) -> float:
 def inside_of(
     place: float, length: int, zeros: bool, reflected: bool, align_corners: bool
 ) -> float:
-    """A place, or where it is read instead if it is beyond the edge."""
+    """Clamps or reflects a coordinate outside of the image."""
     if zeros:
         return place
     last = length - 1.0
@@ -351,7 +351,7 @@ def _(
 
 
 def _read(place: Array, length: int, method: str, mode: str, align_corners: bool) -> Taps:
-    """The elements that a place is read from; outside of the image those that the mode names."""
+    """Reads the elements for a coordinate; the padding mode defines those outside."""
     if method != "bicubic":
         place = _padded(place, length, mode, align_corners)
         return taps(place, method, "round_prefer_floor")
@@ -371,7 +371,7 @@ def _padded(place: Array, length: int, mode: str, align_corners: bool) -> Array:
 
 
 def affine(given: CallView) -> ResolvedSignature:
-    """A place for each element of an image of the target size."""
+    """Returns the signature with one coordinate pair per element of the target size."""
     new = target(given, "size", 2)
     if new is None:
         return ResolvedSignature("data[n, 2, 3] -> out[n, 2, _, _]", "", "", {"new": None})
@@ -382,7 +382,7 @@ def affine(given: CallView) -> ResolvedSignature:
 
 @op(affine, name="image.affine_grid")
 def affine_grid(data: Array, size: SizeOrSizes, align_corners: bool = True) -> Array:
-    """For each place of an image, between -1 and 1, where an affine map takes it."""
+    """Computes the normalized coordinates of an image grid under an affine map."""
     return data
 
 
@@ -398,7 +398,7 @@ def _(data: Array, out: Array, align_corners: bool) -> None:
 
 
 def centred(k: int, count: int, align_corners: bool) -> float:
-    """The place of one of so many elements between -1 and 1."""
+    """Returns the normalized coordinate of an element."""
     if align_corners:
         return 2.0 * k / (count - 1) - 1.0 if count > 1 else -1.0
     return (2.0 * k + 1.0) / count - 1.0
@@ -418,15 +418,14 @@ def _(data: Array, size: Any, align_corners: bool = True) -> Array:
 
 
 @affine_grid.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-    """The places of the map that changes nothing, and ones, are what the entries are multiplied
-    with."""
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint as a product with the coordinates of the identity map, and ones."""
     data, size = call.args
     dtype = data.struct_info.dtype
     same = Constant(np.array([[[1, 0, 0], [0, 1, 0]]], numpy_dtype(dtype)))
     places = emit(squeeze(affine_grid(same, size, **call.attrs), 0))
     one = ones_like(take(places, Constant(np.array([0])), 0))
-    return [einsum((back, concat((places, one), 0)), "nihw,jhw->nij")]
+    return [einsum((cotangent, concat((places, one), 0)), "nihw,jhw->nij")]
 
 
 grid_sample.non_differentiable("the elements that it reads are worked out by a routine of its own")

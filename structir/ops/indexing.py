@@ -1,4 +1,4 @@
-"""Reads whose place is read from data: take, gather, and indexing by tensors."""
+"""Reads at data-dependent indices: take, gather, and indexing by tensors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ PLACES = {
 
 
 def taken(given: CallView) -> ResolvedSignature:
-    """`x[*p, indices : n, *t], indices[*s] -> y[*p, *s, *t]`; a vector needs no axis."""
+    """Returns `x[*p, indices : n, *t], indices[*s] -> y[*p, *s, *t]`; a vector needs no axis."""
     place, dtype = PLACES[given["mode"]], "F" if given["mode"] == "nan" else "T"
     fill = {"fill": math.nan if given["mode"] == "nan" else 0}
     if given["axis"] is None:
         if given.rank("x") not in (None, 1):
-            given.reject("axis must be given for a tensor that is no vector")
+            given.reject(
+                f"axis: expected an axis for a tensor of rank {given.rank('x')}, found None"
+            )
         line = f"x[{place} : n] @ {dtype}, indices[*s] @ I -> y[*s] @ {dtype}"
     else:
         read = f"x[*p, {place} : n, *t] @ {dtype}"
@@ -41,20 +43,20 @@ def take(
     axis: Axis | None = None,
     mode: Literal["fast", "clip", "wrap", "nan"] = "fast",
 ) -> ScalarExpr:
-    """The slices at the indices, along an axis.
+    """Reads slices at indices along an axis.
 
-    What an index outside the axis reads is the mode's: `clip` the nearest element, `wrap` the one
-    that many steps around, `nan` a NaN, for which elements must be floats; `fast` expects none, and
-    gives 0. A negative index is outside.
+    `mode` defines indices out of range: `clip` reads the nearest element, `wrap` counts around the
+    end, `nan` gives NaN and needs a floating-point dtype, and `fast` assumes none and gives 0.
+    Negative indices are out of range.
     """
     return x
 
 
 def gathered(given: CallView) -> str | ResolvedSignature:
-    """Each index replaces one coordinate: that of the axis."""
+    """Returns the signature in which an index replaces the coordinate of the axis."""
     left, right = given.rank("data"), given.rank("indices")
     if left is not None and right is not None and left != right:
-        given.reject(f"data has {left} axes and indices has {right}")
+        given.reject(f"indices: expected {left} axes as data, found {right}", None, "E0304")
     rank = left if right is None else right
     if rank is None:
         return ResolvedSignature("data[*s], indices[*t] @ I -> y[*t]", sizes=True)
@@ -67,26 +69,26 @@ def gathered(given: CallView) -> str | ResolvedSignature:
 
 @op(gathered)
 def gather_elements(data: ScalarExpr, indices: ScalarExpr, axis: Axis = 0) -> ScalarExpr:
-    """For each index, the element that it names along the axis, at its own place along the
-    others."""
+    """Reads one element per index along an axis, at the position of the index on others."""
     return data
 
 
 def gathered_tuples(given: CallView) -> str | ResolvedSignature:
-    """The last axis of the indices holds one coordinate for each axis that is read."""
+    """Returns the signature in which the last axis of the indices holds coordinates."""
     rank, tuples, batch = given.rank("data"), given.rank("indices"), given["batch_dims"]
     if (tuples is not None and batch >= tuples) or (rank is not None and batch >= rank):
-        given.reject(f"batch_dims is {batch}, which leaves no axis to index")
+        given.reject(f"batch_dims: expected an axis to index after it, found {batch}")
     if batch < 0:
-        given.reject(f"batch_dims is {batch}: it counts the leading axes that both have")
+        given.reject(f"batch_dims: expected at least 0, and axes of both tensors, found {batch}")
     if tuples == 0:
-        given.reject("indices must have at least 1 axis: the last holds the coordinates")
+        given.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
         return ResolvedSignature("data[*s], indices[*t] @ I -> y[*u]", sizes=True)
     if batch + count > rank:
-        given.reject(f"{count} coordinates index a tensor of {rank} axes")
+        message = f"indices: expected at most {rank} coordinates along the last axis"
+        given.reject(f"{message}, found {count}")
     own, outer = index_vars(rank), index_vars(tuples - 1, "j")
     own[:batch] = outer[:batch]
     for k in range(count):
@@ -98,21 +100,21 @@ def gathered_tuples(given: CallView) -> str | ResolvedSignature:
 
 @op(gathered_tuples, reads_sizes=True)
 def gather_nd(data: ScalarExpr, indices: ScalarExpr, batch_dims: int = 0) -> ScalarExpr:
-    """The slices at tuples of indices, which the last axis of `indices` holds."""
+    """Reads slices at index tuples, which are the last axis of `indices`."""
     return data
 
 
 def indexed(given: CallView) -> str | ResolvedSignature:
-    """One index tensor for each leading axis; the index tensors broadcast."""
+    """Returns the signature of one index tensor per leading axis; index tensors broadcast."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
-        given.reject("there is no index")
+        given.reject("indices: expected at least one index tensor, found none")
     names = [f"indices_{k}" for k in range(count)]
     if rank is None or None in given.ranks("indices"):
         others = ", ".join([f"{name}[*t{k}] @ I" for k, name in enumerate(names)])
         return ResolvedSignature(f"data[*s], {others} -> y[*u]", sizes=True)
     if count > rank:
-        given.reject(f"{count} indices are too many for a tensor of {rank} axes")
+        given.reject(f"indices: expected at most {rank} index tensors, found {count}")
     rest = index_vars(rank - count, "t")
     read = [*[f"{name} : n{k}" for k, name in enumerate(names)], *rest]
     others = ", ".join([f"{name}[~b] @ I" for name in names])
@@ -121,12 +123,12 @@ def indexed(given: CallView) -> str | ResolvedSignature:
 
 @op(indexed)
 def index_tensor(data: ScalarExpr, indices: Operands) -> ScalarExpr:
-    """The slices at the broadcast indices: `data[i, j]` of NumPy."""
+    """Reads slices at broadcast index tensors, as `data[i, j]` in NumPy."""
     return data
 
 
 def sequences_reversed(given: CallView) -> str:
-    """Along one axis, the first so many elements in reverse; how many is read along another."""
+    """Returns the signature of reads that reverse the start of one axis."""
     rank = given.rank("x")
     if rank is None:
         return "x[*s], seq_lengths[n] @ I -> y[*s]"
@@ -136,7 +138,7 @@ def sequences_reversed(given: CallView) -> str:
         given.axis("batch_axis", rank),
     )
     if axis == batch:
-        given.reject("seq_axis and batch_axis are the same axis")
+        given.reject("expected different axes seq_axis and batch_axis, found the same")
     i = own[axis]
     turned = f"seq_lengths - 1 - {i} if {i} < seq_lengths else {i}"
     read = [f"({turned}) : {i}" if k == axis else e for k, e in enumerate(own)]
@@ -147,7 +149,7 @@ def sequences_reversed(given: CallView) -> str:
 def reverse_sequence(
     x: ScalarExpr, seq_lengths: ScalarExpr, seq_axis: Axis = 1, batch_axis: Axis = 0
 ) -> ScalarExpr:
-    """Each sequence of a batch in reverse, up to its own length."""
+    """Reverses the first `seq_lengths` elements of each sequence of a batch."""
     return x
 
 

@@ -1,4 +1,4 @@
-"""Ops whose result or operand is made of pieces: concat, split, stack, pad."""
+"""Ops that join or split tensors: concat, stack, split, pad."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MOST = 4096  # tensors that are joined at once: each has loops of its own
 def _check_count(given: CallView) -> None:
     count = len(given.info("tensors"))
     if count > MOST:
-        given.reject(f"{count} tensors are more than the {MOST} that are joined at once")
+        given.reject(f"tensors: expected at most {MOST} tensors, found {count}")
 
 
 def concatenated(given: CallView) -> str:
-    """One letter for each operand at the axis, one after the other in the result."""
+    """Returns the signature with one index variable per operand at the axis."""
     if not given.info("tensors"):
-        given.reject("there is nothing to concatenate")
+        given.reject("tensors: expected at least one tensor, found none")
     _check_count(given)
     if given["axis"] is None:
         return "*tensors[i] -> out[join(*i)]"
@@ -39,12 +39,12 @@ def concatenated(given: CallView) -> str:
 
 @op(concatenated, at={"i": "axis"})
 def concat(tensors: Operands, axis: Axis | None = 0) -> Operands:
-    """The tensors one after the other along an axis; without an axis, vectors."""
+    """Concatenates tensors along an axis; with axis None, concatenates vectors."""
     return tensors
 
 
 def _rows_added(call: Call) -> tuple[Expr, tuple[Expr, ...]] | None:
-    """The tensor that rows are put behind, and the rows; None along another axis."""
+    """Returns the first tensor and the rows appended to it; None along another axis."""
     tensors = call.args[0]
     if call.attrs.get("axis", 0) != 0 or not isinstance(tensors, Tuple) or not tensors.fields:
         return None
@@ -55,10 +55,10 @@ concat.definition.hooks["rows_added"] = _rows_added
 
 
 def stacked(given: CallView) -> ResolvedSignature:
-    """A new axis with a place of size 1 for each operand."""
+    """Returns the signature with a new axis that has size 1 per operand."""
     ranks = [rank for rank in given.ranks("tensors") if rank is not None]
     if not given.info("tensors"):
-        given.reject("there is nothing to stack")
+        given.reject("tensors: expected at least one tensor, found none")
     _check_count(given)
     if not ranks:
         return ResolvedSignature("*tensors[*s] -> out[*u]")
@@ -71,16 +71,16 @@ def stacked(given: CallView) -> ResolvedSignature:
 
 @op(stacked)
 def stack(tensors: Operands, axis: Axis = 0) -> Operands:
-    """The tensors side by side along a new axis."""
+    """Stacks tensors along a new axis."""
     return tensors
 
 
 def divided(given: CallView) -> ResolvedSignature:
-    """The axis as the pieces one after the other; overlapping cuts are reads of their own."""
+    """Returns the signature of an axis cut in pieces; overlapping pieces are separate reads."""
     cuts, rank = given["indices_or_sections"], given.rank("x")
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
     if count <= 0:
-        given.reject(f"there must be at least one section, not {count}")
+        given.reject(f"indices_or_sections: expected at least 1 section, found {count}")
     if rank is not None:
         given.axis("axis", rank)
     if isinstance(cuts, int) and count == 1:
@@ -109,7 +109,7 @@ def divided(given: CallView) -> ResolvedSignature:
 
 
 def _parts(cuts: int | tuple[int, ...], size: Dim) -> tuple[Dims, Dims]:
-    """Where each piece starts, and how long it is."""
+    """Returns the start and the size of each piece."""
     if isinstance(cuts, int):
         each = ceildiv(size, cuts)
         if isinstance(size, int):
@@ -141,13 +141,13 @@ def _in_order(starts: Dims, parts: Dims) -> bool:
 
 @op(divided, reads_sizes=True)
 def split(x: ScalarExpr, indices_or_sections: Counts, axis: Axis = 0) -> ScalarExpr:
-    """The tensor in pieces along an axis: so many, or cut at these places."""
+    """Splits a tensor along an axis into equal sections, or at the given indices."""
     return x
 
 
 @split.reference
 def _(x: Array, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> Any:
-    """Pieces that overlap, or leave something out, are no pieces of one line."""
+    """Decomposes overlapping or incomplete pieces, which one index signature cannot express."""
     starts, parts = _parts(indices_or_sections, x.shape[axis])
     turned = x.swapaxes(0, axis)
     made = [turned[a : a + n].swapaxes(0, axis) for a, n in zip(starts, parts, strict=True)]
@@ -164,7 +164,7 @@ PADDED = {
 
 
 def padded(given: CallView) -> ResolvedSignature:
-    """Letters before and after each axis, which nothing writes; or an index into the operand."""
+    """Returns the signature with index variables for the padding, or with reflected indices."""
     width = given["pad_width"]
     rank = len(width) // 2 if given.rank("x") is None else given.rank("x")
     if len(width) != 2 * (rank or 0):
@@ -192,15 +192,15 @@ def pad(
     pad_mode: Literal["constant", "edge", "circular", "reflect"] = "constant",
     pad_value: Number = 0.0,
 ) -> ScalarExpr:
-    """The tensor with more elements around it: a constant, its edges, or itself again."""
+    """Pads a tensor with a constant, its edge values, its reflection, or its repetition."""
     return x
 
 
 def crossed(given: CallView) -> ResolvedSignature:
-    """Each vector along its own axis of every result."""
+    """Returns the signature with each vector along its own axis of every result."""
     ranks = given.ranks("tensors")
     if not ranks:
-        given.reject("there is no vector")
+        given.reject("tensors: expected at least one vector, found none")
     axes = index_vars(len(ranks))
     reads = ", ".join([f"tensors_{k}[{i}]" for k, i in enumerate(axes)])
     results = [access_text(f"*y_{k}", axes) for k in range(len(axes))]
@@ -211,7 +211,7 @@ def crossed(given: CallView) -> ResolvedSignature:
 
 @op(crossed)
 def meshgrid(tensors: Operands, indexing: Literal["ij", "xy"] = "ij") -> Operands:
-    """The coordinates of a grid: for each vector, its value at every place."""
+    """Creates coordinate tensors of a grid from one vector per axis."""
     return tensors
 
 

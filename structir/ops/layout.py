@@ -1,4 +1,4 @@
-"""Ops that only move elements: axes permuted, added, dropped, repeated, turned."""
+"""Ops that move elements: permute, expand, squeeze, repeat, flip, roll."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structir.projections.scalar_expr import ScalarExpr
 
 
 def permuted(given: CallView) -> str:
-    """`x[i0, i1, i2] -> y[i2, i0, i1]`; the list of axes tells the rank if nothing else does."""
+    """Returns `x[i0, i1, i2] -> y[i2, i0, i1]`; the axes attribute determines an unknown rank."""
     rank, axes = given.rank("x"), given["axes"]
     if axes is None:
         if rank is None:
@@ -24,19 +24,19 @@ def permuted(given: CallView) -> str:
         rank = len(axes) if rank is None else rank
         order = given.axes("axes", rank)
         if len(order) != rank:
-            given.reject(f"{len(order)} axes are given for a tensor of {rank}")
+            given.reject(f"axes: expected a permutation of {rank} axes, found {list(order)}")
     own = index_vars(rank)
     return f"{access_text('x', own)} -> {access_text('y', [own[k] for k in order])}"
 
 
 @op(permuted)
 def permute_dims(x: ScalarExpr, axes: Ints | None = None) -> ScalarExpr:
-    """The axes in another order; without a list, reversed."""
+    """Permutes axes; reverses them by default."""
     return x
 
 
 def expanded(given: CallView) -> str:
-    """A `1` in the result for each new axis."""
+    """Returns the signature with a literal `1` per new axis."""
     rank, axis = given.rank("x"), given["axis"]
     found = axes_of_any_rank(axis) if rank is None else None
     if rank is None and found is None:
@@ -54,12 +54,12 @@ def expanded(given: CallView) -> str:
 
 @op(expanded)
 def expand_dims(x: ScalarExpr, axis: Axes) -> ScalarExpr:
-    """The tensor with new axes of size 1, at these places of the result."""
+    """Inserts axes of size 1 at these positions of the result."""
     return x
 
 
 def squeezed(given: CallView) -> ResolvedSignature:
-    """The axes of size 1, read at 0."""
+    """Returns the signature that reads axes of size 1 at 0."""
     rank, sizes, axis = given.rank("x"), given.dims("x"), given["axis"]
     if rank is None:
         return ResolvedSignature("x[*s] -> y[*t]")
@@ -74,7 +74,7 @@ def squeezed(given: CallView) -> ResolvedSignature:
         ]
         if wide and sizes is not None:
             text = f"axis {wide[0]} of x has size {sizes[wide[0]]}, and only axes of size 1 can go"
-            given.reject(text, "R.reshape merges axes of other sizes")
+            given.reject(text, "merge axes of other sizes with `R.reshape`")
     own = index_vars(rank)
     read = [f"0 : q{k}" if k in gone else i for k, i in enumerate(own)]
     out = [i for k, i in enumerate(own) if k not in gone]
@@ -86,19 +86,19 @@ def squeezed(given: CallView) -> ResolvedSignature:
 
 @op(squeezed, reads_sizes=True)
 def squeeze(x: ScalarExpr, axis: Axes | None = None) -> ScalarExpr:
-    """The tensor without some axes of size 1; without a list, without all of them."""
+    """Removes axes of size 1: those given, or all."""
     return x
 
 
 @op("x[*s] -> y[flat(*s)]")
 def flatten(x: ScalarExpr) -> ScalarExpr:
-    """All elements along one axis, row-major."""
+    """Reshapes to one axis in row-major order."""
     return x
 
 
 @op("x[n, m, *s] -> y[n, flat(m, *s)]", name="nn.batch_flatten")
 def batch_flatten(x: ScalarExpr) -> ScalarExpr:
-    """All axes but the first as one."""
+    """Reshapes all axes but the first to one."""
     return x
 
 
@@ -108,12 +108,12 @@ def batch_flatten(x: ScalarExpr) -> ScalarExpr:
     where="p == upscale_factor, q == upscale_factor, 1 <= upscale_factor",
 )
 def pixel_shuffle(x: ScalarExpr, upscale_factor: int) -> ScalarExpr:
-    """Blocks of channels as blocks of pixels."""
+    """Rearranges blocks of channels to blocks of pixels."""
     return x
 
 
 def repeated(given: CallView) -> ResolvedSignature:
-    """Each element several times: the copies are the inner part of the axis."""
+    """Returns the signature with copies as the inner part of the axis."""
     rank = given.rank("x")
     if given["axis"] is None:
         return ResolvedSignature("x[*s] -> y[flat(*s, q)]", "q == repeats")
@@ -126,12 +126,12 @@ def repeated(given: CallView) -> ResolvedSignature:
 
 @op(repeated)
 def repeat(x: ScalarExpr, repeats: Size, axis: Axis | None = None) -> ScalarExpr:
-    """Each element several times in a row, along an axis or over all elements."""
+    """Repeats each element consecutively, along an axis or over the flattened tensor."""
     return x
 
 
 def tiled(given: CallView) -> ResolvedSignature:
-    """The whole several times: the copies are the outer part of each axis."""
+    """Returns the signature with copies as the outer part of each axis."""
     rank, repeats = given.rank("x"), given["repeats"]
     counts = repeats if isinstance(repeats, tuple) else (repeats,)
     if rank is None:
@@ -146,7 +146,7 @@ def tiled(given: CallView) -> ResolvedSignature:
 
 @op(tiled)
 def tile(x: ScalarExpr, repeats: SizeOrSizes) -> ScalarExpr:
-    """The whole tensor several times along each axis."""
+    """Repeats the whole tensor along each axis."""
     return x
 
 
@@ -160,7 +160,7 @@ def _(x: Any, axis: Any = None) -> Any:
 
 
 def flipped(given: CallView) -> ResolvedSignature:
-    """Along each of some axes, the elements from the last to the first."""
+    """Returns the signature that reads axes in reverse."""
     found = _axes_and_letters(given)
     if found is None:
         return ResolvedSignature("x[*s] -> y[*s]", sizes=True)
@@ -170,7 +170,7 @@ def flipped(given: CallView) -> ResolvedSignature:
 
 
 def _axes_and_letters(given: CallView) -> tuple[tuple[int, ...], list[str]] | None:
-    """The axes that are named, as places among letters; None where they cannot be told."""
+    """Returns the axes and index variables, or None where the rank is unknown."""
     rank = given.rank("x")
     if rank is None:
         return axes_of_any_rank(given["axis"])
@@ -179,18 +179,18 @@ def _axes_and_letters(given: CallView) -> tuple[tuple[int, ...], list[str]] | No
 
 @op(flipped)
 def flip(x: ScalarExpr, axis: Axes) -> ScalarExpr:
-    """The elements along one or several axes in reverse."""
+    """Reverses the order of elements along axes."""
     return x
 
 
 def rolled(given: CallView) -> ResolvedSignature:
-    """Along each of some axes, the element that lies `shift` before, around the end."""
+    """Returns the signature that reads `shift` elements before, modulo the size."""
     shift, found = given["shift"], _axes_and_letters(given)
     if found is None or isinstance(shift, UnknownShape):
         return ResolvedSignature("x[*s] -> y[*s]", sizes=True)
     axes, own = found
     if isinstance(shift, tuple) and len(shift) not in (1, len(axes)):
-        given.reject(f"shift must be one number or {len(axes)}, not {len(shift)}")
+        given.reject(f"shift: expected 1 or {len(axes)} numbers, found {len(shift)}")
     read = list(own)
     for place, k in enumerate(axes):
         one = isinstance(shift, tuple) and f"shift[{place if len(shift) > 1 else 0}]"
@@ -200,14 +200,13 @@ def rolled(given: CallView) -> ResolvedSignature:
 
 @op(rolled)
 def roll(x: ScalarExpr, shift: SizeOrSizes, axis: Axes) -> ScalarExpr:
-    """The elements along one or several axes moved on, around the end: by one shift, or one for
-    each axis."""
+    """Shifts elements along axes cyclically, by one shift or one per axis."""
     return x
 
 
 @op("x[~shape] -> y[*shape]")
 def broadcast_to(x: ScalarExpr, shape: Sizes) -> ScalarExpr:
-    """The tensor as part of a larger shape: axes of size 1 and missing leading axes repeat."""
+    """Broadcasts a tensor to a shape."""
     return x
 
 

@@ -1,4 +1,4 @@
-"""Loops over the first axis of a tensor: a function of the program, applied to state and slice."""
+"""Loops over the first axis of a tensor, with a function of the program as the body."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOTHING = TupleStructInfo(())
 def scanned(
     cell: StructInfo, states: StructInfo, x: StructInfo, captured: StructInfo = NOTHING
 ) -> StructInfo:
-    """The states as they were, and the outputs of all steps."""
+    """Infers the StructInfo of final states and stacked outputs."""
     if not isinstance(states, TupleStructInfo) or not isinstance(captured, TupleStructInfo):
         raise _wrong("states and captured values are tuples")
     steps, step = _taken_apart(x)
@@ -57,7 +57,7 @@ def _wrong(message: str) -> StructInfoError:
 
 
 def _taken_apart(x: StructInfo) -> tuple[Any, StructInfo]:
-    """The number of steps, where it is known, and what each step gets."""
+    """Returns the trip count, if known, and the StructInfo of a slice."""
     if not isinstance(x, TensorStructInfo):
         raise _wrong("what is scanned is a tensor")
     axes = axes_of(x)
@@ -69,7 +69,7 @@ def _taken_apart(x: StructInfo) -> tuple[Any, StructInfo]:
 
 
 def _outputs(given: StructInfo, states: tuple[StructInfo, ...]) -> tuple[StructInfo, ...]:
-    """What a step gives beside the states, which stay as they are."""
+    """Returns the outputs of a step after its states, whose StructInfo must not change."""
     fields = given.fields if isinstance(given, TupleStructInfo) else (given,)
     if len(fields) <= len(states):
         raise _wrong(f"a step gives {len(states)} states and an output, not {len(fields)} values")
@@ -90,9 +90,11 @@ def _stacked(steps: Any, output: StructInfo) -> StructInfo:
 
 @attrs.frozen(eq=False)
 class LoopSpec:
-    """A loop over a function: how often, as long as what holds, on which values that each step
-    hands on. With `read`, each step is given an element of it, then what is captured; without, it
-    is given its number and the condition first, and gives the next condition first."""
+    """A loop over a function: trip count, condition, and the carried values.
+
+    With `read`, a step receives an element of it, then the captured values. Without, it receives
+    its index and the condition first, and returns the next condition first.
+    """
 
     trips: Any
     going: Any
@@ -101,19 +103,19 @@ class LoopSpec:
     captured: tuple[Any, ...] = ()
 
     def given(self, step: Any, going: Any, carried: Any, element: Any) -> tuple[Any, ...]:
-        """The arguments of a step."""
+        """Returns the arguments of a step."""
         if self.read is None:
             return (step, going, *carried)
         return (*carried, element, *self.captured)
 
     def taken(self, made: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-        """The next condition, the carried values, and the outputs, of what a step gives."""
+        """Splits the results of a step into next condition, carried values and outputs."""
         going, made = (np.asarray(True), made) if self.read is not None else (made[0], made[1:])
         return going, made[: len(self.carried)], made[len(self.carried) :]
 
 
 def at_once(function: Any, steps: LoopSpec) -> tuple[tuple[Any, ...], list[Any]] | None:
-    """The carried values after a loop, and its outputs, where all steps can be made at once."""
+    """Evaluates a loop whose steps can be batched: carried values and outputs."""
     loop = getattr(function, "loop", None)
     made: tuple[tuple[Any, ...], list[Any]] | None = loop(function, steps) if loop else None
     return made
@@ -121,7 +123,7 @@ def at_once(function: Any, steps: LoopSpec) -> tuple[tuple[Any, ...], list[Any]]
 
 @opaque_op(scanned)
 def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
-    """The states after the last step, and the outputs of all steps along a new first axis."""
+    """Runs a function over slices of the first axis: returns final states and stacked outputs."""
     if not x.shape[0]:
         raise ShapeMismatchError("scan: there is no step, so no output has a shape")
     made = at_once(cell, LoopSpec(int(x.shape[0]), None, states, x, captured))
@@ -136,7 +138,7 @@ def scan(cell: Any, states: Any, x: Any, captured: Any = ()) -> Any:
 
 
 def _loop(call: Call) -> tuple[Expr, int]:
-    """What the solver asks of a loop: its body, and how many states it has."""
+    """Returns the body of a loop and its number of states, for the solver."""
     states = call.args[1].struct_info
     return call.args[0], len(states.fields) if isinstance(states, TupleStructInfo) else 0
 
@@ -149,8 +151,7 @@ scan.definition.hooks["loop"] = _loop  # type: ignore[attr-defined]
 
 @attrs.frozen(eq=False)
 class _Parts:
-    """What a function that is scanned takes and gives, by place: states, a slice, then captured
-    values; states, then outputs."""
+    """Positions of states, slice and captured values among parameters and results of the body."""
 
     params: tuple[StructInfo, ...]
     gives: tuple[StructInfo, ...]
@@ -166,7 +167,7 @@ class _Parts:
         return cls(params, fields, states)
 
     def real(self, places: range) -> list[int]:
-        """The places of parameters that are real numbers."""
+        """Returns the positions of floating-point parameters."""
         return [k for k in places if _is_real(self.params[k])]
 
 
@@ -179,13 +180,15 @@ def _is_real(info: Any) -> bool:
 
 
 def _along(steps: Any, info: Any) -> TensorStructInfo:
-    """A tensor for each step."""
+    """Returns the StructInfo stacked over all steps."""
     return TensorStructInfo((steps, *info.dims), info.dtype)
 
 
 def _loop_gradient(call: Call, back: Any, loop: Any) -> list[Any]:
-    """What comes back to the states, to what is scanned and to captured values. `loop` is told in
-    `adjoints.reverse`."""
+    """Returns the cotangents of states, scanned tensor and captured values.
+
+    `loop` is defined in `adjoints.reverse`.
+    """
     states = len(call.args[1].struct_info.fields)
     parts, x = _Parts.of(loop.cell, states), call.args[2]
     if not _is_known(x.struct_info):
@@ -195,7 +198,7 @@ def _loop_gradient(call: Call, back: Any, loop: Any) -> list[Any]:
 
 @attrs.frozen(eq=False)
 class _BackwardLoop:
-    """One loop on its way back."""
+    """The backward pass of one loop."""
 
     call: Call
     back: Any
@@ -203,7 +206,7 @@ class _BackwardLoop:
     parts: _Parts
 
     def found(self) -> list[Any]:
-        """What comes back to each argument of the loop."""
+        """Returns the cotangent of each argument of the loop."""
         emit, parts, count = self.loop.emit, self.parts, self.parts.states
         real, captured = parts.real(range(count)), self.captured()
         x: Any = self.call.args[2]
@@ -220,30 +223,30 @@ class _BackwardLoop:
         return [None, tuple(to_states), to_x, tuple(to_captured)][: len(self.call.args)]
 
     def captured(self) -> list[Expr]:
-        """The captured values, one by one."""
+        """Returns the captured values, one by one."""
         if len(self.call.args) < 4:
             return []
         whole: Any = self.call.args[3]
         return [self.field(whole, k) for k in range(len(whole.struct_info.fields))]
 
     def field(self, whole: Any, k: int) -> Expr:
-        """A field of a tuple that is written out, or of a variable."""
+        """Returns a field of a tuple expression or a tuple variable."""
         made: Expr = whole.fields[k] if isinstance(whole, Tuple) else self.loop.emit(whole[k])
         return made
 
     def real_captured(self) -> list[int]:
-        """The places of captured values that are real numbers."""
+        """Returns the positions of floating-point captured values."""
         return self.parts.real(range(self.parts.states + 1, len(self.parts.params)))
 
     def came_back(self, k: int) -> Expr:
-        """What has come back to a state after the last step."""
+        """Returns the cotangent of a final state."""
         given = self.back[k]
         state = self.field(self.call.args[1], k)
         made: Expr = given if given is not None else self.loop.emit(zeros_like(state))
         return made
 
     def outputs_back(self) -> list[Expr]:
-        """What has come back to the real outputs of all steps."""
+        """Returns the cotangents of the floating-point outputs of all steps."""
         found: list[Expr] = []
         for k in self.real_outputs():
             given = self.back[k]
@@ -254,12 +257,12 @@ class _BackwardLoop:
         return found
 
     def real_outputs(self) -> list[int]:
-        """The places of outputs that are real numbers."""
+        """Returns the positions of floating-point outputs."""
         gives = self.parts.gives
         return [k for k in range(self.parts.states, len(gives)) if _is_real(gives[k])]
 
     def states_before(self) -> list[Expr]:
-        """The states before each step, by a loop whose steps give them beside what they make."""
+        """Returns the states before each step, from a loop that also outputs them."""
         count, callee, emit = self.parts.states, self.loop.callee, self.loop.emit
         if not count:
             return []
@@ -273,8 +276,11 @@ class _BackwardLoop:
         return [emit(made[count + k]) for k in range(count)]
 
     def step_back(self) -> GlobalVar:
-        """The function of one step: what has come back to states and captured values so far and the
-        number of the step, then all that is read; it gives what comes back before the step."""
+        """Defines the body of the backward loop.
+
+        It receives the accumulated cotangents and the step index, then the tensors read. It returns
+        the cotangents before the step.
+        """
         parts, count = self.parts, self.parts.states
         states, captured = parts.real(range(count)), self.real_captured()
         outputs = self.real_outputs()

@@ -19,10 +19,10 @@ Reduction = Literal["none", "sum", "mean"]
 
 
 def likelihood(given: CallView) -> str:
-    """One class for each target; the reduction tells whether the result is a scalar."""
+    """Returns the signature with one target class per prediction; `reduction` gives the rank."""
     rank = given.rank("predictions")
     if rank == 0:
-        given.reject("predictions must have an axis of classes")
+        given.reject("predictions: expected an axis of classes, found a scalar", None, "E0304")
     if rank == 1:
         return "predictions[c] @ F, targets[] @ I, weights[c] @ F or 1 -> out[] @ F"
     result = "n, *s" if given["reduction"] == "none" else ""
@@ -38,8 +38,7 @@ def nll_loss(
     reduction: Reduction = "mean",
     ignore_index: int = -100,
 ) -> Expr:
-    """The negative weighted log-likelihood of the target classes; ignored targets count for
-    nothing."""
+    """Computes the negative weighted log-likelihood of target classes, without ignored targets."""
     wide = astype(targets, "int64")  # where the number to ignore fits
     kept = not_equal(wide, full_like(wide, ignore_index))
     classes = where(kept, targets, zeros_like(targets))
@@ -61,8 +60,7 @@ def nll_loss(
     parts=True,
 )
 def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
-    """Less the sum of predictions times labels, over the size of the batch; the predictions are
-    logarithms."""
+    """Computes -sum(predictions * labels) / batch size, for log predictions."""
     total = negative(sum_(multiply(predictions, labels)))
     sizes = predictions.struct_info.dims
     if len(sizes) < 2:

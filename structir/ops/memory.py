@@ -1,12 +1,12 @@
-"""Memory as a program writes it out: storage, tensors that lie in it, and calls that fill them.
+"""Explicit memory: storage, tensors in storage, and calls that write to them.
 
     storage = R.memory.alloc_storage(R.prim_value(256 * n))
     space = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 64]), dtype="float32")
     y = R.memory.call_into(x, space, callee="exp")
 
-Tensors in one storage may lie over each other, so that these calls have effects: they stand in
-plain blocks, and nothing shares or drops them. A function whose effects are on storage of its own
-alone says `force_pure`.
+Tensors of one storage may overlap, so these calls have side effects: they are in plain blocks, and
+passes neither share nor remove them. A function whose effects are limited to its own storage is
+marked `force_pure`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOST_ARGUMENTS = 64
 
 def _storage(size: StructInfo) -> StructInfo:
     if not isinstance(size, PrimStructInfo) or size.dtype != "int64":
-        raise StructInfoError(Diagnostic("the number of bytes is an integer, as R.prim_value(64)"))
+        raise StructInfoError(Diagnostic("size: expected an integer such as R.prim_value(64)"))
     known: Dim | None = size.value
     return TensorStructInfo(None if known is None else (known,), "uint8", 1)
 
@@ -56,15 +56,17 @@ def _tensor(
     storage: StructInfo, offset: StructInfo, shape: StructInfo, dtype: str = "float32"
 ) -> StructInfo:
     if not isinstance(storage, TensorStructInfo) or not isinstance(offset, PrimStructInfo):
-        raise StructInfoError(Diagnostic("a tensor lies in storage, at a number of bytes"))
+        raise StructInfoError(
+            Diagnostic("expected storage and an offset in bytes such as R.prim_value(0)")
+        )
     if not isinstance(shape, ShapeStructInfo):
-        raise StructInfoError(Diagnostic("the sizes of a tensor are a shape, as R.shape([n, 64])"))
+        raise StructInfoError(Diagnostic("shape: expected a shape such as R.shape([n, 64])"))
     return TensorStructInfo(shape.dims, dtype, shape.ndim)
 
 
 @opaque_op(_storage, "memory.alloc_storage", pure=False)
 def alloc_storage(size: int) -> Array:
-    """Memory of so many bytes, in which tensors may lie."""
+    """Allocates uninitialized storage of a number of bytes."""
     return np.empty(size, "uint8")
 
 
@@ -72,11 +74,11 @@ def alloc_storage(size: int) -> Array:
 def alloc_tensor(
     storage: Array, offset: int, shape: tuple[int, ...], *, dtype: str = "float32"
 ) -> Array:
-    """A tensor that lies in storage, from a number of bytes on; what it holds is left open."""
+    """Creates an uninitialized tensor at a byte offset of storage."""
     wanted = numpy_dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
     if min((offset, *shape)) < 0 or offset + count > storage.nbytes:
-        text = f"a tensor of {count} bytes from {offset} on does not lie in {storage.nbytes} bytes"
+        text = f"a tensor of {count} bytes from {offset} on does not be in {storage.nbytes} bytes"
         raise ShapeMismatchError(f"memory.alloc_tensor: {text}")
     return storage[offset : offset + count].view(wanted).reshape(shape)
 
@@ -89,7 +91,7 @@ def _filled(
 
 @opaque_op(_filled, "memory.fill", pure=False)
 def fill(kernel: Any, destination: Array, operands: tuple[Any, ...] = ()) -> Array:
-    """The destination, filled by a kernel of the module from its operands."""
+    """Fills the destination by a kernel of the module."""
     kernel(*operands, destination)
     return destination
 
@@ -99,7 +101,7 @@ fill.definition.hooks["calls_kernel"] = True  # type: ignore[attr-defined]
 
 @attrs.define(eq=False)
 class IntoDefinition:
-    """The definition of `memory.call_into`: all is asked of the op that it calls."""
+    """The definition of `memory.call_into`, which delegates to the callee's definition."""
 
     name: str = "memory.call_into"
     pure: bool = False
@@ -116,13 +118,13 @@ class IntoDefinition:
 
     @property
     def doc(self) -> str:
-        """What the op does."""
+        """Returns the documentation of the op."""
         return (
             "What the op `callee` makes of the other arguments, put where the last argument lies."
         )
 
     def bind(self, args: tuple[Any, ...], keywords: Mapping[str, Any], span: Span | None) -> Call:
-        """A call from its arguments, the destination last, and the attributes of the op called."""
+        """Builds a call from arguments, the destination last, and the attributes of the callee."""
         own = dict(keywords)
         places = {name: k for k, name in enumerate(self.argument_names)}
         operands = {**dict(enumerate(args)), **{places[n]: own.pop(n) for n in {*own} & {*places}}}
@@ -141,7 +143,7 @@ class IntoDefinition:
         raise StructInfoError(Diagnostic(message, span, self.name))
 
     def deduce(self, call: Call) -> StructInfo:
-        """What is known of the destination; refused where the result cannot lie there."""
+        """Returns the StructInfo of the destination; rejects a result that does not match it."""
         made, destination = self.forward(call).struct_info, call.args[-1].struct_info
         if not isinstance(destination, TensorStructInfo) or made is None:
             raise self._wrong(call, f"the destination is a tensor, not {destination}")
@@ -153,7 +155,7 @@ class IntoDefinition:
         return StructInfoError(Diagnostic(message, call.span, self.name))
 
     def forward(self, call: Call) -> Call:
-        """The call whose result is put somewhere."""
+        """Returns the call whose result is written to the destination."""
         name = call.attrs.get("callee")
         op = find_op(name) if isinstance(name, str) else None
         if op is None or not call.args:
@@ -171,19 +173,19 @@ class IntoDefinition:
         return Call(op, args, made.attrs, (), made.struct_info, call.span)
 
     def index_spec(self, call: Call) -> None:
-        """There are no loops to be seen: what it does to memory they cannot say."""
+        """Returns None: an index spec does not express side effects."""
 
     def decompose(self, call: Call) -> None:
-        """There are no parts."""
+        """Returns None: the op has no decomposition."""
 
     def assumptions(self, call: Call) -> tuple[Any, ...]:
-        """What the op that is called assumes of sizes."""
+        """Returns the assumptions of the callee."""
         forward = memoize(self.forward, call)
         found: tuple[Any, ...] = forward.op.definition.assumptions(forward)  # type: ignore[attr-defined]
         return found
 
     def reference(self, call: Call, values: tuple[Any, ...]) -> Any:
-        """The destination, once the result lies there."""
+        """Computes the result into the destination and returns it."""
         forward = memoize(self.forward, call)
         made = forward.op.definition.reference(forward, values[:-1])  # type: ignore[attr-defined]
         destination = values[-1]

@@ -1,9 +1,9 @@
-"""Normalisations: softmax, and the norms over layers, groups, instances and batches."""
+"""Normalizations: softmax, and layer, group, instance and batch normalization."""
 
 from __future__ import annotations
 
 from structir.ir.expr import Call, Expr, Tuple
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axes, Axis, Ints
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
@@ -20,35 +20,35 @@ ALONG = "x[*p, [i], *t] @ F -> y[*p, i, *t] @ F"
 
 @op(ALONG, name="nn.softmax", at={"i": "axis"}, parts=True)
 def softmax(x: Expr, axis: Axis = -1) -> Expr:
-    """Positive weights that add up to 1 along an axis, in proportion to exp(x)."""
+    """Computes exp(x) divided by its sum along an axis."""
     powers = exp(subtract(x, max_(x, axis=axis, keepdims=True)))
     return divide(powers, sum_(powers, axis=axis, keepdims=True))
 
 
 @softmax.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-    """What comes back less its mean under the weights, in proportion to the weights."""
-    weighted = multiply(back, result)
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint: result * (cotangent - sum(cotangent * result))."""
+    weighted = multiply(cotangent, result)
     total = sum_(weighted, axis=call.attrs.get("axis", -1), keepdims=True)
     return [subtract(weighted, multiply(result, total))]
 
 
 @op(ALONG, name="nn.log_softmax", at={"i": "axis"}, parts=True)
 def log_softmax(x: Expr, axis: Axis = -1) -> Expr:
-    """The logarithm of softmax."""
+    """Computes the logarithm of softmax."""
     shifted = subtract(x, max_(x, axis=axis, keepdims=True))
     return subtract(shifted, log(sum_(exp(shifted), axis=axis, keepdims=True)))
 
 
 @log_softmax.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-    """What comes back less its sum, in proportion to the weights."""
-    total = sum_(back, axis=call.attrs.get("axis", -1), keepdims=True)
-    return [subtract(back, multiply(exp(result), total))]
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint: cotangent - exp(result) * sum(cotangent)."""
+    total = sum_(cotangent, axis=call.attrs.get("axis", -1), keepdims=True)
+    return [subtract(cotangent, multiply(exp(result), total))]
 
 
 def normalised(given: CallView, weights: tuple[str, ...]) -> str:
-    """The axes that are normalised reach each result whole; the weights have just those axes."""
+    """Returns the signature in which the body receives the normalized axes whole."""
     rank = given.rank("data")
     if rank is None:
         others = ", ".join([f"{name}[*u] @ F" for name in weights])
@@ -61,12 +61,12 @@ def normalised(given: CallView, weights: tuple[str, ...]) -> str:
 
 
 def layer(given: CallView) -> str:
-    """Two weights."""
+    """Returns the signature of layer_norm, with two weights."""
     return normalised(given, ("gamma", "beta"))
 
 
 def root_mean_square(given: CallView) -> str:
-    """One weight."""
+    """Returns the signature of rms_norm, with one weight."""
     return normalised(given, ("weight",))
 
 
@@ -80,7 +80,7 @@ def layer_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Expr:
-    """The data less its mean, over its deviation, along some axes; then scaled and shifted."""
+    """Normalizes to zero mean and unit variance over axes, then scales and shifts."""
     standard = _standardised(data, axes, epsilon)
     weight, shift = (_aligned(part, data, axes) for part in (gamma, beta))
     return _weighted(standard, weight if scale else None, shift if center else None)
@@ -88,7 +88,7 @@ def layer_norm(
 
 @op(root_mean_square, name="nn.rms_norm", parts=True)
 def rms_norm(data: Expr, weight: Expr, axes: Axes, epsilon: float = 1e-5) -> Expr:
-    """The data over the root of its mean square, along some axes; then scaled."""
+    """Divides by the root mean square over axes, then scales."""
     power = mean(square(data), axis=axes, keepdims=True)
     return multiply(multiply(data, rsqrt(power + epsilon)), _aligned(weight, data, axes))
 
@@ -105,7 +105,7 @@ def _weighted(value: Expr, weight: Expr | None, shift: Expr | None) -> Expr:
 
 
 def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
-    """A weight over some axes, with axes of size 1 where it has none of its own after the first."""
+    """Reshapes a weight to broadcast against the data after its first axis."""
     rank: int = data.struct_info.ndim
     given = [a % rank for a in ((axes,) if isinstance(axes, int) else axes)]
     own = sorted(given)
@@ -119,15 +119,14 @@ def _aligned(weight: Expr, data: Expr, axes: Axes) -> Expr:
 
 
 def grouped(given: CallView) -> ResolvedSignature:
-    """The channels in groups: `flat(g, c)`; the axes that are normalised reach each result
-    whole."""
+    """Returns the signature with channels as `flat(g, c)`; normalized axes are whole."""
     if given["num_groups"] < 1:
-        given.reject(f"there must be one group or more, not {given['num_groups']}")
+        given.reject(f"num_groups: expected at least 1, found {given['num_groups']}")
     return _by_channel(given, "flat(g, c)", "g == num_groups")
 
 
 def by_instance(given: CallView) -> ResolvedSignature:
-    """Each channel of each instance by itself."""
+    """Returns the signature with each channel of each instance separate."""
     return _by_channel(given, "c", "")
 
 
@@ -137,7 +136,7 @@ def _by_channel(given: CallView, channel: str, condition: str) -> ResolvedSignat
         return ResolvedSignature("data[*s] @ F, gamma[c] @ F, beta[c] @ F -> y[*s] @ F")
     place, axes = given.axis("channel_axis", rank), given.axes("axes", rank)
     if place in axes:
-        given.reject("axes must not hold the channel axis")
+        given.reject("axes: expected axes other than channel_axis, found it among them")
     own = index_vars(rank)
     read = [f"[{i}]" if k in axes else i for k, i in enumerate(own)]
     made = list(own)
@@ -159,8 +158,7 @@ def group_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Expr:
-    """The data less its mean, over its deviation, for each group of channels; then scaled and
-    shifted."""
+    """Normalizes each group of channels, then scales and shifts."""
     rank: int = data.struct_info.ndim
     sizes = data.struct_info.dims
     place = channel_axis % rank
@@ -185,7 +183,7 @@ def instance_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Expr:
-    """The data less its mean, over its deviation, for each channel; then scaled and shifted."""
+    """Normalizes each channel of each instance, then scales and shifts."""
     standard = _standardised(data, axes, epsilon)
     weight, shift = (_aligned(part, data, channel_axis) for part in (gamma, beta))
     return _weighted(standard, weight if scale else None, shift if center else None)
@@ -211,10 +209,9 @@ def batch_norm(
     momentum: float = 0.1,
     training: bool = True,
 ) -> Expr:
-    """The data normalised for each channel: by the batch in training, by the running values
-    otherwise.
+    """Normalizes each channel: by batch statistics in training, else by running statistics.
 
-    In training the running values move toward those of the batch by `momentum`.
+    In training the running statistics move toward those of the batch by `momentum`.
     """
     rank: int = data.struct_info.ndim
     place = axis % rank
@@ -233,7 +230,7 @@ def batch_norm(
 
 @batch_norm.region
 def _(call: Call) -> bool:
-    """The line does not tell that training looks at the whole batch."""
+    """Declares that training reads the whole batch, which the signature does not express."""
     return call.attrs.get("training") is False
 
 

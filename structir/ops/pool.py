@@ -27,7 +27,7 @@ BEGINNING = "(H{k} + lo[{k}] + up[{k}])//s[{k}]"  # windows that begin before th
 
 @attrs.frozen
 class PoolWindows:
-    """What a pool's attributes say: the entries of both sides, the conditions, the numbers."""
+    """Index expressions, conditions and numbers of a pool's windows."""
 
     read: list[str]
     made: list[str]
@@ -36,12 +36,12 @@ class PoolWindows:
 
 
 def windows_of(given: CallView, count: int, name: str) -> PoolWindows:
-    """A window as in a convolution; its sizes are attributes."""
+    """Returns the windows of a pool, from its attributes."""
     axes = range(count)
     low, high = padding(given, count)
     strides, dilation = each(given, "strides", count), each(given, "dilation", count)
     if min(*strides, *dilation, *each(given, "pool_size", count)) < 1:
-        given.reject("pool_size, strides and dilation must be positive")
+        given.reject("expected positive pool_size, strides and dilation")
     up = tuple([s - 1 if given["ceil_mode"] else 0 for s in strides])
     numbers: dict[str, Any] = {
         "s": strides,
@@ -66,8 +66,7 @@ def windows_of(given: CallView, count: int, name: str) -> PoolWindows:
 
 
 def _window_count(numbers: dict[str, Any], k: int) -> str:
-    """The number of windows along an axis: rounded up, only those that begin before the far
-    padding."""
+    """Returns the number of windows; with ceil mode, each starts before the far padding."""
     step, size, after = numbers["s"][k], numbers["pool_size"][k], numbers["hi"][k]
     extent = numbers["d"][k] * (size - 1) + 1
     all_begin_before = not numbers["up"][k] or extent - after >= step
@@ -76,23 +75,25 @@ def _window_count(numbers: dict[str, Any], k: int) -> str:
 
 
 def pooled(given: CallView) -> ResolvedSignature:
-    """A read at `stride * h + dilation * p - padding`. With `ceil_mode` the last windows may be
-    partial, but each begins within the input or the padding before it."""
+    """Returns the signature with reads at `stride * h + dilation * p - padding`.
+
+    With `ceil_mode` the last windows may be partial, but each starts within the input or the
+    padding before it.
+    """
     found = windows_of(given, int(given.op[-2]), "x")
     line = f"{access_text('x', found.read)} -> {access_text('out', found.made)}"
     return ResolvedSignature(line, found.checks, "", found.numbers)
 
 
 def averaged(given: CallView) -> ResolvedSignature:
-    """The mean of the elements of the input in a window; with `count_include_pad` the padding
-    counts, too, but nothing beyond it."""
+    """Returns the signature of a mean; `count_include_pad` counts padding, but nothing beyond."""
     made = pooled(given)
     monoid = "sum" if given["count_include_pad"] else "mean"
     return attrs.evolve(made, attributes={**made.attributes, "monoid": monoid})
 
 
 def _mean_with_padding(x: ScalarExpr, letters: LoopIndices) -> ScalarExpr:
-    """The share of an element in a mean that counts padding, but nothing beyond it."""
+    """Computes an element's share in a mean that counts padding, but nothing beyond."""
     numbers = letters.attributes
     counts = [_elements(letters, k) if up else numbers["pool_size"][k] for k, up in _ups(letters)]
     whole = math.prod([n for n in counts if isinstance(n, int)])
@@ -105,7 +106,7 @@ def _ups(letters: LoopIndices) -> Iterable[tuple[int, int]]:
 
 
 def _elements(letters: LoopIndices, k: int) -> ScalarExpr:
-    """The elements of a window within the axis and its padding."""
+    """Returns the number of elements of a window within the axis and its padding."""
     numbers = letters.attributes
     size, step, dilation = (numbers[name][k] for name in ("pool_size", "s", "d"))
     extent = letters.extents[f"H{k}"] + numbers["lo"][k] + numbers["hi"][k]
@@ -118,7 +119,7 @@ def _entries(count: int, spatial: list[str]) -> dict[str, str]:
 
 
 def adapted(given: CallView) -> ResolvedSignature:
-    """The window of each result is the stretch of the axis that falls to it."""
+    """Returns the signature of adaptive windows: equal segments of the axis."""
     count = int(given.op[-2])
     layout = given["layout"] or "NC" + SPATIAL[count]
     check_rank(given, "x", layout)
@@ -143,12 +144,12 @@ def _stretch(k: int) -> str:
 
 
 def _alone(k: int) -> str:
-    """As many results as positions: nothing is divided, be there none."""
+    """Returns whether results and positions have equal size, also 0."""
     return f"h{k} <= y{k} and y{k} <= h{k}"
 
 
 def _pools(count: int) -> None:
-    """Declare the pools over so many spatial axes."""
+    """Declares the pools over a number of spatial axes."""
 
     @op(pooled, name=f"nn.max_pool{count}d", reduce="max")
     def max_pool(
@@ -162,7 +163,7 @@ def _pools(count: int) -> None:
         layout: Layout | None = None,
         out_layout: Layout | None = None,
     ) -> ScalarExpr:
-        """The greatest element of a moving window."""
+        """Computes the maximum of each window."""
         return x
 
     space = (6, 5, 4)[:count]
@@ -182,7 +183,7 @@ def _pools(count: int) -> None:
         *,
         letters: LoopIndices,
     ) -> ScalarExpr:
-        """The mean of a moving window; padding counts only if it is included."""
+        """Computes the mean of each window; `count_include_pad` includes padding."""
         return _mean_with_padding(x, letters) if count_include_pad else x
 
     avg_pool.example(f32[1, 2, *space], pool_size=3, strides=2, padding=1)
@@ -194,7 +195,7 @@ def _pools(count: int) -> None:
         layout: Layout | None = None,
         out_layout: Layout | None = None,
     ) -> ScalarExpr:
-        """The means of equal stretches, so many along each spatial axis."""
+        """Computes means of equal segments, a given number along each spatial axis."""
         return x
 
     adaptive_avg_pool.example(f32[1, 2, *space], output_size=2)

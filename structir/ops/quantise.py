@@ -1,4 +1,4 @@
-"""Quantisation: between floating-point numbers and small integers."""
+"""Quantization: conversion between floating-point and integer dtypes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ FloatType = Annotated[str, dtype_among("float16 bfloat16 float32 float64")]
 
 
 def scaled(given: CallView, family: str) -> str:
-    """One scale and zero point for all, or one for each place along the axis."""
+    """Returns the signature of scale and zero point: scalars, or one per position of the axis."""
     scale, zero = ("" if given.rank(name) == 0 else "i" for name in ("scale", "zero_point"))
     weights = f"scale[{scale}] @ F1, zero_point[{zero}] @ T3"
     return f"x[*p, i, *t] @ {family}, {weights} -> y[*p, i, *t] @ out_dtype"
 
 
 def to_integers(given: CallView) -> str:
-    """From floating-point numbers."""
+    """Returns the signature of quantization."""
     return scaled(given, "F")
 
 
 def to_floats(given: CallView) -> str:
-    """From integers."""
+    """Returns the signature of dequantization."""
     return scaled(given, "I")
 
 
@@ -40,7 +40,7 @@ def quantize(
     axis: Axis = -1,
     out_dtype: IntegerType = "int8",
 ) -> ScalarExpr:
-    """round(x / scale) + zero_point, no further than the dtype reaches."""
+    """Computes round(x / scale) + zero_point, saturated to the dtype."""
     value = scalar_expr.round(scalar_expr.cast(x, "float32") / scalar_expr.cast(scale, "float32"))
     return scalar_expr.cast(value + scalar_expr.cast(zero_point, "float32"), out_dtype)
 
@@ -53,7 +53,7 @@ def dequantize(
     axis: Axis = -1,
     out_dtype: FloatType = "float32",
 ) -> ScalarExpr:
-    """(x - zero_point) * scale."""
+    """Computes (x - zero_point) * scale."""
     shifted = scalar_expr.cast(x, "float32") - scalar_expr.cast(zero_point, "float32")
     return scalar_expr.cast(shifted * scalar_expr.cast(scale, "float32"), out_dtype)
 

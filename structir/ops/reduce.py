@@ -1,4 +1,4 @@
-"""Reductions over axes: sums, products, extremes, means, and what is made of them."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from structir.projections.scalar_expr import ScalarExpr
 
 
 def reduced(given: CallView, dtype: str = "T") -> str:
-    """`x[i0, i1] -> out[i0]`: the letters of the axes that are reduced are missing, or 1."""
+    """Returns `x[i0, i1] -> out[i0]`; reduced axes are omitted, or 1 with keepdims."""
     rank, keep = given.rank("x"), given["keepdims"]
     if given["axis"] is None and not keep:
         return f"x[*s] -> out[] @ {dtype}"
@@ -28,55 +28,55 @@ def reduced(given: CallView, dtype: str = "T") -> str:
 
 
 def located(given: CallView) -> str:
-    """A reduction that gives positions."""
+    """Returns the signature of a reduction to positions."""
     return reduced(given, "int64")
 
 
 @op(reduced, reduce="sum")
 def sum_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
-    """The sum over some axes, or over all."""
+    """Computes the sum over axes; over all by default."""
     return x
 
 
 @op(reduced, reduce="prod")
 def prod(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
-    """The product over some axes, or over all."""
+    """Computes the product over axes; over all by default."""
     return x
 
 
 @op(reduced, reduce="max")
 def max_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
-    """The greatest element over some axes, or over all."""
+    """Computes the maximum over axes; over all by default."""
     return x
 
 
 @op(reduced, reduce="min")
 def min_(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
-    """The least element over some axes, or over all."""
+    """Computes the minimum over axes; over all by default."""
     return x
 
 
 @op(reduced, reduce="mean")
 def mean(x: ScalarExpr, axis: Axes | None = None, keepdims: bool = False) -> ScalarExpr:
-    """The mean over some axes, or over all."""
+    """Computes the mean over axes; over all by default."""
     return x
 
 
 @op(located, reduce="argmax")
 def argmax(x: ScalarExpr, axis: Axis | None = None, keepdims: bool = False) -> ScalarExpr:
-    """The position of the first greatest element along an axis, or among all."""
+    """Computes the index of the first maximum along an axis; over all by default."""
     return x
 
 
 @op(located, reduce="argmin")
 def argmin(x: ScalarExpr, axis: Axis | None = None, keepdims: bool = False) -> ScalarExpr:
-    """The position of the first least element along an axis, or among all."""
+    """Computes the index of the first minimum along an axis; over all by default."""
     return x
 
 
 @op(reduced, parts=True)
 def variance(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
-    """The mean of the squared distances from the mean; of integers, rounded to zero at the end."""
+    """Computes the population variance; integer results are truncated."""
     exact = _floating(x)
     distance = subtract(exact, mean(exact, axis=axis, keepdims=True))
     return _returned(mean(square(distance), axis=axis, keepdims=keepdims), x)
@@ -84,17 +84,17 @@ def variance(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
 
 @op(reduced, parts=True)
 def std(x: Expr, axis: Axes | None = None, keepdims: bool = False) -> Expr:
-    """The square root of the variance; of integers, rounded to zero at the end."""
+    """Computes the population standard deviation; integer results are truncated."""
     return _returned(sqrt(variance(_floating(x), axis=axis, keepdims=keepdims)), x)
 
 
 def _floating(x: Expr) -> Expr:
-    """The operand in a dtype that holds fractions."""
+    """Converts integers to a floating-point dtype."""
     return x if _has_fractions(x) else astype(x, "float64")
 
 
 def _returned(result: Expr, x: Expr) -> Expr:
-    """A result in the dtype of the operand."""
+    """Converts a result to the dtype of the operand."""
     return result if _has_fractions(x) else astype(result, x.struct_info.dtype)
 
 

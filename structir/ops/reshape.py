@@ -1,4 +1,4 @@
-"""Reshaping: the same elements, in row-major order, under another shape."""
+"""Reshape and view: the same elements in row-major order under another shape."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from structir.ir.expr import Call, Expr
 from structir.ir.struct_info import PrimStructInfo
 from structir.lazy import lazy_module
 from structir.opdef.attributes import DType, Size, SizeOrSizes, Sizes
+from structir.opdef.axis_packs import axes_text
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape
 from structir.opdef.define import op
 from structir.opdef.examples import f32
@@ -29,14 +30,13 @@ Dims = tuple[Dim, ...]
 
 
 def product(sizes: Sequence[Dim]) -> Dim:
-    """How many elements a shape has."""
+    """Returns the number of elements of a shape."""
     start: Dim = 1
     return reduce(mul, sizes, start)
 
 
 def reshaped(given: CallView) -> ResolvedSignature:
-    """Groups of common factors where the shapes nest; the running number of the element
-    otherwise."""
+    """Returns the signature with common factors where shapes nest, else with linear indices."""
     target = given["shape"]
     if isinstance(target, UnknownShape):
         return ResolvedSignature("x[*s] -> y[*shape]")
@@ -71,38 +71,61 @@ def reshaped(given: CallView) -> ResolvedSignature:
 
 def _check_target(given: CallView, target: Dims) -> None:
     if any(isinstance(size, int) and size < -1 for size in target):
-        given.reject("a size of the new shape is negative", "only -1 may be: it is worked out")
+        message = "shape: expected no negative size except one -1"
+        given.reject(f"{message}, found {shape_text(target)}")
     if sum(size == -1 for size in target) > 1:
-        given.reject("only one size of the new shape can be worked out")
+        given.reject(f"shape: expected at most one -1, found {shape_text(target)}")
 
 
 def filled(given: CallView, sizes: Dims, target: Dims) -> Dims:
-    """The target with -1 worked out, and 0 copied from the operand unless it has no elements: a
-    size that has turned out 0 is meant as it is. Too many or few elements are an error."""
+    """Infers -1 and copies sizes for 0 in the target shape; rejects a wrong number of elements.
+
+    A 0 is literal where the operand has no elements.
+    """
     total, to = product(sizes), list(target)
     for k, size in enumerate(to):
         if size == 0 and isinstance(size, int) and (total != 0 or -1 in target):
             if k >= len(sizes):
-                given.reject(f"there is no axis {k} to copy the size from", "0 copies a size")
+                message = (
+                    f"shape: a 0 copies the size of axis {k}, but x has {axes_text(len(sizes))}"
+                )
+                given.reject(message)
             to[k] = sizes[k]
     if -1 in to:
         total, rest = [product(part) for part in _others(sizes, tuple(to))]
         if rest == 0 or equal(floormod(total, rest), 0) is False:
-            given.reject(f"{text(total)} elements do not divide into rows of {text(rest)}")
+            counts = f"{text(product(sizes))} elements to {shape_text(target)}"
+            others = f"{text(total)} is not a multiple of {text(rest)}"
+            given.reject(f"cannot reshape {counts}: {others}", None, "E0204")
         exact = exact_quotient(total, rest)
         to[to.index(-1)] = floordiv(total, rest) if exact is None else exact
     elif equal(total, product(to)) is False:
         given.reject(
-            f"{text(total)} elements do not fit a shape of {text(product(to))}",
-            "a reshape keeps the number of elements; -1 works out one size",
+            f"cannot reshape {text(total)} elements to {shape_text(to)} "
+            f"({text(product(to))} elements)",
+            _inferred_size_hint(total, to),
             "E0204",
         )
     return tuple(to)
 
 
+def shape_text(shape: Sequence[Dim]) -> str:
+    """Returns a shape as a tuple."""
+    return f"({', '.join(map(text, shape))}{',' * (len(shape) == 1)})"
+
+
+def _inferred_size_hint(total: Dim, target: list[Dim]) -> str | None:
+    """Returns the hint to infer the last size for which the others divide the elements."""
+    for axis in reversed(range(len(target))):
+        others = product(tuple(target[:axis] + target[axis + 1 :]))
+        if others != 0 and exact_quotient(total, others) is not None:
+            inferred: list[Dim] = [*target[:axis], -1, *target[axis + 1 :]]
+            return f"infer axis {axis}: `{shape_text(inferred)}`"
+    return None
+
+
 def _others(sizes: Dims, target: Dims) -> tuple[list[Dim], list[Dim]]:
-    """The sizes of both shapes that are not in the other: what -1 is worked out from, so that a
-    size which both have may be 0."""
+    """Removes the sizes common to both shapes, so that -1 is inferred even if they are 0."""
     copied = [sizes[k] if size == 0 and k < len(sizes) else size for k, size in enumerate(target)]
     return _remaining(sizes, copied)
 
@@ -118,7 +141,7 @@ def _remaining(sizes: Sequence[Dim], target: Sequence[Dim]) -> tuple[list[Dim], 
 
 
 def _numbered(rank: int, to: Dims, none: Dim) -> ResolvedSignature:
-    """Any shapes: the place in `x` from the running number in `y`, by division and remainder."""
+    """Returns the signature for arbitrary shapes, by division and remainder of linear indices."""
     own, out = index_vars(rank, "x"), index_vars(len(to), "y")
     number = f"flat({', '.join(out)})" if out else "0"
     read = []
@@ -134,7 +157,7 @@ def _numbered(rank: int, to: Dims, none: Dim) -> ResolvedSignature:
 
 
 def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:
-    """Both shapes as groups of common factors; None where their cuts do not nest.
+    """Factors both shapes into common groups; None where they do not nest.
 
     (6, 4) -> (2, 12): the suffix products 4, 24 and 12, 24 nest as 4 | 12 | 24, so with the factors
     4, 3 and 2 it is x[flat(f2, f1), f0] -> y[f2, flat(f1, f0)].
@@ -157,7 +180,7 @@ def grouping(old: Dims, new: Dims) -> tuple[list[str], list[str], Dims] | None:
 
 
 def _nested(marks: list[Dim]) -> list[Dim] | None:
-    """The marks in an order in which each divides the next."""
+    """Orders suffix products so that each divides the next; None where impossible."""
     chain: list[Dim] = []
     rest = list(marks)
     while rest:
@@ -170,7 +193,7 @@ def _nested(marks: list[Dim]) -> list[Dim] | None:
 
 
 def _groups(sizes: Dims, chain: list[Dim]) -> list[str]:
-    """Each axis as the factors between two marks."""
+    """Returns each axis as the factors between two suffix products."""
     entries: list[str] = []
     at = 0
     mark: Dim = 1
@@ -187,13 +210,12 @@ def _groups(sizes: Dims, chain: list[Dim]) -> list[str]:
 
 @op(reshaped, reads_sizes=True)
 def reshape(x: ScalarExpr, shape: SizeOrSizes) -> ScalarExpr:
-    """The elements under another shape; 0 copies a size of the operand, one -1 is worked out."""
+    """Reshapes a tensor. In `shape`, 0 copies a size of the operand, and one -1 is inferred."""
     return x
 
 
 def as_written(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with sizes for each 0 that is written; a size that turns out 0 is meant as it
-    is."""
+    """Replaces each literal 0 of the shape; a size that is 0 at run time is literal."""
     given = values[1] if len(values) > 1 else ()
     target = list(given) if isinstance(given, tuple) else [given]
     if 0 not in target:
@@ -211,7 +233,7 @@ def as_written(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _stated(value: Expr) -> Dims | None:
-    """The sizes that are known of a tensor, a shape or a number."""
+    """Returns the known dims of a tensor, a shape or a number."""
     info: Any = value.struct_info
     if isinstance(info, PrimStructInfo):
         return None if info.value is None else (info.value,)
@@ -219,8 +241,7 @@ def _stated(value: Expr) -> Dims | None:
 
 
 def _without_elements(call: Call, sizes: Sequence[Any], target: list[Any]) -> list[Any]:
-    """A target of which a size has turned out 0, with -1 worked out; other elements are an
-    error."""
+    """Infers -1 in a target with a size that is 0 at run time."""
     left, into = [prod(part) for part in _remaining(sizes, target)]
     to = [left // into if size == -1 and into else size for size in target]
     if -1 in to or prod(sizes):
@@ -233,7 +254,7 @@ reshape.as_written(as_written)
 
 
 def viewed(given: CallView) -> ResolvedSignature:
-    """A reshape; with another dtype or an offset only the result's shape is known."""
+    """Returns the signature of a reshape; with another dtype or offset only the shape is known."""
     if given["shape"] is None:
         return ResolvedSignature("x[*s] -> y[*s] @ dtype or T", sizes=given["dtype"] is not None)
     if isinstance(given["shape"], UnknownShape):
@@ -250,7 +271,7 @@ def view(
     dtype: DType | None = None,
     relative_byte_offset: Size | None = None,
 ) -> ScalarExpr:
-    """The memory of a tensor under another shape or dtype."""
+    """Reinterprets the memory of a tensor with another shape or dtype."""
     return x
 
 

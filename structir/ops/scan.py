@@ -1,4 +1,4 @@
-"""Scans: running sums and products along an axis."""
+"""Prefix sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from structir.projections.scalar_expr import ScalarExpr
 
 
 def scanned(given: CallView) -> ResolvedSignature:
-    """A reduction over a triangle: element `j` counts for result `i` if it does not come after
-    it."""
+    """Returns the signature of a triangular reduction: element `j` is read for `i` if j <= i."""
     order = "<" if given["exclusive"] else "<="
     if given["axis"] is None:
         line = "x[*s] -> out[i] @ dtype or T"
@@ -31,7 +30,7 @@ def scanned(given: CallView) -> ResolvedSignature:
 def cumsum(
     x: ScalarExpr, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> ScalarExpr:
-    """The sum of the elements up to each one, along an axis or in row-major order."""
+    """Computes the cumulative sum along an axis; over the flattened tensor by default."""
     return x
 
 
@@ -39,7 +38,7 @@ def cumsum(
 def cumprod(
     x: ScalarExpr, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> ScalarExpr:
-    """The product of the elements up to each one, along an axis or in row-major order."""
+    """Computes the cumulative product along an axis; over the flattened tensor by default."""
     return x
 
 

@@ -1,5 +1,4 @@
-"""Writes whose place is read from data: a copy of a tensor with some elements replaced or
-combined."""
+"""Writes at data-dependent indices: a copy of a tensor with replaced or combined elements."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dims import Dim, ceildiv, dim_max, dim_min
 from structir.ir.expr import Call, Expr
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Axis, Operands, Size
 from structir.opdef.call_view import CallView, ResolvedSignature
 from structir.opdef.define import op
@@ -34,22 +33,22 @@ MONOIDS = {"update": None, "add": "sum", "mul": "prod", "max": "max", "min": "mi
 
 
 def _combined(given: CallView, line: str, conditions: str = "") -> ResolvedSignature:
-    """A line whose meeting writes combine as the attribute says; the last one wins on update."""
+    """Returns the signature with the reduction of the attribute; `update` keeps the last write."""
     return ResolvedSignature(line, conditions, "", {"monoid": MONOIDS[given["reduction"]]})
 
 
 def _only_sizes(given: CallView) -> ResolvedSignature:
-    """The line of a call whose ranks or number of coordinates are only known at run time."""
+    """Returns the signature where ranks or coordinate counts are known only at run time."""
     line = "data[*s], indices[*t] @ I, updates[*u] -> y[*s]"
     return attrs.evolve(_combined(given, line), sizes=True)
 
 
 def scattered(given: CallView) -> ResolvedSignature:
-    """Each update goes where its index says along the axis, to its own place along the others."""
+    """Returns the signature in which an index replaces the coordinate of the axis."""
     ranks = [given.rank(name) for name in ("data", "indices", "updates")]
     known = [rank for rank in ranks if rank is not None]
     if len(set(known)) > 1:
-        given.reject("data, indices and updates must have equally many axes")
+        given.reject("expected data, indices and updates of equal rank", None, "E0304")
     if not known:
         return _only_sizes(given)
     axis, own = given.axis("axis", known[0]), index_vars(known[0])
@@ -70,12 +69,12 @@ def scatter_elements(
     axis: Axis = 0,
     reduction: Reduction = "update",
 ) -> ScalarExpr:
-    """The data with each update at the place that its index names along the axis."""
+    """Writes or combines each update at the index along an axis."""
     return updates
 
 
 @scatter_elements.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, updates = call.args
     axis = call.attrs.get("axis", 0)
     places = ScatterTargets(
@@ -83,21 +82,22 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
         lambda x, new, how: emit(scatter_elements(x, indices, new, axis, how)),
     )
     how = call.attrs.get("reduction", "update")
-    own, new = SCATTERED[how](data, updates, result, back, places, emit)
+    own, new = SCATTERED[how](data, updates, result, cotangent, places, emit)
     return [own, None, new]
 
 
 def scattered_tuples(given: CallView) -> ResolvedSignature:
-    """The last axis of the indices holds one coordinate for each axis that is written."""
+    """Returns the signature in which the last axis of the indices holds coordinates."""
     rank, tuples = given.rank("data"), given.rank("indices")
     if tuples == 0:
-        given.reject("indices must have at least 1 axis: the last holds the coordinates")
+        given.reject("indices: expected at least 1 axis, found a scalar", None, "E0304")
     sizes = given.dims("indices")
     count = sizes[-1] if sizes else None
     if rank is None or tuples is None or not isinstance(count, int):
         return _only_sizes(given)
     if count > rank:
-        given.reject(f"{count} coordinates index a tensor of {rank} axes")
+        message = f"indices: expected at most {rank} coordinates along the last axis"
+        given.reject(f"{message}, found {count}")
     outer, rest = index_vars(tuples - 1, "j"), index_vars(rank - count, "t")
     at = [f"indices[{', '.join([*outer, str(k)])}] : n{k}" for k in range(count)]
     at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
@@ -114,28 +114,27 @@ def scattered_tuples(given: CallView) -> ResolvedSignature:
 def scatter_nd(
     data: ScalarExpr, indices: ScalarExpr, updates: ScalarExpr, reduction: Reduction = "update"
 ) -> ScalarExpr:
-    """The data with slices of the updates at tuples of indices."""
+    """Writes or combines slices of updates at index tuples."""
     return updates
 
 
 @scatter_nd.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, updates = call.args
     places = ScatterTargets(
         lambda x: emit(gather_nd(x, indices)),
         lambda x, new, how: emit(scatter_nd(x, indices, new, how)),
     )
     how = call.attrs.get("reduction", "update")
-    own, new = SCATTERED[how](data, updates, result, back, places, emit)
+    own, new = SCATTERED[how](data, updates, result, cotangent, places, emit)
     return [own, None, new]
 
 
 def put(given: CallView) -> ResolvedSignature:
-    """One index tensor for each leading axis; the updates have the broadcast shape of the
-    indices."""
+    """Returns the signature of one index tensor per leading axis, all broadcast to the updates."""
     count, rank = len(given.info("indices")), given.rank("data")
     if not count:
-        given.reject("there is no index")
+        given.reject("indices: expected at least one index tensor, found none")
     names = [f"indices_{k}" for k in range(count)]
     attributes = {"monoid": "sum" if given["accumulate"] else None}
     if rank is None or None in given.ranks("indices"):
@@ -143,7 +142,7 @@ def put(given: CallView) -> ResolvedSignature:
         line = f"data[*s], {others}, values[*u] -> y[*s]"
         return ResolvedSignature(line, "", "", attributes, sizes=True)
     if count > rank:
-        given.reject(f"{count} indices are too many for a tensor of {rank} axes")
+        given.reject(f"indices: expected at most {rank} index tensors, found {count}")
     rest = index_vars(rank - count, "t")
     at = [f"{name} : n{k}" for k, name in enumerate(names)]
     at += [f"{e} : n{count + k}" for k, e in enumerate(rest)]
@@ -158,12 +157,12 @@ def put(given: CallView) -> ResolvedSignature:
 def index_put(
     data: ScalarExpr, indices: Operands, values: ScalarExpr, accumulate: bool = False
 ) -> ScalarExpr:
-    """The data with values at the broadcast indices, replaced or added."""
+    """Writes or adds values at broadcast index tensors."""
     return values
 
 
 @index_put.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
     data, indices, values = call.args
     places = ScatterTargets(
         lambda x: emit(index_tensor(x, indices)),
@@ -171,17 +170,17 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     )
     how = "add" if call.attrs.get("accumulate", False) else "update"
     spread = emit(broadcast_to(values, sizes_of(places.read(data))))
-    own, new = SCATTERED[how](data, spread, result, back, places, emit)
+    own, new = SCATTERED[how](data, spread, result, cotangent, places, emit)
     return [own, None, collapse_sum_to(new, sizes_of(values))]
 
 
 def slice_written(given: CallView) -> ResolvedSignature:
-    """The slice `start : end : step` of one axis is the place of the new elements."""
+    """Returns the signature that writes at the slice `start : end : step` of an axis."""
     rank, start, end, step = given.rank("x"), given["start"], given["end"], given["step"]
     if rank is None:
         return ResolvedSignature("x[*s], src[*t] -> y[*s]", sizes=True)
     if isinstance(step, int) and step < 1:
-        given.reject(f"the step must be positive, not {step}")
+        given.reject(f"step: expected a positive number, found {step}")
     axis, own, sizes = given.axis("axis", rank), index_vars(rank), given.dims("x")
     at = [f"start + step * {i} : n{k}" if k == axis else f"{i} : n{k}" for k, i in enumerate(own)]
     checks = [f"{i} == n{k}" for k, i in enumerate(own) if k != axis]
@@ -198,7 +197,7 @@ def slice_written(given: CallView) -> ResolvedSignature:
 
 
 def _from_the_front(bound: Dim, size: Dim) -> Dim:
-    """A negative end of a slice counts from the back; none lies before the front."""
+    """Normalizes a negative end of a slice, limited to the front."""
     return dim_max(bound + size, 0) if isinstance(bound, int) and bound < 0 else bound
 
 
@@ -206,7 +205,7 @@ def _from_the_front(bound: Dim, size: Dim) -> Dim:
 def slice_scatter(
     x: ScalarExpr, src: ScalarExpr, start: Size, end: Size, step: Size = 1, axis: Axis = 0
 ) -> ScalarExpr:
-    """The tensor with a slice of one axis replaced."""
+    """Replaces a slice along one axis."""
     return src
 
 
@@ -215,14 +214,14 @@ def slice_scatter(
 
 @attrs.frozen(eq=False)
 class ScatterTargets:
-    """Where the updates of a scatter go: what stands there, and how more is put there."""
+    """Read and write access at the indices of a scatter."""
 
     read: Callable[[Expr], Expr]
     write: Callable[[Expr, Expr, str], Expr]
 
 
 def sizes_of(x: Expr) -> tuple[Dim, ...]:
-    """The sizes of a tensor, which must be known."""
+    """Returns the dims of a tensor, which must be known."""
     dims: Any = x.struct_info.dims
     if isinstance(dims, tuple):
         return dims
@@ -231,41 +230,40 @@ def sizes_of(x: Expr) -> tuple[Dim, ...]:
 
 
 def _of_last(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    """Only the last update of a place is seen, and data where there is none."""
+    """Propagates to the last update of each element, and to unmodified data."""
     dims = sizes_of(updates)
     numbers = emit(reshape(arange(prod(dims)), dims))
     last = places.write(full_like(data, -1, "int64"), numbers, "update")
     seen = equal(places.read(last), numbers)
     return (
-        where(equal(last, -1), back, zeros_like(data)),
-        where(seen, places.read(back), zeros_like(updates)),
+        where(equal(last, -1), cotangent, zeros_like(data)),
+        where(seen, places.read(cotangent), zeros_like(updates)),
     )
 
 
 def _of_sum(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    return back, places.read(back)
+    return cotangent, places.read(cotangent)
 
 
 def _of_extreme(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    """What equals the result shares what comes back to it."""
+    """Divides the cotangent among the elements equal to the result."""
     dtype = data.struct_info.dtype
     own = emit(astype(equal(data, result), dtype))
     new = emit(astype(equal(updates, places.read(result)), dtype))
-    share = emit(back / places.write(own, new, "add"))
+    share = emit(cotangent / places.write(own, new, "add"))
     return own * share, new * places.read(share)
 
 
 def _of_product(
-    data: Expr, updates: Expr, result: Expr, back: Expr, places: ScatterTargets, emit: Emit
+    data: Expr, updates: Expr, result: Expr, cotangent: Expr, places: ScatterTargets, emit: Emit
 ) -> tuple[Expr, Expr]:
-    """The product of all others: without the zero where there is one, nothing where there are
-    more."""
+    """Multiplies by the product of the other factors, with zeros handled separately."""
     dtype = data.struct_info.dtype
     zeros = [emit(equal(x, 0)) for x in (data, updates)]
     bare = [
@@ -279,7 +277,7 @@ def _of_product(
         bare,
         (few, places.read(few)),
         (rest, places.read(rest)),
-        (back, places.read(back)),
+        (cotangent, places.read(cotangent)),
         strict=True,
     ):
         none, single = equal(count, 0), logical_and(equal(count, 1), zero)

@@ -13,7 +13,7 @@ from structir.ir.struct_info import (
     TensorStructInfo,
 )
 from structir.lazy import lazy_module
-from structir.opdef.adjoint_op import Back, Emit
+from structir.opdef.adjoint_op import Cotangent, Emit
 from structir.opdef.attributes import Sizes
 from structir.opdef.call_view import CallView, ResolvedSignature, UnknownShape, known_dims
 from structir.opdef.define import op
@@ -31,7 +31,7 @@ Array = Any
 
 
 def counted(given: CallView) -> str:
-    """The number of elements is told by the axes alone."""
+    """Returns a signature of shapes only: the dims determine the number of elements."""
     rank = given.rank("x")
     own = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
     return f"{access_text('x', own)} -> out[] @ int64"
@@ -39,7 +39,7 @@ def counted(given: CallView) -> str:
 
 @op(counted)
 def size(x: Array) -> Array:
-    """How many elements a tensor has."""
+    """Computes the number of elements."""
     return x
 
 
@@ -55,7 +55,7 @@ def _(x: Array, out: Array) -> None:
 
 @op("x[*s] -> out[*s]")
 def shape_of(x: Array) -> Any:
-    """The shape of a tensor, as a shape value."""
+    """Returns the shape of a tensor as a shape value."""
     return x
 
 
@@ -71,7 +71,7 @@ def _(x: Array) -> tuple[int, ...]:
 
 
 def as_many_as_sizes(given: CallView) -> ResolvedSignature:
-    """A vector as long as the shape, where that is known."""
+    """Returns the signature of a vector as long as the shape."""
     shape = given["shape"]
     rank = shape.ndim if isinstance(shape, UnknownShape) else len(shape)
     return ResolvedSignature("-> out[i] @ int64", "" if rank is None else f"i == {rank}")
@@ -79,7 +79,7 @@ def as_many_as_sizes(given: CallView) -> ResolvedSignature:
 
 @op(as_many_as_sizes)
 def shape_to_tensor(shape: Sizes, *, i: LoopIndex) -> ScalarExpr:
-    """A shape value as a vector of its sizes."""
+    """Converts a shape value to an int64 vector."""
     found = scalar_expr.as_scalar_expr(0)
     for place, size in enumerate(shape):
         found = select(scalar_expr.eq(i, place), size, found)
@@ -93,7 +93,7 @@ def _(shape: tuple[int, ...]) -> Array:
 
 @op("x[n] @ int64 -> out[n]")
 def tensor_to_shape(x: Array) -> Any:
-    """A vector of sizes as a shape value; its length must be known."""
+    """Converts an int64 vector of known length to a shape value."""
     return x
 
 
@@ -101,9 +101,9 @@ def tensor_to_shape(x: Array) -> Any:
 def _(given: CallView) -> StructInfo:
     info: TensorStructInfo = given.info("x")
     if info.ndim not in (None, 1):
-        given.reject(f"the sizes must be a vector, not a tensor of {info.ndim} axes")
+        given.reject(f"expected a vector of sizes, found {info.ndim} axes", None, "E0304")
     if info.dtype not in (None, "int64"):
-        given.reject(f"the sizes must have dtype int64, not {info.dtype}")
+        given.reject(f"expected sizes of dtype int64, found {info.dtype}", None, "E0303")
     sizes = known_dims(info)
     count = sizes[0] if sizes else None
     return ShapeStructInfo(None, count if isinstance(count, int) else None)
@@ -115,7 +115,7 @@ def _(x: Array) -> tuple[int, ...]:
 
 
 def cut_by_data(given: CallView) -> ResolvedSignature:
-    """Bounds for every axis, which are only known at run time."""
+    """Returns the signature with bounds known only at run time."""
     rank = given.rank("x")
     bounds = ", ".join([f"{name}[q] @ int64" for name in ("begin", "end", "strides")])
     if rank is None:
@@ -125,8 +125,7 @@ def cut_by_data(given: CallView) -> ResolvedSignature:
 
 @op(cut_by_data)
 def dynamic_strided_slice(x: Array, begin: Array, end: Array, strides: Array) -> Array:
-    """The elements from `begin` up to `end` along every axis, bounds and steps read from
-    tensors."""
+    """Slices every axis with bounds and steps given by tensors."""
     return x
 
 
@@ -139,8 +138,8 @@ def _(x: Array, begin: Array, end: Array, strides: Array) -> Array:
 
 
 @dynamic_strided_slice.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-    """The running numbers of the elements that are cut out tell where what comes back belongs."""
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint: scatters the cotangent at the linear indices of the slice."""
     x, *bounds = call.args
     sizes = x.struct_info.dims
     if not isinstance(sizes, tuple):
@@ -149,11 +148,11 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
     count = prod(sizes)
     numbers = dynamic_strided_slice(reshape(arange(count), sizes), *bounds)
     empty = zeros((count,), x.struct_info.dtype)
-    return [reshape(scatter_elements(empty, flatten(numbers), flatten(back)), sizes)]
+    return [reshape(scatter_elements(empty, flatten(numbers), flatten(cotangent)), sizes)]
 
 
 def _slice(begin: int, end: int, step: int, length: int) -> slice:
-    """A slice of NumPy: an end before the first element, going down, is none."""
+    """Returns the NumPy slice; a descending end before the first element is None."""
     begin, end = (b + length if b < 0 else b for b in (begin, end))
     return slice(max(begin, 0), None if step < 0 and end < 0 else max(end, 0), step)
 

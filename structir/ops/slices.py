@@ -1,4 +1,4 @@
-"""Slices: stretches of axes, with steps."""
+"""Strided slices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from structir.projections.scalar_expr import ScalarExpr
 
 
 def sliced(given: CallView) -> ResolvedSignature:
-    """`x[begin + step * i : n] -> y[i]` along the axes that are cut."""
+    """Returns `x[begin + step * i : n] -> y[i]` for each sliced axis."""
     rank, axes = given.rank("x"), given["axes"]
     listed = (axes,) if isinstance(axes, int) else axes
     bounds = [given["begin"], given["end"]]
@@ -34,9 +34,9 @@ def sliced(given: CallView) -> ResolvedSignature:
     cut = given.axes("axes", rank)
     known = [bound for bound in bounds if not isinstance(bound, UnknownShape)]
     if any(len(part) != len(cut) for part in (*known, steps)):
-        given.reject("axes, begin, end and strides must be equally many")
+        given.reject("expected axes, begin, end and strides of equal length")
     if 0 in steps:
-        given.reject("a stride is 0")
+        given.reject("strides: expected nonzero numbers, found 0")
     if len(known) < len(bounds) or given.dims("x") is None:
         return ResolvedSignature(
             f"{access_text('x', index_vars(rank))} -> {access_text('y', ['_'] * rank)}"
@@ -58,7 +58,7 @@ def sliced(given: CallView) -> ResolvedSignature:
 
 
 def _clamped(bound: Dim, size: Dim, step: int) -> Dim:
-    """A bound inside the axis: a negative one counts from the end."""
+    """Limits a bound to the axis; a negative one counts from the end."""
     low: Dim = 0 if step > 0 else -1
     high: Dim = size if step > 0 else size - 1
     if isinstance(bound, int):
@@ -71,13 +71,13 @@ def _clamped(bound: Dim, size: Dim, step: int) -> Dim:
 
 
 def below_zero(size: Dim) -> Dim:
-    """Whether a size is negative, with its constant on the other side: `n < 1` for n - 1."""
+    """Compares a size with zero, with its constant moved: `n < 1` for n - 1."""
     constant = evaluate(size, dict.fromkeys(syms(size), 0)) if is_linear(size) else 0
     return compare("lt", size - constant, -constant)
 
 
 def is_linear(size: Dim) -> bool:
-    """Whether a size is a sum of multiples of its variables and a constant."""
+    """Returns whether a size is a linear combination of its variables."""
     return all(linear(size, symbol) is not None for symbol in syms(size))
 
 

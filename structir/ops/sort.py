@@ -1,4 +1,4 @@
-"""Ops that order the elements along an axis."""
+"""Sorting and selection along an axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from structir.errors import ShapeMismatchError
 from structir.ir.expr import Call, Expr
 from structir.lazy import lazy_module
-from structir.opdef.adjoint_op import Back, Emit, component
+from structir.opdef.adjoint_op import Cotangent, Emit, component
 from structir.opdef.attributes import Axes, Axis, DType
 from structir.opdef.call_view import CallView, ResolvedSignature, known_dims
 from structir.opdef.define import op
@@ -28,7 +28,7 @@ FEW = 64  # elements that are found by passing all others by them
 
 
 def ordered(x: Array, descending: bool) -> Array:
-    """The positions of the elements in order; equal ones keep theirs."""
+    """Computes a stable argsort."""
     if not descending:
         return np.argsort(x, axis=-1, kind="stable")
     length = x.shape[-1]
@@ -36,8 +36,7 @@ def ordered(x: Array, descending: bool) -> Array:
 
 
 def merged_order(row: Array, descending: bool) -> Array:
-    """The positions of a row's elements in order, by merging runs; equal ones keep theirs, and NaN
-    counts as the greatest."""
+    """Computes a stable argsort of a row by merging runs; NaN sorts last."""
     count = row.shape[0]
     order, other = np.empty(count, np.int64), np.empty(count, np.int64)
     for k in range(count):
@@ -67,7 +66,7 @@ def merged_order(row: Array, descending: bool) -> Array:
 
 
 def first_order(row: Array, wanted: int, descending: bool) -> Array:
-    """The positions of the first elements in order. Few of many are kept while the others pass."""
+    """Computes the positions of the first k elements, with a bounded selection."""
     if wanted > FEW or 4 * wanted > row.shape[0]:
         return merged_order(row, descending)
     order, held = np.empty(wanted, np.int64), 0
@@ -90,7 +89,7 @@ def first_order(row: Array, wanted: int, descending: bool) -> Array:
 
 
 def stands_before(row: Array, one: int, other: int, descending: bool) -> bool:
-    """Whether one element of a row comes before another one in order."""
+    """Returns whether one element of a row precedes another in order."""
     a, b = row[one], row[other]
     if descending:
         before, after = a > b or (a != a and b == b), b > a or (b != b and a == a)
@@ -100,7 +99,7 @@ def stands_before(row: Array, one: int, other: int, descending: bool) -> bool:
 
 
 def place_of(row: Array, one: int, descending: bool) -> int:
-    """How many elements of a row come before one of them."""
+    """Returns the rank of an element: the number of elements that precede it."""
     place = 0
     for other in range(row.shape[0]):
         if stands_before(row, other, one, descending):
@@ -110,7 +109,7 @@ def place_of(row: Array, one: int, descending: bool) -> int:
 
 @op("x[*p, [i], *t] -> y[*p, [i], *t]", at={"i": "axis"})
 def sort(x: Array, axis: Axis = -1, descending: bool = False) -> Array:
-    """The elements in order along an axis."""
+    """Sorts along an axis."""
     return np.take_along_axis(x, ordered(x, descending), -1)
 
 
@@ -128,17 +127,19 @@ def _(x: Array, y: Array, descending: bool) -> None:
 
 
 @sort.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-    """Each element gets what comes back to its place in the order."""
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint: scatters the cotangent to the original positions."""
     (x,) = call.args
     return [
-        scatter_elements(zeros_like(x), argsort(x, **call.attrs), back, call.attrs.get("axis", -1))
+        scatter_elements(
+            zeros_like(x), argsort(x, **call.attrs), cotangent, call.attrs.get("axis", -1)
+        )
     ]
 
 
 @op("x[*p, [i], *t] -> y[*p, [i], *t] @ dtype", at={"i": "axis"})
 def argsort(x: Array, axis: Axis = -1, descending: bool = False, dtype: DType = "int32") -> Array:
-    """The positions of the elements in order along an axis; equal ones keep theirs."""
+    """Computes the stable sort permutation along an axis."""
     return ordered(x, descending).astype(dtype)
 
 
@@ -156,7 +157,7 @@ def _(x: Array, y: Array, descending: bool) -> None:
 
 
 def chosen(given: CallView) -> ResolvedSignature:
-    """The `k` first along an axis in order, their positions, or both; all for no positive `k`."""
+    """Returns the signature of the first `k` values, positions, or both; all for k <= 0."""
     rank, count = given.rank("x"), given["k"]
     sizes = given.dims("x")
     letter = "k0" if count > 0 else "i"
@@ -181,7 +182,7 @@ def topk(
     largest: bool = True,
     dtype: DType = "int32",
 ) -> Any:
-    """The `k` largest or smallest elements along an axis in order, and their positions."""
+    """Computes the `k` largest or smallest elements along an axis in order, and their positions."""
     order = ordered(x, largest)[..., : k if k > 0 else None]
     values, positions = np.take_along_axis(x, order, -1), order.astype(dtype)
     return {"both": (values, positions), "values": values, "indices": positions}[ret_type]
@@ -189,7 +190,7 @@ def topk(
 
 @topk.as_written
 def _(call: Call, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Fewer elements than `k` are all taken only where their number is known before it runs."""
+    """Declares that fewer elements than `k` are allowed only where their number is static."""
     info: Any = call.args[0].struct_info
     axis, count = call.attrs.get("axis", -1), call.attrs.get("k", 1)
     if info.ndim is not None and count > np.shape(values[0])[axis]:
@@ -237,21 +238,21 @@ def _(x: Array, values: Array | None, positions: Array | None, largest: bool) ->
 
 
 @topk.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-    """The chosen elements get what comes back to them."""
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint: scatters the cotangent to the selected elements."""
     (x,), both = call.args, call.attrs.get("ret_type", "both") == "both"
     if both:
         positions = component(result, 1, emit)
     else:
         positions = emit(topk(x, **{**call.attrs, "ret_type": "indices"}))
-    values = component(back, 0, emit)
+    values = component(cotangent, 0, emit)
     if values is None:
         return [None]
     return [scatter_elements(zeros_like(x), positions, values, call.attrs.get("axis", -1))]
 
 
 def halved(given: CallView) -> ResolvedSignature:
-    """The middle element over some axes; along a single one, its position too."""
+    """Returns the signature of a median; along one axis, also of its position."""
     made = reduced(given)
     result = made.split("-> out")[1].split(" @")[0]
     rank, axis = given.rank("x"), given["axis"]
@@ -266,8 +267,7 @@ def halved(given: CallView) -> ResolvedSignature:
 
 @op(halved)
 def median(x: Array, axis: Axes | None = None, keepdims: bool = False) -> Any:
-    """The lower middle element along an axis and its position; over all or several axes, the
-    element."""
+    """Computes the lower median along one axis with its position, or over several axes."""
     return x
 
 
@@ -302,10 +302,10 @@ def _(x: Array, value: Array, position: Array | None) -> None:
 
 
 @median.gradient
-def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
-    """The elements that equal the median share what comes back to it."""
+def _(call: Call, result: Expr, cotangent: Cotangent, emit: Emit) -> list[Cotangent]:
+    """Computes the adjoint: divides the cotangent among the elements equal to the median."""
     (x,), axis = call.args, call.attrs.get("axis")
-    value, own = component(result, 0, emit), component(back, 0, emit)
+    value, own = component(result, 0, emit), component(cotangent, 0, emit)
     if own is None:
         return [None]
     if axis is not None and not call.attrs.get("keepdims", False):
@@ -318,7 +318,7 @@ def _(call: Call, result: Expr, back: Back, emit: Emit) -> list[Back]:
 
 
 def bucketed(given: CallView) -> ResolvedSignature:
-    """All edges reach each result."""
+    """Returns the signature in which each result reads all boundaries."""
     dtype, rank = "int32" if given["out_int32"] else "int64", given.rank("x")
     own = ["*s"] if rank is None else [f"[{i}]" for i in index_vars(rank)]
     reads = f"{access_text('x', own)} @ T1, boundaries[[m]] @ T2"
@@ -327,7 +327,7 @@ def bucketed(given: CallView) -> ResolvedSignature:
 
 @op(bucketed)
 def bucketize(x: Array, boundaries: Array, out_int32: bool = False, right: bool = False) -> Array:
-    """Between which of the sorted boundaries each element lies: how many are less."""
+    """Computes the bucket of each element: the number of sorted boundaries below it."""
     if np.any(boundaries[1:] < boundaries[:-1]):
         raise ShapeMismatchError("bucketize: the boundaries are not in order")
     found = np.searchsorted(boundaries, x, "right" if right else "left")
@@ -357,7 +357,7 @@ def _(x: Array, boundaries: Array, y: Array, right: bool) -> None:
 def multinomial_from_uniform(
     prob: Array, uniform_sample: Array, sample_indices: Array, dtype: DType = "int64"
 ) -> Array:
-    """For each sample, the class of its row of probabilities in which the uniform number falls."""
+    """Samples a class from each probability row, given uniform numbers."""
     return prob
 
 

@@ -1,4 +1,4 @@
-"""Ops of object detection: regions of interest, valid boxes, suppression of overlapping boxes."""
+"""Ops of object detection: regions of interest, valid boxes, non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REGIONS = ExactValues("float32", ((0, 0.5, 0.5, 4.5, 3.5), (0, 1, 2, 2, 5)))
 
 
 def regions(given: CallView) -> ResolvedSignature:
-    """Five numbers for each region: which image, and its two corners."""
+    """Returns the signature of regions: an image index and two corners each."""
     check_rank(given, "data", given["layout"])
     read = in_layout(given, given["layout"], {"N": "[n]", "C": "c", "H": "[h]", "W": "[w]"})
     made = in_layout(given, given["layout"], {"N": "r", "C": "c", "H": "[a]", "W": "[b]"})
@@ -43,7 +43,7 @@ def roi_align(
     layout: Literal["NCHW", "NHWC"] = "NCHW",
     mode: Literal["avg", "max"] = "avg",
 ) -> Array:
-    """For each region, the mean or the maximum of samples in a grid of cells."""
+    """Computes the mean or maximum of interpolated samples per cell of each region."""
     return data
 
 
@@ -76,14 +76,14 @@ def _(
 
 
 def _samples(start: float, span: float, count: int, ratio: int) -> Array:
-    """The places of the samples along one axis: a row for each cell."""
+    """Returns the sample coordinates along one axis, a row per cell."""
     cell = span / count
     number = ratio if ratio > 0 else max(math.ceil(cell), 1)
     return start + cell * (np.arange(count)[:, None] + (np.arange(number) + 0.5) / number)
 
 
 def _between(image: Array, rows: Array, columns: Array) -> Array:
-    """An image at the crossings of rows and columns; 0 more than one element outside."""
+    """Interpolates an image at a grid of coordinates; 0 more than one element outside."""
     made: Array = 0.0
     inside = [(p >= -1) & (p <= n) for p, n in zip((rows, columns), image.shape[1:], strict=True)]
     places = [np.clip(p, 0, n - 1) for p, n in zip((rows, columns), image.shape[1:], strict=True)]
@@ -126,14 +126,14 @@ def _(
 
 
 def image_of(number: float, count: int) -> int:
-    """The image that a region is in."""
+    """Returns the image index of a region."""
     if not -count <= number < count:
         raise IndexError("a region is in no image")
     return int(number)
 
 
 def between(image: Array, row: float, column: float) -> float:
-    """An image between its elements; 0 more than one element outside."""
+    """Interpolates an image; 0 more than one element outside."""
     height, width = image.shape
     if row < -1 or row > height or column < -1 or column > width:
         return 0.0
@@ -155,7 +155,7 @@ def roi_pool(
     spatial_scale: float,
     layout: Literal["NCHW", "NHWC"] = "NCHW",
 ) -> Array:
-    """For each region, the greatest element of each cell of a grid."""
+    """Computes the maximum of each cell of each region."""
     return data
 
 
@@ -187,7 +187,7 @@ def _(
 
 
 def _cells(first: int, last: int, count: int, length: int) -> list[tuple[int, int]]:
-    """Where each cell along one axis begins and ends, inside the image."""
+    """Returns the bounds of each cell along one axis, clamped to the image."""
     size = max(last - first + 1, 1) / count
     bounds = [
         (math.floor(k * size) + first, math.ceil((k + 1) * size) + first) for k in range(count)
@@ -210,12 +210,12 @@ def _(data: Array, rois: Array, out: Array, spatial_scale: float) -> None:
 
 
 def rounded(place: float) -> int:
-    """The element that a place is nearest to."""
+    """Returns the nearest element."""
     return math.floor(place + 0.5)
 
 
 def cell(k: int, first: int, last: int, count: int, length: int) -> tuple[int, int]:
-    """Where one of the cells along an axis begins and ends, inside the image."""
+    """Returns the bounds of one cell along an axis, clamped to the image."""
     size = max(last - first + 1, 1) / count
     start, end = math.floor(k * size) + first, math.ceil((k + 1) * size) + first
     return min(max(start, 0), length), min(max(end, 0), length)
@@ -229,8 +229,10 @@ def cell(k: int, first: int, last: int, count: int, length: int) -> tuple[int, i
 def get_valid_counts(
     data: Array, score_threshold: float = 0.0, id_index: int = 0, score_index: int = 1
 ) -> Any:
-    """How many boxes score above the threshold, these boxes first, and where they were; -1 for the
-    rest."""
+    """Moves boxes with a score above the threshold first, with counts and positions.
+
+    The remaining entries are -1.
+    """
     return data
 
 
@@ -271,7 +273,7 @@ def _(
 
 
 def suppressed(given: CallView) -> ResolvedSignature:
-    """A known limit bounds the number of boxes that can be picked."""
+    """Returns the signature; a static limit bounds the number of selected boxes."""
     scores, limit = given.dims("scores"), _constant(given, "max_output_boxes_per_class")
     if limit is None or scores is None or len(scores) != 3:
         return ResolvedSignature(_SUPPRESSED.format(count="_"), "", "", {"picked": 0})
@@ -302,10 +304,9 @@ def all_class_non_max_suppression(
     score_threshold: Array,
     output_format: Literal["onnx"] = "onnx",
 ) -> Any:
-    """The best boxes of each class that do not overlap too much: image, class and box of each; how
-    many.
+    """Selects the best boxes per class that do not overlap: image, class and box, and their number.
 
-    With a limit known at compile time the picks are as many as there can be, the rest of them 0.
+    With a static limit the result has the maximal size, padded with 0.
     """
     return boxes
 
@@ -337,7 +338,7 @@ def _(
 
 
 def _overlap(a: Array, b: Array) -> float:
-    """The shared area of two boxes over that of both together."""
+    """Computes the intersection over union of two boxes."""
     low = np.maximum(np.minimum(a[:2], a[2:]), np.minimum(b[:2], b[2:]))
     high = np.minimum(np.maximum(a[:2], a[2:]), np.maximum(b[:2], b[2:]))
     shared = float(np.prod(np.maximum(high - low, 0)))

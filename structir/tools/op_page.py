@@ -1,4 +1,4 @@
-"""The page of all ops: `python -m structir.tools.op_page docs/ops.md` writes it anew."""
+"""Generates the page of all ops: `python -m structir.tools.op_page docs/ops.md`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ from structir.ir.expr import Call, Var, VarBinding
 from structir.ir.op import registered_ops
 from structir.ir.struct_info import OBJECT, TensorStructInfo
 from structir.opdef.define import SignatureOpDefinition
-from structir.opdef.diagnostics import line_text
+from structir.opdef.diagnostics import signature_text
 from structir.opdef.dtypes import FAMILIES
 from structir.opdef.examples import ExactValues, Sample
 from structir.opdef.gradient import describe_gradient
 from structir.opdef.notation import OperandAccess
 from structir.opdef.parameters import Parameter, shown
 
-HEADER = """# Every op
+HEADER = """# Ops
 
-Each op is declared in one place, by a line and a body. The line says which element of each operand
-meets which element of the result: `i` is an axis, `*s` a row of axes, `~s` a row that broadcasts,
-`[i]` an axis that the body sees whole, `i : n` an index and a size apart, `flat` and `join` axes
-made of several. After `@` stands the dtype{dtypes};
-without it all dtypes are equal. Where the line depends on the attributes, it is told in words.
+Each op is declared by an index signature and a body. The signature relates elements of operands and
+results: `i` is an index variable, `*s` an axis pack, `~s` an axis pack that broadcasts, `[i]` an
+axis that the body receives whole, `i : n` an index and a size, and `flat` and `join` combine
+several index variables to one axis. `@` is followed by the dtype{dtypes}.
+Without it all dtypes are equal. A signature that depends on attributes is described in words, with
+an example.
 
-In the tables, backends tell what runs an op's examples: a *kernel* is made from its line or its
-parts, or is its own; *host* is the NumPy reference. Where the CUDA backend has *none*, a program
-with the op is refused before it runs. A gradient comes from the line and body of the
-op as the op `grad.adjoint`, through its parts, or by a rule; otherwise the table says why there is
-none.
+Tables list the backends for the examples of an op. *kernel* is compiled code, and *host* is the
+NumPy reference. *none* means that the CUDA backend rejects the op at compile time. Gradients are
+derived from signature and body as the op `grad.adjoint`, through the decomposition, or by a rule.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the page in Markdown."""
     families: dict[str, list[SignatureOpDefinition]] = defaultdict(list)
     for op in registered_ops():
         definition = op.definition
@@ -62,9 +61,9 @@ def _is_ours(definition: SignatureOpDefinition) -> bool:
 
 
 def table(definitions: Iterable[SignatureOpDefinition]) -> str:
-    """The ops of a family at a glance."""
+    """Returns the table of a family of ops."""
     rows = [
-        "| op | line | attributes | dtypes | backends | gradient |",
+        "| op | index signature | attributes | dtypes | backends | gradient |",
         "|---|---|---|---|---|---|",
     ]
     return "\n".join([*rows, *[_row(definition) for definition in definitions]]) + "\n"
@@ -73,7 +72,7 @@ def table(definitions: Iterable[SignatureOpDefinition]) -> str:
 def _row(definition: SignatureOpDefinition) -> str:
     call = example_call(definition)
     line = definition.resolve(call).line
-    text = definition.line if isinstance(definition.line, str) else line_text(line)
+    text = definition.line if isinstance(definition.line, str) else signature_text(line)
     attributes = [f"`{p.name}`" for p in definition.signature.parameters if p.kind is not None]
     cells = [
         f"`{definition.name}`",
@@ -81,7 +80,7 @@ def _row(definition: SignatureOpDefinition) -> str:
         ", ".join(attributes),
         f"`{_dtypes(line.operands)}` to `{_dtypes(line.results)}`",
         f"cpu: {backend(definition, call)}, cuda: {device_backend(definition, call)}",
-        describe_gradient(definition, call) or "not said",
+        describe_gradient(definition, call) or "unknown",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -91,7 +90,7 @@ def _dtypes(accesses: Iterable[OperandAccess]) -> str:
 
 
 def backend(definition: SignatureOpDefinition, call: Call) -> str:
-    """What the CPU backend runs a call by."""
+    """Returns whether the CPU backend compiles a call or runs it on the host."""
     try:
         RegionLowering().add(VarBinding(Var("y", call.struct_info or OBJECT), call))
     except NoKernelError:
@@ -100,7 +99,7 @@ def backend(definition: SignatureOpDefinition, call: Call) -> str:
 
 
 def device_backend(definition: SignatureOpDefinition, call: Call) -> str:
-    """Whether the CUDA backend has a kernel for a call."""
+    """Returns whether the CUDA backend has a kernel for a call."""
     lowering, binding = (
         RegionLowering(routine_of=device_routine),
         VarBinding(Var("y", call.struct_info or OBJECT), call),
@@ -115,18 +114,27 @@ def device_backend(definition: SignatureOpDefinition, call: Call) -> str:
 
 
 def example_call(definition: SignatureOpDefinition) -> Call:
-    """The first example, over variables."""
+    """Returns the first example as a call over variables."""
     args, keywords = definition.sampled[0]
-    return definition(*map(_stand_in, args), **{n: _stand_in(a) for n, a in keywords.items()})
+    return definition(*map(_as_variable, args), **{n: _as_variable(a) for n, a in keywords.items()})
 
 
 def entry(definition: SignatureOpDefinition) -> str:
-    """One op: its signature, its line, what it does, and how it is computed."""
-    doc = " ".join(definition.doc.split())
+    """Returns the section of one op: call, description, and a fixed list of properties."""
+    call = example_call(definition)
+    line = definition.resolve(call).line
     kinds = [_kind(p) for p in definition.signature.parameters if p.kind is not None]
-    told = "".join([f"- {kind}\n" for kind in kinds])
-    lines = [f"### `{definition.signature}`\n", f"{doc}\n", f"- line: {_line(definition)}"]
-    return "\n".join(lines) + f"\n{told}- computed {_way(definition)}\n"
+    properties = {
+        "Index signature": _signature(definition),
+        "Attributes": "; ".join(kinds) or "none",
+        "Operand dtypes": f"`{_dtypes(line.operands)}`",
+        "Result dtypes": f"`{_dtypes(line.results)}`",
+        "Implementation": _implementation(definition),
+        "Gradient": describe_gradient(definition, call) or "unknown",
+    }
+    doc = "\n\n".join([" ".join(part.split()) for part in definition.doc.split("\n\n")])
+    listed = "\n".join([f"- **{name}:** {value}" for name, value in properties.items()])
+    return f"### `R.{definition.signature}`\n\n{doc.strip()}\n\n{listed}\n"
 
 
 def _kind(parameter: Parameter) -> str:
@@ -136,45 +144,44 @@ def _kind(parameter: Parameter) -> str:
     return f"`{parameter.name}`: {kind.expected}{or_none}"
 
 
-def _line(definition: SignatureOpDefinition) -> str:
+def _signature(definition: SignatureOpDefinition) -> str:
     if not callable(definition.line):
         conditions = [c for c in (definition.where, definition.on) if c]
         extra = f", where `{', '.join(conditions)}`" if conditions else ""
         placed = [f"`{i}` at `{name}`" for i, name in definition.at.items()]
         return f"`{definition.line}`{extra}{', ' + ', '.join(placed) if placed else ''}"
-    told = " ".join((inspect.getdoc(definition.line) or "").split())
-    return f"{told} {_shown(definition)}".strip()
+    description = " ".join((inspect.getdoc(definition.line) or "").split()).removeprefix("Returns ")
+    return f"{description} {_example_signature(definition)}".strip()
 
 
-def _shown(definition: SignatureOpDefinition) -> str:
-    """What the line says at the first example."""
+def _example_signature(definition: SignatureOpDefinition) -> str:
+    """Returns the index signature of the first example."""
     if not definition.samples:
         return ""
     _, keywords = definition.samples[0]
     call = example_call(definition)
     stated = [f"{name}={shown(value)}" for name, value in keywords.items()]
     at = f" with {', '.join(stated)}" if stated else ""
-    return f"For example{at}: `{line_text(definition.resolve(call).line)}`."
+    return f"For example{at}: `{signature_text(definition.resolve(call).line)}`."
 
 
-def _stand_in(value: Any) -> Any:
-    """An example's argument as a variable of its shape and dtype."""
+def _as_variable(value: Any) -> Any:
+    """Returns an example argument as a variable of its shape and dtype."""
     if isinstance(value, list):
-        return [_stand_in(item) for item in value]
+        return [_as_variable(item) for item in value]
     if not isinstance(value, Sample | ExactValues):
         return value
     array = value.array()
     return Var("x", TensorStructInfo(array.shape, array.dtype.name))
 
 
-def _way(definition: SignatureOpDefinition) -> str:
+def _implementation(definition: SignatureOpDefinition) -> str:
     if definition.parts or "decompose" in definition.hooks:
-        return "from its parts, other ops"
+        return "decomposition into other ops"
     if "reference" in definition.hooks:
-        return "by a routine of its own"
-    return (
-        f"at each point, combined by {definition.reduce}" if definition.reduce else "at each point"
-    )
+        return "routine"
+    reduction = f", reduced by {definition.reduce}" if definition.reduce else ""
+    return f"scalar expression per iteration point{reduction}"
 
 
 if __name__ == "__main__":

@@ -22,4 +22,4 @@ def test_every_op_stands_on_the_page_with_all_its_attributes():
             told = entry(op.definition)
             assert told in text
             for parameter in op.definition.signature.attributes:
-                assert f"- `{parameter.name}`: " in told
+                assert f"`{parameter.name}`: " in told

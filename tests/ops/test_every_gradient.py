@@ -80,7 +80,7 @@ def test_an_op_says_whether_it_has_a_gradient(name):
     for args, keywords in examples(name):
         call, _ = called(name, *args, **keywords)
         assert describe_gradient(OPS[name], call), (
-            "declare it by a hook: gradient or undifferentiable"
+            "declare it by a hook: gradient or non_differentiable"
         )
 
 
@@ -93,7 +93,7 @@ def test_gradients_match_differences(name):
         back, ways = direction(result, 11), direction(tuple(values), 20)
         if not has_some(back):
             continue
-        if "undifferentiable" in OPS[name].hooks:
+        if "non_differentiable" in OPS[name].hooks:
             with pytest.raises(DiagnosticError, match="it has no gradient"):
                 gradients(OPS[name], call, values, back)
             continue
@@ -150,7 +150,7 @@ def flat(value):
 @every_op
 @pytest.mark.filterwarnings("ignore")
 def test_expressions_at_symbolic_sizes(name):
-    if "undifferentiable" in OPS[name].hooks:
+    if "non_differentiable" in OPS[name].hooks:
         return
     for args, keywords in examples(name):
         call, values = called(name, *args, **keywords)

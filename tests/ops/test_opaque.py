@@ -80,7 +80,7 @@ def test_a_wrong_call_names_the_op_and_the_place(call: str, message: str) -> Non
     with pytest.raises(StructInfoError) as caught:
         structir.parse(text, "model.py")
     assert message in str(caught.value)
-    assert "error: testing.filled: " in str(caught.value)
+    assert "]: testing.filled: " in str(caught.value)
     assert "model.py:4:9" in str(caught.value)
 
 

@@ -111,16 +111,16 @@ def test_strange_attributes(name):
 def test_arguments_too_many_too_few_and_unknown(name):
     signature = OPS[name].signature
     for args, keywords in OPS[name].examples:
-        with pytest.raises(DiagnosticError, match="there is no parameter"):
+        with pytest.raises(DiagnosticError, match="unexpected keyword argument"):
             called(name, *args, **keywords, nonsense=1)
-        with pytest.raises(DiagnosticError, match="too many"):
+        with pytest.raises(DiagnosticError, match=r"expected \d+ argument"):
             called(name, *args, *[1] * len(signature.parameters), 1)
         for parameter in signature.parameters[: len(args)]:
-            with pytest.raises(DiagnosticError, match="given twice"):
+            with pytest.raises(DiagnosticError, match="expected one value of"):
                 called(name, *args, **{**keywords, parameter.name: 1})
     required = [p for p in signature.parameters if p.default is REQUIRED]
     if required:
-        with pytest.raises(DiagnosticError, match="must be given"):
+        with pytest.raises(DiagnosticError, match="missing (operand|argument)"):
             called(name)
 
 

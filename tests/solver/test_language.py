@@ -43,7 +43,7 @@ def main(x: R.Tensor(("*s", "m", "k"), "float32"), y: R.Tensor) -> R.Tensor((2, 
     assert found["x_checked"] == 'R.Tensor((2, 3, 4, k), dtype="float32")'
 
 
-def test_rows_in_conflict_are_told_in_the_words_of_the_line() -> None:
+def test_conflict_of_axis_packs_is_reported_as_an_op_error() -> None:
     with pytest.raises(DiagnosticError) as error:
         structir.parse(
             """\
@@ -62,14 +62,17 @@ def main(
     assert (
         str(error.value)
         == """\
-error: matmul: lhs and rhs disagree on k
+error[E0201]: matmul: contraction dimension mismatch: lhs has k = 64 (axis -1), rhs has k = 32 (axis -2)
  --> model.py:7:13
   |
+3 |     x: R.Tensor(("*batch", "n", 64), "float32"),
+  |     ------------------------------------------- k = 64 (axis -1): x is R.Tensor(("*batch", n, 64), dtype="float32")
+4 |     w: R.Tensor((32, "m"), "float32"),
+  |     --------------------------------- k = 32 (axis -2): w is R.Tensor((32, m), dtype="float32")
+...
 7 |         h = R.matmul(x, w)
   |             ^^^^^^^^^^^^^^
-  = k is 64   from lhs[~b, i, k]   x: R.Tensor(("*batch", n, 64), dtype="float32")   model.py:3:5
-  = k is 32   from rhs[~b, k, j]   w: R.Tensor((32, m), dtype="float32")   model.py:4:5
-  = hint: the line of matmul is lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]"""
+  = note: index signature: lhs[~b, i, k], rhs[~b, k, j] -> out[~b, i, j]"""
     )
 
 

@@ -1,6 +1,7 @@
-"""Rewrites about particular ops: what passes know of an op, said beside the ops.
+"""Rewrite rules of particular ops.
 
-Every file of this folder is read when passes first ask for rewrites; a new file needs no entry.
+Each file of this package is loaded when a pass first requests rules. A new file needs no
+registration.
 """
 
 import importlib
@@ -10,6 +11,6 @@ from functools import cache
 
 @cache
 def load() -> None:
-    """Import every file of rewrites, once; each registers its own."""
+    """Imports every file of rules once; each registers its rules."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")

@@ -1,4 +1,4 @@
-"""Rewrites of arithmetic that hold for every number, rounding and NaN included."""
+"""Arithmetic rewrites that are exact for all numbers, including rounding and NaN."""
 
 from __future__ import annotations
 
@@ -13,70 +13,70 @@ from structir.rewriting.rule import rewrite
 
 @rewrite(group="simplify")
 def drop_added_zero(x: Expr) -> Iterator[Expr]:
-    """x + 0 is x."""
+    """Rewrites x + 0 to x."""
     yield add(x, 0)
     yield x
 
 
 @rewrite(group="simplify")
 def drop_zero_added_to(x: Expr) -> Iterator[Expr]:
-    """0 + x is x."""
+    """Rewrites 0 + x to x."""
     yield add(0, x)
     yield x
 
 
 @rewrite(group="simplify")
 def drop_taken_zero(x: Expr) -> Iterator[Expr]:
-    """x - 0 is x."""
+    """Rewrites x - 0 to x."""
     yield subtract(x, 0)
     yield x
 
 
 @rewrite(group="simplify")
 def drop_factor_one(x: Expr) -> Iterator[Expr]:
-    """x * 1 is x."""
+    """Rewrites x * 1 to x."""
     yield multiply(x, 1)
     yield x
 
 
 @rewrite(group="simplify")
 def drop_one_times(x: Expr) -> Iterator[Expr]:
-    """1 * x is x."""
+    """Rewrites 1 * x to x."""
     yield multiply(1, x)
     yield x
 
 
 @rewrite(group="simplify")
 def drop_divisor_one(x: Expr) -> Iterator[Expr]:
-    """x / 1 is x."""
+    """Rewrites x / 1 to x."""
     yield divide(x, 1)
     yield x
 
 
 @rewrite(group="simplify")
 def drop_power_one(x: Expr) -> Iterator[Expr]:
-    """x to the power of 1 is x."""
+    """Rewrites power(x, 1) to x."""
     yield power(x, 1)
     yield x
 
 
 @rewrite(group="simplify", tolerance=1e-6)
 def square(x: Expr) -> Iterator[Expr]:
-    """x to the power of 2 is x * x."""
+    """Rewrites power(x, 2) to x * x."""
     yield power(x, 2)
     yield multiply(x, x)
 
 
 @rewrite(group="simplify")
 def cancel_negations(x: Expr) -> Iterator[Expr]:
-    """A sign turned twice is as it was."""
+    """Rewrites -(-x) to x."""
     yield negative(negative(x))
     yield x
 
 
 @rewrite(group="simplify")
 def cancel_logical_nots(x: Expr) -> Iterator[Expr]:
-    """A truth denied twice is as it was."""
+    """Rewrites not(not(x)) to x."""
     yield logical_not(logical_not(x))
     if dtype_of(x) == "bool":
         yield x
@@ -84,7 +84,7 @@ def cancel_logical_nots(x: Expr) -> Iterator[Expr]:
 
 @rewrite(group="simplify")
 def merge_absolutes(x: Expr) -> Iterator[Expr]:
-    """An absolute value has no sign left to drop."""
+    """Rewrites abs(abs(x)) to abs(x)."""
     once = abs_(x)
     yield abs_(once)
     yield once
@@ -92,13 +92,13 @@ def merge_absolutes(x: Expr) -> Iterator[Expr]:
 
 @rewrite(group="simplify")
 def add_negative(x: Expr, y: Expr) -> Iterator[Expr]:
-    """Adding what has its sign turned is subtracting."""
+    """Rewrites x + (-y) to x - y."""
     yield add(x, negative(y))
     yield subtract(x, y)
 
 
 @rewrite(group="simplify")
 def subtract_negative(x: Expr, y: Expr) -> Iterator[Expr]:
-    """Subtracting what has its sign turned is adding."""
+    """Rewrites x - (-y) to x + y."""
     yield subtract(x, negative(y))
     yield add(x, y)

@@ -1,4 +1,4 @@
-"""Rewrites of matrix products: several side by side, and in a cheaper order."""
+"""Rewrites of matrix products: batching of parallel products, and chain order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from structir.rewriting.rule import Parallel, rewrite
 
 @rewrite
 def combine_parallel_matmul(x: Expr, weights: Parallel) -> Iterator[Any]:
-    """Products that share their left operand become one, with the right ones side by side."""
+    """Combines products with one left operand: concatenates the right operands."""
     yield matmul(x, weights)
     shapes = [dims_of(weight) for weight in weights]
     alike = len({dtype_of(weight) for weight in weights}) == 1
@@ -34,8 +34,10 @@ def combine_parallel_matmul(x: Expr, weights: Parallel) -> Iterator[Any]:
 
 @rewrite(group="reorder_matmul", tolerance=1e-3)
 def order_products(a: Expr, b: Expr) -> Iterator[Expr]:
-    """A chain of matrix products is multiplied in the order that provably takes the fewest steps,
-    whatever the sizes are; one that is provably better, where no order is the best for all."""
+    """Reorders a chain of matrix products to the provably cheapest order for all sizes.
+
+    Where no order is cheapest for all sizes, any provably cheaper one is used.
+    """
     yield matmul(a, b)
     now = _order(a, b)
     factors = [*_factors(now)]
@@ -54,15 +56,14 @@ Order = Any  # of a chain: a factor, or the pair of what is multiplied
 
 @attrs.frozen(eq=False)
 class ChainOrder:
-    """An order of a part of a chain, factors by their numbers, and how many multiplications it
-    takes."""
+    """An order of part of a chain, and its number of multiplications."""
 
     order: Order
     steps: Dim
 
 
 def _order(a: Expr, b: Expr) -> Order:
-    """How a chain is multiplied now: through products that nothing else reads."""
+    """Returns the current order of a chain, through products with one use."""
     pair = []
     for operand in (a, b):
         parts = made_by(operand, matmul) if operand is a or rank_of(operand) == 2 else None
@@ -71,7 +72,7 @@ def _order(a: Expr, b: Expr) -> Order:
 
 
 def _factors(order: Order) -> Iterator[Expr]:
-    """The factors of a chain, from left to right."""
+    """Returns the factors of a chain, from left to right."""
     if isinstance(order, tuple):
         yield from _factors(order[0])
         yield from _factors(order[1])
@@ -80,8 +81,7 @@ def _factors(order: Order) -> Iterator[Expr]:
 
 
 def _sizes(factors: list[Expr]) -> list[Dim] | None:
-    """The sizes between which a chain of matrices goes; those before the last axis of the first
-    factor count together. None for other than matrices of one dtype."""
+    """Returns the sizes between the factors of a chain; None for unsupported operands."""
     shapes = [dims_of(factor) for factor in factors]
     if None in shapes or len({dtype_of(factor) for factor in factors}) != 1:
         return None
@@ -92,7 +92,7 @@ def _sizes(factors: list[Expr]) -> list[Dim] | None:
 
 
 def _steps(order: Order, factors: list[Expr], sizes: list[Dim]) -> Dim:
-    """How many multiplications an order takes."""
+    """Returns the number of multiplications of an order."""
 
     def walked(part: Order, start: int) -> tuple[int, Dim]:
         if not isinstance(part, tuple):
@@ -105,8 +105,7 @@ def _steps(order: Order, factors: list[Expr], sizes: list[Dim]) -> Dim:
 
 
 def _best(sizes: list[Dim], now: Dim) -> Order | None:
-    """An order that provably takes fewer steps than now, and provably no more than any other where
-    there is such a one: the parts of a chain from short to long, each by its best orders."""
+    """Returns an order that is provably cheaper than the current one, by dynamic programming."""
     count = len(sizes) - 1
     found: dict[tuple[int, int], list[ChainOrder]] = {
         (i, i): [ChainOrder(i, 0)] for i in range(count)
@@ -128,7 +127,7 @@ def _best(sizes: list[Dim], now: Dim) -> Order | None:
 
 
 def _undominated(choices: Iterator[ChainOrder]) -> list[ChainOrder]:
-    """The orders that none of the others provably beats."""
+    """Returns the orders that no other provably beats."""
     kept: list[ChainOrder] = []
     for choice in choices:
         if any(_no_more(other.steps, choice.steps) for other in kept):
@@ -145,7 +144,7 @@ def _product(order: Order, factors: list[Expr]) -> Expr:
 
 
 def _no_more(cost: Dim, other: Dim) -> bool:
-    """Whether one cost is at most another for all sizes from 1 on."""
+    """Returns whether a cost is at most another for all sizes >= 1."""
     if isinstance(cost, int) and isinstance(other, int):
         return cost <= other
     ones: dict[Any, Dim] = {size: sym(size.name) + 1 for size in syms(cost) | syms(other)}
@@ -153,6 +152,5 @@ def _no_more(cost: Dim, other: Dim) -> bool:
 
 
 def _less(cost: Dim, other: Dim) -> bool:
-    """Whether one cost is less than another for all sizes from 1 on, or less for some and never
-    more."""
+    """Returns whether a cost is at most another for all sizes, and less for some."""
     return _no_more(cost, other) and equal(cost, other) is not True

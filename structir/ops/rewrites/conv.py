@@ -1,4 +1,4 @@
-"""Rewrites of convolutions to another order of axes, and of what stands between two of them."""
+"""Rewrites of convolutions to channels-last layout, and propagation of permutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KERNEL_LAST = (2, 3, 1, 0)
 def channels_last(
     x: Expr, weight: Expr, strides: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Iterator[Expr]:
-    """A convolution works with channels last, where they lie side by side in memory."""
+    """Rewrites a convolution to channels-last layout, with contiguous channels."""
     yield conv2d(x, weight, strides=strides, padding=padding, dilation=dilation, groups=groups)
     moved = conv2d(
         permute_dims(x, LAST),
@@ -38,7 +38,7 @@ def channels_last(
 
 @rewrite(group=GROUP)
 def permute_after_one(x: Expr, f: Op, axes: Ints) -> Iterator[Expr]:
-    """A permute moves behind an op that looks at single elements, toward the next one."""
+    """Moves a permute after an elementwise op."""
     moved = permute_dims(x, axes)
     yield f(moved)
     if axes is not None and used_once(moved) and acts_element_wise(f):
@@ -47,7 +47,7 @@ def permute_after_one(x: Expr, f: Op, axes: Ints) -> Iterator[Expr]:
 
 @rewrite(group=GROUP)
 def permute_after_two(x: Expr, y: Expr, f: Op, axes: Ints) -> Iterator[Expr]:
-    """Two operands permuted alike are permuted together, after the op."""
+    """Moves equal permutes of two operands after the op."""
     yield f(permute_dims(x, axes), permute_dims(y, axes))
     if axes is not None and acts_element_wise(f) and rank_of(x) == rank_of(y):
         yield permute_dims(f(x, y), axes)
@@ -55,7 +55,7 @@ def permute_after_two(x: Expr, y: Expr, f: Op, axes: Ints) -> Iterator[Expr]:
 
 @rewrite(group=GROUP)
 def permute_after_shift(x: Expr, y: Expr, f: Op, axes: Ints) -> Iterator[Expr]:
-    """A permute moves behind an op that combines it with a value of few elements."""
+    """Moves a permute after an op with a small second operand."""
     moved = permute_dims(x, axes)
     yield f(moved, y)
     rank = rank_of(y)

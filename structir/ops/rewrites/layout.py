@@ -1,4 +1,4 @@
-"""Rewrites of ops that move elements: what cancels, and what two in a row come to."""
+"""Rewrites of ops that move elements: cancellation and merging."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ has_trait("convert", astype)
 
 @rewrite(group="simplify")
 def merge_permutes(x: Expr, p: Ints | None, q: Ints | None) -> Iterator[Expr]:
-    """Two permutes in a row are one."""
+    """Merges two consecutive permutes."""
     yield permute_dims(permute_dims(x, p), q)
     rank = rank_of(x)
     if rank is not None:
@@ -28,7 +28,7 @@ def merge_permutes(x: Expr, p: Ints | None, q: Ints | None) -> Iterator[Expr]:
 
 @rewrite(group="simplify")
 def drop_identity_permute(x: Expr, p: Ints | None) -> Iterator[Expr]:
-    """A permute that moves nothing is not there."""
+    """Removes an identity permute."""
     yield permute_dims(x, p)
     rank = rank_of(x)
     if rank is not None and (rank < 2 or (p and [i % rank for i in p] == list(range(rank)))):
@@ -37,7 +37,7 @@ def drop_identity_permute(x: Expr, p: Ints | None) -> Iterator[Expr]:
 
 @rewrite(group="simplify")
 def merge_reshapes(x: Expr, inner: Sizes, outer: Sizes) -> Iterator[Expr]:
-    """Two reshapes in a row are one."""
+    """Merges two consecutive reshapes."""
     once = reshape(x, inner)
     twice = reshape(once, outer)
     yield twice
@@ -48,7 +48,7 @@ def merge_reshapes(x: Expr, inner: Sizes, outer: Sizes) -> Iterator[Expr]:
 
 @rewrite(group="simplify")
 def drop_same_reshape(x: Expr, shape: Sizes) -> Iterator[Expr]:
-    """A reshape to the sizes that there are is not there."""
+    """Removes a reshape to the same shape."""
     made = reshape(x, shape)
     yield made
     if same_sizes(made, x):
@@ -57,7 +57,7 @@ def drop_same_reshape(x: Expr, shape: Sizes) -> Iterator[Expr]:
 
 @rewrite(group="simplify")
 def drop_same_broadcast(x: Expr, shape: Sizes) -> Iterator[Expr]:
-    """A broadcast to the sizes that there are is not there."""
+    """Removes a broadcast to the same shape."""
     made = broadcast_to(x, shape)
     yield made
     if same_sizes(made, x):
@@ -66,7 +66,7 @@ def drop_same_broadcast(x: Expr, shape: Sizes) -> Iterator[Expr]:
 
 @rewrite(group="simplify")
 def drop_same_cast(x: Expr, dtype: DType) -> Iterator[Expr]:
-    """A conversion to the dtype that there is is not there."""
+    """Removes a conversion to the same dtype."""
     yield astype(x, dtype)
     if dtype_of(x) == dtype:
         yield x

@@ -1,4 +1,4 @@
-"""Ops that move no element in memory, as reshapes: a backend hands these on without a copy."""
+"""Rewrites ops that keep element order in memory to reshapes, which backends alias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = "rewrite_dataflow_reshape"
 
 @rewrite(group=GROUP)
 def expand_as_reshape(x: Expr, axis: Axes) -> Iterator[Expr]:
-    """New axes of size 1 are a reshape."""
+    """Rewrites expand_dims to a reshape."""
     made = expand_dims(x, axis)
     yield made
     sizes = dims_of(made)
@@ -26,7 +26,7 @@ def expand_as_reshape(x: Expr, axis: Axes) -> Iterator[Expr]:
 
 @rewrite(group=GROUP)
 def squeeze_as_reshape(x: Expr, axis: Axes | None) -> Iterator[Expr]:
-    """Axes of size 1 that go away are a reshape."""
+    """Rewrites squeeze to a reshape."""
     made = squeeze(x, axis)
     yield made
     sizes, dropped = dims_of(made), dims_of(x)
@@ -36,7 +36,7 @@ def squeeze_as_reshape(x: Expr, axis: Axes | None) -> Iterator[Expr]:
 
 @rewrite(group=GROUP)
 def flatten_as_reshape(x: Expr) -> Iterator[Expr]:
-    """One axis of all elements is a reshape."""
+    """Rewrites flatten to a reshape."""
     made = flatten(x)
     yield made
     sizes = dims_of(made)
@@ -46,7 +46,7 @@ def flatten_as_reshape(x: Expr) -> Iterator[Expr]:
 
 @rewrite(group=GROUP)
 def batch_flatten_as_reshape(x: Expr) -> Iterator[Expr]:
-    """All axes but the first joined are a reshape."""
+    """Rewrites batch_flatten to a reshape."""
     made = batch_flatten(x)
     yield made
     sizes = dims_of(made)
@@ -56,7 +56,7 @@ def batch_flatten_as_reshape(x: Expr) -> Iterator[Expr]:
 
 @rewrite(group=GROUP)
 def permute_as_reshape(x: Expr, axes: Ints | None) -> Iterator[Expr]:
-    """A permute that keeps the order of all axes larger than 1 is a reshape."""
+    """Rewrites a permute that keeps the order of axes larger than 1 to a reshape."""
     made = permute_dims(x, axes)
     yield made
     sizes, old = dims_of(made), dims_of(x)

@@ -1,4 +1,4 @@
-"""Rewrites of normalisations whose numbers are known before they run."""
+"""Rewrites of normalizations with constant statistics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fold_batch_norm(
     groups: int,
     epsilon: float,
 ) -> Iterator[Expr]:
-    """A convolution and the inference of a batch norm become one convolution and a sum."""
+    """Folds inference batch_norm into the preceding convolution."""
     made = conv2d(x, weight, strides=strides, padding=padding, dilation=dilation, groups=groups)
     normal = batch_norm(made, gamma, beta, mean, var, 1, epsilon=epsilon, training=False)
     yield normal[0]

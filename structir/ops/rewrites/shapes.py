@@ -1,4 +1,4 @@
-"""What passes ask of sizes when a program runs."""
+"""Run-time queries of sizes, used by passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from structir.rewriting.op_traits import has_trait
 
 
 def sizes_are(sizes: Sequence[Dim], numbers: Sequence[int]) -> Expr:
-    """Whether sizes turn out to be these numbers."""
+    """Tests at run time whether sizes equal these numbers."""
     known = Constant(np.array(numbers, "int64"))
     same = equal(shape_to_tensor(ShapeExpr(tuple(sizes))), known)
     return astype(min_(astype(same, "int64")), "bool")

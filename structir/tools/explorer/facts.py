@@ -13,7 +13,7 @@ from structir.ir.module import IRModule
 from structir.ir.op import Op
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from structir.opdef.axis_packs import InvalidCall
-from structir.opdef.diagnostics import line_text
+from structir.opdef.diagnostics import signature_text
 from structir.printer.expr_printer import ExprPrinter
 from structir.projections.spec import AccessIndex, IndexSpec, Statement
 from structir.solver.domains.reasons import Origin
@@ -78,7 +78,7 @@ def _tensor(info: StructInfo | None) -> dict[str, Any]:
 def op_line(call: Call) -> str:
     """The line that declares an op, at a call; nothing where an op has none."""
     try:
-        return line_text(call.op.definition.line_of(call))  # type: ignore[attr-defined]
+        return signature_text(call.op.definition.line_of(call))  # type: ignore[attr-defined]
     except (StructIRError, InvalidCall, AttributeError):
         return ""
 

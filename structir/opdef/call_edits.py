@@ -1,0 +1,86 @@
+"""Edits that hints propose for mismatched shapes: each is verified before it is proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from structir.ir.expr import Expr, Tuple, Var
+from structir.ir.struct_info import TensorStructInfo
+from structir.opdef.axis_packs import InvalidCall
+from structir.opdef.call_view import known_dims
+from structir.opdef.declaration import DeclaredOp
+from structir.opdef.parameters import shown
+from structir.opdef.resolution import ResolvedCall
+
+Accepts = Callable[[DeclaredOp, tuple[Expr, ...], Mapping[str, Any]], bool]
+
+
+def propose_edit(
+    definition: DeclaredOp,
+    args: tuple[Expr, ...],
+    attributes: Mapping[str, Any],
+    error: InvalidCall,
+    resolved: ResolvedCall | None,
+    accepts: Accepts,
+) -> str | None:
+    """Returns the first edit of the call that is accepted: an operand or the axis is changed."""
+    sources = [_source(arg) for arg in args]
+    if resolved is None or None in sources:
+        return None
+    names = [str(source) for source in sources]
+    operands = [resolved.paths[k] for _, k, _ in error.facts if k is not None]
+    for position, member in sorted(dict.fromkeys(operands), reverse=True):
+        if member is None:
+            describe, edit = EDITS[error.code]
+            call, shape = edit(args[position])
+            info: Any = args[position].struct_info
+            edited = Var("edited", TensorStructInfo(shape, info.dtype))
+            candidate = (*args[:position], edited, *args[position + 1 :])
+            ranks = [getattr(arg.struct_info, "ndim", None) or 0 for arg in args]
+            fits = shape is not None and len(shape) <= max(ranks)
+            if fits and accepts(definition, candidate, attributes):
+                side = ("left ", "right ")[position] if len(args) == 2 else ""
+                changed = [*names[:position], call, *names[position + 1 :]]
+                written = _call_source(definition, changed, attributes)
+                return f"{describe.format(f'{side}operand')}: {written}"
+        for axis in range(4) if type(attributes.get("axis", 0)) is int else ():
+            other = {**attributes, "axis": axis}
+            if "axis" in resolved.placing and accepts(definition, args, other):
+                return f"use axis {axis}: {_call_source(definition, names, other)}"
+    return None
+
+
+def _call_source(definition: DeclaredOp, args: list[str], attributes: Mapping[str, Any]) -> str:
+    keywords = [f"{name}={shown(value)}" for name, value in attributes.items()]
+    return f"`R.{definition.name}({', '.join([*args, *keywords])})`"
+
+
+def _source(arg: Expr) -> str | None:
+    """Returns a tensor variable or a list of them as source; None for any other argument."""
+    if type(arg) is Tuple:
+        fields = [_source(field) for field in arg.fields]
+        return None if None in fields else f"[{', '.join(map(str, fields))}]"
+    tensor = type(arg) is Var and type(arg.struct_info) is TensorStructInfo
+    return arg.name if tensor and isinstance(arg, Var) else None
+
+
+def _transposed(arg: Any) -> tuple[str, tuple[Any, ...] | None]:
+    shape = known_dims(arg.struct_info) or ()
+    if len(shape) < 2:
+        return "", None
+    order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    axes = f", axes={order}" if len(shape) > 2 else ""
+    return f"R.permute_dims({arg.name}{axes})", tuple([shape[axis] for axis in order])
+
+
+def _expanded(arg: Any) -> tuple[str, tuple[Any, ...] | None]:
+    shape = known_dims(arg.struct_info)
+    return f"R.expand_dims({arg.name}, axis=-1)", None if shape is None else (*shape, 1)
+
+
+# By error code: the edit of an operand that a hint may propose, with its description.
+EDITS: dict[str, tuple[str, Callable[[Any], tuple[str, tuple[Any, ...] | None]]]] = {
+    "E0201": ("transpose the {}", _transposed),
+    "E0302": ("add an axis of size 1 to the {}", _expanded),
+}
