@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.classic import FLOAT, as_floats, classified, row, transformed
+from structir.frontend.onnx.ops.ml_ops import FLOAT, as_floats, classified, row, transformed
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import number
 from structir.frontend.onnx.tensors import array_of
