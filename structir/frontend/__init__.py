@@ -1,1 +1,1 @@
-"""Frontends: models of other systems as StructIR modules."""
+"""Importers of ONNX models and exported torch programs as StructIR modules."""

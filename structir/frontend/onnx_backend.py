@@ -1,4 +1,4 @@
-"""ONNX's own backend interface for the CPU: `Backend.prepare(model).run(inputs)`."""
+"""The backend interface of ONNX for the CPU: `Backend.prepare(model).run(inputs)`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from structir.passes import (
     Simplify,
 )
 
-MOST_SPECIAL = 64  # elements of an input that a program may be made for
-MOST_PROGRAMS = 32  # programs made for values of inputs that are kept
+MAX_SPECIALIZED_ELEMENTS = 64  # elements of an input that a program may be made for
+MAX_PROGRAMS = 32  # programs made for values of inputs that are kept
 MOST_FOLDED = 1 << 30  # bytes of a weight that is worked out before the first call
 
 
 class CompiledModel(BackendRep):
-    """A model, compiled once for all sizes.
+    """A model compiled once for all sizes.
 
-    Where the structure of the program hangs on the values of small inputs (the axes of a
-    reduction, say), a program is compiled for each of their values."""
+    If the structure of the program depends on the values of small inputs (such as the axes of a
+    reduction), one program per combination of values is compiled and cached.
+    """
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
@@ -49,7 +50,7 @@ class CompiledModel(BackendRep):
         return compiled(for_inference()(module))["main"]
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
-        """The outputs for inputs in order, or by name."""
+        """Returns the outputs for inputs in order or by name."""
         given = self._by_name(inputs)
         try:
             program = self._program_for(given)
@@ -72,7 +73,7 @@ class CompiledModel(BackendRep):
         return {n: _array(v) for n, v in zip(self.names, given, strict=True)}
 
     def _program_for(self, given: Mapping[str, Any]) -> Any:
-        """The program for these inputs; it is made where there is none yet."""
+        """Returns the program specialized to these inputs, compiled on first use."""
         while True:
             values = {n: given[n] for n in sorted(self.special)}
             key = tuple([(v.shape, v.dtype.str, v.tobytes()) for v in values.values()])
@@ -82,18 +83,18 @@ class CompiledModel(BackendRep):
                 made = self._program(values)
             except RunTimeValueError as error:
                 more = error.inputs - self.special
-                if not more or any(given[n].size > MOST_SPECIAL for n in more):
+                if not more or any(given[n].size > MAX_SPECIALIZED_ELEMENTS for n in more):
                     raise
                 self.special |= more
                 continue
-            if len(self.programs) >= MOST_PROGRAMS:
+            if len(self.programs) >= MAX_PROGRAMS:
                 self.programs.clear()
             self.programs[key] = made
             return made
 
 
 def for_inference() -> Any:
-    """The passes between the import of a model and its compilation."""
+    """Returns the passes to run between the import of a model and its compilation."""
     fold = FoldConstant(max_bytes=MOST_FOLDED)
     known = [DeadCodeElimination(), fold, FoldBatchNorm(), fold, Simplify()]
     return Sequential([*known, CommonSubexpressionElimination(), DeadCodeElimination()])
@@ -104,28 +105,28 @@ def _array(value: Any) -> Any:
 
 
 def _input_names(model: ModelProto) -> list[str]:
-    """The inputs that a caller gives: those that have no initialiser."""
+    """Returns the names of the inputs without an initializer."""
     known = {t.name for t in model.graph.initializer}
     known |= {t.values.name for t in model.graph.sparse_initializer}
     return [i.name for i in model.graph.input if i.name not in known]
 
 
 class Backend(OnnxBackend):
-    """Runs ONNX models on the CPU."""
+    """The ONNX backend that runs models on the CPU."""
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device is there."""
+        """Returns whether a device is supported: only CPU is."""
         return device.split(":")[0] == "CPU"
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **options: Any) -> bool:
-        """Every model may be tried."""
+        """Returns True: the import itself reports what is unsupported."""
         return True
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> CompiledModel:
-        """A model ready to run."""
+        """Imports and compiles a model."""
         if not cls.supports_device(device):
             raise wrong(f"there is no device {device!r}")
         return CompiledModel(model)
@@ -134,7 +135,7 @@ class Backend(OnnxBackend):
     def run_model(
         cls, model: ModelProto, inputs: Any, device: str = "CPU", **options: Any
     ) -> tuple[Any, ...]:
-        """The outputs of a model for inputs."""
+        """Compiles a model and returns its outputs for inputs."""
         return cls.prepare(model, device, **options).run(inputs)
 
     @classmethod
@@ -146,7 +147,7 @@ class Backend(OnnxBackend):
         outputs_info: Any = None,
         **options: Any,
     ) -> tuple[Any, ...]:
-        """The outputs of a single node for inputs."""
+        """Compiles a single node and returns its outputs for inputs."""
         names = [n for n in node.input if n]
         types = [
             helper.make_tensor_value_info(

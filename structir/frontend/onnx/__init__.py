@@ -1,4 +1,4 @@
-"""ONNX models as modules: `from_onnx(model_or_path)`; their sizes: `shapes_of(model_or_path)`."""
+"""Importer of ONNX models: `from_onnx(model_or_path)` and `shapes_of(model_or_path)`."""
 
 from structir.frontend.onnx.model import from_onnx
 from structir.frontend.onnx.shapes import shapes_of

@@ -1,5 +1,4 @@
-"""Models whose large initialisers stay in their file: they are mapped into memory, and the rest is
-read as a model without their bytes."""
+"""Memory-mapped models: large initializers stay in the file, the rest is parsed without them."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ UNTOUCHED = {TensorProto.STRING, *PACKED}  # types whose elements are not whole 
 
 
 class MessageField(NamedTuple):
-    """A field of a message: its number, how it is written, where it begins, and its value."""
+    """A protobuf field: its number, wire type, offset, and the offsets of its value."""
 
     number: int
     kind: int
@@ -35,53 +34,58 @@ Change = Callable[[int, int], bytes]
 
 
 class MappedModel:
-    """A model's file, and the places of its initialisers that are not in the model."""
+    """A memory-mapped model file, and the locations of the initializers left in it."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.places: dict[str, MessageField] = {}
+        self.payloads: dict[str, MessageField] = {}
 
     def rest(self) -> bytes:
-        """The model without its large parts; raises ValueError where it is not understood."""
-        return self._changed(0, len(self.data), {GRAPH: self._graph})
+        """Returns the serialized model without its large initializers; raises ValueError if
+        malformed."""
+        return self._rewrite(0, len(self.data), {GRAPH: self._graph})
 
     def array_of(self, tensor: TensorProto) -> Array | None:
-        """The elements of a tensor that lie in the file; None of others."""
-        place = next(
-            (self.places.get(e.value) for e in tensor.external_data if e.key == MARK), None
+        """Returns a view of the elements of a tensor left in the file; None for any other
+        tensor."""
+        payload = next(
+            (self.payloads.get(e.value) for e in tensor.external_data if e.key == MARK), None
         )
-        if place is None:
+        if payload is None:
             return None
         dtype_name(tensor.data_type)
-        needed, there = byte_count(tensor), place.end - place.start
+        needed, there = byte_count(tensor), payload.end - payload.start
         if needed != there or any(d < 0 for d in tensor.dims):
             shape = list(tensor.dims)
             raise wrong(
                 f"tensor {tensor.name!r} of shape {shape} needs {needed} bytes, but has {there}"
             )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, place.start)
+        flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, payload.start)
         return flat.reshape(tuple(tensor.dims))
 
     def _graph(self, start: int, end: int) -> bytes:
-        return self._changed(start, end, {INITIALISER: self._tensor})
+        return self._rewrite(start, end, {INITIALISER: self._tensor})
 
     def _tensor(self, start: int, end: int) -> bytes:
-        """A tensor, or what stands for it: all but its bytes, and where they are."""
+        """Returns a serialized tensor; a large one has a reference to its offset instead of its
+        bytes."""
         fields = list(self._fields(start, end))
         raw = [f for f in fields if f.number == RAW and f.kind == SIZED]
         types = [self._number(f.start)[0] for f in fields if f.number == TYPE and f.kind == VARINT]
         large = len(raw) == 1 and raw[0].end - raw[0].start >= LEAST
         if not large or types[-1:] == [] or types[-1] in UNTOUCHED:
             return self.data[start:end]
-        place = raw[0]
-        self.places[str(place.start)] = place
-        entry = _sized(1, MARK.encode()) + _sized(2, str(place.start).encode())
-        return self.data[start : place.at] + self.data[place.end : end] + _sized(EXTERNAL, entry)
+        payload = raw[0]
+        self.payloads[str(payload.start)] = payload
+        entry = _sized(1, MARK.encode()) + _sized(2, str(payload.start).encode())
+        return (
+            self.data[start : payload.at] + self.data[payload.end : end] + _sized(EXTERNAL, entry)
+        )
 
-    def _changed(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
-        """A message with some of its fields as they are changed."""
+    def _rewrite(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
+        """Returns a serialized message with some of its fields rewritten."""
         found = []
         for field in self._fields(start, end):
             change = changes.get(field.number) if field.kind == SIZED else None
@@ -110,7 +114,7 @@ class MappedModel:
             at = stop
 
     def _number(self, at: int) -> tuple[int, int]:
-        """A number of seven bits in each byte, and where it ends."""
+        """Returns a varint and the offset after it."""
         value, shift = 0, 0
         while at < len(self.data) and shift < 70:
             byte = self.data[at]
@@ -121,7 +125,7 @@ class MappedModel:
 
 
 def _sized(number: int, value: bytes) -> bytes:
-    """A field with a value of so many bytes."""
+    """Returns a serialized length-delimited field."""
     return _varint(number << 3 | SIZED) + _varint(len(value)) + value
 
 

@@ -1,5 +1,5 @@
-"""ONNX tensors as NumPy arrays: sizes checked first, files outside the model's folder never
-touched."""
+"""ONNX tensors as NumPy arrays: lengths are checked, and only files in the model's folder are
+read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import dtype_of
 
 TEXTS = "object"  # NumPy's dtype of strings; StructIR has none for them
-MOST_SPARSE = 1 << 26  # elements that a sparse tensor may stand for
+MAX_SPARSE_ELEMENTS = 1 << 26  # elements that a sparse tensor may stand for
 Array = np.ndarray[Any, Any]
 
 
 def dtype_name(element_type: int) -> str:
-    """StructIR's name for an ONNX element type; `object` for strings."""
+    """Returns the dtype of an ONNX element type; `object` for strings."""
     try:
         return str(onnx.helper.tensor_dtype_to_np_dtype(element_type).name)
     except (KeyError, ValueError) as error:
@@ -28,7 +28,7 @@ def dtype_name(element_type: int) -> str:
 
 
 def element_type(name: str) -> int:
-    """ONNX's number for a dtype."""
+    """Returns the ONNX element type of a dtype."""
     for number in TensorProto.DataType.values():
         if number and dtype_name(number) == name:
             return int(number)
@@ -36,18 +36,18 @@ def element_type(name: str) -> int:
 
 
 def wrong(message: str, hint: str | None = None) -> DiagnosticError:
-    """The error of a file that cannot be right."""
+    """Returns the error of an invalid file or call."""
     return DiagnosticError(Diagnostic(message, hint=hint))
 
 
 def array_of(tensor: TensorProto, folder: Path | None) -> Array:
-    """The elements of a tensor; external ones are read from the model's folder."""
+    """Returns the elements of a tensor; external data is read from the model's folder."""
     name = f"tensor {tensor.name!r}"
     if any(d < 0 for d in tensor.dims):
         raise wrong(f"{name} has a negative size: {list(tensor.dims)}")
     dtype_name(tensor.data_type)
     if tensor.data_location == TensorProto.EXTERNAL:
-        tensor = _loaded(tensor, folder)
+        tensor = _load_external(tensor, folder)
     _check_length(tensor, name)
     try:
         return numpy_helper.to_array(tensor)
@@ -56,7 +56,8 @@ def array_of(tensor: TensorProto, folder: Path | None) -> Array:
 
 
 def _check_length(tensor: TensorProto, name: str) -> None:
-    """The bytes that are there must be those that the sizes ask for."""
+    """Raises `DiagnosticError` if the stored length differs from the one that the shape
+    requires."""
     if tensor.data_type == TensorProto.STRING:
         needed, there, unit = math.prod(tensor.dims), len(tensor.string_data), "texts"
     elif tensor.HasField("raw_data"):
@@ -69,7 +70,7 @@ def _check_length(tensor: TensorProto, name: str) -> None:
 
 
 def byte_count(tensor: TensorProto) -> int:
-    """How many bytes the elements take, packed as ONNX packs them."""
+    """Returns the number of bytes of the elements in ONNX's packed representation."""
     bits = PACKED.get(tensor.data_type)
     if bits is None:
         bits = 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
@@ -83,11 +84,11 @@ PACKED = {
 }
 
 
-def _loaded(tensor: TensorProto, folder: Path | None) -> TensorProto:
-    """The tensor with its bytes out of the file that it names."""
+def _load_external(tensor: TensorProto, folder: Path | None) -> TensorProto:
+    """Returns the tensor with its external data loaded."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     name = f"tensor {tensor.name!r}"
-    path = confined(said.get("location", ""), folder, name)
+    path = resolve_in_folder(said.get("location", ""), folder, name)
     needed = byte_count(tensor)
     try:
         offset, length = int(said.get("offset", 0)), int(said.get("length", needed))
@@ -106,8 +107,8 @@ def _loaded(tensor: TensorProto, folder: Path | None) -> TensorProto:
     return loaded
 
 
-def confined(location: str, folder: Path | None, name: str) -> Path:
-    """The file of a location, which must lie in the model's folder."""
+def resolve_in_folder(location: str, folder: Path | None, name: str) -> Path:
+    """Returns the path of an external data file, which must be in the model's folder."""
     if folder is None:
         raise wrong(
             f"{name} is in a file of its own, {location!r}",
@@ -123,11 +124,11 @@ def confined(location: str, folder: Path | None, name: str) -> Path:
 
 
 def dense(sparse: Any, folder: Path | None) -> Array:
-    """A sparse tensor as a dense one."""
+    """Returns a sparse tensor as a dense array."""
     values, indices = array_of(sparse.values, folder), array_of(sparse.indices, folder)
     shape = tuple(sparse.dims)
     count = math.prod(shape)
-    if any(d < 0 for d in shape) or count > MOST_SPARSE:
+    if any(d < 0 for d in shape) or count > MAX_SPARSE_ELEMENTS:
         raise wrong(f"sparse tensor {sparse.values.name!r} is too large: {list(shape)}")
     if indices.ndim == 2:
         ranks = tuple(indices.T)

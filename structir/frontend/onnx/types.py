@@ -1,4 +1,4 @@
-"""ONNX types as StructInfo and back; the sizes of inputs become symbolic variables by name."""
+"""Conversion between ONNX types and StructInfo; named input sizes become symbolic variables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from structir.ir.struct_info import (
 
 
 class OnnxSymbols:
-    """The symbolic variables of a model's inputs, by the names that the model gives them."""
+    """The symbolic variables of a model's inputs, by `dim_param` name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Dim] = {}
 
     def dim(self, size: Any, fallback: str) -> Dim:
-        """A declared size. What names nothing (`?`, empty, negative) is a size of its own."""
+        """Returns a declared size; a size without a name (`?`, empty, negative) is a fresh
+        variable."""
         kind = size.WhichOneof("value")
         if kind == "dim_value" and size.dim_value >= 0:
             return int(size.dim_value)
@@ -37,19 +38,19 @@ class OnnxSymbols:
         return self.by_name[name]
 
     def fresh(self, name: str) -> Dim:
-        """A size that no name is known for."""
+        """Returns a fresh symbolic size."""
         made: Dim = sym(identifier(name))
         return made
 
 
 def identifier(name: str) -> str:
-    """A name as a Python identifier."""
+    """Returns a name as a Python identifier."""
     made = re.sub(r"\W", "_", name, flags=re.ASCII)
     return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
 
 
 def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> StructInfo:
-    """The StructInfo of a declared type."""
+    """Returns the StructInfo of a declared type."""
     kind = declared.WhichOneof("value")
     if kind == "tensor_type":
         tensor = declared.tensor_type
@@ -63,7 +64,7 @@ def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> Struct
 
 
 def items_of_type(declared: TypeProto) -> StructInfo | None:
-    """What a declared sequence says of each of its items: dtype and rank."""
+    """Returns the dtype and rank that a declared sequence type gives its items, or None."""
     kind = declared.WhichOneof("value")
     if kind == "optional_type":
         return items_of_type(declared.optional_type.elem_type)
@@ -74,14 +75,14 @@ def items_of_type(declared: TypeProto) -> StructInfo | None:
 
 
 def unsized(info: StructInfo) -> StructInfo:
-    """What is known of a value apart from its sizes."""
+    """Returns the StructInfo of a value without its sizes."""
     if isinstance(info, TensorStructInfo):
         return TensorStructInfo(None, info.dtype, info.ndim)
     return info
 
 
 def type_of_info(info: StructInfo | None) -> TypeProto:
-    """The ONNX type of a value, as far as ONNX can say it."""
+    """Returns the ONNX type of a value; unknown parts are left out."""
     made = TypeProto()
     if isinstance(info, TensorStructInfo) and info.dtype is not None:
         made.tensor_type.elem_type = element_type(info.dtype)

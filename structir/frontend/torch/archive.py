@@ -1,4 +1,4 @@
-"""The files of a `.pt2` archive: its graph as JSON, its tensors as bytes; nothing is unpickled."""
+"""The files of a `.pt2` archive: the graph as JSON, tensors as bytes; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ OLD = "serialized_exported_program.json"  # how older releases of torch named th
 
 
 def wrong(message: str, hint: str | None = None) -> DiagnosticError:
-    """The error that says what is wrong with a file."""
+    """Returns the error of an invalid file."""
     return DiagnosticError(Diagnostic(message, hint=hint))
 
 
 class Archive:
-    """An open archive. Torch stores every file plainly, so that no file can be larger than the
-    archive, and all that is read together cannot be either."""
+    """An open archive. Torch stores files uncompressed, so their total size is at most that of the
+    archive."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class Archive:
         self.read: dict[str, bytes] = {}
 
     def _model(self) -> tuple[str, str]:
-        """The folder of the archive that all is in, and the name of its model."""
+        """Returns the root folder in the archive, and the name of its model."""
         names = self.zip.namelist()
         if OLD in names:
             raise wrong(
@@ -51,7 +51,7 @@ class Archive:
         return home, model.removesuffix(".json")
 
     def bytes_of(self, path: str) -> bytes:
-        """The bytes of one file of the archive, which are read once."""
+        """Returns the bytes of a file of the archive, memoized."""
         found = self.read.get(path)
         if found is None:
             found = self.read[path] = self._bytes(self.home + path)
@@ -73,18 +73,19 @@ class Archive:
             raise wrong(f"{path!r} in {self.name} is damaged: {error}") from error
 
     def json_of(self, path: str) -> Any:
-        """A file of the archive, read as JSON."""
+        """Returns a file of the archive, parsed as JSON."""
         try:
             return json.loads(self.bytes_of(path))
         except (ValueError, RecursionError) as error:
             raise wrong(f"{path!r} in {self.name} is no JSON") from error
 
     def program(self) -> Any:
-        """The exported program."""
+        """Returns the JSON of the exported program."""
         return self.json_of(f"models/{self.model}.json")
 
     def payloads(self, kind: str) -> dict[str, Any]:
-        """What the archive says of its `weights` or `constants`, by their names in the model."""
+        """Returns the descriptions of the `weights` or `constants` of the archive, by name in the
+        model."""
         path = f"data/{kind}/{self.model}_{kind}_config.json"
         if self.home + path not in self.zip.namelist():
             legacy = f"data/{kind}/{self.model}.pt"
@@ -95,7 +96,7 @@ class Archive:
         return {name: (kind, payload) for name, payload in found.items()}
 
     def tensor(self, name: str, payload: tuple[str, Any]) -> Array:
-        """One weight or constant."""
+        """Returns the elements of one weight or constant."""
         kind, stated = payload
         if field(stated, "use_pickle", bool):
             raise wrong(f"{name!r} in {self.name} is pickled, which is never read")
@@ -112,7 +113,7 @@ class Archive:
 
 
 def _strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Array:
-    """Elements under a shape and strides, which must lie within the data."""
+    """Returns elements with a shape and strides, which must be within the data."""
     if len(sizes) != len(strides) or min([0, *sizes, *strides]) < 0:
         raise wrong(f"{name!r} has wrong sizes or strides")
     if 0 in sizes:

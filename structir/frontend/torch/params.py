@@ -1,4 +1,4 @@
-"""The inputs of an exported program: parameters of the function, and constants."""
+"""The inputs of an exported program as parameters of the function or constants."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STATE = ("parameter", "buffer", "constant")
 
 
 class Parameters:
-    """What stands for the inputs: variables for the user's own and for what the program changes,
-    constants for the rest."""
+    """The values of the inputs: variables for user inputs and mutated state, constants for the
+    rest."""
 
     def __init__(
         self, archive: Archive, program: ExportedModule, importer: TorchImporter, as_inputs: bool
@@ -29,12 +29,14 @@ class Parameters:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
         self.variables: list[Var] = []
-        self.measured: dict[str, tuple[Dim, ...]] = {}  # sizes as torch states them, by name
+        self.declared_sizes: dict[str, tuple[Dim, ...]] = {}  # sizes as torch states them, by name
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]
         metas = {name: program.graph.tensors[name] for name in sorted(tensors)}
-        self.stated = solved(self.symbols, metas, [n for n in numbers if isinstance(n, str)])
+        self.stated = solve_input_sizes(
+            self.symbols, metas, [n for n in numbers if isinstance(n, str)]
+        )
         for given in user:
             self._variable(given)
         self.inputs = len(self.variables)
@@ -52,7 +54,7 @@ class Parameters:
         scalar = self.program.graph.scalars.get(name)
         if scalar is not None:
             size = self.symbols.dim(scalar)
-            self.values[name], self.measured[name] = size, (size,)
+            self.values[name], self.declared_sizes[name] = size, (size,)
             self.variables.append(Var(name, PrimStructInfo("int64", value=size)))
             return
         meta = self._meta(given)
@@ -61,7 +63,7 @@ class Parameters:
         var = Var(name, TensorStructInfo(stated, meta.dtype))
         self.values[name] = var
         self.variables.append(var)
-        self.measured[name] = sizes
+        self.declared_sizes[name] = sizes
 
     def _state(self, archive: Archive, as_inputs: bool) -> None:
         payloads = archive.payloads("constants") | archive.payloads("weights")
@@ -82,8 +84,8 @@ class Parameters:
                 self.values[name] = Constant(archive.tensor(given.target, payloads[given.target]))
 
     def changed(self, program: ExportedModule) -> dict[str, str]:
-        """What the program changes: by the name that it is told under, the value that holds its
-        elements in the end."""
+        """Returns the mutated inputs and state: the output name, and the value with the final
+        elements."""
         found = {}
         for output in program.outputs:
             if output.kind != "user":
@@ -94,21 +96,24 @@ class Parameters:
         return found
 
 
-def solved(
+def solve_input_sizes(
     symbols: TorchSymbols, metas: Mapping[str, Meta], numbers: Sequence[str]
 ) -> dict[tuple[str, int], Dim]:
-    """Sizes under variables of their own, where torch's variables stand alone in no size: these are
-    worked out from them. An input of `2 * s` rows has `n` rows, and `s` is `n // 2`."""
+    """Returns fresh variables for input sizes, and solves torch's variables for them.
+
+    This applies to variables that are not themselves the size of an axis: an input of `2 * s` rows
+    gets `n` rows, and `s` becomes `n // 2`.
+    """
     sizes = {(n, k): symbols.dim(s) for n, m in metas.items() for k, s in enumerate(m.sizes)}
     found = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
     bound = {s for s in found if s is not None}
     stated: dict[tuple[str, int], Dim] = {}
-    for place, size in sizes.items():
+    for index, size in sizes.items():
         for variable in sorted(dims.syms(size) - bound, key=lambda s: s.name):
             parts = dims.linear(size, variable)
             if parts is None or not isinstance(parts[0], int) or not dims.syms(parts[1]) <= bound:
                 continue
-            own = stated[place] = symbols.fresh(f"{place[0]}_{place[1]}")
+            own = stated[index] = symbols.fresh(f"{index[0]}_{index[1]}")
             symbols.define(variable, dims.floordiv(own - parts[1], parts[0]))
             bound.add(variable)
             break

@@ -62,7 +62,8 @@ def equal(node: OnnxNode) -> Expr:
 
 
 def aligned(node: OnnxNode) -> Expr:
-    """The right operand; before opset 7 an axis tells where it begins to meet the left one."""
+    """Returns the right operand; before opset 7 an axis tells where it begins to meet the left
+    one."""
     right = node[1]
     axis = node.attr("axis", None) if node.version < 7 and node.flag("broadcast") else None
     if axis is None:
@@ -133,7 +134,8 @@ Known = tuple[Any, str]
 
 
 def _each(act: Callable[..., Any], dtype: str | None = None) -> Callable[..., Known]:
-    """A carry that acts element by element, in the dtype of its first operand unless told."""
+    """Returns a carry that acts element by element, in the dtype of its first operand unless
+    told."""
 
     def carry(node: OnnxNode, *operands: Elements) -> Known:
         floats = is_float(node.dtype())
@@ -148,7 +150,7 @@ def _each(act: Callable[..., Any], dtype: str | None = None) -> Callable[..., Kn
 
 
 def _exact(value: Any) -> Any:
-    """A number or a size that is whole; anything else cannot be carried."""
+    """Returns a number or a size that is whole; anything else cannot be carried."""
     if isinstance(value, float):
         if value != int(value):
             raise ValueError("not whole")

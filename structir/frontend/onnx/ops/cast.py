@@ -37,7 +37,7 @@ def _converted(node: OnnxNode, dtype: str) -> Any:
 
 
 def converted(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
-    """A tensor in another dtype; small floats saturate, small integers wrap around."""
+    """Returns a tensor in another dtype; small floats saturate, small integers wrap around."""
     own = node.tensor_info(x).dtype or "float32"
     if dtype in SMALL_FLOATS and saturate and dtype != "float8_e8m0fnu":
         x = R.astype(x, "float32") if own != "float32" else x

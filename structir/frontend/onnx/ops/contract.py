@@ -40,7 +40,7 @@ def einsum(node: OnnxNode) -> Expr:
 
 @onnx_op("Det")
 def det(node: OnnxNode) -> Expr:
-    """The determinant by elimination without division where the matrix is small."""
+    """Returns the determinant by elimination without division where the matrix is small."""
     *_, n, m = node.static_dims()
     if n != m or n > 4:
         node.fail(f"the determinant of {n} x {m} matrices is not supported")
@@ -55,7 +55,7 @@ def _entry(node: OnnxNode, i: int, j: int) -> Expr:
 
 
 def _expanded(rows: list[list[Expr]]) -> Expr:
-    """The determinant by its first row."""
+    """Returns the determinant by its first row."""
     if len(rows) == 1:
         return rows[0][0]
     total: Expr | None = None

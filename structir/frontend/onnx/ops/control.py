@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.onnx.joins import bound, choice_of, common, differ
+from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, differ
 from structir.frontend.onnx.node import ABSENT, OnnxNode, Split
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, scalar, size_number
@@ -38,12 +38,12 @@ def choice(node: OnnxNode) -> Any:
     then, other = node.attr("then_branch"), node.attr("else_branch")
     if isinstance(condition, Constant):
         chosen, unused = (then, other) if condition.data.item() else (other, then)
-        node.importer.looked_at(lambda: node.inside(unused))
-        return node.inside(chosen)
+        node.importer.build_unreachable(lambda: node.build_subgraph(unused))
+        return node.build_subgraph(chosen)
     if len(then.output) != len(other.output):
         node.fail("the branches have different numbers of outputs")
-    sides = [lambda g=g: [v.expr for v in node.inside(g)] for g in (then, other)]
-    made = choice_of(node.importer, condition, sides, node.part_name())
+    sides = [lambda g=g: [v.expr for v in node.build_subgraph(g)] for g in (then, other)]
+    made = build_branches(node.importer, condition, sides, node.part_name())
     pairs = list(zip(*made.infos, strict=True))
     if any(differ(pair) for pair in pairs):
         # the choice is made again, around all that follows it
@@ -53,11 +53,11 @@ def choice(node: OnnxNode) -> Any:
 
 
 def _common(node: OnnxNode, infos: Sequence[Any]) -> StructInfo:
-    return common(node.importer, node.part_name(), infos)
+    return common_info(node.importer, node.part_name(), infos)
 
 
 def _measured(node: OnnxNode, value: Expr, info: StructInfo) -> Expr:
-    return bound(node.importer, node.part_name(), value, info, node.place)
+    return cast_checked(node.importer, node.part_name(), value, info, node.span)
 
 
 # ---- loops
@@ -72,7 +72,8 @@ class OnnxLoop:
     body: Callable[[Expr, Expr, list[Expr]], list[Expr]]  # next condition, carried, outputs
 
     def run(self, trips: Expr, condition: Expr, length: Dim | None) -> list[Expr]:
-        """The carried values at the end, then the outputs, of this length if it is known."""
+        """Returns the carried values at the end, then the outputs, of this length if it is
+        known."""
         builder, node = self.node.importer.builder, self.node
         body, infos, results = self._settled()
         grown = results[1 + len(self.carried) :]
@@ -97,8 +98,9 @@ class OnnxLoop:
         return [_measured(node, v, i) for v, i in zip(values, known, strict=True)]
 
     def _settled(self) -> tuple[Var, list[StructInfo], list[Any]]:
-        """The body as a function, what holds of the carried values at every step, and of all that
-        the body gives. A body that was built with too much taken to hold is built again."""
+        """Returns the body as a function, what holds of the carried values at every step, and of
+        all that the body gives. A body that was built with too much taken to hold is built again.
+        """
         node, infos = self.node, list[Any]([v.struct_info for v in self.carried])
         for _ in range(MOST_ROUNDS):
             body, results = self._function(infos)
@@ -120,7 +122,7 @@ class OnnxLoop:
         return [Var("step", INDEX), Var("going", FLAG), *carried]
 
     def _function(self, infos: Sequence[Any]) -> tuple[Var, list[Any]]:
-        """The body as a function, and what holds of its results inside."""
+        """Returns the body as a function, and what holds of its results inside."""
         params, results = self._params(infos), list[Any]()
 
         def build() -> Expr:
@@ -133,7 +135,7 @@ class OnnxLoop:
         return self.node.importer.builder.local_function(params, build, name), results
 
     def _none(self, info: Any) -> Expr:
-        """The shape of an output that has not grown."""
+        """Returns the shape of an output that has not grown."""
         known = self.node.importer.builder.scopes[-1].symbols()
         sizes = info.dims if isinstance(info.dims, tuple) else (0,) * (info.ndim or 0)
         first = [d if dims.syms(d) <= known else 0 for d in sizes]
@@ -154,7 +156,7 @@ class OnnxLoop:
 
 
 def _closed(info: Any) -> StructInfo:
-    """An info without sizes, as the boundary of a loop's body states it."""
+    """Returns an info without sizes, as the boundary of a loop's body states it."""
     if not isinstance(info, TensorStructInfo):
         return OBJECT
     whole = isinstance(info.dims, tuple) and all(isinstance(d, int) for d in info.dims)
@@ -167,7 +169,7 @@ def _one_more(info: Any) -> StructInfo:
 
 
 def _holds(info: Any, after: Any) -> bool:
-    """Whether what was known of a value is still so after a step."""
+    """Returns whether what was known of a value is still so after a step."""
     if not isinstance(info, TensorStructInfo) or not isinstance(after, TensorStructInfo):
         return not isinstance(info, TensorStructInfo)
     if info.dtype != after.dtype or info.ndim != after.ndim:
@@ -179,7 +181,7 @@ def _holds(info: Any, after: Any) -> bool:
     return all(dims.equal(a, b) for a, b in zip(info.dims, after.dims, strict=True))
 
 
-@onnx_op("OnnxLoop")
+@onnx_op("Loop")
 def loop(node: OnnxNode) -> list[Expr]:
     graph = node.attr("body")
     names = [i.name for i in graph.input]
@@ -191,7 +193,7 @@ def loop(node: OnnxNode) -> list[Expr]:
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         given = [OnnxValue(v) for v in (step, going, *inner)]
-        made = [v.expr for v in node.inside(graph, dict(zip(names, given, strict=True)))]
+        made = [v.expr for v in node.build_subgraph(graph, dict(zip(names, given, strict=True)))]
         return [scalar(node, made[0]), *made[1:]]
 
     return OnnxLoop(node, carried, body).run(trips, condition, None)
@@ -216,18 +218,18 @@ def _scanned(
 ) -> list[Expr]:
     """States moved along by the elements of the scanned operands, one after the other."""
     names = [i.name for i in graph.input]
-    places = [node.counted(a, len(_sizes(node, x))) for x, a, _ in read]
+    places = [node.normalize_axis(a, len(_sizes(node, x))) for x, a, _ in read]
     length = _sizes(node, read[0][0])[places[0]] if read else 0
     last = size_number(length - 1)
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         back_step = node.emit(R.subtract(last, step)) if any(b for *_, b in read) else step
         elements = [
-            node.emit(R.take(x, back_step if back else step, axis=place))
-            for (x, _, back), place in zip(read, places, strict=True)
+            node.emit(R.take(x, back_step if back else step, axis=index))
+            for (x, _, back), index in zip(read, places, strict=True)
         ]
         given = {n: OnnxValue(v) for n, v in zip(names, [*inner, *elements], strict=True)}
-        return [constant(True, "bool"), *[v.expr for v in node.inside(graph, given)]]
+        return [constant(True, "bool"), *[v.expr for v in node.build_subgraph(graph, given)]]
 
     made = OnnxLoop(node, tuple(states), body).run(PrimValue(length), ABSENT, length)
     grown = made[len(states) :]
@@ -257,13 +259,13 @@ def _directions(node: OnnxNode, kind: str, count: int) -> tuple[int, ...]:
 
 
 def _turned(node: OnnxNode, x: Expr, axis: int, back: int) -> Expr:
-    """An output with its steps where the node wants them."""
+    """Returns an output with its steps where the node wants them."""
     x = R.flip(x, axis=0) if back else x
     rank = node.tensor_info(x).ndim or 1
-    place = node.counted(axis, rank)
-    if place == 0:
+    index = node.normalize_axis(axis, rank)
+    if index == 0:
         return x
-    order = [*range(1, place + 1), 0, *range(place + 1, rank)]
+    order = [*range(1, index + 1), 0, *range(index + 1, rank)]
     return R.permute_dims(x, order)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from structir.frontend.onnx.deform_conv import deformed_kernel
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.windows import window_of
 from structir.ir.dims import Poly
@@ -35,12 +35,12 @@ def conv(node: OnnxNode) -> Expr:
     return with_bias(node, convolved(node, node[0], node[1]), 2)
 
 
-def convolved(node: OnnxNode, x: Expr, weight: Expr, place: int = 1) -> Expr:
-    """The convolution that a node's attributes tell of, without its bias."""
-    sizes = kernel_sizes(node, place)
+def convolved(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
+    """Returns the convolution that a node's attributes tell of, without its bias."""
+    sizes = kernel_sizes(node, index)
     window = window_of(node, sizes)
     if not window.is_static:
-        x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant")
+        x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant")
     return CONVOLUTIONS[len(sizes)](
         x,
         weight,
@@ -51,9 +51,9 @@ def convolved(node: OnnxNode, x: Expr, weight: Expr, place: int = 1) -> Expr:
     )
 
 
-def kernel_sizes(node: OnnxNode, place: int = 1) -> tuple[int, ...]:
-    """The spatial sizes of the weight."""
-    sizes = node.dims(place)[2:]
+def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[int, ...]:
+    """Returns the spatial sizes of the weight."""
+    sizes = node.dims(index)[2:]
     given = node.attr("kernel_shape", None)
     if any(isinstance(d, Poly) for d in sizes):
         sizes = tuple(given or ())
@@ -64,12 +64,12 @@ def kernel_sizes(node: OnnxNode, place: int = 1) -> tuple[int, ...]:
     return sizes  # type: ignore[return-value]
 
 
-def with_bias(node: OnnxNode, x: Expr, place: int) -> Expr:
-    """A number for each channel added, if it is given."""
-    if not node.has(place):
+def with_bias(node: OnnxNode, x: Expr, index: int) -> Expr:
+    """Returns a number for each channel added, if it is given."""
+    if not node.has(index):
         return x
     behind = [1] * (node.rank() - 2)
-    return R.add(x, R.reshape(node[place], ShapeExpr((1, node.dims(place)[0], *behind))))
+    return R.add(x, R.reshape(node[index], ShapeExpr((1, node.dims(index)[0], *behind))))
 
 
 @onnx_op("ConvTranspose")
@@ -95,13 +95,14 @@ def conv_transpose(node: OnnxNode) -> Expr:
     room = [max(0, e - a) for e, a in zip(extra, after, strict=True)]
     cut = [a - e for e, a in zip(extra, after, strict=True)]
     ends = [r - max(0, c) if c > 0 else r for r, c in zip(room, cut, strict=True)]
-    made = padded(node, made, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
+    made = emit_pad(node, made, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
     return with_bias(node, made, 2)
 
 
 def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
-    """The transposed convolution as a plain one with a channel for each phase of the strides, whose
-    results then stand side by side: it reads where the transposed one would write."""
+    """Returns the transposed convolution as a plain one with a channel for each phase of the
+    strides, whose results then stand side by side: it reads where the transposed one would write.
+    """
     count, groups = len(sizes), node.attr("group", 1)
     taps = [-(-k // s) for k, s in zip(sizes, strides, strict=True)]
     made = CONVOLUTIONS[count](
@@ -114,7 +115,7 @@ def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Ex
     batch, *spatial = [node.dims()[0], *node.dims()[2:]]
     moves = [n + t - 1 for n, t in zip(spatial, taps, strict=True)]
     whole = R.reshape(made, ShapeExpr((batch, channels, *strides, *moves)))
-    turned = [place for k in range(count) for place in (2 + count + k, 2 + k)]
+    turned = [index for k in range(count) for index in (2 + count + k, 2 + k)]
     beside = R.permute_dims(whole, [0, 1, *turned])
     long = [n * s for n, s in zip(moves, strides, strict=True)]
     made = R.reshape(beside, ShapeExpr((batch, channels, *long)))
@@ -127,8 +128,8 @@ def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Ex
 
 
 def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> Array:
-    """The weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a channel
-    for each result and phase, the taps that meet it in reverse."""
+    """Returns the weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a
+    channel for each result and phase, the taps that meet it in reverse."""
     count = len(strides)
     full = [t * s for t, s in zip(taps, strides, strict=True)]
     room = [(0, f - k) for f, k in zip(full, weight.shape[2:], strict=True)]
@@ -144,7 +145,7 @@ def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> A
 def _trimmed(
     node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], extra: list[int]
 ) -> tuple[list[int], list[int]]:
-    """How much is cut off before and after along each axis."""
+    """Returns how much is cut off before and after along each axis."""
     count = len(sizes)
     mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
     wanted = node.attr("output_shape", None)
@@ -173,7 +174,8 @@ def _trimmed(
 
 @onnx_op("DeformConv")
 def deform_conv(node: OnnxNode) -> Expr:
-    """Readings of the image between its elements, then a product with the weights of each group."""
+    """Returns readings of the image between its elements, then a product with the weights of each
+    group."""
     if node.rank() != 4:
         node.fail(f"a deformed convolution over {node.rank() - 2} axes is not supported")
     batch, channels, *_ = node.dims()

@@ -6,10 +6,10 @@ from functools import reduce
 from itertools import product as combinations
 from typing import Any
 
-from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.nms import suppression_kernel
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import product, shaped
+from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, number, size_number
 from structir.ir import dims
@@ -29,9 +29,9 @@ def affine_grid(node: OnnxNode) -> Expr:
     axes = [_places(node, size, k, spatial, dtype, aligned) for k, size in enumerate(spatial)]
     ones = R.full(ShapeExpr(tuple(spatial)), number(1, dtype))
     points = R.stack(Tuple((*reversed(axes), ones)), axis=count)
-    flat = shaped(points, (product(spatial), count + 1))
+    flat = reshape_to(points, (product(spatial), count + 1))
     made = R.matmul(flat, R.permute_dims(node[0], [0, 2, 1]))
-    return shaped(made, (batch, *spatial, count))
+    return reshape_to(made, (batch, *spatial, count))
 
 
 def _places(
@@ -45,7 +45,7 @@ def _places(
         line = R.subtract(R.divide(R.multiply(two, i), R.subtract(n, one)), one)
     else:
         line = R.subtract(R.divide(R.add(R.multiply(two, i), one), n), one)
-    line = shaped(line, (size, *[1] * (len(spatial) - 1 - k)))
+    line = reshape_to(line, (size, *[1] * (len(spatial) - 1 - k)))
     return R.broadcast_to(line, ShapeExpr(tuple(spatial)))
 
 
@@ -59,8 +59,8 @@ def grid_sample(node: OnnxNode) -> Expr:
     count = len(spatial)
     taps = []
     for k, size in enumerate(spatial):
-        place = _coordinate(node, count - 1 - k, size, aligned)
-        taps.append(_taps(node, place, size, mode, padding, aligned))
+        position = _coordinate(node, count - 1 - k, size, aligned)
+        taps.append(_taps(node, position, size, mode, padding, aligned))
     image = node.emit(R.permute_dims(node[0], [0, *range(2, count + 2), 1]))
     terms = []
     for chosen in combinations(*taps):
@@ -76,7 +76,7 @@ def grid_sample(node: OnnxNode) -> Expr:
 
 
 def _coordinate(node: OnnxNode, k: int, size: Dim, aligned: bool) -> Expr:
-    """A coordinate of the grid in elements of the image."""
+    """Returns a coordinate of the grid in elements of the image."""
     dtype = node.dtype()
     last = node.rank(1) - 1
     grid = R.squeeze(R.strided_slice(node[1], [last], (k,), (k + 1,)), [last])
@@ -92,17 +92,17 @@ Tap = tuple[Expr, Expr, Expr]  # the element, its weight, whether it is inside
 
 
 def _taps(
-    node: OnnxNode, place: Expr, size: Dim, mode: str, padding: str, aligned: bool
+    node: OnnxNode, position: Expr, size: Dim, mode: str, padding: str, aligned: bool
 ) -> list[Tap]:
-    """The elements that are read along an axis."""
+    """Returns the elements that are read along an axis."""
     dtype = node.dtype()
     one = number(1, dtype)
     if mode != "cubic":
-        place = node.emit(_bounded(node, place, size, padding, aligned))
+        position = node.emit(_bounded(node, position, size, padding, aligned))
     if mode == "nearest":
-        return [_tap(node, R.round(place), one, size, padding, aligned)]
-    base = node.emit(R.floor(place))
-    share = node.emit(R.subtract(place, base))
+        return [_tap(node, R.round(position), one, size, padding, aligned)]
+    base = node.emit(R.floor(position))
+    share = node.emit(R.subtract(position, base))
     if mode == "linear":
         weights = [(0, R.subtract(one, share)), (1, share)]
     else:
@@ -123,19 +123,19 @@ def _tap(node: OnnxNode, at: Expr, weight: Expr, size: Dim, padding: str, aligne
     return node.emit(index), node.emit(weight), node.emit(kept)
 
 
-def _bounded(node: OnnxNode, place: Expr, size: Dim, padding: str, aligned: bool) -> Expr:
-    """A place that lies outside moved to where the padding reads."""
+def _bounded(node: OnnxNode, position: Expr, size: Dim, padding: str, aligned: bool) -> Expr:
+    """Returns a place that lies outside moved to where the padding reads."""
     dtype = node.dtype()
     zero, last = number(0, dtype), size_number(size - 1, dtype)
     if padding == "border":
-        return R.minimum(R.maximum(place, zero), last)
+        return R.minimum(R.maximum(position, zero), last)
     if padding != "reflection":
-        return place
+        return position
     low = number(0 if aligned else -0.5, dtype)
     span = size_number(size - 1 if aligned else size, dtype)
     span = node.emit(R.maximum(span, number(1, dtype))) if aligned else span
     double = R.multiply(span, number(2, dtype))
-    away = R.abs(R.subtract(place, low))
+    away = R.abs(R.subtract(position, low))
     turned = node.emit(R.subtract(away, R.multiply(double, R.floor(R.divide(away, double)))))
     folded = R.add(R.minimum(turned, R.subtract(double, turned)), low)
     return R.minimum(R.maximum(folded, zero), last)
@@ -181,8 +181,8 @@ def non_max_suppression(node: OnnxNode) -> Any:
     overlap = node[3] if node.has(3) else constant(0.0, "float32")
     score = node[4] if node.has(4) else constant(-3.4e38, "float32")
     if node.has(2) and node.elements(2) is None:
-        node.needs(2)
-    given = [node.emit(shaped(v, (1,))) for v in (most, overlap, score)]
+        node.require_known(2)
+    given = [node.emit(reshape_to(v, (1,))) for v in (most, overlap, score)]
     images, classes, count = node.dims(1)
     limit = node.sizes(2)[0] if node.has(2) else 0
     room = images * classes * dims.dim_min(limit, count)
@@ -197,15 +197,15 @@ def non_max_suppression(node: OnnxNode) -> Any:
 def _picked(node: OnnxNode, pair: Expr) -> Expr:
     """As many rows as boxes are picked."""
     rows, count = node.emit(pair[0]), node.emit(pair[1])
-    width = R.concat(Tuple((shaped(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
+    width = R.concat(Tuple((reshape_to(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
     picked = R.dynamic_strided_slice(rows, constant([0, 0]), width, constant([1, 1]))
     sizes = (node.importer.symbols.fresh(f"{node.part_name()}_0"), 3)
     info = TensorStructInfo(sizes, "int64")
-    return bound(node.importer, node.part_name(), picked, info, node.place)
+    return cast_checked(node.importer, node.part_name(), picked, info, node.span)
 
 
 def _corners(node: OnnxNode) -> Expr:
-    """Boxes given by centre and size as two corners."""
+    """Returns boxes given by centre and size as two corners."""
     x, y, w, h = (R.strided_slice(node[0], [2], (k,), (k + 1,)) for k in range(4))
     half = number(0.5, node.dtype())
     w, h = node.emit(R.multiply(w, half)), node.emit(R.multiply(h, half))

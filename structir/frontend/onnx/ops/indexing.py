@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like, size_number
 from structir.frontend.onnx.values import Elements, OnnxValue
@@ -20,7 +20,7 @@ from structir.script import R
 
 
 def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
-    """Indices along an axis, negative ones counted from its end."""
+    """Returns indices along an axis, negative ones counted from its end."""
     if isinstance(indices, Constant):
         data = indices.data.astype(np.int64)
         if (data >= 0).all():
@@ -57,7 +57,7 @@ def gather_nd(node: OnnxNode) -> Expr:
 
 
 def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
-    """Tuples of indices, negative ones counted from the end of their axis."""
+    """Returns tuples of indices, negative ones counted from the end of their axis."""
     indices, sizes = node[1], node.dims()[batch:]
     depth = node.dims(1)[-1]
     if isinstance(indices, Constant) and (indices.data >= 0).all():
@@ -100,7 +100,7 @@ def non_zero(node: OnnxNode) -> Expr:
         return found
     sizes = (node.rank(), node.importer.symbols.fresh(f"{node.part_name()}_1"))
     stated = TensorStructInfo(sizes, info.dtype)
-    return bound(node.importer, node.part_name(), found, stated, node.place)
+    return cast_checked(node.importer, node.part_name(), found, stated, node.span)
 
 
 @onnx_op("Compress")
@@ -110,10 +110,10 @@ def compress(node: OnnxNode) -> Any:
     if axis is None:
         x, axis = node.emit(R.flatten(x)), 0
     else:
-        axis = node.counted(axis, node.rank())
+        axis = node.normalize_axis(axis, node.rank())
     places = node.emit(R.squeeze(R.nonzero(node[1]), [0]))
     value = OnnxValue(places)
-    bound = node.importer.measured(value, node.part_name(), node.place)
+    bound = node.importer.name_sizes(value, node.part_name(), node.span)
     return R.take(x, bound.expr, axis=axis)
 
 
@@ -129,7 +129,8 @@ def reverse_sequence(node: OnnxNode) -> Expr:
 
 @onnx_op("TensorScatter")
 def tensor_scatter(node: OnnxNode) -> Expr:
-    """Updates written behind what each item of a batch holds already; around the end if asked."""
+    """Returns updates written behind what each item of a batch holds already; around the end if
+    asked."""
     axis = node.axis("axis", -2)
     sizes, added = node.dims(), node.dims(1)
     batch, rank = sizes[0], len(sizes)
@@ -146,7 +147,7 @@ def tensor_scatter(node: OnnxNode) -> Expr:
 
 @onnx_op("Col2Im")
 def col_to_im(node: OnnxNode) -> Expr:
-    """Blocks of columns added up where they stand in the image."""
+    """Returns blocks of columns added up where they stand in the image."""
     image, block = node.ints(1), node.ints(2)
     count = len(image)
     strides = node.attr("strides", None) or (1,) * count
@@ -176,4 +177,4 @@ def col_to_im(node: OnnxNode) -> Expr:
     made = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
     made = R.reshape(made, ShapeExpr((batch, channels, *wide)))
     before = [0, 0, *[-p for p in pads[:count]]]
-    return padded(node, made, before, [0, 0, *[-p for p in pads[count:]]], "constant")
+    return emit_pad(node, made, before, [0, 0, *[-p for p in pads[count:]]], "constant")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.frontend.onnx.decompositions import one_said, said
+from structir.frontend.onnx.decompositions import build_as, build_as_one
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import channels_first, channels_last
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
@@ -21,36 +21,36 @@ PARAMETERS = {
 
 
 def activated(node: OnnxNode, x: Expr, name: str | None, numbers: tuple[float, ...]) -> Expr:
-    """A value under the activation that a fused node names."""
+    """Returns a value under the activation that a fused node names."""
     if not name:
         return x
     if name == "Clip":
         return R.clip(x, *numbers)
-    return one_said(node, name, x, **dict(zip(PARAMETERS.get(name, ()), numbers, strict=False)))
+    return build_as_one(node, name, x, **dict(zip(PARAMETERS.get(name, ()), numbers, strict=False)))
 
 
 @onnx_op("FusedConv", domain=MICROSOFT)
 def fused_conv(node: OnnxNode) -> Expr:
-    made = one_said(node, "Conv", node[0], node[1], node.get(2))
+    made = build_as_one(node, "Conv", node[0], node[1], node.get(2))
     return _finished(node, made, 3)
 
 
 @onnx_op("NhwcFusedConv", domain=MICROSOFT)
 def fused_conv_of_last_channels(node: OnnxNode) -> Expr:
-    made = one_said(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
+    made = build_as_one(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
     return _finished(node, channels_last(node, made), 3)
 
 
-def _finished(node: OnnxNode, x: Expr, place: int) -> Expr:
-    """A sum with the operand at a place, if there is one, and an activation."""
-    x = R.add(x, node[place]) if node.has(place) else x
+def _finished(node: OnnxNode, x: Expr, index: int) -> Expr:
+    """Returns a sum with the operand at a place, if there is one, and an activation."""
+    x = R.add(x, node[index]) if node.has(index) else x
     numbers = tuple(node.attr("activation_params", None) or ())
     return activated(node, x, node.attr("activation", None), numbers)
 
 
 @onnx_op("FusedGemm", domain=MICROSOFT)
 def fused_gemm(node: OnnxNode) -> Expr:
-    made = one_said(node, "Gemm", node[0], node[1], node.get(2))
+    made = build_as_one(node, "Gemm", node[0], node[1], node.get(2))
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     numbers = [node.attr(name, None) for name in names]
     given = tuple([v for v in numbers if v is not None])
@@ -64,16 +64,17 @@ def fused_mat_mul(node: OnnxNode) -> Expr:
     return product if alpha == 1.0 else R.multiply(product, like(node, alpha))
 
 
-def _turned(node: OnnxNode, place: int, name: str) -> Expr:
-    """An operand with its batch axes before its first one, and its last two in turn, as asked."""
-    order = list(range(node.rank(place)))
+def _turned(node: OnnxNode, index: int, name: str) -> Expr:
+    """Returns an operand with its batch axes before its first one, and its last two in turn, as
+    asked."""
+    order = list(range(node.rank(index)))
     if len(order) < 2:
-        return node[place]
+        return node[index]
     if node.flag(f"transBatch{name}"):
         order = [*order[1:-1], 0, order[-1]]
     if node.flag(f"trans{name}"):
         order = [*order[:-2], order[-1], order[-2]]
-    return node[place] if order == sorted(order) else R.permute_dims(node[place], order)
+    return node[index] if order == sorted(order) else R.permute_dims(node[index], order)
 
 
 @onnx_op("FusedMatMulActivation", domain=MICROSOFT)
@@ -104,7 +105,7 @@ def bias_softmax(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 1)
     if axis == node.rank() - 1:
         return R.nn.softmax(summed, axis=axis)
-    flat = one_said(node, "Flatten", summed, axis=axis)
+    flat = build_as_one(node, "Flatten", summed, axis=axis)
     return R.reshape(R.nn.softmax(flat, axis=1), ShapeExpr(node.dims()))
 
 
@@ -114,13 +115,14 @@ def bias_softmax(node: OnnxNode) -> Expr:
 def layer_norm(
     node: OnnxNode, x: Expr, scale: Expr, shift: Expr | None, epsilon: float
 ) -> list[Any]:
-    """The norm of the last axis; the mean and one over the deviation where they are read."""
-    made = said(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
+    """Returns the norm of the last axis; the mean and one over the deviation where they are
+    read."""
+    made = build_as(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
     return list(made) if isinstance(made, list) else [made]
 
 
 def root_mean_norm(node: OnnxNode, x: Expr, scale: Expr, axis: int, epsilon: float) -> list[Any]:
-    """A norm without a mean; and one over the root of the mean square."""
+    """Returns a norm without a mean; and one over the root of the mean square."""
     axes = list(range(axis, node.tensor_info(x).ndim or 0))
     mean = R.mean(R.multiply(x, x), axis=axes, keepdims=True)
     root = R.sqrt(R.add(mean, like(node, epsilon)))
@@ -137,7 +139,7 @@ def simplified_layer_normalization(node: OnnxNode) -> list[Any]:
 
 @onnx_op("LayerNormalization", domain=MICROSOFT)
 def layer_normalization(node: OnnxNode) -> Any:
-    return said(node, "LayerNormalization", *[node.get(k) for k in range(len(node.values))])
+    return build_as(node, "LayerNormalization", *[node.get(k) for k in range(len(node.values))])
 
 
 @onnx_op("SkipLayerNormalization", domain=MICROSOFT)
@@ -182,4 +184,4 @@ def embed_layer_normalization(node: OnnxNode) -> list[Any]:
 
 @onnx_op("Trilu", domain=MICROSOFT)
 def trilu(node: OnnxNode) -> Expr:
-    return one_said(node, "Trilu", *[node.get(k) for k in range(len(node.values))])
+    return build_as_one(node, "Trilu", *[node.get(k) for k in range(len(node.values))])

@@ -10,7 +10,7 @@ import attrs
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import FLOAT, integer_product
 from structir.frontend.onnx.ops.quantise import spread
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import number, size_number
 from structir.ir.dims import Dim, exact_quotient
@@ -33,7 +33,7 @@ class HeadLayout:
 
 
 def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
-    """The sizes of a value."""
+    """Returns the sizes of a value."""
     found = node.tensor_info(x).dims
     if not isinstance(found, tuple):
         node.fail("the rank of an operand of attention is not known")
@@ -41,14 +41,14 @@ def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
 
 
 def split(node: OnnxNode, x: Expr, heads: int) -> Expr:
-    """Channels taken apart by heads, which come before the positions."""
+    """Returns channels taken apart by heads, which come before the positions."""
     batch, length, width = sizes(node, x)
-    apart = shaped(x, (batch, length, heads, width // heads))
+    apart = reshape_to(x, (batch, length, heads, width // heads))
     return node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
 
 
 def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
-    """The values weighted by how queries meet keys; heads side by side."""
+    """Returns the values weighted by how queries meet keys; heads side by side."""
     batch, count, length, width = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
     scores = R.matmul(heads.query, R.permute_dims(heads.key, [0, 1, 3, 2]))
@@ -59,11 +59,11 @@ def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
         scores = R.add(scores, mask)
     made = R.matmul(R.nn.softmax(node.emit(scores), axis=3), heads.value)
     channels = sizes(node, heads.value)[3]
-    return shaped(R.permute_dims(made, [0, 2, 1, 3]), (batch, length, count * channels))
+    return reshape_to(R.permute_dims(made, [0, 2, 1, 3]), (batch, length, count * channels))
 
 
 def _scale(node: OnnxNode, width: Dim, dtype: str) -> Expr:
-    """What scores are scaled by: as stated, or by the root of the channels of a head."""
+    """Returns what scores are scaled by: as stated, or by the root of the channels of a head."""
     stated = node.attr("scale", 0.0)
     if stated:
         return number(stated, dtype)
@@ -81,44 +81,44 @@ def _range(size: Dim) -> Expr:
 
 
 def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
-    """What keeps a position from those after it."""
-    rows = R.add(shaped(_range(length), (length, 1)), size_number(total - length))
-    later = R.greater(shaped(_range(total), (1, total)), rows)
+    """Returns what keeps a position from those after it."""
+    rows = R.add(reshape_to(_range(length), (length, 1)), size_number(total - length))
+    later = R.greater(reshape_to(_range(total), (1, total)), rows)
     return _barred(node, heads, later, lowest=True)
 
 
 def _barred(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
-    """A great negative number where attention is barred, else 0."""
+    """Returns a great negative number where attention is barred, else 0."""
     dtype = _dtype(node, heads.query)
     value = -3.4028235e38 if lowest else node.attr("mask_filter_value", -10000.0)
     return R.where(where, number(value, dtype), number(0, dtype))
 
 
-def masks_of(node: OnnxNode, place: int, heads: HeadLayout) -> list[Expr]:
-    """The mask operand: lengths of keys, ends and starts, or a flag for each key."""
-    if not node.has(place):
+def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
+    """Returns the mask operand: lengths of keys, ends and starts, or a flag for each key."""
+    if not node.has(index):
         return []
     batch, _, length, _ = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
-    mask, rank, zero = node[place], node.rank(place), number(0, node.dtype(place))
+    mask, rank, zero = node[index], node.rank(index), number(0, node.dtype(index))
     if rank == 2:
-        barred = shaped(R.equal(mask, zero), (batch, 1, 1, total))
+        barred = reshape_to(R.equal(mask, zero), (batch, 1, 1, total))
     elif rank == 3:
-        barred = shaped(R.equal(mask, zero), (batch, 1, length, total))
+        barred = reshape_to(R.equal(mask, zero), (batch, 1, length, total))
     elif rank == 1:
-        barred = _beyond(node, mask, node.dims(place)[0] == 2 * batch, batch, total)
+        barred = _beyond(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
     else:
         node.fail(f"a mask of {rank} axes is not supported")
     return [_barred(node, heads, barred)]
 
 
 def _beyond(node: OnnxNode, mask: Expr, both: bool, batch: Dim, total: Dim) -> Expr:
-    """Keys after the end of their row, and before its start where that is given too."""
-    places = shaped(R.astype(_range(total), "int32"), (1, 1, 1, total))
+    """Returns keys after the end of their row, and before its start where that is given too."""
+    places = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
 
     def column(start: Dim) -> Expr:
         cut = R.strided_slice(mask, [0], (start,), (start + batch,))
-        return shaped(cut, (batch, 1, 1, 1))
+        return reshape_to(cut, (batch, 1, 1, 1))
 
     late = R.greater_equal(places, column(0))
     return R.logical_or(late, R.less(places, column(batch))) if both else late
@@ -137,13 +137,13 @@ def projected(node: OnnxNode, whole: Expr) -> HeadLayout:
     return HeadLayout(*found)
 
 
-def _with_past(node: OnnxNode, heads: HeadLayout, place: int) -> tuple[HeadLayout, Expr | None]:
-    """The heads behind those of the past, and what the next call gets as its past."""
-    if node.has(place):
-        keys, values = (R.take(node[place], number(k, "int64"), axis=0) for k in (0, 1))
+def _with_past(node: OnnxNode, heads: HeadLayout, index: int) -> tuple[HeadLayout, Expr | None]:
+    """Returns the heads behind those of the past, and what the next call gets as its past."""
+    if node.has(index):
+        keys, values = (R.take(node[index], number(k, "int64"), axis=0) for k in (0, 1))
         heads = heads.after(node, keys, values)
     present = None
-    if node.wants(1):
+    if node.is_used(1):
         present = R.stack(Tuple((heads.key, heads.value)), axis=0)
     return heads, present
 
@@ -214,13 +214,13 @@ def _unpacked(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
     found: list[Expr] = []
     for k in range(parts):
         cut = R.strided_slice(x, [3], (k,), (k + 1,))
-        found.append(node.emit(shaped(cut, (batch, length, heads * width))))
+        found.append(node.emit(reshape_to(cut, (batch, length, heads * width))))
     return found
 
 
 @onnx_op("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(node: OnnxNode) -> Expr:
-    """Pairs of channels turned by the angles of their positions."""
+    """Returns pairs of channels turned by the angles of their positions."""
     if node.flag("is_packed_batching"):
         node.fail("is_packed_batching is not supported")
     flat = node.rank() == 3
@@ -234,18 +234,18 @@ def rotary_embedding(node: OnnxNode) -> Expr:
             if whole is None:
                 node.fail("the channels do not hold whole heads")
             head = whole
-        apart = shaped(x, (batch, length, width // head, head))
+        apart = reshape_to(x, (batch, length, width // head, head))
         x = node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
     made = _turned(node, x, turned)
     if not flat:
         return made
-    return shaped(R.permute_dims(made, [0, 2, 1, 3]), node.dims())
+    return reshape_to(R.permute_dims(made, [0, 2, 1, 3]), node.dims())
 
 
 def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
-    """The first channels of each head turned, the others as they are."""
+    """Returns the first channels of each head turned, the others as they are."""
     batch, _, length, head = sizes(node, x)
-    cosine, sine = [_angles(node, place, batch, length) for place in (2, 3)]
+    cosine, sine = [_angles(node, index, batch, length) for index in (2, 3)]
     half = turned // 2
     if node.flag("interleaved"):
         first, second = [R.strided_slice(x, [3], (k,), (turned,), (2,)) for k in (0, 1)]
@@ -256,7 +256,7 @@ def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
     other = R.add(R.multiply(second, cosine), R.multiply(first, sine))
     if node.flag("interleaved"):
         pairs = R.stack(Tuple((real, other)), axis=4)
-        made = shaped(pairs, (*sizes(node, x)[:3], turned))
+        made = reshape_to(pairs, (*sizes(node, x)[:3], turned))
     else:
         made = R.concat(Tuple((real, other)), axis=3)
     if head == turned:
@@ -265,12 +265,12 @@ def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
     return R.concat(Tuple((made, rest)), axis=3)
 
 
-def _angles(node: OnnxNode, place: int, batch: Dim, length: Dim) -> Expr:
-    """The rows of a table at all positions, for every head."""
-    width = node.dims(place)[1]
+def _angles(node: OnnxNode, index: int, batch: Dim, length: Dim) -> Expr:
+    """Returns the rows of a table at all positions, for every head."""
+    width = node.dims(index)[1]
     if node.rank(1) == 1:
-        first = shaped(R.astype(node[1], "int64"), (1,))
-        rows = R.take(node[place], R.add(first, _range(length)), axis=0)
-        return node.emit(shaped(rows, (1, 1, length, width)))
-    rows = R.take(node[place], R.astype(node[1], "int64"), axis=0)
-    return node.emit(shaped(rows, (batch, 1, length, width)))
+        first = reshape_to(R.astype(node[1], "int64"), (1,))
+        rows = R.take(node[index], R.add(first, _range(length)), axis=0)
+        return node.emit(reshape_to(rows, (1, 1, length, width)))
+    rows = R.take(node[index], R.astype(node[1], "int64"), axis=0)
+    return node.emit(reshape_to(rows, (batch, 1, length, width)))

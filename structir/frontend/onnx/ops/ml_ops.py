@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import like, number
 from structir.frontend.onnx.tensors import array_of
@@ -17,22 +17,22 @@ from structir.ir.struct_info import TensorStructInfo
 FLOAT = "float32"
 
 
-def as_floats(node: OnnxNode, place: int = 0) -> Expr:
-    """An operand in floats, which these ops compute in."""
-    x = node[place]
-    return x if node.dtype(place) in (FLOAT, "float64") else R.astype(x, FLOAT)
+def as_floats(node: OnnxNode, index: int = 0) -> Expr:
+    """Returns an operand in floats, which these ops compute in."""
+    x = node[index]
+    return x if node.dtype(index) in (FLOAT, "float64") else R.astype(x, FLOAT)
 
 
 def row(values: Any, dtype: str = FLOAT) -> Constant:
-    """Attribute values, one for each feature."""
+    """Returns attribute values, one for each feature."""
     return Constant(np.asarray(values, dtype))
 
 
 @onnx_op("ArrayFeatureExtractor", domain=CLASSIC)
 def array_feature_extractor(node: OnnxNode) -> Expr:
-    places = shaped(R.astype(node[1], "int64"), (-1,))
+    places = reshape_to(R.astype(node[1], "int64"), (-1,))
     made = R.take(node[0], places, axis=node.rank() - 1)
-    return shaped(made, (1, -1)) if node.rank() == 1 else made
+    return reshape_to(made, (1, -1)) if node.rank() == 1 else made
 
 
 @onnx_op("Binarizer", domain=CLASSIC)
@@ -97,7 +97,7 @@ KINDS = {"strings": None, "int64s": "int64", "floats": FLOAT}
 
 @onnx_op("LabelEncoder", domain=CLASSIC)
 def label_encoder(node: OnnxNode) -> Expr:
-    """A table from keys to values; either may be texts."""
+    """Returns a table from keys to values; either may be texts."""
     keys, _ = _column(node, "keys")
     values, dtype = _column(node, "values")
     default = _default(node, dtype)
@@ -108,7 +108,7 @@ def label_encoder(node: OnnxNode) -> Expr:
 
 
 def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
-    """Keys or values, and their dtype; texts stand in one."""
+    """Returns keys or values, and their dtype; texts stand in one."""
     if f"{name}_tensor" in node.attributes:
         data = array_of(node.attr(f"{name}_tensor"), None)
         if data.dtype == object:
@@ -169,12 +169,13 @@ def linear_classifier(node: OnnxNode) -> list[Any]:
 
 
 def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, how: str) -> list[Any]:
-    """The label of the greatest score, and all scores; a lone score is that of the second label."""
+    """Returns the label of the greatest score, and all scores; a lone score is that of the second
+    label."""
     names = row(labels, "int64")
     if count == 1 and len(labels) == 2:
         made = node.emit(transformed(node, scores, how))
         limit = 0.0 if how in ("NONE", "LOGISTIC") else 0.5
-        second = shaped(R.greater(scores, number(limit, FLOAT)), (-1,))
+        second = reshape_to(R.greater(scores, number(limit, FLOAT)), (-1,))
         chosen = R.where(second, number(labels[1], "int64"), number(labels[0], "int64"))
         other = R.subtract(number(1, FLOAT), made) if how == "LOGISTIC" else R.negative(made)
         return [chosen, R.concat(Tuple((other, made)), axis=1)]
@@ -183,7 +184,7 @@ def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, how: str) 
 
 
 def transformed(node: OnnxNode, x: Expr, how: str) -> Expr:
-    """Scores as the node wants to give them."""
+    """Returns scores as the node wants to give them."""
     if how == "NONE":
         return x
     if how == "LOGISTIC":

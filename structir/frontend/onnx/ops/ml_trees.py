@@ -23,7 +23,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def voted(node: OnnxNode, trees: Trees, targets: int, how: str) -> Expr:
-    """What the leaves that each row reaches say of each target."""
+    """Returns what the leaves that each row reaches say of each target."""
     x = node.emit(as_floats(node))
     info = node.tensor_info(x)
     dtype, kind = str(info.dtype), "sum" if how in ("SUM", "AVERAGE") else how.lower()
@@ -115,7 +115,7 @@ def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
 
 
 def _two_labels(node: OnnxNode, second: Expr, labels: Sequence[int]) -> list[Any]:
-    """The label of a lone probability, which is that of the second label."""
+    """Returns the label of a lone probability, which is that of the second label."""
     flat = R.reshape(R.greater(second, number(0.5, FLOAT)), (-1,))
     chosen = R.where(flat, number(labels[1], "int64"), number(labels[0], "int64"))
     return [chosen, R.concat((R.subtract(number(1, FLOAT), second), second), axis=1)]

@@ -59,7 +59,7 @@ def dropout(node: OnnxNode) -> list[Any]:
     mask = R.full_like(node[0], np.bool_(True), dtype="bool")
     if node.version < 10:
         mask = R.ones_like(node[0])
-    return [node.values[0], mask if node.wants(1) else None]
+    return [node.values[0], mask if node.is_used(1) else None]
 
 
 def _dropped(node: OnnxNode) -> list[Any]:

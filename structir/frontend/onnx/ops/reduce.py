@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import axes_of, shaped
+from structir.frontend.onnx.ops.shapes import axes_of, reshape_to
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like
 from structir.frontend.onnx.values import Elements
@@ -23,7 +23,8 @@ Axes = list[int]
 
 
 def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable[[OnnxNode], Any]:
-    """A mapping from what reduces over axes; no axes mean all of them, or nothing at all."""
+    """Returns a mapping from what reduces over axes; no axes mean all of them, or nothing at
+    all."""
 
     def build(node: OnnxNode) -> Any:
         axes = axes_of(node)
@@ -32,7 +33,7 @@ def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable
         if axes is None and node.flag("noop_with_empty_axes"):
             return reduce(node, node[0], [], True)
         rank = node.rank()
-        places = [node.counted(a, rank) for a in (range(rank) if axes is None else axes)]
+        places = [node.normalize_axis(a, rank) for a in (range(rank) if axes is None else axes)]
         return reduce(node, node[0], places, node.flag("keepdims", 1))
 
     return build
@@ -43,7 +44,7 @@ def _plain(op: Any) -> Callable[[OnnxNode], Any]:
 
 
 def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
-    """A reduction over some axes; over none it leaves every element as it is."""
+    """Returns a reduction over some axes; over none it leaves every element as it is."""
     made: Expr = op(x, axis=axes, keepdims=keep) if axes else x
     return made
 
@@ -114,7 +115,7 @@ onnx_op("ArgMin")(_position(R.argmin))
 
 def _running(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
-        axis = node.counted(node.ints(1)[0], node.rank())
+        axis = node.normalize_axis(node.ints(1)[0], node.rank())
         x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
         made = op(x, axis=axis, exclusive=node.flag("exclusive"))
         dtype = node.dtype()
@@ -154,19 +155,19 @@ def top_k(node: OnnxNode) -> list[Any]:
 
 
 def _first(node: OnnxNode, x: Expr, axis: int, k: Dim | None) -> Expr:
-    """The first `k` elements along an axis; None for a number that operand 1 only tells at run
-    time."""
+    """Returns the first `k` elements along an axis; None for a number that operand 1 only tells at
+    run time."""
     if k is not None:
         return R.strided_slice(x, [axis], ShapeExpr((0,)), ShapeExpr((k,)))
     rank, sizes = node.rank(), node.dims()
-    count = shaped(R.astype(node[1], "int64"), (1,))
+    count = reshape_to(R.astype(node[1], "int64"), (1,))
     parts = [R.shape_to_tensor(ShapeExpr((n,))) for n in sizes]
     ends = R.concat(Tuple((*parts[:axis], count, *parts[axis + 1 :])), axis=0)
     zeros, ones = constant([0] * rank), constant([1] * rank)
     cut = R.dynamic_strided_slice(x, zeros, ends, ones)
     length = node.importer.symbols.fresh(f"{node.part_name()}_{axis}")
     info = TensorStructInfo((*sizes[:axis], length, *sizes[axis + 1 :]), node.tensor_info(x).dtype)
-    return bound(node.importer, node.part_name(), cut, info, node.place)
+    return cast_checked(node.importer, node.part_name(), cut, info, node.span)
 
 
 @onnx_op("Unique")

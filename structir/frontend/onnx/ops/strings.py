@@ -15,7 +15,7 @@ from structir.script import R
 
 
 def called(name: str, *args: Expr, info: StructInfo) -> Expr:
-    """A function on texts."""
+    """Returns a function on texts."""
     return R.call_pure_packed(f"text.{name}", *args, sinfo_args=info)
 
 
@@ -64,7 +64,7 @@ def string_normalizer(node: OnnxNode) -> Expr:
 
 @onnx_op("TfIdfVectorizer")
 def tf_idf_vectorizer(node: OnnxNode) -> Expr:
-    """Counts of runs of elements; their weights in place of them, or times them."""
+    """Returns counts of runs of elements; their weights in place of them, or times them."""
     texts, weights = node.attr("pool_strings", None), node.attr("weights", None)
     pool: Expr = StringImm("\0".join(texts)) if texts is not None else _listed(node, "pool_int64s")
     width = max(node.attr("ngram_indexes")) + 1

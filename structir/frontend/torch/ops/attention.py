@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from structir.frontend.torch.node import FxNode, same
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.frontend.torch.scalars import (
+    as_tensor,
+    cast,
+    index_range,
+    number,
+    reshape_to,
+    size_number,
+)
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
@@ -59,14 +66,16 @@ def _scale(node: FxNode, dtype: str) -> Expr:
 
 def _causal(length: Dim, total: Dim) -> Expr:
     """Where a key is no later than the query."""
-    return R.less_equal(shaped(counted(total), (1, total)), shaped(counted(length), (length, 1)))
+    return R.less_equal(
+        reshape_to(index_range(total), (1, total)), reshape_to(index_range(length), (length, 1))
+    )
 
 
 def _shared(node: FxNode, x: Expr) -> Expr:
-    """Keys or values for every head of the queries, where several share them."""
+    """Returns keys or values for every head of the queries, where several share them."""
     heads, own = node.dims("query")[-3], node.dims_of(x)
-    if same((heads,), (own[-3],)):
+    if are_equal((heads,), (own[-3],)):
         return x
     each = dims.floordiv(heads, own[-3])
     spread = R.broadcast_to(R.expand_dims(x, [len(own) - 2]), (*own[:-2], each, *own[-2:]))
-    return node.emit(shaped(spread, (*own[:-3], heads, *own[-2:])))
+    return node.emit(reshape_to(spread, (*own[:-3], heads, *own[-2:])))

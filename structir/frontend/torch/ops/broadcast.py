@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.promotion import promoted
+from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, number
 from structir.ir.dtype import is_float
@@ -17,9 +17,9 @@ Binary = Callable[[Expr, Expr], Expr]
 
 
 def pair(node: FxNode, dtype: str | None = None) -> tuple[Expr, Expr]:
-    """Both operands in one dtype: that of the result, or the one that torch promotes to."""
+    """Returns both operands in one dtype: that of the result, or the one that torch promotes to."""
     values = node.arg("self"), node.arg("other")
-    dtype = promoted(values) if dtype is None else dtype
+    dtype = promote_dtypes(values) if dtype is None else dtype
     left, right = (as_tensor(v, dtype) for v in values)
     return left, right
 
@@ -171,7 +171,7 @@ def power(node: FxNode) -> Expr:
 
 
 def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
-    """A power that is some products or a root."""
+    """Returns a power that is some products or a root."""
     if exponent in (1, 2, 3, 4):
         x = node.emit(x)
         square = x if exponent == 1 else node.emit(R.multiply(x, x))
@@ -240,7 +240,7 @@ def between(node: FxNode) -> Expr:
 @torch_op("isclose")
 def is_close(node: FxNode) -> Expr:
     values = node["self"], node["other"]
-    dtype = promoted(values)
+    dtype = promote_dtypes(values)
     left, right = (as_tensor(v, dtype if is_float(dtype) else "float64") for v in values)
     wide = node.dtype_of(left)
     slack = R.multiply(number(node.arg("rtol", 1e-5), wide), R.abs(right))
@@ -258,7 +258,7 @@ def broadcast_tensors(node: FxNode) -> list[Any]:
 
 
 def reduced(x: Expr, how: int) -> Expr:
-    """A loss for each element: as it is, its mean, or its sum."""
+    """Returns a loss for each element: as it is, its mean, or its sum."""
     if how == 0:
         return x
     return R.mean(x) if how == 1 else R.sum(x)

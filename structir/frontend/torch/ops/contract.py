@@ -80,8 +80,8 @@ def einsum(node: FxNode) -> Expr:
 def tensordot(node: FxNode) -> Expr:
     left, right = node["self"], node["other"]
     own, other = node.dims("self"), node.dims("other")
-    first = [node.counted(a, len(own)) for a in node.ints("dims_self")]
-    second = [node.counted(a, len(other)) for a in node.ints("dims_other")]
+    first = [node.normalize_axis(a, len(own)) for a in node.ints("dims_self")]
+    second = [node.normalize_axis(a, len(other)) for a in node.ints("dims_other")]
     names = [chr(ord("a") + k) for k in range(len(own) + len(other))]
     left_names, right_names = names[: len(own)], names[len(own) :]
     for a, b in zip(first, second, strict=True):
@@ -105,7 +105,7 @@ def bilinear(node: FxNode) -> Expr:
 def cosine_similarity(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     left, right = (node.emit(cast(node[n], dtype)) for n in ("x1", "x2"))
-    axis = node.counted(node.plain("dim", 1), max(node.rank("x1"), node.rank("x2")))
+    axis = node.normalize_axis(node.plain("dim", 1), max(node.rank("x1"), node.rank("x2")))
     edge = as_tensor(node.arg("eps", 1e-8), dtype)
 
     def length(x: Expr) -> Expr:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.padding import padded
+from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import shaped
+from structir.frontend.torch.scalars import reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr
@@ -23,7 +23,7 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 
 
 def spread(node: FxNode, name: str, count: int, default: int) -> list[int]:
-    """An attribute with a number for each spatial axis, of which one may stand for all."""
+    """Returns an attribute with a number for each spatial axis, of which one may stand for all."""
     found = list(node.ints(name, (default,))) or [default]
     return found * count if len(found) == 1 else found
 
@@ -38,7 +38,7 @@ def convolution(node: FxNode) -> Expr:
     x, bare = _batched(node, count)
     before, after = _padding(node, count)
     if any(isinstance(p, Poly) for p in (*before, *after)):
-        x = padded(node, x, [0, 0, *before], [0, 0, *after])
+        x = emit_pad(node, x, [0, 0, *before], [0, 0, *after])
         before, after = [0] * count, [0] * count
     made = CONVOLUTIONS[count](
         x,
@@ -52,7 +52,7 @@ def convolution(node: FxNode) -> Expr:
 
 
 def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
-    """The operand with a batch of one where it has none."""
+    """Returns the operand with a batch of one where it has none."""
     if node.rank("input") == count + 2:
         return node["input"], False
     return R.expand_dims(node["input"], [0]), True
@@ -75,7 +75,7 @@ def _padding(node: FxNode, count: int) -> tuple[list[Dim], list[Dim]]:
 def _finished(node: FxNode, made: Expr, count: int, bare: bool) -> Expr:
     bias = node.get("bias")
     if bias is not None:
-        made = R.add(made, shaped(bias, (1, *node.dims("bias"), *[1] * count)))
+        made = R.add(made, reshape_to(bias, (1, *node.dims("bias"), *[1] * count)))
     return R.squeeze(made, [0]) if bare else made
 
 

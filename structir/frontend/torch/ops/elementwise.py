@@ -48,7 +48,7 @@ direct(
 
 
 def _of_floats(op: Any) -> Callable[[FxNode], Any]:
-    """An op that leaves integers as they are."""
+    """Returns an op that leaves integers as they are."""
     return lambda node: op(node["self"]) if is_float(node.dtype()) else node["self"]
 
 
@@ -57,7 +57,7 @@ for _name, _op in {"ceil": R.ceil, "floor": R.floor, "trunc": R.trunc, "fix": R.
 
 
 def _asked(op: Any, of_integers: bool) -> Callable[[FxNode], Expr]:
-    """A question to each element, whose answer is the same for all integers."""
+    """Returns a question to each element, whose answer is the same for all integers."""
 
     def build(node: FxNode) -> Expr:
         if is_float(node.dtype()):
@@ -90,12 +90,12 @@ def rounded(node: FxNode) -> Expr:
 
 
 def like(node: FxNode, value: Any) -> Expr:
-    """A number in the dtype of the result."""
+    """Returns a number in the dtype of the result."""
     return number(value, node.out_dtype())
 
 
 def x_of(node: FxNode) -> Expr:
-    """The operand in the dtype of the result."""
+    """Returns the operand in the dtype of the result."""
     return node.operand("self", node.out_dtype())
 
 

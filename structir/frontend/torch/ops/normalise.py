@@ -6,7 +6,7 @@ from typing import Any
 
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, number, shaped
+from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
@@ -31,11 +31,11 @@ def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
 
 
 def _affine(node: FxNode, sizes: tuple[Dim, ...], dtype: str) -> tuple[Expr, Expr]:
-    """The weight and the bias; ones and zeros where they are not given."""
+    """Returns the weight and the bias; ones and zeros where they are not given."""
     weight, bias = node.get("weight"), node.get("bias")
     return (
-        node.folded(_ones(sizes, dtype)) if weight is None else cast(weight, dtype),
-        node.folded(_ones(sizes, dtype, 0.0)) if bias is None else cast(bias, dtype),
+        node.fold(_ones(sizes, dtype)) if weight is None else cast(weight, dtype),
+        node.fold(_ones(sizes, dtype, 0.0)) if bias is None else cast(bias, dtype),
     )
 
 
@@ -137,9 +137,9 @@ def _by_groups(node: FxNode, x: Expr, axes: list[int], weight: Expr, bias: Expr)
     edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
     even = R.divide(centred, R.sqrt(R.add(variance, edge)))
     sizes = node.dims("input")
-    even = shaped(even, sizes)
+    even = reshape_to(even, sizes)
     behind = [1] * (len(sizes) - 2)
-    weight, bias = (shaped(v, (sizes[1], *behind)) for v in (weight, bias))
+    weight, bias = (reshape_to(v, (sizes[1], *behind)) for v in (weight, bias))
     return R.add(R.multiply(even, weight), bias)
 
 
@@ -149,7 +149,7 @@ def group_norm(node: FxNode) -> Any:
     groups = node.plain("num_groups" if "num_groups" in node.spec.args else "group")
     weight, bias = _affine(node, (sizes[1],), node.dtype("input"))
     each = node.whole(sizes[1]) // groups
-    x = node.emit(shaped(node["input"], (sizes[0], groups, each, *sizes[2:])))
+    x = node.emit(reshape_to(node["input"], (sizes[0], groups, each, *sizes[2:])))
     axes = list(range(2, len(sizes) + 1))
     made = _by_groups(node, x, axes, weight, bias)
     if "native" not in node.spec.target:
@@ -168,7 +168,7 @@ def normalize(node: FxNode) -> Expr:
 
 @torch_op("_weight_norm", "_weight_norm_interface")
 def weight_norm(node: FxNode) -> Any:
-    """A weight of stated lengths: those of its slices along one axis."""
+    """Returns a weight of stated lengths: those of its slices along one axis."""
     v, g = node["v"], node["g"]
     kept = node.axis("dim", 0, of="v")
     axes = [k for k in range(node.rank("v")) if k != kept]
