@@ -23,9 +23,9 @@ from structir.passes import (
     Simplify,
 )
 
-MAX_SPECIALIZED_ELEMENTS = 64  # elements of an input that a program may be made for
-MAX_PROGRAMS = 32  # programs made for values of inputs that are kept
-MOST_FOLDED = 1 << 30  # bytes of a weight that is worked out before the first call
+MAX_SPECIALIZED_ELEMENTS = 64  # elements of an input that a program is specialized to
+MAX_PROGRAMS = 32  # cached specialized programs
+MOST_FOLDED = 1 << 30  # bytes of a constant-folded weight
 
 
 class CompiledModel(BackendRep):
@@ -54,23 +54,23 @@ class CompiledModel(BackendRep):
         given = self._by_name(inputs)
         try:
             program = self._program_for(given)
-            made = program(*[v for name, v in given.items() if name not in self.special])
+            result = program(*[v for name, v in given.items() if name not in self.special])
         except (MemoryError, OverflowError) as error:
-            raise wrong(f"there is no room for a value of the model: {error}") from error
+            raise wrong(f"out of memory for a value of the model: {error}", code="E0810") from error
         outputs = len(self.model.graph.output)
-        results = made if outputs > 1 else (made,)
+        results = result if outputs > 1 else (result,)
         return tuple([list(r) if isinstance(r, tuple) else r for r in results])
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
             missing = [n for n in self.names if n not in inputs]
             if missing:
-                raise wrong(f"inputs are missing: {', '.join(missing)}")
+                raise wrong(f"missing inputs: {', '.join(missing)}", code="E0810")
             return {n: _array(inputs[n]) for n in self.names}
-        given = list(inputs) if isinstance(inputs, Sequence) else [inputs]
-        if len(given) != len(self.names):
-            raise wrong(f"the model takes {len(self.names)} inputs, but {len(given)} are given")
-        return {n: _array(v) for n, v in zip(self.names, given, strict=True)}
+        arrays = list(inputs) if isinstance(inputs, Sequence) else [inputs]
+        if len(arrays) != len(self.names):
+            raise wrong(f"inputs: expected {len(self.names)}, found {len(arrays)}", code="E0810")
+        return {n: _array(v) for n, v in zip(self.names, arrays, strict=True)}
 
     def _program_for(self, given: Mapping[str, Any]) -> Any:
         """Returns the program specialized to these inputs, compiled on first use."""
@@ -80,7 +80,7 @@ class CompiledModel(BackendRep):
             if key in self.programs:
                 return self.programs[key]
             try:
-                made = self._program(values)
+                program = self._program(values)
             except RunTimeValueError as error:
                 more = error.inputs - self.special
                 if not more or any(given[n].size > MAX_SPECIALIZED_ELEMENTS for n in more):
@@ -89,8 +89,8 @@ class CompiledModel(BackendRep):
                 continue
             if len(self.programs) >= MAX_PROGRAMS:
                 self.programs.clear()
-            self.programs[key] = made
-            return made
+            self.programs[key] = program
+            return program
 
 
 def for_inference() -> Any:
@@ -128,7 +128,7 @@ class Backend(OnnxBackend):
     def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> CompiledModel:
         """Imports and compiles a model."""
         if not cls.supports_device(device):
-            raise wrong(f"there is no device {device!r}")
+            raise wrong(f"unknown device {device!r}: expected CPU", code="E0810")
         return CompiledModel(model)
 
     @classmethod

@@ -18,10 +18,10 @@ def body_of(node: OnnxNode, functions: Mapping[tuple[str, str], FunctionProto]) 
         return own
     schema = schema_of(node.domain, node.op_type, node.version)
     if schema is None:
-        node.fail("nothing is known of this op")
+        node.fail("unknown op: no mapping, no function of the model and no ONNX schema")
     body = _plain_body(schema) or _body_in_context(schema, node)
     if body is None:
-        node.fail("ONNX says this op by no other ops for these operands")
+        node.fail("no decomposition of this op for these operands")
     return body
 
 

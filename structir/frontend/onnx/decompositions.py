@@ -12,7 +12,7 @@ from structir.frontend.onnx.registry import DEFAULT, find_build
 from structir.frontend.onnx.values import OnnxValue, constant_elements
 from structir.ir.expr import Constant, Expr
 
-VERSION = 21  # of the ops that others are said by
+VERSION = 21  # opset version of the ops in decompositions
 
 
 def as_node(
@@ -32,7 +32,7 @@ def build_as(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any)
     """Builds an op of ONNX's default domain on these operands; returns its outputs."""
     build = find_build(DEFAULT, op, VERSION)
     if build is None:
-        node.fail(f"there is no op {op}")
+        node.fail(f"no mapping of op {op}")
     return build(as_node(node, op, operands, **attributes))
 
 

@@ -40,10 +40,10 @@ from structir.ir.expr import Constant, Expr, SeqExpr, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-MOST_FOLDED = 1 << 16  # elements of a result that is worked out while importing
-MAX_SPLITS = 5  # choices within which a graph goes on: each doubles what follows
-MAX_NODES = 300_000  # nodes; functions within functions can stand for far more than a file holds
-MAX_DEPTH = 100  # functions within functions
+MOST_FOLDED = 1 << 16  # elements of a result that is evaluated at import time
+MAX_SPLITS = 5  # nested conditionals that duplicate the rest of the graph; each doubles it
+MAX_NODES = 300_000  # nodes after expansion: nested functions can grow exponentially
+MAX_DEPTH = 100  # nested functions
 CONVERSION_ERRORS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
@@ -71,9 +71,11 @@ class OnnxImporter:
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
         self.symbols = OnnxSymbols()
-        self.everything = everything  # branches that no run takes, too
+        self.everything = everything  # also build branches that are never taken
         self.built = 0
-        self.seen: dict[str, StructInfo | None] = {}  # of every value of every graph, as built last
+        self.seen: dict[
+            str, StructInfo | None
+        ] = {}  # the StructInfo of every value of every graph, as built last
 
     # ---- graphs
 
@@ -109,7 +111,7 @@ class OnnxImporter:
         known."""
         node = split.node
         if names.splits >= MAX_SPLITS:
-            node.fail("the branches have outputs of different ranks, as those of many before it")
+            node.fail(f"more than {MAX_SPLITS} conditionals have outputs of different ranks")
 
         around, parts = self.seen, dict[int, dict[str, StructInfo | None]]()
 
@@ -154,12 +156,14 @@ class OnnxImporter:
         version = names.opsets.get(domain)
         if version is None:
             raise DiagnosticError(
-                Diagnostic(f"the model imports no opset of {domain or 'ai.onnx'!r}", span)
+                Diagnostic(
+                    f"expected an opset import of domain {domain or 'ai.onnx'!r}, found none", span
+                )
             )
         node = OnnxNode(proto, version, values, self, names, span)
         self.built += 1
         if self.built > MAX_NODES:
-            node.fail(f"the model unfolds to more than {MAX_NODES} nodes")
+            node.fail(f"the model expands to more than {MAX_NODES} nodes")
         try:
             with self.builder.at(span):
                 results = self._results(node)
@@ -172,7 +176,7 @@ class OnnxImporter:
         except CONVERSION_ERRORS as error:
             detail = f"{type(error).__name__}: {error}"
             raise DiagnosticError(
-                Diagnostic(f"this node cannot be understood ({detail})", span, node.op_type)
+                Diagnostic(f"invalid node: {detail}", span, node.op_type, code="E0805")
             ) from error
 
     def _results(self, node: OnnxNode) -> Sequence[OnnxValue | None] | Split:
@@ -202,7 +206,7 @@ class OnnxImporter:
         try:
             elements = fold(node, *[v and v.elements for v in node.values])
         except (RunTimeValueError, *CONVERSION_ERRORS):
-            return None  # the mapping itself does what can be done, or says what is wrong
+            return None  # the mapping itself handles the node or reports the error
         if elements is None:
             return None
         made, dtype = elements
@@ -249,7 +253,9 @@ class OnnxImporter:
     def _expand_body(self, node: OnnxNode) -> list[OnnxValue | None]:
         """Builds the nodes of a function body in place of a node; returns the node's outputs."""
         if node.names.depth > MAX_DEPTH:
-            node.fail(f"functions are nested more than {MAX_DEPTH} deep; does one call itself?")
+            node.fail(
+                f"functions are nested more than {MAX_DEPTH} deep; recursion is not supported"
+            )
         body = body_of(node, self.functions)
         values = dict(zip(body.input, node.values, strict=False))
         names = GraphNames(
@@ -273,9 +279,9 @@ class OnnxImporter:
             if not name:
                 continue
             if value is None:
-                node.fail(f"output {name!r} is not made")
+                node.fail(f"the mapping of this op has no output {name!r}")
             if name in node.names.values and name in node.names.own():
-                node.fail(f"{name!r} is defined twice")
+                node.fail(f"value {name!r} is defined twice: names must be unique in a graph")
             named = self._bind_name(value, name, node)
             node.names.values[name] = named
             self.seen[name] = named.expr.struct_info

@@ -13,11 +13,11 @@ from onnx import TensorProto
 
 from structir.frontend.onnx.tensors import PACKED, Array, byte_count, dtype_name, wrong
 
-LEAST = 1 << 16  # bytes of what is worth mapping
-MARK = "at"  # the key by which a tensor without its bytes says where they are
-GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # the numbers of fields
-VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # how they are written
-UNTOUCHED = {TensorProto.STRING, *PACKED}  # types whose elements are not whole bytes
+LEAST = 1 << 16  # bytes; smaller initializers are parsed
+MARK = "at"  # external_data key of the offset of a tensor's bytes
+GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # field numbers
+VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # protobuf wire types
+UNTOUCHED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
 
 
 class MessageField(NamedTuple):
@@ -59,7 +59,7 @@ class MappedModel:
         if needed != there or any(d < 0 for d in tensor.dims):
             shape = list(tensor.dims)
             raise wrong(
-                f"tensor {tensor.name!r} of shape {shape} needs {needed} bytes, but has {there}"
+                f"tensor {tensor.name!r} of shape {shape}: expected {needed} bytes, found {there}"
             )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
         flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, payload.start)
@@ -107,9 +107,9 @@ class MappedModel:
             elif kind in (WIDE, NARROW):
                 stop = start + (8 if kind == WIDE else 4)
             else:
-                raise ValueError(f"a field written as {kind}")
+                raise ValueError(f"unknown wire type {kind}")
             if stop > end:
-                raise ValueError("a field that is cut off")
+                raise ValueError("truncated field")
             yield MessageField(tag >> 3, kind, at, start, stop)
             at = stop
 
@@ -121,7 +121,7 @@ class MappedModel:
             at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
             if byte < 128:
                 return value, at
-        raise ValueError("a number that does not end")
+        raise ValueError("unterminated varint")
 
 
 def _sized(number: int, value: bytes) -> bytes:

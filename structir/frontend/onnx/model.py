@@ -72,8 +72,8 @@ def import_model(
         functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
         importer = OnnxImporter(functions, home, count, everything, file)
         return _import_graph(importer, proto, str(where or "model"), known)
-    except CONVERSION_ERRORS as error:  # names that are no text, fields that contradict each other
-        raise wrong(f"the model cannot be understood ({type(error).__name__}: {error})") from error
+    except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
+        raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error
 
 
 def _import_graph(
@@ -105,7 +105,7 @@ def _map_file(model: Model) -> MappedModel | None:
     """Returns the memory-mapped file of a model, or None if it cannot be mapped."""
     try:
         return None if isinstance(model, ModelProto) else MappedModel(Path(model))
-    except (OSError, ValueError):  # one that is empty, or not there: reading it says so
+    except (OSError, ValueError):  # an empty or missing file is reported when it is read
         return None
 
 
@@ -127,14 +127,14 @@ def _load(
     try:
         data = _bytes_of(path, file)
     except OSError as error:
-        raise wrong(f"{path.name} cannot be read: {error.strerror}") from error
+        raise wrong(f"cannot read {path.name}: {error.strerror}") from error
     proto = ModelProto()
     try:
         proto.ParseFromString(data)
     except (DecodeError, RuntimeError) as error:
-        raise wrong(f"{path.name} is no ONNX model, or it is cut off") from error
+        raise wrong(f"{path.name}: not a valid ONNX model (truncated protobuf?)") from error
     if not proto.HasField("graph"):
-        raise wrong(f"{path.name} is no ONNX model: it holds no graph")
+        raise wrong(f"{path.name}: not a valid ONNX model: it has no graph")
     return proto, folder or path.parent
 
 
@@ -154,7 +154,7 @@ def _module(
                 _output(importer, v.expr, o) for v, o in zip(values, graph.output, strict=True)
             ]
         if not results:
-            raise wrong("the model has no outputs")
+            raise wrong("the graph has no outputs")
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
     return builder.get()
 
@@ -204,17 +204,15 @@ def _output(importer: OnnxImporter, value: Expr, declared: ValueInfoProto) -> Ex
     return emit(value, declared.name)
 
 
-def _validate(name: str, declared: Any, found: Any) -> None:
-    tensors = isinstance(declared, TensorStructInfo) and isinstance(found, TensorStructInfo)
-    if not tensors or declared.dims is None or not isinstance(found.dims, tuple):
+def _validate(name: str, declared: Any, inferred: Any) -> None:
+    """Warns if the declared type of an output contradicts the inferred one."""
+    tensors = isinstance(declared, TensorStructInfo) and isinstance(inferred, TensorStructInfo)
+    if not tensors or declared.dims is None or not isinstance(inferred.dims, tuple):
         return
-    pairs = zip(declared.dims, found.dims, strict=False)
-    lies = declared.ndim != found.ndim or any(
+    pairs = zip(declared.dims, inferred.dims, strict=False)
+    contradicts = declared.ndim != inferred.ndim or any(
         isinstance(d, int) and dims.equal(d, f) is False for d, f in pairs
     )
-    if lies:
-        warn(
-            Diagnostic(f"output {name!r} is declared as {declared}, which it is not").note(
-                f"it is {found}"
-            )
-        )
+    if contradicts:
+        message = f"graph output {name!r}: declared {declared}, inferred {inferred}"
+        warn(Diagnostic(message, severity="warning", code="E0809"))

@@ -20,10 +20,10 @@ class GraphNames:
     opsets: Mapping[str, int]
     where: str
     arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
-    results: frozenset[str] = frozenset()  # values that are seen after the block
+    results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
     depth: int = 0
-    splits: int = 0  # choices that this graph goes on in
-    types: Mapping[str, TypeProto] = attrs.Factory(dict)  # what the graph declares of its values
+    splits: int = 0  # conditionals that the rest of this graph is built in
+    types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
 
     def inner(self, graph: GraphProto, where: str) -> GraphNames:
         """Returns the scope of a graph nested in this one."""
@@ -67,8 +67,6 @@ def lookup(names: GraphNames, name: str, span: Span | None) -> OnnxValue:
     """Returns the value of a name; raises `DiagnosticError` if no earlier node defines it."""
     found = names.values.get(name)
     if found is None:
-        message = f"{name!r} is used, but no node before this one makes it"
-        raise DiagnosticError(
-            Diagnostic(message, span, hint="nodes must stand in the order of their use")
-        )
+        message = f"{name!r} is used before any node defines it"
+        raise DiagnosticError(Diagnostic(message, span, code="E0803", label=f"uses {name!r}"))
     return found

@@ -22,7 +22,7 @@ from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Constant, Expr, Tuple, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
-ABSENT = Tuple(())  # an operand that is not given
+ABSENT = Tuple(())  # an absent operand
 REQUIRED: Any = object()
 
 
@@ -101,7 +101,7 @@ class OnnxNode:
     def __getitem__(self, index: int) -> Expr:
         value = self.get(index)
         if value is None:
-            self.fail(f"operand {index} is missing")
+            self.fail(f"missing operand {index}")
         return value
 
     def get(self, index: int) -> Expr | None:
@@ -121,35 +121,37 @@ class OnnxNode:
         """Returns the StructInfo of an expression, which must be a tensor."""
         info = expr.struct_info
         if not isinstance(info, TensorStructInfo):
-            self.fail(f"a tensor is expected here, not {info}")
+            self.fail(f"expected a tensor, found {info}")
         return info
 
     def dims(self, index: int = 0) -> tuple[Dim, ...]:
         """Returns the shape of an operand, which must be known."""
         dims = self.info(index).dims
         if not isinstance(dims, tuple):
-            self.fail(f"the rank of operand {index}, {self.inputs[index]!r}, is not known")
+            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known rank")
         return dims
 
     def static_dims(self, index: int = 0) -> tuple[int, ...]:
         """Returns the shape of an operand, which must be static."""
         dims = self.dims(index)
         if any(isinstance(d, Poly) for d in dims):
-            self.fail(f"the sizes of operand {index}, {self.inputs[index]!r}, must be numbers")
+            self.fail(
+                f"operand {index} ({self.inputs[index]!r}): expected a static shape, found {dims}"
+            )
         return dims  # type: ignore[return-value]
 
     def rank(self, index: int = 0) -> int:
         """Returns the rank of an operand."""
         rank = self.info(index).ndim
         if rank is None:
-            self.fail(f"the rank of operand {index}, {self.inputs[index]!r}, is not known")
+            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known rank")
         return rank
 
     def dtype(self, index: int = 0) -> str:
         """Returns the dtype of an operand."""
         dtype = self.info(index).dtype
         if dtype is None:
-            self.fail(f"the dtype of operand {index}, {self.inputs[index]!r}, is not known")
+            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known dtype")
         return dtype
 
     # ---- operands whose elements are known
@@ -188,12 +190,13 @@ class OnnxNode:
         """Raises `RunTimeValueError`: the elements of an operand must be known at import time."""
         value = self.values[index] if index < len(self.values) else None
         if value is None:
-            self.fail(f"operand {index} is missing")
+            self.fail(f"missing operand {index}")
         diagnostic = Diagnostic(
-            f"operand {index}, {self.inputs[index]!r}, must be known when the model is imported",
+            f"operand {index} ({self.inputs[index]!r}) must be constant at import time",
             self.span,
             self.op_type,
-            hint="give the inputs that it is made from to from_onnx(..., values={...})",
+            hint=_fix_inputs(value.sources),
+            code="E0804",
         )
         raise RunTimeValueError(diagnostic, value.sources)
 
@@ -209,7 +212,7 @@ class OnnxNode:
         if declared_info is not None and declared_info.default_value.name:
             return attribute_value(declared_info.default_value)
         if default is REQUIRED:
-            self.fail(f"attribute {name!r} is missing")
+            self.fail(f"missing attribute {name!r}")
         return default
 
     @property
@@ -237,7 +240,7 @@ class OnnxNode:
         """Returns an axis normalized to [0, rank); raises `DiagnosticError` if it is out of
         range."""
         if not -rank <= axis < rank:
-            self.fail(f"there is no axis {axis} among {rank}")
+            self.fail(f"axis {axis} is out of range for rank {rank}")
         return int(axis) % rank
 
     # ---- results
@@ -270,13 +273,13 @@ class OnnxNode:
         """Returns whether the node has this output."""
         return index < len(self.outputs) and bool(self.outputs[index])
 
-    def wrong(self, message: str, hint: str | None = None) -> DiagnosticError:
+    def wrong(self, message: str, hint: str | None = None, code: str = "E0805") -> DiagnosticError:
         """Returns the error of this node with its op and location."""
-        return DiagnosticError(Diagnostic(message, self.span, self.op_type, hint=hint))
+        return DiagnosticError(Diagnostic(message, self.span, self.op_type, hint=hint, code=code))
 
-    def fail(self, message: str, hint: str | None = None) -> NoReturn:
+    def fail(self, message: str, hint: str | None = None, code: str = "E0805") -> NoReturn:
         """Raises the error of this node with its op and location."""
-        raise self.wrong(message, hint)
+        raise self.wrong(message, hint, code)
 
 
 @attrs.frozen(eq=False)
@@ -286,6 +289,12 @@ class Split:
     node: OnnxNode
     condition: Expr
     graphs: tuple[GraphProto, GraphProto]
+
+
+def _fix_inputs(sources: frozenset[str]) -> str | None:
+    """Returns the hint to fix the values of the graph inputs that an operand depends on."""
+    fixed = ", ".join(f'"{name}": ...' for name in sorted(sources))
+    return f"fix the inputs: `from_onnx(model, values={{{fixed}}})`" if sources else None
 
 
 def attribute_value(proto: AttributeProto) -> Any:

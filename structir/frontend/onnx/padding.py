@@ -20,14 +20,14 @@ def emit_pad(
 ) -> Expr:
     """Returns a tensor padded in an ONNX mode, with `value` in the mode `constant`."""
     if mode not in MODES:
-        node.fail(f"there is no padding mode {mode!r}")
+        node.fail(f"unknown padding mode {mode!r}: expected one of {sorted(MODES)}")
     x, before, after = _crop(node, x, before, after)
     if all(isinstance(p, int) and p == 0 for p in (*before, *after)):
         return x
     if all(isinstance(p, int) for p in (*before, *after)):
         return _pad_statically(node, x, before, after, mode, value)
     if mode != "constant":
-        node.fail(f"symbolic amounts of padding in the mode {mode!r} are not supported")
+        node.fail(f"symbolic padding is not supported in mode {mode!r}")
     return _pad_with_blocks(node, x, before, after, value)
 
 

@@ -14,8 +14,8 @@ from onnx import TensorProto, numpy_helper
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import dtype_of
 
-TEXTS = "object"  # NumPy's dtype of strings; StructIR has none for them
-MAX_SPARSE_ELEMENTS = 1 << 26  # elements that a sparse tensor may stand for
+STRINGS = "object"  # NumPy's dtype of strings, which StructIR has no dtype for
+MAX_SPARSE_ELEMENTS = 1 << 26  # elements of a sparse tensor as a dense array
 Array = np.ndarray[Any, Any]
 
 
@@ -24,7 +24,7 @@ def dtype_name(element_type: int) -> str:
     try:
         return str(onnx.helper.tensor_dtype_to_np_dtype(element_type).name)
     except (KeyError, ValueError) as error:
-        raise wrong(f"there is no element type {element_type}") from error
+        raise wrong(f"unknown ONNX element type {element_type}") from error
 
 
 def element_type(name: str) -> int:
@@ -32,12 +32,12 @@ def element_type(name: str) -> int:
     for number in TensorProto.DataType.values():
         if number and dtype_name(number) == name:
             return int(number)
-    raise wrong(f"ONNX has no element type {name}")
+    raise wrong(f"dtype {name} has no ONNX element type")
 
 
-def wrong(message: str, hint: str | None = None) -> DiagnosticError:
+def wrong(message: str, hint: str | None = None, code: str = "E0802") -> DiagnosticError:
     """Returns the error of an invalid file or call."""
-    return DiagnosticError(Diagnostic(message, hint=hint))
+    return DiagnosticError(Diagnostic(message, hint=hint, code=code))
 
 
 def array_of(tensor: TensorProto, folder: Path | None) -> Array:
@@ -52,21 +52,21 @@ def array_of(tensor: TensorProto, folder: Path | None) -> Array:
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise wrong(f"{name} cannot be read: {error}") from error
+        raise wrong(f"{name}: invalid data: {error}") from error
 
 
 def _check_length(tensor: TensorProto, name: str) -> None:
     """Raises `DiagnosticError` if the stored length differs from the one that the shape
     requires."""
     if tensor.data_type == TensorProto.STRING:
-        needed, there, unit = math.prod(tensor.dims), len(tensor.string_data), "texts"
+        needed, there, unit = math.prod(tensor.dims), len(tensor.string_data), "strings"
     elif tensor.HasField("raw_data"):
         needed, there, unit = byte_count(tensor), len(tensor.raw_data), "bytes"
     else:
         return
     if needed != there:
         shape = list(tensor.dims)
-        raise wrong(f"{name} of shape {shape} needs {needed} {unit}, but has {there}")
+        raise wrong(f"{name} of shape {shape}: expected {needed} {unit}, found {there}")
 
 
 def byte_count(tensor: TensorProto) -> int:
@@ -93,12 +93,12 @@ def _load_external(tensor: TensorProto, folder: Path | None) -> TensorProto:
     try:
         offset, length = int(said.get("offset", 0)), int(said.get("length", needed))
     except ValueError as error:
-        raise wrong(f"{name}: its place in {path.name} is no number") from error
+        raise wrong(f"{name}: its offset and length in {path.name} must be integers") from error
     size = path.stat().st_size
     if length != needed or offset < 0 or offset + length > size:
         raise wrong(
-            f"{name} needs {needed} bytes, but {length} at {offset} of {path.name} are stated, "
-            f"which has {size}"
+            f"{name}: expected {needed} bytes, found a range of {length} bytes at offset {offset} "
+            f"of {path.name}, which has {size} bytes"
         )
     with path.open("rb") as file:
         file.seek(offset)
@@ -111,15 +111,17 @@ def resolve_in_folder(location: str, folder: Path | None, name: str) -> Path:
     """Returns the path of an external data file, which must be in the model's folder."""
     if folder is None:
         raise wrong(
-            f"{name} is in a file of its own, {location!r}",
-            "give the path of the model, not the model itself",
+            f"{name} has external data in {location!r}, but the model has no folder",
+            "pass the path of the model, or the folder: `from_onnx(model, folder=...)`",
         )
     root = folder.resolve()
     path = (root / location).resolve()
     if not location or "\0" in location or not path.is_relative_to(root):
-        raise wrong(f"{name} is in {location!r}, outside the model's folder")
+        raise wrong(
+            f"{name}: external data {location!r} is outside the model's folder", code="E0807"
+        )
     if not path.is_file():
-        raise wrong(f"{name} is in {location!r}, but there is no such file")
+        raise wrong(f"{name}: external data file {location!r} does not exist")
     return path
 
 
@@ -139,7 +141,9 @@ def dense(sparse: Any, folder: Path | None) -> Array:
     else:
         flat = indices
     if flat.shape != values.shape or ((flat < 0) | (flat >= count)).any():
-        raise wrong(f"sparse tensor {sparse.values.name!r} has indices outside {list(shape)}")
+        raise wrong(
+            f"sparse tensor {sparse.values.name!r}: indices out of range for shape {list(shape)}"
+        )
     made = np.zeros(count, values.dtype)
     made[flat] = values
     return made.reshape(shape)

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import TypeProto
 
-from structir.frontend.onnx.tensors import TEXTS, dtype_name, element_type
+from structir.frontend.onnx.tensors import STRINGS, dtype_name, element_type
 from structir.ir.dims import Dim, sym
 from structir.ir.struct_info import (
     OBJECT,
@@ -55,7 +55,7 @@ def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> Struct
     if kind == "tensor_type":
         tensor = declared.tensor_type
         dtype = dtype_name(tensor.elem_type) if tensor.elem_type else None
-        dtype = None if dtype == TEXTS else dtype
+        dtype = None if dtype == STRINGS else dtype
         if not tensor.HasField("shape"):
             return TensorStructInfo(None, dtype)
         sizes = enumerate(tensor.shape.dim)

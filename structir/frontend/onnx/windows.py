@@ -40,17 +40,17 @@ def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
     mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
     spatial = node.dims()[2:]
     if len(spatial) != count:
-        node.fail(f"a window over {count} axes does not fit an operand of {node.rank()} axes")
+        node.fail(f"window: expected an operand of rank {count + 2}, found rank {node.rank()}")
     if mode in ("NOTSET", "VALID"):
         pads = node.attr("pads", None) if mode == "NOTSET" else None
         pads = pads or (0,) * (2 * count)
         if len(pads) != 2 * count:
-            node.fail(f"{len(pads)} pads are given for {count} axes")
+            node.fail(f"pads: expected {2 * count} values for {count} axes, found {len(pads)}")
         if max(map(abs, pads)) > MAX_PADDING:
             node.fail(f"padding by {max(map(abs, pads))} elements is not supported")
         return OnnxWindow(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        node.fail(f"there is no automatic padding {mode!r}")
+        node.fail(f"unknown auto_pad {mode!r}: expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     totals = [
         _same_padding(size, (k - 1) * d + 1, s)
         for size, k, s, d in zip(spatial, sizes, strides, dilations, strict=True)
@@ -62,10 +62,10 @@ def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
 
 
 def _per_axis(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
-    found = tuple(node.attr(name, None) or (1,) * count)
-    if len(found) != count or any(v < 1 for v in found):
-        node.fail(f"{name} must be {count} positive numbers")
-    return found
+    values = tuple(node.attr(name, None) or (1,) * count)
+    if len(values) != count or any(v < 1 for v in values):
+        node.fail(f"{name}: expected {count} positive integers, found {list(values)}")
+    return values
 
 
 def _same_padding(size: Dim, extent: int, stride: int) -> Dim:

@@ -53,9 +53,9 @@ def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
         return 1
     fixed = fixed_size(text, inputs)
     if fixed is not None:
-        message = f"torch.export has specialised {fixed}, which was to be dynamic"
+        message = f"torch.export specialized {fixed}, which was declared dynamic"
         hint = (
-            "export with Dim.DYNAMIC in place of Dim.AUTO: torch then shows the line that needs it"
+            "replace `Dim.AUTO` with `Dim.DYNAMIC`: torch then reports the line that specializes it"
         )
         warn(Diagnostic(message, hint=hint, severity="warning"))
     return 1 if is_internal(text) else condition

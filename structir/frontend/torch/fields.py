@@ -33,19 +33,21 @@ def field(holder: Any, name: str, kind: type) -> Any:
     """Returns a field of a type; raises `DiagnosticError` if it is missing or of another type."""
     found = holder.get(name) if isinstance(holder, dict) else None
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise malformed(f"a field {name!r} of kind {kind.__name__}")
+        raise malformed(f"a field {name!r} of type {kind.__name__}")
     return found
 
 
 def malformed(expected: str) -> DiagnosticError:
     """Returns the error of malformed JSON, naming what is missing."""
-    return DiagnosticError(Diagnostic(f"the exported program is malformed: it lacks {expected}"))
+    return DiagnosticError(
+        Diagnostic(f"malformed exported program: expected {expected}", code="E0808")
+    )
 
 
 def tagged(union: Any) -> tuple[str, Any]:
     """Returns the tag and the value of a tagged union."""
     if not isinstance(union, dict) or len(union) != 1:
-        raise malformed("the kind of a value")
+        raise malformed("a tagged value")
     return next(iter(union.items()))
 
 
@@ -55,7 +57,7 @@ def integers(sizes: Any) -> list[int]:
         raise malformed("a list of sizes")
     found = [tagged(item) for item in sizes]
     if any(k != "as_int" or not isinstance(v, int) or abs(v) >= 1 << 62 for k, v in found):
-        raise malformed("sizes that are numbers")
+        raise malformed("constant integer sizes")
     return [int(value) for _, value in found]
 
 

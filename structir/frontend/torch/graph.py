@@ -10,7 +10,7 @@ import attrs
 from structir.errors import Diagnostic, DiagnosticError
 from structir.frontend.torch.fields import DTYPES, as_float, field, malformed, tagged
 
-MAX_DEPTH = 60  # graphs within graphs
+MAX_DEPTH = 60  # nested graphs
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class Input:
     """An input of the program; `kind` is `user`, `parameter`, `buffer`, `constant` or `value`."""
 
     kind: str
-    value: Any  # a Ref, or what is known of it
+    value: Any  # a Ref, or a constant value
     target: str = ""
 
 
@@ -115,7 +115,7 @@ def program_of(stated: Any) -> ExportedModule:
 
 def _guards(stated: Any) -> tuple[str, ...]:
     if not isinstance(stated, list) or not all([isinstance(text, str) for text in stated]):
-        raise malformed("guards")
+        raise malformed("a list of guard expressions")
     return tuple(stated)
 
 
@@ -126,7 +126,7 @@ def _bound(stated: Any, name: str) -> int | None:
 
 def _graph(stated: Any, depth: int) -> FxGraph:
     if depth > MAX_DEPTH:
-        raise malformed(f"an end: graphs are nested more than {MAX_DEPTH} deep")
+        raise malformed(f"graphs nested at most {MAX_DEPTH} deep")
     scalars: dict[str, int | float | str] = {}
     for kind in ("sym_int_values", "sym_bool_values", "sym_float_values"):
         for name, value in (stated.get(kind) or {}).items():
@@ -144,7 +144,7 @@ def _graph(stated: Any, depth: int) -> FxGraph:
 def _node(stated: Any, index: int, depth: int) -> NodeSpec:
     args: dict[str, Any] = {}
     for k, given in enumerate(field(stated, "inputs", list)):
-        name = field(given, "name", str) or f"*{k}"  # nameless ones belong to no schema
+        name = field(given, "name", str) or f"*{k}"  # arguments outside a schema have no name
         args[name if name not in args else f"{name}*{k}"] = argument(given.get("arg"), depth)
     outputs = tuple([argument(o, depth) for o in field(stated, "outputs", list)])
     metadata = stated.get("metadata")
@@ -189,7 +189,7 @@ def argument(union: Any, depth: int = 0) -> Any:
     kind, value = tagged(union)
     read = ARGUMENTS.get(kind)
     if read is None:
-        raise _unsupported(f"arguments of kind {kind!r}")
+        raise _unsupported(f"argument kind {kind!r}")
     return read(value, depth)
 
 
@@ -219,7 +219,7 @@ def _each(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
 def _plain(kind: type) -> Callable[[Any, int], Any]:
     def read(value: Any, depth: int) -> Any:
         if not isinstance(value, kind):
-            raise malformed(f"an argument of kind {kind.__name__}")
+            raise malformed(f"an argument of type {kind.__name__}")
         return value
 
     return read
@@ -231,7 +231,7 @@ def _inner_graph(value: Any, depth: int) -> FxGraph:
 
 def _by_name(value: Any, depth: int) -> Any:
     if not isinstance(value, dict):
-        raise malformed("arguments by name")
+        raise malformed("named arguments")
     return {str(name): argument(item, depth) for name, item in value.items()}
 
 
@@ -274,7 +274,7 @@ ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-# ---- what inputs and outputs stand for
+# ---- inputs and outputs
 
 PARTS = {
     "parameter": "parameter_name",
@@ -298,7 +298,7 @@ def _input(union: Any) -> Input:
     if kind in PARTS:
         value = _reference(stated.get("arg"), 0)
         return Input(kind.replace("tensor_", ""), value, field(stated, PARTS[kind], str))
-    raise _unsupported(f"inputs of kind {kind!r}")
+    raise _unsupported(f"input kind {kind!r}")
 
 
 def _output(union: Any) -> Output:
@@ -308,9 +308,11 @@ def _output(union: Any) -> Output:
         return Output("user", argument(arg) if kind == "user_output" else _reference(arg, 0))
     if kind in CHANGED:
         return Output(kind, _reference(stated.get("arg"), 0), field(stated, CHANGED[kind], str))
-    raise _unsupported(f"outputs of kind {kind!r}")
+    raise _unsupported(f"output kind {kind!r}")
 
 
-def _unsupported(what: str) -> DiagnosticError:
+def _unsupported(feature: str) -> DiagnosticError:
     """Returns the error of an unsupported feature, such as effects."""
-    return DiagnosticError(Diagnostic(f"the program has {what}, which are not supported"))
+    return DiagnosticError(
+        Diagnostic(f"unsupported {feature} in the exported program", code="E0808")
+    )

@@ -21,7 +21,7 @@ from structir.frontend.torch.sizes import (
 from structir.ir.dims import Dim
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-# What parsing raises, and functions of sizes that have too many operands, or too few.
+# Raised by `ast.parse`, and by size functions with a wrong number of operands.
 MALFORMED = (
     SyntaxError,
     RecursionError,
@@ -150,7 +150,7 @@ def _placeholder(path: ast.expr) -> str:
 
 def _parse(text: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
-        raise UnreadableSizeError("it is too long")
+        raise UnreadableSizeError(f"longer than {MAX_LENGTH} characters")
     return ast.parse(text.strip(), mode="eval").body
 
 
@@ -161,9 +161,9 @@ def _number(text: str, leaf: Leaf) -> Dim:
     except DiagnosticError as error:  # a size with too many terms
         raise UnreadableSizeError(error.diagnostics[0].message) from error
     except MALFORMED as error:
-        raise UnreadableSizeError("it is no expression") from error
+        raise UnreadableSizeError("not an expression") from error
     if value is None:
-        raise UnreadableSizeError("it need not be a whole number")
+        raise UnreadableSizeError("not provably an integer")
     return value
 
 
@@ -204,4 +204,4 @@ def _apply(name: str, values: list[Ratio]) -> Ratio:
 
 
 def _unknown(tree: ast.expr) -> Ratio:
-    raise UnreadableSizeError(f"{ast.unparse(tree)[:60]} has no meaning here")
+    raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")

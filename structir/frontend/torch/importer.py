@@ -43,7 +43,7 @@ CONVERSION_ERRORS = (
     RecursionError,
 )
 Ranges = Mapping[str, tuple[int | None, int | None]]
-MAX_NODES = 300_000  # nodes; graphs within graphs can stand for more than a file holds
+MAX_NODES = 300_000  # nodes after expansion: nested graphs can grow exponentially
 
 
 class TorchImporter:
@@ -83,13 +83,13 @@ class TorchImporter:
         names = [name for given in graph.inputs for name in names_of(given)]
         if len(names) != len(operands):
             raise DiagnosticError(
-                Diagnostic(f"{where} takes {len(names)} values, but {len(operands)} are given")
+                Diagnostic(f"{where}: expected {len(names)} operands, found {len(operands)}")
             )
         if written_names(graph.nodes, in_place) & set(names):
             raise DiagnosticError(
                 Diagnostic(
-                    f"{where} writes into what it is given, which is not supported",
-                    hint="export a functional program: ep.run_decompositions()",
+                    f"{where} writes its operands in place, which is not supported",
+                    hint="export a functional program: `ep = ep.run_decompositions()`",
                 )
             )
         outer, self.memory = self.memory, AliasState(self)
@@ -107,7 +107,9 @@ class TorchImporter:
     def read(self, scope: FxScope, name: str) -> Any:
         """Returns the current value of a name, after the in-place writes so far."""
         if name not in scope.values:
-            raise DiagnosticError(Diagnostic(f"{name!r} is used, but no node before makes it"))
+            raise DiagnosticError(
+                Diagnostic(f"{name!r} is used before any node defines it", code="E0803")
+            )
         return self.memory.read(scope, name)
 
     # ---- nodes
@@ -117,7 +119,7 @@ class TorchImporter:
         node = FxNode(spec, self, scope, span)
         self.built += 1
         if self.built > MAX_NODES:
-            node.fail(f"the program unfolds to more than {MAX_NODES} nodes")
+            node.fail(f"the program expands to more than {MAX_NODES} nodes")
         try:
             with self.builder.at(span):
                 self._build_node(node)
@@ -126,7 +128,7 @@ class TorchImporter:
         except CONVERSION_ERRORS as error:
             detail = f"{type(error).__name__}: {error}"
             raise DiagnosticError(
-                Diagnostic(f"this node cannot be understood ({detail})", span, spec.target)
+                Diagnostic(f"invalid node: {detail}", span, spec.target, code="E0805")
             ) from error
 
     def _build_node(self, node: FxNode) -> None:
@@ -152,9 +154,8 @@ class TorchImporter:
             if not (dims.syms(ratio.over) | dims.syms(ratio.under)) <= known:
                 if find_build(node.spec.target) is None:
                     node.fail(
-                        f"the number {name!r} is only known when the program runs, and may be "
-                        "negative",
-                        "tell torch that it is not: torch._check(number >= 0)",
+                        f"the data-dependent number {name!r} may be negative",
+                        "in the model: `torch._check(number >= 0)`",
                     )
                 return False
             whole = ratio.whole()
@@ -165,7 +166,7 @@ class TorchImporter:
     def results(self, node: FxNode) -> list[Any]:
         """Returns the results of the mapping of a node."""
         build = find_build(node.spec.target)
-        assert build is not None  # the survey has found all of them
+        assert build is not None  # check_supported has checked every op
         made = build(node)
         return list(made) if isinstance(made, list | tuple) else [made]
 
@@ -173,11 +174,11 @@ class TorchImporter:
         """Builds an in-place op as its functional form, and updates the tensor that it writes."""
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
-            node.fail("what is written must be a tensor of the graph")
+            node.fail("expected a tensor of the graph as the target of an in-place op")
         if find_view(functional) is not None:
             node.fail(
-                "the shape of a tensor is changed in place, which is not supported",
-                f"use {functional.split('.')[1]}, or ep.run_decompositions()",
+                "changing the shape of a tensor in place is not supported",
+                f"call `{functional.split('.')[1]}` instead, or export `ep.run_decompositions()`",
             )
         old = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
@@ -198,10 +199,10 @@ class TorchImporter:
         names = names_of(node.spec.outputs)
         for index, (name, value) in enumerate(zip(names, results, strict=False)):
             if value is None:
-                node.fail(f"result {name!r} is not made")
+                node.fail(f"the mapping of this op has no result {name!r}")
             node.scope.values[name] = self._bind_name(node, name, value, index)
         if len(results) < len(names):
-            node.fail(f"there are {len(names)} results, but {len(results)} are made")
+            node.fail(f"expected {len(names)} results, found {len(results)}")
 
     def _bind_name(self, node: FxNode, name: str, value: Any, index: int) -> Any:
         if not isinstance(value, Expr) or type(value) is Constant:
@@ -222,7 +223,9 @@ class TorchImporter:
             return value
         stated = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
         if are_disjoint(stated, info):
-            node.fail(f"{name!r} is {info} here, but the program says that it is {stated}")
+            node.fail(
+                f"result {name!r}: inferred {info}, but the exported program declares {stated}"
+            )
         known = self.builder.scopes[-1].symbols()
         if isinstance(info.dims, tuple) and not any(
             _is_more_precise(new, own, known)

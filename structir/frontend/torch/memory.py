@@ -25,8 +25,8 @@ class TensorView:
     node: FxNode
     base: str
     index: int
-    write: Write | None  # None where it is the very same tensor
-    unsure: bool = False  # whether torch may have made a copy
+    write: Write | None  # None if it is the same tensor
+    unsure: bool = False  # torch may have made a copy
 
 
 class ViewRebuilder(Protocol):
@@ -46,8 +46,8 @@ class AliasState:
         self.maker = maker
         self.views: dict[str, TensorView] = {}
         self.aliases: dict[str, str] = {}
-        self.changes: dict[str, int] = {}  # by the root of a family: how often it was written
-        self.seen: dict[str, int] = {}  # by name: the changes that its value knows of
+        self.changes: dict[str, int] = {}  # number of writes, by root tensor
+        self.seen: dict[str, int] = {}  # number of writes that the value of a name reflects
 
     def record_view(self, node: FxNode) -> None:
         """Records the views that a node creates."""
@@ -106,7 +106,7 @@ class AliasState:
         self._propagate(scope, name, new)
         root = self.root(name)
         self.changes[root] = self.changes.get(root, 0) + 1
-        while name in self.views:  # those on the way are up to date
+        while name in self.views:  # the views in between are up to date
             self.seen[name] = self.changes[root]
             name = self._resolve_alias(self.views[name].base)
 
@@ -136,10 +136,10 @@ class ViewNode(FxNode):
 def _unsure(view: TensorView) -> DiagnosticError:
     return DiagnosticError(
         Diagnostic(
-            "a tensor is written in place that may or may not share its memory with this one",
+            "cannot determine whether this view aliases a tensor that is written in place",
             view.node.span,
             view.node.spec.target,
-            hint="export a functional program: ep.run_decompositions()",
+            hint="export a functional program: `ep = ep.run_decompositions()`",
         )
     )
 

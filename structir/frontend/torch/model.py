@@ -27,7 +27,12 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 torch = lazy_module("torch")
-UNKNOWN = (AttributeError, KeyError, IndexError, TypeError)  # releases of torch differ here
+UNKNOWN = (
+    AttributeError,
+    KeyError,
+    IndexError,
+    TypeError,
+)  # torch's internals differ between releases
 Progress = Callable[[int, int], None]
 CHOICES = frozenset(f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl"))
 
@@ -64,10 +69,10 @@ def _stored(program: Any) -> IO[bytes]:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        message = "exported programs need torch: pip install structir[torch]"
+        message = "importing an ExportedProgram requires torch: pip install structir[torch]"
         raise MissingExtraError(message) from None
-    except Exception as error:  # torch raises whatever its serialiser meets
-        raise wrong(f"torch cannot write this program: {error}") from error
+    except Exception as error:  # torch's serializer raises arbitrary exceptions
+        raise wrong(f"torch.export.save failed: {error}") from error
     return held
 
 
@@ -104,12 +109,12 @@ def from_pt2(
     """Imports a `.pt2` file that `torch.export.save` has written; torch is not needed."""
     if not isinstance(path, str | os.PathLike):
         return _module(path, "program", names, weights_as_inputs, progress)
-    index = Path(path)
+    path = Path(path)
     try:
-        with index.open("rb") as file:
-            return _module(file, index.name, names, weights_as_inputs, progress)
+        with path.open("rb") as file:
+            return _module(file, path.name, names, weights_as_inputs, progress)
     except OSError as error:
-        raise wrong(f"{index.name} cannot be read: {error.strerror}") from error
+        raise wrong(f"cannot read {path.name}: {error.strerror}") from error
 
 
 def _module(
@@ -129,8 +134,10 @@ def _module(
         importer = TorchImporter(symbols, program.ranges, count)
         params = Parameters(archive, program, importer, as_inputs)
         return _build_module(importer, program, params, name)
-    except CONVERSION_ERRORS as error:  # names that are no text, fields that contradict each other
-        raise wrong(f"{name} cannot be understood ({type(error).__name__}: {error})") from error
+    except CONVERSION_ERRORS as error:  # inconsistent fields
+        raise wrong(
+            f"{name}: not a valid exported program ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
@@ -197,4 +204,6 @@ def _result(value: Any) -> Expr:
         return as_tensor(value, "int64")
     if isinstance(value, float | Ratio):
         return as_tensor(value, "float64")
-    raise DiagnosticError(Diagnostic(f"the program gives {value!r}, which is no tensor"))
+    raise DiagnosticError(
+        Diagnostic(f"program output: expected a tensor or a number, found {value!r}")
+    )

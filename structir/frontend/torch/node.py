@@ -28,7 +28,7 @@ class FxScope:
     graph: FxGraph
     values: MutableMapping[str, Any]
     where: str
-    results: frozenset[str] = frozenset()  # values that are seen after the block
+    results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
 
 
 class TorchImportContext(Protocol):
@@ -68,7 +68,7 @@ class FxNode:
         """Returns an argument: a tensor is an expression, a symbolic number a size or a `Ratio`."""
         if name not in self.spec.args:
             if default is REQUIRED:
-                self.fail(f"argument {name!r} is missing")
+                self.fail(f"missing argument {name!r}")
             return default
         return self._value(self.spec.args[name])
 
@@ -83,14 +83,14 @@ class FxNode:
         """Returns a tensor argument; raises `DiagnosticError` if it is missing."""
         found = self.get(name)
         if found is None:
-            self.fail(f"argument {name!r} is missing")
+            self.fail(f"missing argument {name!r}")
         return found
 
     def get(self, name: str) -> Expr | None:
         """Returns a tensor argument, or None if it is absent."""
         found = self.arg(name, None)
         if found is not None and not isinstance(found, Expr):
-            self.fail(f"argument {name!r} must be a tensor")
+            self.fail(f"argument {name!r}: expected a tensor, found {found!r}")
         return found
 
     def operand(self, name: str, dtype: str) -> Expr:
@@ -113,7 +113,7 @@ class FxNode:
         if isinstance(value, int | Poly):
             return int(value) if isinstance(value, bool) else value
         if not isinstance(value, float) or not value.is_integer():
-            self.fail(f"a whole number is expected here, not {value!r}")
+            self.fail(f"expected an integer, found {value!r}")
         return int(value)
 
     def sizes(self, name: str, default: Any = REQUIRED) -> tuple[Dim, ...]:
@@ -126,7 +126,7 @@ class FxNode:
         """Returns an argument that is a list of constant integers."""
         found = self.sizes(name, default)
         if any(isinstance(d, Poly) for d in found):
-            self.fail(f"argument {name!r} must be plain numbers")
+            self.fail(f"argument {name!r}: expected constant integers, found {found}")
         return found  # type: ignore[return-value]
 
     def plain(self, name: str, default: Any = REQUIRED) -> int:
@@ -137,7 +137,7 @@ class FxNode:
         """Returns a boolean argument."""
         return bool(self.arg(name, default))
 
-    # ---- what is known of operands
+    # ---- StructInfo of operands
 
     def dims(self, name: str = "self") -> tuple[Dim, ...]:
         """Returns the shape of an operand, which must be known."""
@@ -147,14 +147,14 @@ class FxNode:
         """Returns the shape of a tensor, whose rank must be known."""
         found = tensor_info(x).dims
         if not isinstance(found, tuple):
-            self.fail("the rank of an operand is not known")
+            self.fail("expected an operand of known rank")
         return found
 
     def static_dims(self, name: str = "self") -> tuple[int, ...]:
         """Returns the shape of an operand, which must be static."""
         found = self.dims(name)
         if any(isinstance(d, Poly) for d in found):
-            self.fail(f"the sizes of {name!r} must be numbers")
+            self.fail(f"argument {name!r}: expected a static shape, found {found}")
         return found  # type: ignore[return-value]
 
     def rank(self, name: str = "self") -> int:
@@ -169,7 +169,7 @@ class FxNode:
         """Returns the dtype of a tensor, which must be known."""
         found = tensor_info(x).dtype
         if found is None:
-            self.fail("the dtype of an operand is not known")
+            self.fail("expected an operand of known dtype")
         return found
 
     def axis(self, name: str = "dim", default: Any = REQUIRED, of: str = "self") -> int:
@@ -180,7 +180,7 @@ class FxNode:
         """Returns an axis normalized to [0, rank); a tensor of rank 0 counts as rank 1."""
         most = max(rank, 1)
         if not -most <= axis < most:
-            self.fail(f"there is no axis {axis} among {rank}")
+            self.fail(f"axis {axis} is out of range for rank {rank}")
         return int(axis) % most
 
     def axes(self, name: str = "dim", of: str = "self") -> list[int] | None:
@@ -190,21 +190,21 @@ class FxNode:
             return None
         return sorted({self.normalize_axis(a, self.rank(of)) for a in self.ints(name)})
 
-    # ---- what torch knows of the results
+    # ---- metadata of results
 
     def meta(self, index: int = 0) -> Meta:
         """Returns the metadata that torch recorded for a result."""
         names = names_of(self.spec.outputs)
         found = self.scope.graph.tensors.get(names[index]) if index < len(names) else None
         if found is None:
-            self.fail(f"nothing is told of result {index}")
+            self.fail(f"the exported program has no metadata of result {index}")
         return found
 
     def out_dtype(self, index: int = 0) -> str:
         """Returns the dtype that torch recorded for a result."""
         dtype = self.meta(index).dtype
         if dtype is None:
-            self.fail("complex numbers are not supported")
+            self.fail("complex dtypes are not supported")
         return dtype
 
     def out_dims(self, index: int = 0) -> tuple[Dim, ...]:
@@ -236,7 +236,8 @@ class FxNode:
 
     def fail(self, message: str, hint: str | None = None) -> NoReturn:
         """Raises the error of this node with its op and location."""
-        raise DiagnosticError(Diagnostic(message, self.span, self.spec.target, hint=hint))
+        diagnostic = Diagnostic(message, self.span, self.spec.target, hint=hint, code="E0805")
+        raise DiagnosticError(diagnostic)
 
     def require_default(self, name: str, kept: Any) -> None:
         """Raises `DiagnosticError` unless an argument is absent or has the supported value."""

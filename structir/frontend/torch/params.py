@@ -29,7 +29,9 @@ class Parameters:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
         self.variables: list[Var] = []
-        self.declared_sizes: dict[str, tuple[Dim, ...]] = {}  # sizes as torch states them, by name
+        self.declared_sizes: dict[
+            str, tuple[Dim, ...]
+        ] = {}  # sizes as torch declares them, by name
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]
@@ -46,7 +48,7 @@ class Parameters:
     def _meta(self, given: Input) -> Meta:
         meta = self.program.graph.tensors.get(given.value.name)
         if meta is None:
-            raise wrong(f"nothing is told of the input {given.value.name!r}")
+            raise wrong(f"the exported program has no metadata of input {given.value.name!r}")
         return meta
 
     def _variable(self, given: Input) -> None:
@@ -73,13 +75,13 @@ class Parameters:
                 self.values[given.target] = given.value
             if given.kind not in STATE:
                 if given.kind not in ("user", "value"):
-                    raise wrong(f"the program needs {given.target!r}, an object that is no tensor")
+                    raise wrong(f"input {given.target!r}: expected a tensor, found a custom object")
                 continue
             name = given.value.name
             if as_inputs or name in changed or given.target in changed:
                 self._variable(given)
             elif given.target not in payloads:
-                raise wrong(f"{archive.name} does not hold the elements of {given.target!r}")
+                raise wrong(f"{archive.name} has no data of {given.target!r}")
             else:
                 self.values[name] = Constant(archive.tensor(given.target, payloads[given.target]))
 

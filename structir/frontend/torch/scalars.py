@@ -37,7 +37,7 @@ def tensor_info(value: Expr) -> TensorStructInfo:
     """Returns the StructInfo of a tensor; raises `DiagnosticError` for another value."""
     info = value.struct_info
     if not isinstance(info, TensorStructInfo):
-        raise DiagnosticError(Diagnostic(f"a tensor is expected here, not {info}"))
+        raise DiagnosticError(Diagnostic(f"expected a tensor, found {info}", code="E0805"))
     return info
 
 
@@ -61,7 +61,7 @@ def as_tensor(value: Any, dtype: str) -> Expr:
         return _quotient(value, dtype)
     if isinstance(value, int | float):
         return number(value, dtype)
-    raise DiagnosticError(Diagnostic(f"a number is expected here, not {value!r}"))
+    raise DiagnosticError(Diagnostic(f"expected a number, found {value!r}", code="E0805"))
 
 
 def _quotient(value: Ratio, dtype: str) -> Expr:

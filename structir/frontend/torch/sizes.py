@@ -72,16 +72,16 @@ class TorchSymbols:
         fraction."""
         found = self.number(stated).whole()
         if found is None:
-            raise unreadable(stated, "it need not be a whole number")
+            raise unreadable(stated, "not provably an integer")
         return found
 
     def _read(self, text: str) -> Ratio:
         if len(text) > MAX_LENGTH:
-            raise unreadable(text[:60], "it is too long")
+            raise unreadable(text[:60], f"longer than {MAX_LENGTH} characters")
         try:
             return self._value(ast.parse(text.strip(), mode="eval").body)
         except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
-            raise unreadable(text, "it is no expression") from error
+            raise unreadable(text, "not an expression") from error
         except UnreadableSizeError as error:
             raise unreadable(text, str(error)) from error
 
@@ -102,17 +102,17 @@ class TorchSymbols:
             case ast.Call(func=ast.Name(id="Piecewise")):
                 return self._piecewise(tree.args)
             case ast.Call(func=ast.Name(id=name)):
-                raise UnreadableSizeError(f"{name} has no meaning here")
-        raise UnreadableSizeError(f"{ast.unparse(tree)[:60]} has no meaning here")
+                raise UnreadableSizeError(f"unsupported function {name}")
+        raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")
 
     def _piecewise(self, pieces: list[ast.expr]) -> Ratio:
         found = []
         for piece in pieces:
             if not isinstance(piece, ast.Call | ast.Tuple):
-                raise UnreadableSizeError("a piece is no pair")
+                raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
             pair = piece.args if isinstance(piece, ast.Call) else piece.elts
             if len(pair) != 2:
-                raise UnreadableSizeError("a piece is no pair")
+                raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
             found.append([_whole(self._value(part)) for part in pair])
         value = found.pop()[0]
         for piece_value, condition in reversed(found):
@@ -128,13 +128,13 @@ def identifier(name: str) -> str:
 
 def unreadable(text: str, reason: str) -> DiagnosticError:
     """Returns the error of a size expression that cannot be parsed."""
-    return DiagnosticError(Diagnostic(f"the size {text} cannot be understood: {reason}"))
+    return DiagnosticError(Diagnostic(f"cannot parse the size {text}: {reason}", code="E0808"))
 
 
 def _whole(ratio: Ratio) -> Dim:
     found = ratio.whole()
     if found is None:
-        raise UnreadableSizeError("a part of it need not be a whole number")
+        raise UnreadableSizeError("an operand is not provably an integer")
     return found
 
 
@@ -159,7 +159,7 @@ def _quotient(a: Ratio, b: Ratio) -> Ratio:
 def _power(a: Ratio, b: Ratio) -> Ratio:
     exponent = _whole(b)
     if not isinstance(exponent, int) or abs(exponent) > MAX_EXPONENT:
-        raise UnreadableSizeError("an exponent is no small number")
+        raise UnreadableSizeError(f"expected a constant exponent up to {MAX_EXPONENT}")
     made = reduce(_product, [a] * abs(exponent), Ratio(1))
     return made if exponent >= 0 else Ratio(made.under, made.over)
 

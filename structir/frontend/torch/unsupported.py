@@ -38,14 +38,14 @@ def check_supported(graph: FxGraph) -> None:
                 missing[node.target] += 1
         complexes = sum(meta.dtype is None for meta in part.tensors.values())
         if complexes:
-            missing["tensors of complex numbers"] += complexes
+            missing["tensor of a complex dtype"] += complexes
     if not missing:
         return
     total, kinds = sum(missing.values()), len(missing)
     diagnostic = Diagnostic(
         f"{total} node{'s' * (total > 1)} of {kinds} op{'s' * (kinds > 1)} cannot be imported",
         code="E0801",
-        hint="ep.run_decompositions() may say them by ops of the core set",
+        hint="decompose into core ATen ops: `ep = ep.run_decompositions()`",
     )
     for name, count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
         diagnostic = diagnostic.note(f"{count} x {name}")

@@ -21,7 +21,7 @@ ml_dtypes = lazy_module("ml_dtypes")
 def cast(node: OnnxNode) -> Any:
     dtype = node.dtype_attr("to") or ""
     if not dtype:
-        node.fail("attribute 'to' names no element type")
+        node.fail("attribute 'to': unknown element type")
     return _converted(node, dtype)
 
 
@@ -59,7 +59,7 @@ def bit_cast(node: OnnxNode) -> Any:
     if node.dtype() == dtype:
         return node.values[0]
     if numpy_dtype(dtype).itemsize != numpy_dtype(node.dtype()).itemsize:
-        node.fail(f"{dtype} and {node.dtype()} are not of the same width")
+        node.fail(f"expected dtypes of equal width, found {node.dtype()} and {dtype}")
     if "bool" in (dtype, node.dtype()):
         return _of_bool(node, dtype)
     return R.memory.view(node[0], dtype=dtype)

@@ -30,7 +30,7 @@ def constant_node(node: OnnxNode) -> Expr:
             return constant(node.attr(name), dtype)
     if "value_string" in given or "value_strings" in given:
         return Constant(np.array(node.attr(next(iter(given))), object))
-    raise node.wrong("a constant needs a value")
+    raise node.wrong("missing a value attribute")
 
 
 LITERALS = {

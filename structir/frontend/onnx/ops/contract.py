@@ -43,7 +43,7 @@ def det(node: OnnxNode) -> Expr:
     """Returns the determinant by elimination without division where the matrix is small."""
     *_, n, m = node.static_dims()
     if n != m or n > 4:
-        node.fail(f"the determinant of {n} x {m} matrices is not supported")
+        node.fail(f"expected static square matrices, found {n} x {m}")
     rows = [[_entry(node, i, j) for j in range(n)] for i in range(n)]
     return _expanded(rows)
 

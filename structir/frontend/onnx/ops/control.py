@@ -41,7 +41,8 @@ def choice(node: OnnxNode) -> Any:
         node.importer.build_unreachable(lambda: node.build_subgraph(unused))
         return node.build_subgraph(chosen)
     if len(then.output) != len(other.output):
-        node.fail("the branches have different numbers of outputs")
+        counts = f"{len(then.output)} and {len(other.output)}"
+        node.fail(f"expected branches with the same number of outputs, found {counts}")
     sides = [lambda g=g: [v.expr for v in node.build_subgraph(g)] for g in (then, other)]
     made = build_branches(node.importer, condition, sides, node.part_name())
     pairs = list(zip(*made.infos, strict=True))
@@ -189,7 +190,7 @@ def loop(node: OnnxNode) -> list[Expr]:
     condition = scalar(node, node[1]) if node.has(1) else ABSENT
     carried = tuple([node[k] for k in range(2, len(node.values))])
     if len(names) != 2 + len(carried):
-        node.fail(f"the body takes {len(names)} values, but the loop has {2 + len(carried)}")
+        node.fail(f"body: expected {2 + len(carried)} inputs, found {len(names)}")
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         given = [OnnxValue(v) for v in (step, going, *inner)]
@@ -245,7 +246,7 @@ def _scanned(
 def _sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     sizes = node.tensor_info(x).dims
     if not isinstance(sizes, tuple):
-        node.fail("the rank of a scanned operand is not known")
+        node.fail("expected a scanned operand of known rank")
     return sizes
 
 
@@ -274,11 +275,11 @@ def scan_of_batches(node: OnnxNode) -> list[Any]:
     """Scan of opset 8: a batch of sequences, each scanned by itself."""
     graph, count = node.attr("body"), node.attr("num_scan_inputs")
     if node.has(0):
-        node.fail("Scan of sequences of different lengths is not supported")
+        node.fail("sequence_lens is not supported")
     values = [node[k] for k in range(1, len(node.values))]
     batch = _sizes(node, values[0])[0]
     if not isinstance(batch, int):
-        node.fail("Scan of opset 8 needs a known number of sequences")
+        node.fail("Scan of opset 8 requires a static batch size")
     states = len(values) - count
     back = _directions(node, "input", count)
     outputs = len(node.outputs) - states

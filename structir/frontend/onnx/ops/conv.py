@@ -58,9 +58,11 @@ def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[int, ...]:
     if any(isinstance(d, Poly) for d in sizes):
         sizes = tuple(given or ())
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"a convolution over {len(sizes)} axes is not supported")
+        node.fail(f"convolution over {len(sizes)} axes is not supported")
     if given is not None and tuple(given) != sizes:
-        node.fail(f"kernel_shape is {list(given)}, but the weight has {list(sizes)}")
+        node.fail(
+            f"kernel_shape: expected {list(sizes)}, the sizes of the weight, found {list(given)}"
+        )
     return sizes  # type: ignore[return-value]
 
 
@@ -161,7 +163,7 @@ def _trimmed(
         if wanted is not None:
             size = spatial[axis]
             if isinstance(size, Poly):
-                node.fail("output_shape needs known sizes of the operand")
+                node.fail("output_shape requires an operand of static shape")
             total = strides[axis] * (size - 1) + extra[axis] + extent - wanted[axis]
         else:
             total = extra[axis] + extent - strides[axis]
@@ -177,7 +179,7 @@ def deform_conv(node: OnnxNode) -> Expr:
     """Returns readings of the image between its elements, then a product with the weights of each
     group."""
     if node.rank() != 4:
-        node.fail(f"a deformed convolution over {node.rank() - 2} axes is not supported")
+        node.fail(f"deformable convolution over {node.rank() - 2} axes is not supported")
     batch, channels, *_ = node.dims()
     outputs, inner, tall, wide = node.static_dims(1)
     moved, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1

@@ -54,7 +54,7 @@ def grid_sample(node: OnnxNode) -> Expr:
     spatial = node.dims()[2:]
     mode = METHODS.get(node.attr("mode"))
     if mode is None:
-        node.fail(f"there is no mode {node.attr('mode')!r}")
+        node.fail(f"unknown mode {node.attr('mode')!r}")
     padding, aligned = node.attr("padding_mode"), node.flag("align_corners")
     count = len(spatial)
     taps = []

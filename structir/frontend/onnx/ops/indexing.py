@@ -63,7 +63,7 @@ def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
     if isinstance(indices, Constant) and (indices.data >= 0).all():
         return Constant(indices.data.astype(np.int64))
     if not isinstance(depth, int):
-        node.fail("how many indices make a place is not known")
+        node.fail("indices: expected a last axis of known size")
     widths = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
     if all(isinstance(s, int) for s in sizes[:depth]):
         widths = constant(list(sizes[:depth]))
@@ -76,7 +76,7 @@ REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min":
 def _reduction(node: OnnxNode) -> str:
     name = node.attr("reduction", "none")
     if name not in REDUCTIONS:
-        node.fail(f"there is no reduction {name!r}")
+        node.fail(f"unknown reduction {name!r}: expected none, add, mul, min or max")
     return REDUCTIONS[name]
 
 
@@ -168,7 +168,7 @@ def col_to_im(node: OnnxNode) -> Expr:
         flat = flat * wide[k] + at + np.arange(moves[k]).reshape(outer) * strides[k]
     batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
     if channels is None:
-        node.fail("the columns do not hold whole blocks")
+        node.fail("axis 1 of the input is not divisible by the block size")
     many = int(flat.size)
     columns = R.reshape(node[0], ShapeExpr((batch, channels, many)))
     total = int(np.prod(wide))

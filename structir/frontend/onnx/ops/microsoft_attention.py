@@ -36,7 +36,7 @@ def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     """Returns the sizes of a value."""
     found = node.tensor_info(x).dims
     if not isinstance(found, tuple):
-        node.fail("the rank of an operand of attention is not known")
+        node.fail("expected an operand of known rank")
     return found
 
 
@@ -108,7 +108,7 @@ def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
     elif rank == 1:
         barred = _beyond(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
     else:
-        node.fail(f"a mask of {rank} axes is not supported")
+        node.fail(f"a mask of rank {rank} is not supported")
     return [_barred(node, heads, barred)]
 
 
@@ -204,7 +204,7 @@ def _three(node: OnnxNode, count: int) -> list[Expr]:
     if node.has(1) and node.rank(1) == 5:
         return [node[0], *_unpacked(node, node[1], 2)]
     if not node.has(1) or not node.has(2):
-        node.fail("keys and values are missing")
+        node.fail("missing operands key and value")
     return [node[0], node[1], node[2]]
 
 
@@ -232,7 +232,7 @@ def rotary_embedding(node: OnnxNode) -> Expr:
         if node.attr("rotary_embedding_dim", 0):
             whole = exact_quotient(width, int(node.attr("num_heads")))
             if whole is None:
-                node.fail("the channels do not hold whole heads")
+                node.fail("the number of channels is not divisible by the number of heads")
             head = whole
         apart = reshape_to(x, (batch, length, width // head, head))
         x = node.emit(R.permute_dims(apart, [0, 2, 1, 3]))

@@ -266,7 +266,7 @@ def product_of_few_bits(node: OnnxNode) -> Expr:
 def _few_bits(packed: Array, bits: int) -> Array:
     """Returns numbers of few bits out of bytes, the lowest bits first."""
     if bits not in (2, 4, 8):
-        raise wrong(f"weights of {bits} bits are not supported")
+        raise wrong(f"{bits}-bit weights are not supported")
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     apart = (packed[..., None] >> shifts) & (2**bits - 1)
     return apart.reshape(*packed.shape[:-1], -1)

@@ -70,7 +70,7 @@ def normalizer(node: OnnxNode) -> Expr:
     elif norm == "L2":
         size = R.sqrt(R.sum(R.multiply(x, x), **axes))
     else:
-        node.fail(f"there is no norm {norm!r}")
+        node.fail(f"unknown norm {norm!r}: expected MAX, L1 or L2")
     size, zero = node.emit(size), number(0, FLOAT)
     return R.divide(x, R.where(R.equal(size, zero), number(1, FLOAT), size))
 
@@ -85,7 +85,7 @@ def feature_vectorizer(node: OnnxNode) -> Expr:
 def one_hot_encoder(node: OnnxNode) -> Expr:
     categories = node.attr("cats_int64s", None)
     if categories is None:
-        node.fail("categories that are texts are not supported")
+        node.fail("string categories are not supported")
     apart = R.expand_dims(R.astype(node[0], "int64"), [node.rank()])
     return R.astype(R.equal(apart, row(categories, "int64")), FLOAT)
 
@@ -120,7 +120,7 @@ def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
             return StringImm("\0".join(given)), None
         if given is not None:
             return row(given, str(dtype)), dtype
-    raise node.wrong(f"{name} are missing")
+    raise node.wrong(f"missing attribute {name}")
 
 
 def _text(value: Any) -> str:
@@ -159,7 +159,7 @@ def _linear(node: OnnxNode, rows: int) -> Expr:
 def linear_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_ints", None)
     if labels is None:
-        node.fail("labels that are texts are not supported")
+        node.fail("string labels are not supported")
     width = node.dims()[-1]
     rows = len(node.attr("intercepts", None) or labels)
     if isinstance(width, int) and width:
@@ -191,4 +191,4 @@ def transformed(node: OnnxNode, x: Expr, how: str) -> Expr:
         return R.sigmoid(x)
     if how == "SOFTMAX":
         return R.nn.softmax(x, axis=1)
-    raise node.wrong(f"the transform {how!r} is not supported")
+    raise node.wrong(f"unsupported post_transform {how!r}")

@@ -62,7 +62,7 @@ def _newest(node: OnnxNode) -> Trees:
     for k, mode in enumerate(modes):
         if mode == MEMBER:
             if not ends:
-                node.fail("a set of membership_values has no end")
+                node.fail("membership_values: expected NaN at the end of each set")
             first[k], last[k] = start, ends.pop(0)
             start = last[k] + 1
 
@@ -100,7 +100,7 @@ def tree_ensemble_regressor(node: OnnxNode) -> Expr:
 def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_int64s", None)
     if labels is None:
-        node.fail("labels that are texts are not supported")
+        node.fail("string labels are not supported")
     trees = _older(node, "class")
     lone = len(labels) == 2 and len(set(trees.targets)) == 1
     if lone:
@@ -161,5 +161,5 @@ def _mode(node: OnnxNode, text: str) -> int:
         return LEAF
     short = text.removeprefix("BRANCH_")
     if short not in MODES[:-1]:
-        node.fail(f"there is no mode {text!r}")
+        node.fail(f"unknown node mode {text!r}")
     return MODES.index(short)

@@ -53,7 +53,7 @@ def _by_channel(node: OnnxNode, index: int) -> Expr:
 @onnx_op("BatchNormalization")
 def batch_normalization(node: OnnxNode) -> list[Any]:
     if node.rank() < 2:
-        node.fail(f"an operand of {node.rank()} axes has no channels")
+        node.fail(f"expected an operand of rank 2 or more, found rank {node.rank()}")
     if node.flag("training_mode") or (node.version < 14 and node.is_used(1) and node.version >= 7):
         return _in_training(node)
     if node.version >= 14 and node.dtype() != node.dtype(3):

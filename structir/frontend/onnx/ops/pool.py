@@ -29,7 +29,7 @@ MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_poo
 def _window(node: OnnxNode) -> OnnxWindow:
     sizes = tuple(node.attr("kernel_shape"))
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"a pool over {len(sizes)} axes is not supported")
+        node.fail(f"pooling over {len(sizes)} axes is not supported")
     return window_of(node, sizes)
 
 
@@ -201,7 +201,7 @@ def _moved(node: OnnxNode, places: Expr, own: Any, sizes: Any) -> Expr:
     made: Expr = constant(0)
     for axis in reversed(range(len(own))):
         if any(isinstance(d, Poly) for d in (*own[axis:], *sizes[axis:])):
-            node.fail("output_shape needs known sizes")
+            node.fail("output_shape requires a static shape")
         along = R.mod(
             R.floor_divide(places, constant(math.prod(own[axis + 1 :]))), constant(own[axis])
         )

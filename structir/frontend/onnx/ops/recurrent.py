@@ -81,7 +81,7 @@ def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | No
     }
     found = table.get(name.lower())
     if found is None:
-        node.fail(f"there is no activation {name!r}")
+        node.fail(f"unknown activation {name!r}")
     return found
 
 
@@ -174,7 +174,7 @@ def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> li
     direction = node.attr("direction")
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
-        node.fail(f"there is no direction {direction!r}")
+        node.fail(f"unknown direction {direction!r}: expected forward, reverse or bidirectional")
     made = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
     whole = R.stack(Tuple(tuple([m[-1] for m in made])), axis=1)
     last = [R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*made, strict=True))[:-1]]
@@ -278,7 +278,7 @@ def _reversed(x: Expr, lengths: Expr | None) -> Expr:
 def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     sizes = node.tensor_info(x).dims
     if not isinstance(sizes, tuple) or len(sizes) != 3:
-        node.fail("the input must have three axes")
+        node.fail("expected an input of rank 3")
     return sizes
 
 

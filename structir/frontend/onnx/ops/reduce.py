@@ -138,7 +138,7 @@ def top_k(node: OnnxNode) -> list[Any]:
     k = node.attr("k") if known else None if sizes is None else sizes.ravel()[0]
     size = node.dims()[axis]
     if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
-        node.fail(f"there are no {k} elements along an axis of {dims.text(size)}")
+        node.fail(f"k: expected 0 to {dims.text(size)}, the size of the axis, found {k}")
     counted = isinstance(k, int) and k > 0
     pair = node.emit(
         R.topk(

@@ -120,7 +120,7 @@ def _axes(node: OnnxNode, how: Interpolation) -> list[ResizedAxis]:
 
 def _share(node: OnnxNode, new: Dim, old: Dim) -> float:
     if not isinstance(new, int) or not isinstance(old, int):
-        node.fail("keeping the aspect ratio needs known sizes")
+        node.fail("keep_aspect_ratio_policy requires a static shape")
     return new / old
 
 
@@ -172,7 +172,7 @@ def _coordinates(node: OnnxNode, axis: ResizedAxis, how: Interpolation) -> Expr:
     """For each new element its place among the old ones."""
     transform = TRANSFORMS.get(how.coordinates)
     if transform is None:
-        node.fail(f"there is no coordinate transformation {how.coordinates!r}")
+        node.fail(f"unknown coordinate_transformation_mode {how.coordinates!r}")
     i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
     old, new = _float(axis.size), _float(axis.new)
     if axis.scale is None:
@@ -272,7 +272,7 @@ def _weights(
     shrink = 1.0
     if how.antialias:
         if not isinstance(axis.size, int) or not isinstance(axis.new, int):
-            node.fail("antialiasing needs known sizes")
+            node.fail("antialias requires a static shape")
         shrink = min(1.0, float(axis.scale or axis.new / axis.size))
     if how.method == "linear":
         if shrink == 1.0:

@@ -63,10 +63,12 @@ def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
         for position, wanted in enumerate(sizes):
             if isinstance(wanted, int) and wanted == 0:
                 if not isinstance(own, tuple) or position >= len(own):
-                    node.fail(f"size {position} of the shape copies an axis that is not there")
+                    node.fail(
+                        f"shape[{position}] is 0, but the operand has no axis {position} to copy"
+                    )
                 sizes[position] = own[position]
     if sizes.count(-1) > 1:
-        node.fail("the shape has more than one -1")
+        node.fail("shape: expected at most one -1")
     own = node.info().dims
     if -1 in sizes and isinstance(own, tuple):
         rest = product(s for s in sizes if not (isinstance(s, int) and s == -1))
@@ -100,7 +102,7 @@ def flatten(node: OnnxNode) -> Expr:
     sizes, axis = node.dims(), node.attr("axis")
     axis = axis + len(sizes) if axis < 0 else axis
     if not 0 <= axis <= len(sizes):
-        node.fail(f"there is no axis {axis} among {len(sizes)}")
+        node.fail(f"axis {axis} is out of range for rank {len(sizes)}")
     return reshape_to(node[0], (product(sizes[:axis]), product(sizes[axis:])))
 
 
@@ -117,12 +119,12 @@ def squeeze(node: OnnxNode) -> Expr:
     sizes, axes = node.dims(), axes_of(node)
     if axes is None:
         if any(isinstance(d, Poly) for d in sizes):
-            node.fail("which axes are 1 is not known: the axes must be given")
+            node.fail("missing axes: cannot determine the axes of size 1")
         axes = tuple([i for i, d in enumerate(sizes) if d == 1])
     places = {node.normalize_axis(a, len(sizes)) for a in axes}
     for position in places:
         if dims.equal(sizes[position], 1) is False:
-            node.fail(f"axis {position} has the size {dims.text(sizes[position])}, not 1")
+            node.fail(f"axis {position}: expected size 1, found {dims.text(sizes[position])}")
     return R.squeeze(node[0], sorted(places)) if places else node[0]
 
 
@@ -132,7 +134,7 @@ def unsqueeze(node: OnnxNode) -> Expr:
     rank = node.rank() + len(axes)
     places = sorted({node.normalize_axis(a, rank) for a in axes})
     if len(places) < len(axes):
-        node.fail(f"an axis is given twice: {list(axes)}")
+        node.fail(f"axes: expected distinct axes, found {list(axes)}")
     return R.expand_dims(node[0], places) if places else node[0]
 
 
@@ -184,7 +186,7 @@ def depth_to_space(node: OnnxNode) -> Expr:
     b = node.attr("blocksize")
     small = dims.exact_quotient(c, b * b)
     if small is None:
-        node.fail(f"{dims.text(c)} channels are not made of blocks of {b * b}")
+        node.fail(f"the number of channels, {dims.text(c)}, is not divisible by {b * b}")
     if node.attr("mode", "DCR") == "DCR":
         parted, order = (n, b, b, small, h, w), [0, 3, 4, 1, 5, 2]
     else:

@@ -50,7 +50,7 @@ def _fitted(node: OnnxNode, x: Expr, given: Dim, wanted: Dim) -> Expr:
     if dims.at_least(given, wanted) is True:
         return R.strided_slice(x, [axis], (0,), (wanted,))
     if dims.at_least(wanted, given) is not True:
-        node.fail("whether the signal is shorter than its transform is not known")
+        node.fail("cannot determine whether the signal is shorter than dft_length")
     after: list[Dim] = [0] * (axis + 2)
     after[axis] = wanted - given
     return node.emit(emit_pad(node, x, [0] * (axis + 2), after, "constant"))

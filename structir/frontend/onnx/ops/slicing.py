@@ -52,10 +52,12 @@ def _counts(node: OnnxNode, size: Dim) -> list[Any]:
         return list(node.attr("split"))
     parts = node.attr("num_outputs", None) or len(node.outputs)
     if parts > len(node.outputs):
-        node.fail(f"num_outputs is {parts}, but the node has {len(node.outputs)}")
+        node.fail(
+            f"num_outputs: expected {len(node.outputs)}, the outputs of the node, found {parts}"
+        )
     each = dims.ceildiv(size, parts) if node.version >= 18 else dims.exact_quotient(size, parts)
     if each is None:
-        node.fail(f"{dims.text(size)} elements cannot be split in {parts} equal parts")
+        node.fail(f"cannot split an axis of size {dims.text(size)} into {parts} equal parts")
     return [each] * (parts - 1) + [size - each * (parts - 1)]
 
 
@@ -81,9 +83,9 @@ def slice_by_operands(node: OnnxNode) -> Expr:
 def _cut(node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[int]) -> Expr:
     places = [node.normalize_axis(a, node.rank()) for a in axes]
     if len(set(places)) < len(places) or not len(places) == len(starts) == len(ends) == len(steps):
-        node.fail("axes, starts, ends and steps do not fit together")
+        node.fail("axes, starts, ends and steps must have equal lengths")
     if 0 in steps:
-        node.fail("a step is 0")
+        node.fail("steps must not be 0")
     if not places:
         return node[0]
     sizes = node.dims()
@@ -169,7 +171,7 @@ def pad(node: OnnxNode) -> Expr:
         [node.normalize_axis(a, rank) for a in node.ints(3)] if node.has(3) else list(range(rank))
     )
     if len(pads) != 2 * len(axes):
-        node.fail(f"{len(pads)} pads are given for {len(axes)} axes")
+        node.fail(f"pads: expected {2 * len(axes)} values for {len(axes)} axes, found {len(pads)}")
     before: list[Dim] = [0] * rank
     after: list[Dim] = [0] * rank
     for position, axis in enumerate(axes):

@@ -48,7 +48,7 @@ def regex_full_match(node: OnnxNode) -> Expr:
     try:
         re.compile(pattern)
     except re.error as error:
-        node.fail(f"the pattern cannot be read: {error}")
+        node.fail(f"invalid regular expression: {error}")
     info = TensorStructInfo(node.dims(), "bool")
     return called("matches", node[0], StringImm(pattern), info=info)
 

@@ -26,7 +26,7 @@ def attention(node: FxNode) -> Any:
     query, key, value = node["query"], node["key"], node["value"]
     dtype = node.dtype("query")
     if float(node.arg("dropout_p", 0.0)) != 0.0:
-        node.fail("attention with dropout draws random numbers, which is not supported")
+        node.fail("attention with dropout is not supported")
     if node.flag("enable_gqa"):
         key, value = (_shared(node, x) for x in (key, value))
     rank = node.rank("query")

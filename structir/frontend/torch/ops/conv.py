@@ -32,7 +32,7 @@ def spread(node: FxNode, name: str, count: int, default: int) -> list[int]:
 def convolution(node: FxNode) -> Expr:
     count = node.rank("weight") - 2
     if count not in CONVOLUTIONS:
-        node.fail(f"a convolution over {count} axes is not supported")
+        node.fail(f"convolution over {count} axes is not supported")
     if node.flag("transposed"):
         return transposed(node)
     x, bare = _batched(node, count)

@@ -96,7 +96,7 @@ def diagonal_matrices(node: FxNode) -> Expr:
     sizes, rank = node.out_dims(), len(node.out_dims())
     node.require_default("offset", 0)
     if node.normalize_axis(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:
-        node.fail("diag_embed is supported for the last two axes")
+        node.fail("diag_embed is only supported for the last two axes")
     along = index_range(sizes[-1])
     on = R.equal(reshape_to(along, (sizes[-1], 1)), along)
     return R.where(on, R.expand_dims(node["self"], [rank - 2]), number(0, node.dtype()))
@@ -181,8 +181,8 @@ def dropout(node: FxNode) -> Any:
     rate = node.arg("p", 0.5)
     if node.flag(name, "native_dropout" in node.spec.target) and rate != 0:
         node.fail(
-            "dropout in training mode draws random numbers, which is not supported",
-            "export the model in evaluation mode: model.eval()",
+            "dropout in training mode is not supported",
+            "call `model.eval()` before torch.export.export",
         )
     x = identity(node)
     return (

@@ -393,7 +393,7 @@ def embedding_bag(node: FxNode) -> list[Expr]:
     """Returns sums or means of the rows between offsets; the rest of the results nobody reads."""
     mode, passed = node.plain("mode", 0), node.arg("padding_idx", None)
     if mode not in (0, 1) or passed not in (None, -1):
-        node.fail("embedding bags of extremes, or that pass over an index, are not supported")
+        node.fail("embedding_bag with mode max or padding_idx is not supported")
     places = cast(node["indices"], "int64")
     rows = node.emit(R.take(node["weight"], places, axis=0))
     dtype, (count, width) = node.out_dtype(), node.dims_of(rows)

@@ -110,8 +110,8 @@ def _by_own(node: FxNode) -> list[Expr]:
     """By the mean and the variance of the batch itself; none is remembered."""
     if node.get("running_mean") is not None:
         node.fail(
-            "batch_norm in training mode changes its running mean and variance",
-            "export the model in evaluation mode: model.eval()",
+            "batch_norm in training mode is not supported",
+            "call `model.eval()` before torch.export.export",
         )
     rank = node.rank("input")
     axes = [0, *range(2, rank)]

@@ -185,7 +185,7 @@ def _along(node: FxNode, x: Expr, axis: int, size: Dim, new: Dim, op: Any) -> Ex
         sizes = node.dims_of(x)
         return op(reshape_to(x, (*sizes[:axis], new, each, *sizes[axis + 1 :])), axis=[axis + 1])
     if not isinstance(new, int):
-        node.fail("an adaptive pool needs a size that is a number")
+        node.fail("adaptive pooling requires a static size")
     pieces = []
     for i in range(new):
         start, end = dims.floordiv(size * i, new), dims.ceildiv(size * (i + 1), new)

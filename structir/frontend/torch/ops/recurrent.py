@@ -51,7 +51,7 @@ def recurrent(node: FxNode) -> list[Expr]:
     if node.dtype("input") not in DTYPES:
         node.fail(f"recurrent layers of {node.dtype('input')} are not supported")
     if node.flag("train") and float(node.arg("dropout", 0.0)) != 0.0:
-        node.fail("dropout between layers draws random numbers, which is not supported")
+        node.fail("dropout between layers in training mode is not supported")
     by_batch = node.flag("batch_first")
     bare = node.rank("input") == 2
     starts = node.arg("hx")
@@ -147,7 +147,7 @@ def _unrolled(node: FxNode, gates: Expr, weights: Weights, state: Expr, back: bo
     """Returns each step by itself, for a cell that no kernel is there for."""
     steps = node.dims_of(gates)[0]
     if not isinstance(steps, int):
-        node.fail("how many steps there are must be a number")
+        node.fail("expected a static number of time steps")
     shown: list[Expr] = []
     for k in reversed(range(steps)) if back else range(steps):
         parts = [R.take(gates, number(k, "int64"), axis=0), R.matmul(state, weights.recurrence)]

@@ -295,7 +295,7 @@ def buckets(node: FxNode) -> Expr:
     if ".searchsorted" in node.spec.target:
         node.require_default("sorter", None)
         if node.rank("sorted_sequence") != 1:
-            node.fail("only one row of sorted elements is supported")
+            node.fail("expected a sorted_sequence of rank 1")
         edges = node["sorted_sequence"]
     else:
         edges = node["boundaries"]

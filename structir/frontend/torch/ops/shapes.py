@@ -213,7 +213,7 @@ def strided(node: FxNode) -> Expr:
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
     if meta is None or not lies_in_order(symbol, meta.sizes, meta.strides):
-        node.fail("as_strided of a tensor whose elements do not lie in the order of its axes")
+        node.fail("as_strided is only supported for a contiguous tensor")
     sizes, steps = node.sizes("size"), node.sizes("stride")
     first = node.arg("storage_offset", None)
     at: Expr = as_tensor(0 if first is None else node.whole(first), "int64")

@@ -97,7 +97,7 @@ def write_unbound(part: Any, new: Expr) -> Expr:
 def write_diagonal(part: FxNode, new: Expr) -> Expr:
     sizes, offset = part.dims(), part.plain("offset", 0)
     if len(sizes) != 2 or part.axis("dim1", 0) != 0 or part.axis("dim2", 1) != 1:
-        part.fail("writing a diagonal of more than a matrix is not supported")
+        part.fail("writing a diagonal is only supported for matrices")
     count = part.out_dims()[-1]
     along = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
     flat = reshape_to(part["self"], (product(sizes),))
