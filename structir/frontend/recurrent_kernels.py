@@ -118,7 +118,7 @@ def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = Fals
 
 
 def _text(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
-    width, made = f"{cell.gates} * hidden", f"{cell.products} * hidden"
+    width, result = f"{cell.gates} * hidden", f"{cell.products} * hidden"
     state = '"batch", "hidden"'
     shapes = {"gates": f'"steps", "batch", "{width}"'}
     shapes |= {f"{s}_start": state for s in cell.states}
@@ -135,7 +135,7 @@ def _text(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: b
     steps = "steps - 1, -1, -1" if backwards else "steps"
     some = [f"first + {n}" for n in range(TOGETHER)]
     together, alone = [
-        _products([f"rows[{b}, j]" for b in own], [f"last[{b}, {{k}}]" for b in own], "", made)
+        _products([f"rows[{b}, j]" for b in own], [f"last[{b}, {{k}}]" for b in own], "", result)
         for own in (some, ["b"])
     ]
     step = f"""\

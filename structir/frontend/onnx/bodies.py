@@ -57,11 +57,11 @@ def _body_in_context(schema: Any, node: OnnxNode) -> FunctionProto | None:
     versions = [
         v for v in schema.context_dependent_function_opset_versions if v <= node.version
     ] or list(schema.context_dependent_function_opset_versions)
-    made = schema.get_context_dependent_function_with_opset_version(
+    result = schema.get_context_dependent_function_with_opset_version(
         max(versions), plain.SerializeToString(), given
     )
-    if not made:
+    if not result:
         return None
     body = FunctionProto()
-    body.ParseFromString(made)
+    body.ParseFromString(result)
     return body

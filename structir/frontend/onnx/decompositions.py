@@ -38,8 +38,8 @@ def build_as(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any)
 
 def build_as_one(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any) -> Expr:
     """Builds an op of ONNX's default domain on these operands; returns its first output."""
-    made = build_as(node, op, *operands, **attributes)
-    first = made[0] if isinstance(made, list) else made
+    result = build_as(node, op, *operands, **attributes)
+    first = result[0] if isinstance(result, list) else result
     return first.expr if isinstance(first, OnnxValue) else first
 
 

@@ -56,6 +56,6 @@ def deformed_kernel(dtype: str, steps: tuple[int, ...]) -> Kernel:
     and the padding at the top and left."""
     names = ("down", "along", "dy", "dx", "top", "left")
     text = TEXT.format(dtype=dtype, **dict(zip(names, steps, strict=True)))
-    found = parse(text, "deformed_columns.py").functions["deformed_columns"]
-    assert isinstance(found, Kernel)
-    return found
+    kernel = parse(text, "deformed_columns.py").functions["deformed_columns"]
+    assert isinstance(kernel, Kernel)
+    return kernel

@@ -136,7 +136,7 @@ class OnnxImporter:
             around.update(parts[choice.failing] | parts[1 - choice.failing])
         joined = [common_info(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
         return [
-            OnnxValue(cast_checked(self, stem, choice.made[k], info, node.span))
+            OnnxValue(cast_checked(self, stem, choice.var[k], info, node.span))
             for k, info in enumerate(joined)
         ]
 
@@ -193,10 +193,10 @@ class OnnxImporter:
             folded = self._fold_constants(node, build)
             if folded is not None:
                 return folded
-        made = build(node)
-        if isinstance(made, Split):
-            return made
-        return [as_value(r, sources) for r in as_list(made)]
+        result = build(node)
+        if isinstance(result, Split):
+            return result
+        return [as_value(r, sources) for r in as_list(result)]
 
     def _fold_elements(self, node: OnnxNode) -> OnnxValue | None:
         """Returns the result of the folding rule if all operands have known elements, else None."""
@@ -209,11 +209,11 @@ class OnnxImporter:
             return None  # the mapping itself handles the node or reports the error
         if elements is None:
             return None
-        made, dtype = elements
-        made = np.asarray(made, object)
-        if not is_foldable_dtype(dtype) or not is_foldable(made):
+        result, dtype = elements
+        result = np.asarray(result, object)
+        if not is_foldable_dtype(dtype) or not is_foldable(result):
             return None
-        return OnnxValue(as_expression(made, dtype), made)
+        return OnnxValue(as_expression(result, dtype), result)
 
     def _fold_constants(self, node: OnnxNode, build: Any) -> list[OnnxValue | None] | None:
         """Evaluates a node of constant operands if its results are small; else inlines its
@@ -222,12 +222,12 @@ class OnnxImporter:
         if not all(_small(b.var) for block in sequence.blocks for b in block.bindings):
             return self._inline(sequence)
         try:
-            found = Interpreter(IRModule({})).value(sequence, RunScope({}, {}))
+            evaluated = Interpreter(IRModule({})).value(sequence, RunScope({}, {}))
         except StructIRError:
             return self._inline(sequence)
-        if not all(isinstance(f, np.ndarray | np.generic) or f == () for f in found):
+        if not all(isinstance(f, np.ndarray | np.generic) or f == () for f in evaluated):
             return self._inline(sequence)
-        return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in found]
+        return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in evaluated]
 
     def build_unreachable(self, build: Callable[[], list[OnnxValue]]) -> None:
         """Builds a branch that is never taken, to infer the shapes of its values, and discards
@@ -240,8 +240,10 @@ class OnnxImporter:
         """Returns the value of an expression of constants as a constant; other values unchanged."""
         if not all_constant(value):
             return value
-        found = Interpreter(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
-        return Constant(np.asarray(found))
+        evaluated = Interpreter(IRModule({})).value(
+            self.builder.aside(lambda: value), RunScope({}, {})
+        )
+        return Constant(np.asarray(evaluated))
 
     def _inline(self, sequence: SeqExpr) -> list[OnnxValue | None]:
         """Appends the bindings of a separate sequence to the current scope; returns its results."""
@@ -268,9 +270,9 @@ class OnnxImporter:
             depth=node.names.depth + 1,
         )
         wanted = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
-        made = self.outputs(body.node, names, [inner for _, inner in wanted])
-        found = {name: value for (name, _), value in zip(wanted, made, strict=True)}
-        return [found.get(name) for name in node.outputs]
+        result = self.outputs(body.node, names, [inner for _, inner in wanted])
+        results = {name: value for (name, _), value in zip(wanted, result, strict=True)}
+        return [results.get(name) for name in node.outputs]
 
     # ---- results
 
@@ -349,5 +351,5 @@ def with_span(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
     """Returns an error with the location and op of a node where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    made = [d.at(node.span) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in made])
+    result = [d.at(node.span) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in result])

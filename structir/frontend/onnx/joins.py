@@ -26,7 +26,7 @@ Side = Callable[[], Sequence[Expr]]
 class BranchJoin:
     """A conditional that was built, and the StructInfo of its outputs in the two branches."""
 
-    made: Var
+    var: Var
     infos: tuple[Infos, Infos]
     failing: int | None = None  # the branch that fails when it is taken
 
@@ -39,10 +39,10 @@ def build_branches(
     Models contain such branches for ranks that their inputs do not have.
     """
     tried = _Branches(sides)
-    made = host.builder.if_else(condition, tried.build(0), tried.build(1), stem)
+    result = host.builder.if_else(condition, tried.build(0), tried.build(1), stem)
     wrong = [k for k in (0, 1) if tried.errors[k] is not None]
     if not wrong:
-        return BranchJoin(made, (tried.infos[0], tried.infos[1]))
+        return BranchJoin(result, (tried.infos[0], tried.infos[1]))
     if len(wrong) == 2:
         raise DiagnosticError([d for e in tried.errors if e is not None for d in e.diagnostics])
     host.builder.scopes[-1].bindings.pop()
@@ -50,8 +50,8 @@ def build_branches(
     message = tried.errors[bad].diagnostics[0].message  # type: ignore[union-attr]
     failing = _failing(host, message, good)
     again = [tried.build(k) if k != bad else failing for k in (0, 1)]
-    made = host.builder.if_else(condition, again[0], again[1], stem)
-    return BranchJoin(made, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
+    result = host.builder.if_else(condition, again[0], again[1], stem)
+    return BranchJoin(result, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
 
 
 def _failing(host: OnnxImportContext, message: str, like: Infos) -> Callable[[], Expr]:
@@ -102,9 +102,9 @@ def common_info(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> Str
     known = host.builder.scopes[-1].symbols()
     sizes: list[Dim] = []
     for axis in range(infos[0].ndim):
-        found = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
-        first = found[0]
-        same = first is not None and all(f is not None and dims.equal(first, f) for f in found)
+        results = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
+        first = results[0]
+        same = first is not None and all(f is not None and dims.equal(first, f) for f in results)
         if same and first is not None and dims.syms(first) <= known:
             sizes.append(first)
         else:
@@ -114,13 +114,13 @@ def common_info(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> Str
 
 def merge_infos(parts: Iterable[Mapping[str, StructInfo | None]]) -> dict[str, StructInfo | None]:
     """Returns the least upper bound of the StructInfo of each name over several programs."""
-    found: dict[str, StructInfo | None] = {}
+    results: dict[str, StructInfo | None] = {}
     for part in parts:
         for name, info in part.items():
-            known = found.get(name, info)
+            known = results.get(name, info)
             same = known is None or info is None or known == info
-            found[name] = (known or info) if same else unify_to_lca(known, info)  # type: ignore[arg-type]
-    return found
+            results[name] = (known or info) if same else unify_to_lca(known, info)  # type: ignore[arg-type]
+    return results
 
 
 def cast_checked(

@@ -86,14 +86,14 @@ class MappedModel:
 
     def _rewrite(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
         """Returns a serialized message with some of its fields rewritten."""
-        found = []
+        results = []
         for field in self._fields(start, end):
             change = changes.get(field.number) if field.kind == SIZED else None
             if change is None:
-                found.append(self.data[field.at : field.end])
+                results.append(self.data[field.at : field.end])
             else:
-                found.append(_sized(field.number, change(field.start, field.end)))
-        return b"".join(found)
+                results.append(_sized(field.number, change(field.start, field.end)))
+        return b"".join(results)
 
     def _fields(self, at: int, end: int) -> Iterator[MessageField]:
         while at < end:
@@ -130,8 +130,8 @@ def _sized(number: int, value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    results = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        results.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*results, value])

@@ -215,4 +215,4 @@ def _validate(name: str, declared: Any, inferred: Any) -> None:
     )
     if contradicts:
         message = f"graph output {name!r}: declared {declared}, inferred {inferred}"
-        warn(Diagnostic(message, severity="warning", code="E0809"))
+        warn(Diagnostic(message, severity="warning"))

@@ -44,14 +44,14 @@ class GraphNames:
 
     def attributes(self, proto: NodeProto) -> dict[str, AttributeProto]:
         """Returns the attributes of a node, with references to function attributes resolved."""
-        found = {}
+        results = {}
         for attribute in proto.attribute:
             given = attribute
             if attribute.ref_attr_name:
                 given = self.arguments.get(attribute.ref_attr_name)
             if given is not None:
-                found[attribute.name] = given
-        return found
+                results[attribute.name] = given
+        return results
 
 
 def scope_maps(values: MutableMapping[str, OnnxValue]) -> list[MutableMapping[str, OnnxValue]]:
@@ -65,8 +65,8 @@ def types_of(graph: GraphProto) -> dict[str, TypeProto]:
 
 def lookup(names: GraphNames, name: str, span: Span | None) -> OnnxValue:
     """Returns the value of a name; raises `DiagnosticError` if no earlier node defines it."""
-    found = names.values.get(name)
-    if found is None:
+    value = names.values.get(name)
+    if value is None:
         message = f"{name!r} is used before any node defines it"
         raise DiagnosticError(Diagnostic(message, span, code="E0803", label=f"uses {name!r}"))
-    return found
+    return value

@@ -65,6 +65,6 @@ def non_max_suppression(
 def suppression_kernel() -> Kernel:
     """Returns the kernel (boxes by corners, scores, limit per class, IoU threshold, score
     threshold) -> image, class and box of each selection, and their number."""
-    found = parse(TEXT, "non_max_suppression.py").functions["non_max_suppression"]
-    assert isinstance(found, Kernel)
-    return found
+    kernel = parse(TEXT, "non_max_suppression.py").functions["non_max_suppression"]
+    assert isinstance(kernel, Kernel)
+    return kernel

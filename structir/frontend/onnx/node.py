@@ -263,8 +263,8 @@ class OnnxNode:
     def declared_info(self, index: int) -> StructInfo | None:
         """Returns the dtype and rank that the graph declares for an output, or None."""
         name = self.outputs[index] if index < len(self.outputs) else ""
-        found = self.names.types.get(name)
-        info = None if found is None else info_of_type(found, OnnxSymbols(), name)
+        value = self.names.types.get(name)
+        info = None if value is None else info_of_type(value, OnnxSymbols(), name)
         if isinstance(info, TensorStructInfo):
             return TensorStructInfo(None, info.dtype, info.ndim)
         return info

@@ -63,6 +63,6 @@ def quantised_lstm_kernel(backwards: bool) -> Kernel:
     name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
     steps = "steps - 1, -1, -1" if backwards else "steps"
     text = indent(CELLS["lstm"].text.rstrip(), " " * 16)
-    found = parse(TEXT.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
-    assert isinstance(found, Kernel)
-    return found
+    kernel = parse(TEXT.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
+    assert isinstance(kernel, Kernel)
+    return kernel

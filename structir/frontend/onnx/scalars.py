@@ -37,8 +37,8 @@ def size_number(size: Dim, dtype: str = "int64") -> Expr:
     """Returns a size as a tensor of rank 0."""
     if isinstance(size, int):
         return number(size, dtype)
-    made: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
-    return made if dtype == "int64" else R.astype(made, dtype)
+    result: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
+    return result if dtype == "int64" else R.astype(result, dtype)
 
 
 def constant(values: Any, dtype: str = "int64") -> Constant:

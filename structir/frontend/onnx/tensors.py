@@ -86,12 +86,12 @@ PACKED = {
 
 def _load_external(tensor: TensorProto, folder: Path | None) -> TensorProto:
     """Returns the tensor with its external data loaded."""
-    said = {entry.key: entry.value for entry in tensor.external_data}
+    fields = {entry.key: entry.value for entry in tensor.external_data}
     name = f"tensor {tensor.name!r}"
-    path = resolve_in_folder(said.get("location", ""), folder, name)
+    path = resolve_in_folder(fields.get("location", ""), folder, name)
     needed = byte_count(tensor)
     try:
-        offset, length = int(said.get("offset", 0)), int(said.get("length", needed))
+        offset, length = int(fields.get("offset", 0)), int(fields.get("length", needed))
     except ValueError as error:
         raise wrong(f"{name}: its offset and length in {path.name} must be integers") from error
     size = path.stat().st_size
@@ -144,9 +144,9 @@ def dense(sparse: Any, folder: Path | None) -> Array:
         raise wrong(
             f"sparse tensor {sparse.values.name!r}: indices out of range for shape {list(shape)}"
         )
-    made = np.zeros(count, values.dtype)
-    made[flat] = values
-    return made.reshape(shape)
+    result = np.zeros(count, values.dtype)
+    result[flat] = values
+    return result.reshape(shape)
 
 
 __all__ = ["array_of", "dense", "dtype_name", "dtype_of", "element_type", "wrong"]

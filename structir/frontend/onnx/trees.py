@@ -117,6 +117,6 @@ def tree_kernel(how: str, dtype: str) -> Kernel:
     whether any leaf has one."""
     text = TEXT.format(how=how, dtype=dtype, joined=JOINED[how])
     name = f"tree_ensemble_{how}"
-    found = parse(text, f"{name}.py").functions[name]
-    assert isinstance(found, Kernel)
-    return found
+    kernel = parse(text, f"{name}.py").functions[name]
+    assert isinstance(kernel, Kernel)
+    return kernel

@@ -39,14 +39,14 @@ class OnnxSymbols:
 
     def fresh(self, name: str) -> Dim:
         """Returns a fresh symbolic size."""
-        made: Dim = sym(identifier(name))
-        return made
+        result: Dim = sym(identifier(name))
+        return result
 
 
 def identifier(name: str) -> str:
     """Returns a name as a Python identifier."""
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
+    result = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return result if result[:1].isalpha() or result[:1] == "_" else f"d_{result}"
 
 
 def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> StructInfo:
@@ -83,16 +83,16 @@ def unsized(info: StructInfo) -> StructInfo:
 
 def type_of_info(info: StructInfo | None) -> TypeProto:
     """Returns the ONNX type of a value; unknown parts are left out."""
-    made = TypeProto()
+    result = TypeProto()
     if isinstance(info, TensorStructInfo) and info.dtype is not None:
-        made.tensor_type.elem_type = element_type(info.dtype)
+        result.tensor_type.elem_type = element_type(info.dtype)
         if info.ndim is not None:
-            made.tensor_type.shape.CopyFrom(onnx.TensorShapeProto())
+            result.tensor_type.shape.CopyFrom(onnx.TensorShapeProto())
             sizes = info.dims if isinstance(info.dims, tuple) else (None,) * info.ndim
             for size in sizes:
-                dim = made.tensor_type.shape.dim.add()
+                dim = result.tensor_type.shape.dim.add()
                 if isinstance(size, int):
                     dim.dim_value = size
     elif isinstance(info, TupleStructInfo) and info.fields:
-        made.sequence_type.elem_type.CopyFrom(type_of_info(info.fields[0]))
-    return made
+        result.sequence_type.elem_type.CopyFrom(type_of_info(info.fields[0]))
+    return result

@@ -46,10 +46,10 @@ def _whole(value: float) -> int | float:
 
 def as_elements(items: Any, shape: tuple[int, ...]) -> Elements:
     """Returns numbers and sizes as an object array of a shape."""
-    made = np.empty(len(items), object)
+    result = np.empty(len(items), object)
     for index, item in enumerate(items):
-        made[index] = item
-    return made.reshape(shape)
+        result[index] = item
+    return result.reshape(shape)
 
 
 def is_foldable(elements: Elements) -> bool:
@@ -73,8 +73,8 @@ def as_expression(elements: Elements, dtype: str) -> Expr:
         whole = R.shape_to_tensor(ShapeExpr(tuple(elements.ravel().tolist())))
         if elements.ndim != 1:
             whole = R.reshape(whole, ShapeExpr(tuple(elements.shape)))
-    made: Expr = whole if dtype == "int64" else R.astype(whole, dtype)
-    return made
+    result: Expr = whole if dtype == "int64" else R.astype(whole, dtype)
+    return result
 
 
 def is_foldable_dtype(dtype: str) -> bool:

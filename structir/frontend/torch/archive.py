@@ -44,18 +44,18 @@ class Archive:
                 f"{self.name}: saved by an unsupported old release of torch",
                 "with torch >= 2.9: `torch.export.save(torch.export.load(path), path)`",
             )
-        found = [n for n in names if "models/" in n and n.endswith(".json")]
-        if len(found) != 1:
-            raise wrong(f"{self.name}: expected 1 exported program, found {len(found)}")
-        home, _, model = found[0].rpartition("models/")
+        results = [n for n in names if "models/" in n and n.endswith(".json")]
+        if len(results) != 1:
+            raise wrong(f"{self.name}: expected 1 exported program, found {len(results)}")
+        home, _, model = results[0].rpartition("models/")
         return home, model.removesuffix(".json")
 
     def bytes_of(self, path: str) -> bytes:
         """Returns the bytes of a file of the archive, memoized."""
-        found = self.read.get(path)
-        if found is None:
-            found = self.read[path] = self._bytes(self.home + path)
-        return found
+        value = self.read.get(path)
+        if value is None:
+            value = self.read[path] = self._bytes(self.home + path)
+        return value
 
     def _bytes(self, path: str) -> bytes:
         try:
@@ -94,8 +94,8 @@ class Archive:
             if self.home + legacy in self.zip.namelist():
                 raise wrong(f"the {kind} in {self.name} are pickled; pickles are never loaded")
             return {}
-        found: dict[str, Any] = field(self.json_of(path), "config", dict)
-        return {name: (kind, payload) for name, payload in found.items()}
+        value: dict[str, Any] = field(self.json_of(path), "config", dict)
+        return {name: (kind, payload) for name, payload in value.items()}
 
     def tensor(self, name: str, payload: tuple[str, Any]) -> Array:
         """Returns the elements of one weight or constant."""

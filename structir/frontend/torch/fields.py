@@ -31,10 +31,10 @@ DTYPES = {
 
 def field(holder: Any, name: str, kind: type) -> Any:
     """Returns a field of a type; raises `DiagnosticError` if it is missing or of another type."""
-    found = holder.get(name) if isinstance(holder, dict) else None
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+    value = holder.get(name) if isinstance(holder, dict) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise malformed(f"a field {name!r} of type {kind.__name__}")
-    return found
+    return value
 
 
 def malformed(expected: str) -> DiagnosticError:
@@ -55,10 +55,10 @@ def integers(sizes: Any) -> list[int]:
     """Returns sizes that must all be integers."""
     if not isinstance(sizes, list):
         raise malformed("a list of sizes")
-    found = [tagged(item) for item in sizes]
-    if any(k != "as_int" or not isinstance(v, int) or abs(v) >= 1 << 62 for k, v in found):
+    results = [tagged(item) for item in sizes]
+    if any(k != "as_int" or not isinstance(v, int) or abs(v) >= 1 << 62 for k, v in results):
         raise malformed("constant integer sizes")
-    return [int(value) for _, value in found]
+    return [int(value) for _, value in results]
 
 
 def as_float(value: Any) -> float:

@@ -120,8 +120,8 @@ def _guards(stated: Any) -> tuple[str, ...]:
 
 
 def _bound(stated: Any, name: str) -> int | None:
-    found = stated.get(name) if isinstance(stated, dict) else None
-    return found if isinstance(found, int) else None
+    value = stated.get(name) if isinstance(stated, dict) else None
+    return value if isinstance(value, int) else None
 
 
 def _graph(stated: Any, depth: int) -> FxGraph:

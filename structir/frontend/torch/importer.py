@@ -100,9 +100,9 @@ class TorchImporter:
 
     def is_size(self, stated: Any) -> bool:
         """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
-        found = self.symbols.number(stated).whole()
-        least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == found]
-        return found is not None and bool(least) and least[0] is not None and least[0] >= 0
+        value = self.symbols.number(stated).whole()
+        least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == value]
+        return value is not None and bool(least) and least[0] is not None and least[0] >= 0
 
     def read(self, scope: FxScope, name: str) -> Any:
         """Returns the current value of a name, after the in-place writes so far."""
@@ -167,8 +167,8 @@ class TorchImporter:
         """Returns the results of the mapping of a node."""
         build = find_build(node.spec.target)
         assert build is not None  # check_supported has checked every op
-        made = build(node)
-        return list(made) if isinstance(made, list | tuple) else [made]
+        result = build(node)
+        return list(result) if isinstance(result, list | tuple) else [result]
 
     def _build_in_place(self, node: FxNode, functional: str) -> None:
         """Builds an in-place op as its functional form, and updates the tensor that it writes."""
@@ -238,8 +238,10 @@ class TorchImporter:
         """Returns the value of an expression of constants as a constant; other values unchanged."""
         if not all_constant(value):
             return value
-        found = Interpreter(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
-        return Constant(np.asarray(found))
+        evaluated = Interpreter(IRModule({})).value(
+            self.builder.aside(lambda: value), RunScope({}, {})
+        )
+        return Constant(np.asarray(evaluated))
 
     def emit_result(self, value: Any, name: str) -> Expr:
         """Returns a result of the program as a variable that is visible outside its dataflow
@@ -272,8 +274,8 @@ def with_span(error: DiagnosticError, node: FxNode) -> DiagnosticError:
     """Returns an error with the location and op of a node where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    made = [d.at(node.span) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in made])
+    result = [d.at(node.span) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in result])
 
 
 __all__ = ["CONVERSION_ERRORS", "TorchImporter", "with_span"]

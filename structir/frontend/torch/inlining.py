@@ -82,12 +82,12 @@ class _Body:
 
     def fresh(self, name: str) -> str:
         """Returns a fresh name."""
-        made, count = name, 0
-        while made in self.names:
+        result, count = name, 0
+        while result in self.names:
             count += 1
-            made = f"{name}_in{count}"
-        self.names.add(made)
-        return made
+            result = f"{name}_in{count}"
+        self.names.add(result)
+        return result
 
     def graph(self, old: FxGraph) -> FxGraph:
         """Returns the graph with the inlined nodes."""
@@ -102,13 +102,13 @@ class _Body:
 
 def _flat(values: Any) -> list[Any]:
     """Returns the references in nested lists; other items are not results."""
-    found = []
+    results = []
     for value in values:
         if isinstance(value, list | tuple):
-            found += _flat(value)
+            results += _flat(value)
         elif isinstance(value, Ref):
-            found.append(value)
-    return found
+            results.append(value)
+    return results
 
 
 def _with(value: Any, standing: Mapping[str, Any]) -> Any:

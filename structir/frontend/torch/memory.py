@@ -97,11 +97,11 @@ class AliasState:
         return scope.values[name]
 
     def _rebuild(self, view: TensorView, name: str) -> Expr:
-        made = self.maker.results(view.node)[view.index]
-        return self.maker.builder.emit(made, name)
+        result = self.maker.results(view.node)[view.index]
+        return self.maker.builder.emit(result, name)
 
     def write(self, node: FxNode, name: str, new: Expr) -> None:
-        """Updates a tensor and its base after a write."""
+        """Returns updates a tensor and its base after a write."""
         name, scope = self._resolve_alias(name), node.scope
         self._propagate(scope, name, new)
         root = self.root(name)

@@ -79,7 +79,7 @@ def _stored(program: Any) -> IO[bytes]:
 def _decompose(program: Any, error: UnmappedOpsError) -> Any:
     """Returns the program with the unmapped ops decomposed by torch and autocast resolved."""
     known = torch.export.default_decompositions()
-    table = {op: said for op, said in known.items() if str(op) in error.names}
+    table = {op: fields for op, fields in known.items() if str(op) in error.names}
     if not table and AUTOCAST not in error.names:
         raise error
     return program.run_decompositions(table)
@@ -92,7 +92,7 @@ def _dim_names(program: Any) -> dict[str, str]:
         modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
         known = modes[0].shape_env.source_name_to_debug_name
         sources = modes[0].shape_env.var_to_sources
-        places = [(str(var), s.name) for var, listed in sources.items() for s in listed]
+        places = [(str(var), s.name) for var, items in sources.items() for s in items]
         named = [(var, name() if callable(name) else name) for var, name in places]
         return {var: known[name] for var, name in named if name in known}
     except UNKNOWN:
@@ -169,8 +169,8 @@ def _build_module(
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
             check_sizes(importer, program, params)
-            found = importer.run(scope)
-            user = [v for v, o in zip(found, program.outputs, strict=True) if o.kind == "user"]
+            match = importer.run(scope)
+            user = [v for v, o in zip(match, program.outputs, strict=True) if o.kind == "user"]
             values = [*user, *[importer.read(scope, name) for name in kept.values()]]
             results = [
                 importer.emit_result(_result(value), name)

@@ -81,17 +81,17 @@ class FxNode:
 
     def __getitem__(self, name: str) -> Expr:
         """Returns a tensor argument; raises `DiagnosticError` if it is missing."""
-        found = self.get(name)
-        if found is None:
+        value = self.get(name)
+        if value is None:
             self.fail(f"missing argument {name!r}")
-        return found
+        return value
 
     def get(self, name: str) -> Expr | None:
         """Returns a tensor argument, or None if it is absent."""
-        found = self.arg(name, None)
-        if found is not None and not isinstance(found, Expr):
-            self.fail(f"argument {name!r}: expected a tensor, found {found!r}")
-        return found
+        value = self.arg(name, None)
+        if value is not None and not isinstance(value, Expr):
+            self.fail(f"argument {name!r}: expected a tensor, found {value!r}")
+        return value
 
     def operand(self, name: str, dtype: str) -> Expr:
         """Returns a tensor or number argument as a tensor in a dtype."""
@@ -118,16 +118,16 @@ class FxNode:
 
     def sizes(self, name: str, default: Any = REQUIRED) -> tuple[Dim, ...]:
         """Returns an argument that is a list of integers, which may be symbolic."""
-        found = self.arg(name, default)
-        items = found if isinstance(found, tuple | list) else (found,)
+        value = self.arg(name, default)
+        items = value if isinstance(value, tuple | list) else (value,)
         return tuple([self.whole(v) for v in items])
 
     def ints(self, name: str, default: Any = REQUIRED) -> tuple[int, ...]:
         """Returns an argument that is a list of constant integers."""
-        found = self.sizes(name, default)
-        if any(isinstance(d, Poly) for d in found):
-            self.fail(f"argument {name!r}: expected constant integers, found {found}")
-        return found  # type: ignore[return-value]
+        value = self.sizes(name, default)
+        if any(isinstance(d, Poly) for d in value):
+            self.fail(f"argument {name!r}: expected constant integers, found {value}")
+        return value  # type: ignore[return-value]
 
     def plain(self, name: str, default: Any = REQUIRED) -> int:
         """Returns an argument that is a constant integer."""
@@ -145,17 +145,17 @@ class FxNode:
 
     def dims_of(self, x: Expr) -> tuple[Dim, ...]:
         """Returns the shape of a tensor, whose rank must be known."""
-        found = tensor_info(x).dims
-        if not isinstance(found, tuple):
+        sizes = tensor_info(x).dims
+        if not isinstance(sizes, tuple):
             self.fail("expected an operand of known rank")
-        return found
+        return sizes
 
     def static_dims(self, name: str = "self") -> tuple[int, ...]:
         """Returns the shape of an operand, which must be static."""
-        found = self.dims(name)
-        if any(isinstance(d, Poly) for d in found):
-            self.fail(f"argument {name!r}: expected a static shape, found {found}")
-        return found  # type: ignore[return-value]
+        value = self.dims(name)
+        if any(isinstance(d, Poly) for d in value):
+            self.fail(f"argument {name!r}: expected a static shape, found {value}")
+        return value  # type: ignore[return-value]
 
     def rank(self, name: str = "self") -> int:
         """Returns the rank of an operand."""
@@ -167,10 +167,10 @@ class FxNode:
 
     def dtype_of(self, x: Expr) -> str:
         """Returns the dtype of a tensor, which must be known."""
-        found = tensor_info(x).dtype
-        if found is None:
+        value = tensor_info(x).dtype
+        if value is None:
             self.fail("expected an operand of known dtype")
-        return found
+        return value
 
     def axis(self, name: str = "dim", default: Any = REQUIRED, of: str = "self") -> int:
         """Returns the axis that an argument names, normalized to [0, rank)."""
@@ -185,8 +185,8 @@ class FxNode:
 
     def axes(self, name: str = "dim", of: str = "self") -> list[int] | None:
         """Returns the sorted axes that an argument names, normalized; None if it names none."""
-        found = self.arg(name, None)
-        if found is None or found == ():
+        value = self.arg(name, None)
+        if value is None or value == ():
             return None
         return sorted({self.normalize_axis(a, self.rank(of)) for a in self.ints(name)})
 
@@ -195,10 +195,10 @@ class FxNode:
     def meta(self, index: int = 0) -> Meta:
         """Returns the metadata that torch recorded for a result."""
         names = names_of(self.spec.outputs)
-        found = self.scope.graph.tensors.get(names[index]) if index < len(names) else None
-        if found is None:
+        value = self.scope.graph.tensors.get(names[index]) if index < len(names) else None
+        if value is None:
             self.fail(f"the exported program has no metadata of result {index}")
-        return found
+        return value
 
     def out_dtype(self, index: int = 0) -> str:
         """Returns the dtype that torch recorded for a result."""
@@ -225,8 +225,8 @@ class FxNode:
 
     def fold(self, value: Expr) -> Expr:
         """Returns an expression of constants as a constant; binds any other."""
-        found = self.host.fold_constant(value)
-        return found if isinstance(found, Constant) else self.emit(found)
+        match = self.host.fold_constant(value)
+        return match if isinstance(match, Constant) else self.emit(match)
 
     def float_operand(self, name: str = "self") -> Expr:
         """Returns a tensor argument in the dtype of the result, or in float32 if that is not a
@@ -241,9 +241,9 @@ class FxNode:
 
     def require_default(self, name: str, kept: Any) -> None:
         """Raises `DiagnosticError` unless an argument is absent or has the supported value."""
-        found = self.arg(name, kept)
-        if found is not None and found != kept:
-            self.fail(f"{name}={found!r} is not supported")
+        value = self.arg(name, kept)
+        if value is not None and value != kept:
+            self.fail(f"{name}={value!r} is not supported")
 
 
 def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

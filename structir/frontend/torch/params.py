@@ -88,14 +88,14 @@ class Parameters:
     def changed(self, program: ExportedModule) -> dict[str, str]:
         """Returns the mutated inputs and state: the output name, and the value with the final
         elements."""
-        found = {}
+        results = {}
         for output in program.outputs:
             if output.kind != "user":
-                found[f"{output.target}"] = output.value.name
+                results[f"{output.target}"] = output.value.name
         for given in program.inputs:
             if isinstance(given.value, Ref) and given.value.name in self.written:
-                found[given.target or given.value.name] = given.value.name
-        return found
+                results[given.target or given.value.name] = given.value.name
+        return results
 
 
 def solve_input_sizes(
@@ -107,8 +107,8 @@ def solve_input_sizes(
     gets `n` rows, and `s` becomes `n // 2`.
     """
     sizes = {(n, k): symbols.dim(s) for n, m in metas.items() for k, s in enumerate(m.sizes)}
-    found = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
-    bound = {s for s in found if s is not None}
+    results = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
+    bound = {s for s in results if s is not None}
     stated: dict[tuple[str, int], Dim] = {}
     for index, size in sizes.items():
         for variable in sorted(dims.syms(size) - bound, key=lambda s: s.name):

@@ -26,14 +26,14 @@ def promote_dtypes(values: Iterable[Any]) -> str:
         else:
             info = tensor_info(value)
             ranked[0 if info.ndim else 1].add(info.dtype or "float32")
-    made: str | None = None
+    result: str | None = None
     for group in ranked:
         if not group:
             continue
         own = _common_dtype(group)
-        if made is None or _kind(own) > _kind(made):
-            made = own
-    return made or "float32"
+        if result is None or _kind(own) > _kind(result):
+            result = own
+    return result or "float32"
 
 
 def _kind(dtype: str) -> int:

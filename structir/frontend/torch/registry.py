@@ -56,9 +56,9 @@ def view_of(*names: str, copies: Callable[[Any], bool] | None = None) -> Callabl
 
 def find_build(target: str) -> Build | None:
     """Returns the mapping of an op, or None."""
-    found = _builds.get(target) or _builds.get(f":{target}")
-    if found is not None:
-        return found
+    value = _builds.get(target) or _builds.get(f":{target}")
+    if value is not None:
+        return value
     base, _, overload = target.rpartition(".")
     if overload == "out" or overload.endswith("_out"):
         return None

@@ -29,8 +29,8 @@ def size_number(size: Dim, dtype: str = "int64") -> Expr:
     """Returns a size as a tensor of rank 0."""
     if isinstance(size, int):
         return number(size, dtype)
-    made: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
-    return made if dtype == "int64" else R.astype(made, dtype)
+    result: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
+    return result if dtype == "int64" else R.astype(result, dtype)
 
 
 def tensor_info(value: Expr) -> TensorStructInfo:
@@ -47,8 +47,8 @@ def cast(x: Expr, dtype: str) -> Expr:
         return x
     if isinstance(x, Constant) and x.data.size == 1:
         return Constant(x.data.astype(numpy_dtype(dtype)))
-    made: Expr = R.astype(x, dtype)
-    return made
+    result: Expr = R.astype(x, dtype)
+    return result
 
 
 def as_tensor(value: Any, dtype: str) -> Expr:
@@ -70,25 +70,25 @@ def _quotient(value: Ratio, dtype: str) -> Expr:
     if value.under == 1:
         return size_number(value.over, dtype)
     wide = dtype if is_float(dtype) else "float64"
-    made = R.divide(size_number(value.over, wide), size_number(value.under, wide))
-    return cast(made, dtype)
+    result = R.divide(size_number(value.over, wide), size_number(value.under, wide))
+    return cast(result, dtype)
 
 
 def reshape_to(x: Expr, sizes: Any) -> Expr:
     """Returns a tensor reshaped to other sizes."""
-    made: Expr = R.reshape(x, ShapeExpr(tuple(sizes)))
-    return made
+    result: Expr = R.reshape(x, ShapeExpr(tuple(sizes)))
+    return result
 
 
 def product(sizes: Any) -> Dim:
     """Returns the product of sizes."""
-    made: Dim = 1
+    result: Dim = 1
     for size in sizes:
-        made = made * size
-    return made
+        result = result * size
+    return result
 
 
 def index_range(size: Dim, dtype: str = "int64") -> Expr:
     """Returns the range from 0 to a size, exclusive."""
-    made: Expr = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-    return cast(made, dtype)
+    result: Expr = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
+    return cast(result, dtype)

@@ -70,10 +70,10 @@ class TorchSymbols:
     def dim(self, stated: Any) -> Dim:
         """Returns the value of a symbolic expression as a size; raises `DiagnosticError` for a
         fraction."""
-        found = self.number(stated).whole()
-        if found is None:
+        value = self.number(stated).whole()
+        if value is None:
             raise unreadable(stated, "not provably an integer")
-        return found
+        return value
 
     def _read(self, text: str) -> Ratio:
         if len(text) > MAX_LENGTH:
@@ -106,24 +106,24 @@ class TorchSymbols:
         raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")
 
     def _piecewise(self, pieces: list[ast.expr]) -> Ratio:
-        found = []
+        results = []
         for piece in pieces:
             if not isinstance(piece, ast.Call | ast.Tuple):
                 raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
             pair = piece.args if isinstance(piece, ast.Call) else piece.elts
             if len(pair) != 2:
                 raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
-            found.append([_whole(self._value(part)) for part in pair])
-        value = found.pop()[0]
-        for piece_value, condition in reversed(found):
+            results.append([_whole(self._value(part)) for part in pair])
+        value = results.pop()[0]
+        for piece_value, condition in reversed(results):
             value = dims.select(condition, piece_value, value)
         return Ratio(value)
 
 
 def identifier(name: str) -> str:
     """Returns a name as a Python identifier."""
-    made = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
-    return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
+    result = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    return result if result[:1].isalpha() or result[:1] == "_" else f"d_{result}"
 
 
 def unreadable(text: str, reason: str) -> DiagnosticError:
@@ -132,10 +132,10 @@ def unreadable(text: str, reason: str) -> DiagnosticError:
 
 
 def _whole(ratio: Ratio) -> Dim:
-    found = ratio.whole()
-    if found is None:
+    value = ratio.whole()
+    if value is None:
         raise UnreadableSizeError("an operand is not provably an integer")
-    return found
+    return value
 
 
 def _negated(a: Ratio) -> Ratio:
@@ -160,8 +160,8 @@ def _power(a: Ratio, b: Ratio) -> Ratio:
     exponent = _whole(b)
     if not isinstance(exponent, int) or abs(exponent) > MAX_EXPONENT:
         raise UnreadableSizeError(f"expected a constant exponent up to {MAX_EXPONENT}")
-    made = reduce(_product, [a] * abs(exponent), Ratio(1))
-    return made if exponent >= 0 else Ratio(made.under, made.over)
+    result = reduce(_product, [a] * abs(exponent), Ratio(1))
+    return result if exponent >= 0 else Ratio(result.under, result.over)
 
 
 def _floor(a: Ratio) -> Dim:

@@ -47,8 +47,8 @@ def converted(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Exp
         x = R.astype(x, "int32")
     elif own in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
         x = R.astype(x, "float32")
-    made: Expr = R.astype(x, dtype)
-    return made
+    result: Expr = R.astype(x, dtype)
+    return result
 
 
 @onnx_op("BitCast")
@@ -68,5 +68,5 @@ def bit_cast(node: OnnxNode) -> Any:
 def _of_bool(node: OnnxNode, dtype: str) -> Expr:
     if dtype == "bool":
         return R.not_equal(node[0], number(np.int8(0), node.dtype()))
-    made: Expr = R.astype(node[0], dtype)
-    return made
+    result: Expr = R.astype(node[0], dtype)
+    return result

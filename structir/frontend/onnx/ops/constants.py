@@ -136,11 +136,11 @@ def _window(terms: tuple[float, ...]) -> Any:
         turn = R.divide(
             R.multiply(places, constant(2 * np.pi, "float64")), size_number(length, "float64")
         )
-        made: Expr = constant(terms[0], "float64")
+        result: Expr = constant(terms[0], "float64")
         for k, weight in enumerate(terms[1:], start=1):
             wave = R.cos(R.multiply(turn, constant(float(k), "float64")))
-            made = R.add(made, R.multiply(wave, constant(weight, "float64")))
-        return R.astype(made, dtype)
+            result = R.add(result, R.multiply(wave, constant(weight, "float64")))
+        return R.astype(result, dtype)
 
     return build
 

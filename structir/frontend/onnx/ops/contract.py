@@ -17,10 +17,10 @@ def gemm(node: OnnxNode) -> Expr:
     left, right = node[0], node[1]
     left = R.permute_dims(left, [1, 0]) if node.attr("transA", 0) else left
     right = R.permute_dims(right, [1, 0]) if node.attr("transB", 0) else right
-    made = _scaled(node, R.matmul(left, right), node.attr("alpha", 1.0))
+    result = _scaled(node, R.matmul(left, right), node.attr("alpha", 1.0))
     if not node.has(2):
-        return made
-    return R.add(made, _scaled(node, node[2], node.attr("beta", 1.0)))
+        return result
+    return R.add(result, _scaled(node, node[2], node.attr("beta", 1.0)))
 
 
 def _scaled(node: OnnxNode, x: Expr, factor: float) -> Expr:

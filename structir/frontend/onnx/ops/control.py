@@ -44,13 +44,13 @@ def choice(node: OnnxNode) -> Any:
         counts = f"{len(then.output)} and {len(other.output)}"
         node.fail(f"expected branches with the same number of outputs, found {counts}")
     sides = [lambda g=g: [v.expr for v in node.build_subgraph(g)] for g in (then, other)]
-    made = build_branches(node.importer, condition, sides, node.part_name())
-    pairs = list(zip(*made.infos, strict=True))
+    result = build_branches(node.importer, condition, sides, node.part_name())
+    pairs = list(zip(*result.infos, strict=True))
     if any(differ(pair) for pair in pairs):
         # the choice is made again, around all that follows it
         node.importer.builder.scopes[-1].bindings.pop()
         return Split(node, condition, (then, other))
-    return [_measured(node, made.made[k], _common(node, pair)) for k, pair in enumerate(pairs)]
+    return [_measured(node, result.var[k], _common(node, pair)) for k, pair in enumerate(pairs)]
 
 
 def _common(node: OnnxNode, infos: Sequence[Any]) -> StructInfo:
@@ -66,7 +66,7 @@ def _measured(node: OnnxNode, value: Expr, info: StructInfo) -> Expr:
 
 @attrs.frozen(eq=False)
 class OnnxLoop:
-    """A loop: its values as they enter, and what builds its body from the values of a step."""
+    """A loop: its initial carried values, and the function that builds its body."""
 
     node: OnnxNode
     carried: tuple[Expr, ...]
@@ -93,8 +93,8 @@ class OnnxLoop:
             dtypes,
             sinfo_args=stated,
         )
-        made = builder.emit(call, node.part_name())
-        values = [made[k] for k in range(len(stated.fields))]
+        result = builder.emit(call, node.part_name())
+        values = [result[k] for k in range(len(stated.fields))]
         known = [*infos, *[self._stacked(info, length) for info in grown]]
         return [_measured(node, v, i) for v, i in zip(values, known, strict=True)]
 
@@ -128,9 +128,9 @@ class OnnxLoop:
 
         def build() -> Expr:
             inner = [_measured(self.node, v, i) for v, i in zip(params[2:], infos, strict=True)]
-            made = self.body(params[0], params[1], inner)
-            results.extend([r.struct_info for r in made])
-            return Tuple(tuple(made))
+            result = self.body(params[0], params[1], inner)
+            results.extend([r.struct_info for r in result])
+            return Tuple(tuple(result))
 
         name = f"{self.node.part_name()}_body"
         return self.node.importer.builder.local_function(params, build, name), results
@@ -157,7 +157,7 @@ class OnnxLoop:
 
 
 def _closed(info: Any) -> StructInfo:
-    """Returns an info without sizes, as the boundary of a loop's body states it."""
+    """Returns a StructInfo without sizes, for the signature of a loop body."""
     if not isinstance(info, TensorStructInfo):
         return OBJECT
     whole = isinstance(info.dims, tuple) and all(isinstance(d, int) for d in info.dims)
@@ -170,7 +170,7 @@ def _one_more(info: Any) -> StructInfo:
 
 
 def _holds(info: Any, after: Any) -> bool:
-    """Returns whether what was known of a value is still so after a step."""
+    """Returns whether the StructInfo of a value is invariant under an iteration."""
     if not isinstance(info, TensorStructInfo) or not isinstance(after, TensorStructInfo):
         return not isinstance(info, TensorStructInfo)
     if info.dtype != after.dtype or info.ndim != after.ndim:
@@ -194,8 +194,8 @@ def loop(node: OnnxNode) -> list[Expr]:
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         given = [OnnxValue(v) for v in (step, going, *inner)]
-        made = [v.expr for v in node.build_subgraph(graph, dict(zip(names, given, strict=True)))]
-        return [scalar(node, made[0]), *made[1:]]
+        result = [v.expr for v in node.build_subgraph(graph, dict(zip(names, given, strict=True)))]
+        return [scalar(node, result[0]), *result[1:]]
 
     return OnnxLoop(node, carried, body).run(trips, condition, None)
 
@@ -217,7 +217,7 @@ def scan(node: OnnxNode) -> list[Expr]:
 def _scanned(
     node: OnnxNode, graph: Any, states: list[Expr], read: list[Any], outputs: int
 ) -> list[Expr]:
-    """States moved along by the elements of the scanned operands, one after the other."""
+    """Builds a Scan as a loop over the elements of the scanned operands."""
     names = [i.name for i in graph.input]
     places = [node.normalize_axis(a, len(_sizes(node, x))) for x, a, _ in read]
     length = _sizes(node, read[0][0])[places[0]] if read else 0
@@ -232,15 +232,15 @@ def _scanned(
         given = {n: OnnxValue(v) for n, v in zip(names, [*inner, *elements], strict=True)}
         return [constant(True, "bool"), *[v.expr for v in node.build_subgraph(graph, given)]]
 
-    made = OnnxLoop(node, tuple(states), body).run(PrimValue(length), ABSENT, length)
-    grown = made[len(states) :]
+    result = OnnxLoop(node, tuple(states), body).run(PrimValue(length), ABSENT, length)
+    grown = result[len(states) :]
     turns = zip(
         grown,
         _axes(node, "output", outputs),
         _directions(node, "output", outputs),
         strict=True,
     )
-    return [*made[: len(states)], *[_turned(node, x, axis, back) for x, axis, back in turns]]
+    return [*result[: len(states)], *[_turned(node, x, axis, back) for x, axis, back in turns]]
 
 
 def _sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
@@ -260,7 +260,7 @@ def _directions(node: OnnxNode, kind: str, count: int) -> tuple[int, ...]:
 
 
 def _turned(node: OnnxNode, x: Expr, axis: int, back: int) -> Expr:
-    """Returns an output with its steps where the node wants them."""
+    """Returns a scan output with its time axis moved to the requested axis."""
     x = R.flip(x, axis=0) if back else x
     rank = node.tensor_info(x).ndim or 1
     index = node.normalize_axis(axis, rank)
@@ -272,7 +272,7 @@ def _turned(node: OnnxNode, x: Expr, axis: int, back: int) -> Expr:
 
 @onnx_op("Scan")
 def scan_of_batches(node: OnnxNode) -> list[Any]:
-    """Scan of opset 8: a batch of sequences, each scanned by itself."""
+    """Builds Scan of opset 8, which scans each sequence of a batch."""
     graph, count = node.attr("body"), node.attr("num_scan_inputs")
     if node.has(0):
         node.fail("sequence_lens is not supported")

@@ -36,7 +36,7 @@ def conv(node: OnnxNode) -> Expr:
 
 
 def convolved(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
-    """Returns the convolution that a node's attributes tell of, without its bias."""
+    """Returns the convolution of a node without its bias."""
     sizes = kernel_sizes(node, index)
     window = window_of(node, sizes)
     if not window.is_static:
@@ -83,9 +83,9 @@ def conv_transpose(node: OnnxNode) -> Expr:
     dilations = list(node.attr("dilations", None) or [1] * count)
     before, after = _trimmed(node, sizes, strides, dilations, extra)
     if node.is_constant(1) and set(dilations) == {1}:
-        made = _by_phases(node, sizes, strides)
+        result = _by_phases(node, sizes, strides)
     else:
-        made = TRANSPOSED[count](
+        result = TRANSPOSED[count](
             node[0],
             node[1],
             strides=strides,
@@ -97,8 +97,8 @@ def conv_transpose(node: OnnxNode) -> Expr:
     room = [max(0, e - a) for e, a in zip(extra, after, strict=True)]
     cut = [a - e for e, a in zip(extra, after, strict=True)]
     ends = [r - max(0, c) if c > 0 else r for r, c in zip(room, cut, strict=True)]
-    made = emit_pad(node, made, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
-    return with_bias(node, made, 2)
+    result = emit_pad(node, result, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
+    return with_bias(node, result, 2)
 
 
 def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
@@ -107,7 +107,7 @@ def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Ex
     """
     count, groups = len(sizes), node.attr("group", 1)
     taps = [-(-k // s) for k, s in zip(sizes, strides, strict=True)]
-    made = CONVOLUTIONS[count](
+    result = CONVOLUTIONS[count](
         node[0],
         Constant(phases(node.constant(1), strides, taps, groups)),
         padding=[t - 1 for t in taps] * 2,
@@ -116,17 +116,17 @@ def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Ex
     channels = groups * node.static_dims(1)[1]
     batch, *spatial = [node.dims()[0], *node.dims()[2:]]
     moves = [n + t - 1 for n, t in zip(spatial, taps, strict=True)]
-    whole = R.reshape(made, ShapeExpr((batch, channels, *strides, *moves)))
+    whole = R.reshape(result, ShapeExpr((batch, channels, *strides, *moves)))
     turned = [index for k in range(count) for index in (2 + count + k, 2 + k)]
     beside = R.permute_dims(whole, [0, 1, *turned])
     long = [n * s for n, s in zip(moves, strides, strict=True)]
-    made = R.reshape(beside, ShapeExpr((batch, channels, *long)))
+    result = R.reshape(beside, ShapeExpr((batch, channels, *long)))
     ends = [(n - 1) * s + k for n, s, k in zip(spatial, strides, sizes, strict=True)]
     axes = [k + 2 for k in range(count) if ends[k] != long[k]]
     if not axes:
-        return made
+        return result
     cut = [ends[a - 2] for a in axes]
-    return R.strided_slice(made, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(cut)))
+    return R.strided_slice(result, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(cut)))
 
 
 def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> Array:
@@ -186,19 +186,19 @@ def deform_conv(node: OnnxNode) -> Expr:
     strides = tuple(node.attr("strides", None) or (1, 1))
     dilations = tuple(node.attr("dilations", None) or (1, 1))
     pads = node.attr("pads", None) or (0,) * 4
-    made = node.dims(2)[2:]
+    result = node.dims(2)[2:]
     shape = (batch, moved, tall, wide)
-    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *made))))
+    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *result))))
     counts = node.get(4)
-    mask = R.ones(ShapeExpr((*shape, *made)), node.dtype())
+    mask = R.ones(ShapeExpr((*shape, *result)), node.dtype())
     if counts is not None:
-        mask = R.reshape(counts, ShapeExpr((*shape, *made)))
+        mask = R.reshape(counts, ShapeExpr((*shape, *result)))
     steps = (*strides, *dilations, pads[0], pads[1])
     kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), steps))
-    info = TensorStructInfo((batch, channels, tall, wide, *made), node.dtype())
+    info = TensorStructInfo((batch, channels, tall, wide, *result), node.dtype())
     read = node.emit(R.call_kernel(kernel, (node[0], offset, node.emit(mask)), out_sinfo=info))
-    terms, places = inner * tall * wide, made[0] * made[1]
+    terms, places = inner * tall * wide, result[0] * result[1]
     columns = R.reshape(read, ShapeExpr((batch, groups, terms, places)))
     weight = R.reshape(node[1], ShapeExpr((1, groups, outputs // groups, terms)))
-    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *made)))
+    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *result)))
     return with_bias(node, product, 3)

@@ -1,4 +1,4 @@
-"""Reads at places that a grid holds, grids of affine maps, and regions of images."""
+"""Mappings of GridSample, AffineGrid, RoiAlign and NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def affine_grid(node: OnnxNode) -> Expr:
     ones = R.full(ShapeExpr(tuple(spatial)), number(1, dtype))
     points = R.stack(Tuple((*reversed(axes), ones)), axis=count)
     flat = reshape_to(points, (product(spatial), count + 1))
-    made = R.matmul(flat, R.permute_dims(node[0], [0, 2, 1]))
-    return reshape_to(made, (batch, *spatial, count))
+    result = R.matmul(flat, R.permute_dims(node[0], [0, 2, 1]))
+    return reshape_to(result, (batch, *spatial, count))
 
 
 def _places(
     node: OnnxNode, size: Dim, k: int, spatial: list[Dim], dtype: str, aligned: bool
 ) -> Expr:
-    """For each element of an image its place along an axis, from -1 to 1."""
+    """Returns the coordinate of each element of an image along an axis, in [-1, 1]."""
     i = R.astype(R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), dtype)
     n = size_number(size, dtype)
     one, two = number(1, dtype), number(2, dtype)
@@ -71,12 +71,12 @@ def grid_sample(node: OnnxNode) -> Expr:
         index = R.stack(Tuple(tuple([at for at, *_ in chosen])), axis=count + 1)
         read = R.gather_nd(image, index, batch_dims=1)
         terms.append(R.multiply(read, R.expand_dims(weight, [count + 1])))
-    made = node.emit(reduce(R.add, terms))
-    return R.permute_dims(made, [0, count + 1, *range(1, count + 1)])
+    result = node.emit(reduce(R.add, terms))
+    return R.permute_dims(result, [0, count + 1, *range(1, count + 1)])
 
 
 def _coordinate(node: OnnxNode, k: int, size: Dim, aligned: bool) -> Expr:
-    """Returns a coordinate of the grid in elements of the image."""
+    """Returns a grid coordinate in units of image elements."""
     dtype = node.dtype()
     last = node.rank(1) - 1
     grid = R.squeeze(R.strided_slice(node[1], [last], (k,), (k + 1,)), [last])
@@ -94,7 +94,7 @@ Tap = tuple[Expr, Expr, Expr]  # the element, its weight, whether it is inside
 def _taps(
     node: OnnxNode, position: Expr, size: Dim, mode: str, padding: str, aligned: bool
 ) -> list[Tap]:
-    """Returns the elements that are read along an axis."""
+    """Returns the elements to interpolate along an axis, with their weights."""
     dtype = node.dtype()
     one = number(1, dtype)
     if mode != "cubic":
@@ -124,7 +124,7 @@ def _tap(node: OnnxNode, at: Expr, weight: Expr, size: Dim, padding: str, aligne
 
 
 def _bounded(node: OnnxNode, position: Expr, size: Dim, padding: str, aligned: bool) -> Expr:
-    """Returns a place that lies outside moved to where the padding reads."""
+    """Returns a coordinate mapped into the image according to the padding mode."""
     dtype = node.dtype()
     zero, last = number(0, dtype), size_number(size - 1, dtype)
     if padding == "border":
@@ -146,10 +146,10 @@ def _cubic(node: OnnxNode, distance: Expr, a: float = -0.75) -> Expr:
     d = node.emit(distance)
 
     def polynomial(*factors: float) -> Expr:
-        made: Expr = number(factors[0], dtype)
+        result: Expr = number(factors[0], dtype)
         for factor in factors[1:]:
-            made = R.add(R.multiply(made, d), number(factor, dtype))
-        return made
+            result = R.add(R.multiply(result, d), number(factor, dtype))
+        return result
 
     near, far = polynomial(a + 2, -(a + 3), 0.0, 1.0), polynomial(a, -5 * a, 8 * a, -4 * a)
     return R.where(R.less_equal(d, number(1, dtype)), near, far)
@@ -195,7 +195,7 @@ def non_max_suppression(node: OnnxNode) -> Any:
 
 
 def _picked(node: OnnxNode, pair: Expr) -> Expr:
-    """As many rows as boxes are picked."""
+    """Slices the result to the number of selected boxes."""
     rows, count = node.emit(pair[0]), node.emit(pair[1])
     width = R.concat(Tuple((reshape_to(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
     picked = R.dynamic_strided_slice(rows, constant([0, 0]), width, constant([1, 1]))
@@ -205,7 +205,7 @@ def _picked(node: OnnxNode, pair: Expr) -> Expr:
 
 
 def _corners(node: OnnxNode) -> Expr:
-    """Returns boxes given by centre and size as two corners."""
+    """Returns boxes in centre format as corners."""
     x, y, w, h = (R.strided_slice(node[0], [2], (k,), (k + 1,)) for k in range(4))
     half = number(0.5, node.dtype())
     w, h = node.emit(R.multiply(w, half)), node.emit(R.multiply(h, half))

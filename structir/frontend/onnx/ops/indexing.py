@@ -1,4 +1,4 @@
-"""Reads and writes whose places are read from data."""
+"""Mappings of gather, scatter and other indexed reads and writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from structir.script import R
 
 
 def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
-    """Returns indices along an axis, negative ones counted from its end."""
+    """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(indices, Constant):
         data = indices.data.astype(np.int64)
         if (data >= 0).all():
@@ -40,8 +40,8 @@ def gather(node: OnnxNode) -> Expr:
 
 @carries("Gather")
 def _gather(node: OnnxNode, x: Elements, indices: Elements) -> Any:
-    made = np.take(x, indices.astype(np.int64), axis=node.attr("axis", 0))
-    return np.asarray(made, object), node.dtype()
+    result = np.take(x, indices.astype(np.int64), axis=node.attr("axis", 0))
+    return np.asarray(result, object), node.dtype()
 
 
 @onnx_op("GatherElements")
@@ -94,13 +94,13 @@ def scatter_nd(node: OnnxNode) -> Expr:
 
 @onnx_op("NonZero")
 def non_zero(node: OnnxNode) -> Expr:
-    found = R.nonzero(node[0])
-    info = node.tensor_info(found)
+    value = R.nonzero(node[0])
+    info = node.tensor_info(value)
     if isinstance(info.dims, tuple) or not node.info().ndim:
-        return found
+        return value
     sizes = (node.rank(), node.importer.symbols.fresh(f"{node.part_name()}_1"))
     stated = TensorStructInfo(sizes, info.dtype)
-    return cast_checked(node.importer, node.part_name(), found, stated, node.span)
+    return cast_checked(node.importer, node.part_name(), value, stated, node.span)
 
 
 @onnx_op("Compress")
@@ -147,7 +147,7 @@ def tensor_scatter(node: OnnxNode) -> Expr:
 
 @onnx_op("Col2Im")
 def col_to_im(node: OnnxNode) -> Expr:
-    """Returns blocks of columns added up where they stand in the image."""
+    """Builds Col2Im: sums blocks of columns at their positions in the image."""
     image, block = node.ints(1), node.ints(2)
     count = len(image)
     strides = node.attr("strides", None) or (1,) * count
@@ -174,7 +174,7 @@ def col_to_im(node: OnnxNode) -> Expr:
     total = int(np.prod(wide))
     zeros = R.full(ShapeExpr((batch, channels, total)), like(node, 0))
     places = R.broadcast_to(constant(flat.reshape(1, 1, many)), ShapeExpr((batch, channels, many)))
-    made = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
-    made = R.reshape(made, ShapeExpr((batch, channels, *wide)))
+    result = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
+    result = R.reshape(result, ShapeExpr((batch, channels, *wide)))
     before = [0, 0, *[-p for p in pads[:count]]]
-    return emit_pad(node, made, before, [0, 0, *[-p for p in pads[count:]]], "constant")
+    return emit_pad(node, result, before, [0, 0, *[-p for p in pads[count:]]], "constant")

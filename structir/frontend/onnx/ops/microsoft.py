@@ -1,4 +1,4 @@
-"""Fused ops that ONNX Runtime's optimiser writes: activations with products, norms of sums."""
+"""Mappings of ONNX Runtime's fused ops: products with activations, norms of sums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARAMETERS = {
 
 
 def activated(node: OnnxNode, x: Expr, name: str | None, numbers: tuple[float, ...]) -> Expr:
-    """Returns a value under the activation that a fused node names."""
+    """Applies the activation that a fused node names."""
     if not name:
         return x
     if name == "Clip":
@@ -31,18 +31,18 @@ def activated(node: OnnxNode, x: Expr, name: str | None, numbers: tuple[float, .
 
 @onnx_op("FusedConv", domain=MICROSOFT)
 def fused_conv(node: OnnxNode) -> Expr:
-    made = build_as_one(node, "Conv", node[0], node[1], node.get(2))
-    return _finished(node, made, 3)
+    result = build_as_one(node, "Conv", node[0], node[1], node.get(2))
+    return _finished(node, result, 3)
 
 
 @onnx_op("NhwcFusedConv", domain=MICROSOFT)
 def fused_conv_of_last_channels(node: OnnxNode) -> Expr:
-    made = build_as_one(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
-    return _finished(node, channels_last(node, made), 3)
+    result = build_as_one(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
+    return _finished(node, channels_last(node, result), 3)
 
 
 def _finished(node: OnnxNode, x: Expr, index: int) -> Expr:
-    """Returns a sum with the operand at a place, if there is one, and an activation."""
+    """Returns a sum with the operand at an index, if present, under an activation."""
     x = R.add(x, node[index]) if node.has(index) else x
     numbers = tuple(node.attr("activation_params", None) or ())
     return activated(node, x, node.attr("activation", None), numbers)
@@ -50,11 +50,11 @@ def _finished(node: OnnxNode, x: Expr, index: int) -> Expr:
 
 @onnx_op("FusedGemm", domain=MICROSOFT)
 def fused_gemm(node: OnnxNode) -> Expr:
-    made = build_as_one(node, "Gemm", node[0], node[1], node.get(2))
+    result = build_as_one(node, "Gemm", node[0], node[1], node.get(2))
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     numbers = [node.attr(name, None) for name in names]
     given = tuple([v for v in numbers if v is not None])
-    return activated(node, made, node.attr("activation", None), given)
+    return activated(node, result, node.attr("activation", None), given)
 
 
 @onnx_op("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
@@ -117,8 +117,8 @@ def layer_norm(
 ) -> list[Any]:
     """Returns the norm of the last axis; the mean and one over the deviation where they are
     read."""
-    made = build_as(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
-    return list(made) if isinstance(made, list) else [made]
+    result = build_as(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
+    return list(result) if isinstance(result, list) else [result]
 
 
 def root_mean_norm(node: OnnxNode, x: Expr, scale: Expr, axis: int, epsilon: float) -> list[Any]:
@@ -145,16 +145,16 @@ def layer_normalization(node: OnnxNode) -> Any:
 @onnx_op("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(node: OnnxNode) -> list[Any]:
     total = _sum(node, 4)
-    made = layer_norm(node, total, node[2], node.get(3), node.attr("epsilon", 1e-12))
-    return [*made, *[None] * (3 - len(made)), total]
+    result = layer_norm(node, total, node[2], node.get(3), node.attr("epsilon", 1e-12))
+    return [*result, *[None] * (3 - len(result)), total]
 
 
 @onnx_op("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_simplified_layer_normalization(node: OnnxNode) -> list[Any]:
     total = _sum(node, 3)
     axis = node.rank() - 1
-    made, over = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
-    return [made, None, over, total]
+    result, over = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
+    return [result, None, over, total]
 
 
 def _sum(node: OnnxNode, bias: int) -> Expr:
@@ -174,12 +174,12 @@ def embed_layer_normalization(node: OnnxNode) -> list[Any]:
         total = R.add(total, R.take(node[4], node[1], axis=0))
     total = node.emit(total)
     epsilon = node.attr("epsilon", 1e-12)
-    made = R.nn.layer_norm(total, node[5], node[6], [2], epsilon=epsilon)
+    result = R.nn.layer_norm(total, node[5], node[6], [2], epsilon=epsilon)
     if node.has(7):
         lengths = R.sum(R.astype(node[7], "int32"), axis=[1])
     else:
         lengths = R.zeros(ShapeExpr((batch,)), "int32")
-    return [made, lengths, total]
+    return [result, lengths, total]
 
 
 @onnx_op("Trilu", domain=MICROSOFT)

@@ -30,7 +30,7 @@ MOST_HIDDEN = 128  # of a quantised recurrent layer that is one kernel
 
 
 def read(node: OnnxNode, index: int) -> Expr:
-    """Returns a quantised operand as numbers; its scale and its zero point stand behind it."""
+    """Returns a dequantized operand; its scale and zero point are the next two operands."""
     x: Expr = R.astype(node[index], "int32")
     if node.has(index + 2):
         x = R.subtract(x, R.astype(spread(node, index + 2, None, index), "int32"))
@@ -38,7 +38,7 @@ def read(node: OnnxNode, index: int) -> Expr:
 
 
 def written(node: OnnxNode, x: Expr, index: int) -> Expr:
-    """Returns numbers quantised by the scale at a place and the zero point behind it."""
+    """Returns numbers quantized with the scale operand at an index and the zero point after it."""
     zero = spread(node, index + 1, None) if node.has(index + 1) else None
     dtype = node.dtype(index + 1) if node.has(index + 1) else node.dtype()
     return quantised(node, R.divide(x, spread(node, index, None)), zero, dtype)
@@ -61,8 +61,8 @@ def q_linear_sigmoid(node: OnnxNode) -> Expr:
 
 @onnx_op("QLinearLeakyRelu", domain=MICROSOFT)
 def q_linear_leaky_relu(node: OnnxNode) -> Expr:
-    made = build_as_one(node, "LeakyRelu", read(node, 0), alpha=node.attr("alpha", 0.01))
-    return written(node, made, 3)
+    result = build_as_one(node, "LeakyRelu", read(node, 0), alpha=node.attr("alpha", 0.01))
+    return written(node, result, 3)
 
 
 @onnx_op("QLinearSoftmax", domain=MICROSOFT)
@@ -77,8 +77,8 @@ def q_linear_softmax(node: OnnxNode) -> Expr:
 @onnx_op("QLinearConcat", domain=MICROSOFT)
 def q_linear_concat(node: OnnxNode) -> Expr:
     parts = [read(node, index) for index in range(2, len(node.values), 3)]
-    made = R.concat(Tuple(tuple(parts)), axis=node.axis("axis", rank=node.rank(2)))
-    return written(node, made, 0)
+    result = R.concat(Tuple(tuple(parts)), axis=node.axis("axis", rank=node.rank(2)))
+    return written(node, result, 0)
 
 
 @onnx_op("QLinearWhere", domain=MICROSOFT)
@@ -89,12 +89,12 @@ def q_linear_where(node: OnnxNode) -> Expr:
 @onnx_op("QLinearReduceMean", domain=MICROSOFT)
 def q_linear_reduce_mean(node: OnnxNode) -> Expr:
     axes = node.attr("axes", None)
-    made = R.mean(
+    result = R.mean(
         read(node, 0),
         axis=None if axes is None else [node.normalize_axis(a, node.rank()) for a in axes],
         keepdims=node.flag("keepdims", 1),
     )
-    return written(node, made, 3)
+    return written(node, result, 3)
 
 
 def channels_first(node: OnnxNode, x: Expr) -> Expr:
@@ -113,8 +113,8 @@ def channels_last(node: OnnxNode, x: Expr) -> Expr:
 def _pooled(node: OnnxNode, op: str) -> Expr:
     last = node.flag("channels_last")
     x = channels_first(node, read(node, 0)) if last else read(node, 0)
-    made = build_as_one(node, op, x)
-    return written(node, channels_last(node, made) if last else made, 3)
+    result = build_as_one(node, op, x)
+    return written(node, channels_last(node, result) if last else result, 3)
 
 
 @onnx_op("QLinearAveragePool", domain=MICROSOFT)
@@ -146,7 +146,7 @@ def max_pool_of_last_channels(node: OnnxNode) -> Expr:
 def integer_product(
     node: OnnxNode, left: Expr, right: Expr, zero: Expr | None, zeros: Expr | None
 ) -> Expr:
-    """Returns the product of small integers, their zero points taken off."""
+    """Returns the product of small integers minus their zero points."""
     return build_as_one(node, "MatMulInteger", left, right, zero, zeros)
 
 
@@ -158,18 +158,18 @@ def q_gemm(node: OnnxNode) -> Expr:
     if node.has(6):
         product = R.add(product, node[6])
     scale = R.multiply(spread(node, 1, None), spread(node, 4, None, 3))
-    made = R.multiply(R.astype(product, FLOAT), scale)
+    result = R.multiply(R.astype(product, FLOAT), scale)
     alpha = node.attr("alpha", 1.0)
-    made = made if alpha == 1.0 else R.multiply(made, number(alpha, FLOAT))
-    return written(node, made, 7) if node.has(7) else made
+    result = result if alpha == 1.0 else R.multiply(result, number(alpha, FLOAT))
+    return written(node, result, 7) if node.has(7) else result
 
 
 @onnx_op("MatMulIntegerToFloat", domain=MICROSOFT)
 def product_to_floats(node: OnnxNode) -> Expr:
     product = integer_product(node, node[0], node[1], node.get(4), node.get(5))
     scale = R.multiply(spread(node, 2, None, 0), spread(node, 3, -1, 1))
-    made = R.multiply(R.astype(product, node.dtype(2)), scale)
-    return R.add(made, node[6]) if node.has(6) else made
+    result = R.multiply(R.astype(product, node.dtype(2)), scale)
+    return R.add(result, node[6]) if node.has(6) else result
 
 
 @onnx_op("DynamicQuantizeMatMul", domain=MICROSOFT)
@@ -177,15 +177,15 @@ def dynamic_product(node: OnnxNode) -> Expr:
     x, scale, zero = quantised_now(node, node[0])
     product = integer_product(node, x, node[1], zero, node.get(3))
     both = R.multiply(scale, spread(node, 2, -1, 1))
-    made = R.multiply(R.astype(product, FLOAT), both)
-    return R.add(made, node[4]) if node.has(4) else made
+    result = R.multiply(R.astype(product, FLOAT), both)
+    return R.add(result, node[4]) if node.has(4) else result
 
 
 def quantised_now(node: OnnxNode, x: Expr) -> list[Expr]:
     """Returns an operand quantised over the range that it has: small integers, scale, zero
     point."""
-    made = dynamic_quantize_linear(as_node(node, "DynamicQuantizeLinear", [x]))
-    return [node.emit(v) for v in made]
+    result = dynamic_quantize_linear(as_node(node, "DynamicQuantizeLinear", [x]))
+    return [node.emit(v) for v in result]
 
 
 @onnx_op("DynamicQuantizeLSTM", domain=MICROSOFT)
@@ -206,8 +206,8 @@ def dynamic_lstm(node: OnnxNode) -> list[Any]:
 def _all_steps(node: OnnxNode, way: int, back: bool) -> tuple[Kernel, list[Expr]] | None:
     """Returns the kernel of one direction and its weights, where these are known, few, and fit
     int8. Many pay for a loop over products by the processor's own sums."""
-    found = [_of_way(node, index, way) for index in (2, 10, 11)]
-    weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in found]
+    results = [_of_way(node, index, way) for index in (2, 10, 11)]
+    weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in results]
     if weights is None or scale is None or zeros is None or len(weights) > MOST_HIDDEN:
         return None
     moved = weights.astype(np.int32) - zeros.astype(np.int32)
@@ -259,8 +259,8 @@ def product_of_few_bits(node: OnnxNode) -> Expr:
     scales = node.constant(2).reshape(columns, blocks).astype(FLOAT)
     weight = ((whole - zeros[..., None]) * scales[..., None]).reshape(columns, -1)[:, :terms]
     dtype = node.dtype()
-    made = R.matmul(node[0], Constant(np.ascontiguousarray(weight.T).astype(dtype)))
-    return R.add(made, node[5]) if node.has(5) else made
+    result = R.matmul(node[0], Constant(np.ascontiguousarray(weight.T).astype(dtype)))
+    return R.add(result, node[5]) if node.has(5) else result
 
 
 def _few_bits(packed: Array, bits: int) -> Array:

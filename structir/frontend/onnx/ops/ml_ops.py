@@ -1,4 +1,4 @@
-"""Ops of ai.onnx.ml: features made ready, and linear models."""
+"""Mappings of ai.onnx.ml: feature preprocessing and linear models."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def row(values: Any, dtype: str = FLOAT) -> Constant:
 @onnx_op("ArrayFeatureExtractor", domain=CLASSIC)
 def array_feature_extractor(node: OnnxNode) -> Expr:
     places = reshape_to(R.astype(node[1], "int64"), (-1,))
-    made = R.take(node[0], places, axis=node.rank() - 1)
-    return reshape_to(made, (1, -1)) if node.rank() == 1 else made
+    result = R.take(node[0], places, axis=node.rank() - 1)
+    return reshape_to(result, (1, -1)) if node.rank() == 1 else result
 
 
 @onnx_op("Binarizer", domain=CLASSIC)
@@ -108,7 +108,7 @@ def label_encoder(node: OnnxNode) -> Expr:
 
 
 def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
-    """Returns keys or values, and their dtype; texts stand in one."""
+    """Returns keys or values, and their dtype; strings are joined in one string."""
     if f"{name}_tensor" in node.attributes:
         data = array_of(node.attr(f"{name}_tensor"), None)
         if data.dtype == object:
@@ -150,9 +150,9 @@ def linear_regressor(node: OnnxNode) -> Expr:
 
 def _linear(node: OnnxNode, rows: int) -> Expr:
     coefficients = np.asarray(node.attr("coefficients"), FLOAT).reshape(rows, -1)
-    made = R.matmul(R.astype(node[0], FLOAT), Constant(np.ascontiguousarray(coefficients.T)))
+    result = R.matmul(R.astype(node[0], FLOAT), Constant(np.ascontiguousarray(coefficients.T)))
     shift = node.attr("intercepts", None)
-    return made if shift is None else R.add(made, row(shift))
+    return result if shift is None else R.add(result, row(shift))
 
 
 @onnx_op("LinearClassifier", domain=CLASSIC)
@@ -173,12 +173,12 @@ def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, how: str) 
     label."""
     names = row(labels, "int64")
     if count == 1 and len(labels) == 2:
-        made = node.emit(transformed(node, scores, how))
+        result = node.emit(transformed(node, scores, how))
         limit = 0.0 if how in ("NONE", "LOGISTIC") else 0.5
         second = reshape_to(R.greater(scores, number(limit, FLOAT)), (-1,))
         chosen = R.where(second, number(labels[1], "int64"), number(labels[0], "int64"))
-        other = R.subtract(number(1, FLOAT), made) if how == "LOGISTIC" else R.negative(made)
-        return [chosen, R.concat(Tuple((other, made)), axis=1)]
+        other = R.subtract(number(1, FLOAT), result) if how == "LOGISTIC" else R.negative(result)
+        return [chosen, R.concat(Tuple((other, result)), axis=1)]
     best = R.argmax(scores, axis=1)
     return [R.take(names, best, axis=0), transformed(node, scores, how)]
 

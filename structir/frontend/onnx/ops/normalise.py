@@ -58,10 +58,10 @@ def batch_normalization(node: OnnxNode) -> list[Any]:
         return _in_training(node)
     if node.version >= 14 and node.dtype() != node.dtype(3):
         return [_normalised(node, node[3], node[4])]
-    made = R.nn.batch_norm(
+    result = R.nn.batch_norm(
         *[node[k] for k in range(5)], axis=1, epsilon=node.attr("epsilon"), training=False
     )
-    return [node.emit(made)[0]]
+    return [node.emit(result)[0]]
 
 
 def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
@@ -112,8 +112,8 @@ def layer_normalization(node: OnnxNode) -> list[Any]:
     over = node.emit(
         R.divide(like(node, 1.0), R.sqrt(R.add(variance, like(node, node.attr("epsilon")))))
     )
-    made = R.multiply(R.multiply(centred, over), node[1])
-    return [R.add(made, node[2]) if node.has(2) else made, mean, over]
+    result = R.multiply(R.multiply(centred, over), node[1])
+    return [R.add(result, node[2]) if node.has(2) else result, mean, over]
 
 
 @onnx_op("RMSNormalization")

@@ -1,4 +1,4 @@
-"""Pools: over windows, and over all spatial axes."""
+"""Mappings of pooling over windows and global pooling."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def max_pool(node: OnnxNode) -> Any:
 def _padded_before(
     node: OnnxNode, x: Expr, window: OnnxWindow, value: float
 ) -> tuple[Expr, OnnxWindow]:
-    """Padding whose amounts are symbolic, done before the pool."""
+    """Pads by symbolic amounts before pooling."""
     x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
     none = (0,) * len(window.sizes)
     return x, attrs.evolve(window, before=none, after=none)
@@ -111,7 +111,7 @@ def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
 
 
 def _numbered(node: OnnxNode) -> Expr:
-    """For each element its number among all; by columns if the node asks for it."""
+    """Returns the flat index of each element, in column-major order if the node asks for it."""
     sizes = node.dims()
     total = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
     if not node.flag("storage_order"):
@@ -198,15 +198,15 @@ def max_unpool(node: OnnxNode) -> Expr:
 
 def _moved(node: OnnxNode, places: Expr, own: Any, sizes: Any) -> Expr:
     """Returns numbers of elements of one shape as those of another one."""
-    made: Expr = constant(0)
+    result: Expr = constant(0)
     for axis in reversed(range(len(own))):
         if any(isinstance(d, Poly) for d in (*own[axis:], *sizes[axis:])):
             node.fail("output_shape requires a static shape")
         along = R.mod(
             R.floor_divide(places, constant(math.prod(own[axis + 1 :]))), constant(own[axis])
         )
-        made = R.add(made, R.multiply(along, constant(math.prod(sizes[axis + 1 :]))))
-    return made
+        result = R.add(result, R.multiply(along, constant(math.prod(sizes[axis + 1 :]))))
+    return result
 
 
 def _before_pooling(node: OnnxNode) -> tuple[Any, ...]:

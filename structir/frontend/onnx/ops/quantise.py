@@ -61,15 +61,15 @@ def quantize_linear(node: OnnxNode) -> Expr:
 
 
 def quantised(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
-    """Scaled numbers, shifted and rounded to a dtype, no further than it reaches."""
+    """Returns numbers divided by a scale, shifted, rounded, and saturated to a dtype."""
     if is_float(dtype):
         return converted(node, x, dtype, node.flag("saturate", 1))
     wide = R.round(R.astype(x, "float32"))
     if zero is not None:
         wide = R.add(wide, R.astype(zero, "float32"))
     low, high = limits(dtype)
-    made: Expr = R.astype(R.clip(wide, float(low), float(high)), "int32")
-    return R.astype(made, dtype) if dtype != "int32" else made
+    result: Expr = R.astype(R.clip(wide, float(low), float(high)), "int32")
+    return R.astype(result, dtype) if dtype != "int32" else result
 
 
 @onnx_op("DequantizeLinear")
@@ -86,7 +86,7 @@ def dequantize_linear(node: OnnxNode) -> Expr:
 
 
 def less_zero(node: OnnxNode, index: int, zero: int, axis: int | None, dtype: str) -> Expr:
-    """Returns an integer operand in a wider dtype, its zero point taken off."""
+    """Returns an integer operand in a wider dtype minus its zero point."""
     x = R.astype(node[index], dtype)
     if not node.has(zero):
         return x
@@ -94,7 +94,7 @@ def less_zero(node: OnnxNode, index: int, zero: int, axis: int | None, dtype: st
 
 
 def farthest(node: OnnxNode, index: int, zero: int) -> int:
-    """Returns how far from zero an integer operand can be at most, its zero point taken off."""
+    """Returns the largest magnitude of an integer operand minus its zero point."""
     x, point = node[index], node.get(zero)
     low, high = limits(node.dtype(index))
     if isinstance(x, Constant) and x.data.size:

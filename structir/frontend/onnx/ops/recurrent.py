@@ -79,10 +79,10 @@ def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | No
         "tanh": R.tanh,
         "thresholdedrelu": lambda x: R.where(R.greater(x, known(alpha, 1.0)), x, zero),
     }
-    found = table.get(name.lower())
-    if found is None:
+    match = table.get(name.lower())
+    if match is None:
         node.fail(f"unknown activation {name!r}")
-    return found
+    return match
 
 
 def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
@@ -91,8 +91,8 @@ def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
 
 
 def _recurrent(layer: Layer, h: Expr) -> Expr:
-    made = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
-    return made if layer.bias is None else R.add(made, layer.bias)
+    result = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
+    return result if layer.bias is None else R.add(result, layer.bias)
 
 
 def _lstm_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
@@ -175,9 +175,11 @@ def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> li
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
         node.fail(f"unknown direction {direction!r}: expected forward, reverse or bidirectional")
-    made = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
-    whole = R.stack(Tuple(tuple([m[-1] for m in made])), axis=1)
-    last = [R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*made, strict=True))[:-1]]
+    result = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
+    whole = R.stack(Tuple(tuple([m[-1] for m in result])), axis=1)
+    last = [
+        R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*result, strict=True))[:-1]
+    ]
     if by_batch:
         whole = R.permute_dims(whole, [2, 0, 1, 3])
         last = [R.permute_dims(v, [1, 0, 2]) for v in last]
@@ -223,8 +225,8 @@ def _directed(
             ]
         return [constant(True, "bool"), *after, shown]
 
-    made = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
-    *last, whole = made
+    result = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
+    *last, whole = result
     return [*last, _reversed(whole, lengths) if back else whole]
 
 
@@ -264,8 +266,8 @@ def _run(layer: Layer, kernel: Kernel, weights: list[Expr], given: list[Expr]) -
         tuple([node.emit(x) for x in (*given, *weights)]),
         out_sinfo=(whole, *[last for _ in range(states)]),
     )
-    made = node.emit(call)
-    return [*[node.emit(made[1 + s]) for s in range(states)], node.emit(made[0])]
+    result = node.emit(call)
+    return [*[node.emit(result[1 + s]) for s in range(states)], node.emit(result[0])]
 
 
 def _reversed(x: Expr, lengths: Expr | None) -> Expr:
@@ -283,13 +285,13 @@ def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
 
 
 def _row(node: OnnxNode, x: Expr, k: int) -> Expr:
-    """Returns one direction of a weight, worked out now if it is a constant."""
+    """Returns one direction of a weight, folded if it is a constant."""
     return R.take(x, constant(k), axis=0)
 
 
 def _settled(node: OnnxNode, x: Expr) -> Expr:
-    found = node.importer.fold_constant(x)
-    return found if isinstance(found, Constant) else node.emit(found)
+    value = node.importer.fold_constant(x)
+    return value if isinstance(value, Constant) else node.emit(value)
 
 
 def _met(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:

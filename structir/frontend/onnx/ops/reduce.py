@@ -45,8 +45,8 @@ def _plain(op: Any) -> Callable[[OnnxNode], Any]:
 
 def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
     """Returns a reduction over some axes; over none it leaves every element as it is."""
-    made: Expr = op(x, axis=axes, keepdims=keep) if axes else x
-    return made
+    result: Expr = op(x, axis=axes, keepdims=keep) if axes else x
+    return result
 
 
 onnx_op("ReduceSum")(_plain(R.sum))
@@ -64,8 +64,8 @@ onnx_op("ReduceLogSum")(_reduction(lambda n, x, axes, keep: R.log(over(R.sum, x,
 def reduce_l2(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
     dtype = node.dtype()
     wide = x if dtype.startswith("float") else R.astype(x, "float64")
-    made = R.sqrt(over(R.sum, R.multiply(wide, wide), axes, keep))
-    return made if dtype.startswith("float") else R.astype(made, dtype)
+    result = R.sqrt(over(R.sum, R.multiply(wide, wide), axes, keep))
+    return result if dtype.startswith("float") else R.astype(result, dtype)
 
 
 @onnx_op("ReduceLogSumExp")
@@ -76,8 +76,8 @@ def reduce_log_sum_exp(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
     top = node.emit(R.max(x, axis=axes, keepdims=True))
     finite = R.where(R.isfinite(top), top, like(node, 0.0))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axis=axes, keepdims=True))
-    made = R.add(total, finite)
-    return made if keep else R.squeeze(made, axes)
+    result = R.add(total, finite)
+    return result if keep else R.squeeze(result, axes)
 
 
 def _extreme(op: Any) -> Callable[[OnnxNode], Any]:
@@ -117,11 +117,11 @@ def _running(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
         axis = node.normalize_axis(node.ints(1)[0], node.rank())
         x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
-        made = op(x, axis=axis, exclusive=node.flag("exclusive"))
+        result = op(x, axis=axis, exclusive=node.flag("exclusive"))
         dtype = node.dtype()
-        if made.struct_info.dtype != dtype:
-            made = R.astype(made, dtype)
-        return R.flip(made, axis=axis) if node.flag("reverse") else made
+        if result.struct_info.dtype != dtype:
+            result = R.astype(result, dtype)
+        return R.flip(result, axis=axis) if node.flag("reverse") else result
 
     return build
 
@@ -155,8 +155,8 @@ def top_k(node: OnnxNode) -> list[Any]:
 
 
 def _first(node: OnnxNode, x: Expr, axis: int, k: Dim | None) -> Expr:
-    """Returns the first `k` elements along an axis; None for a number that operand 1 only tells at
-    run time."""
+    """Returns the first `k` elements along an axis; `k` is None if operand 1 is unknown at import
+    time."""
     if k is not None:
         return R.strided_slice(x, [axis], ShapeExpr((0,)), ShapeExpr((k,)))
     rank, sizes = node.rank(), node.dims()
@@ -172,7 +172,7 @@ def _first(node: OnnxNode, x: Expr, axis: int, k: Dim | None) -> Expr:
 
 @onnx_op("Unique")
 def unique(node: OnnxNode) -> Any:
-    made = node.emit(
+    result = node.emit(
         R.unique(
             node[0],
             sorted=node.flag("sorted", 1),
@@ -182,7 +182,7 @@ def unique(node: OnnxNode) -> Any:
             axis=node.attr("axis", None),
         )
     )
-    return [made[k] for k in range(4)]
+    return [result[k] for k in range(4)]
 
 
 @carries("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
@@ -197,5 +197,5 @@ def _reduced(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
         "ReduceMax": dims.dim_max,
         "ReduceMin": dims.dim_min,
     }[node.op_type]
-    made = np.frompyfunc(act, 2, 1).reduce(x, axis=axes, keepdims=keep)
-    return np.asarray(made, object), node.dtype()
+    result = np.frompyfunc(act, 2, 1).reduce(x, axis=axes, keepdims=keep)
+    return np.asarray(result, object), node.dtype()

@@ -1,4 +1,4 @@
-"""Resize: each axis in turn, as a weighted sum of elements read at computed places."""
+"""Mapping of Resize: per axis, a weighted sum of elements gathered at computed coordinates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ResizedAxis:
 
 @attrs.frozen
 class Interpolation:
-    """How elements are read between places."""
+    """The interpolation of a resize: mode, coordinate transformation and their parameters."""
 
     method: str
     coordinates: str
@@ -80,7 +80,7 @@ def resize(node: OnnxNode) -> Expr:
 
 
 def scaled(size: Dim, scale: float) -> Dim:
-    """floor(size * scale)."""
+    """Returns floor(size * scale)."""
     if isinstance(size, int):
         return int(size * scale)
     over, under = float(scale).as_integer_ratio()
@@ -148,20 +148,20 @@ def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, how: Interpolation) -> 
         "round_prefer_floor": lambda: R.ceil(R.subtract(coordinate, half)),
         "round_prefer_ceil": lambda: R.floor(R.add(coordinate, half)),
     }[how.rounding]()
-    made = R.take(x, _inside(node, rounded, axis), axis=axis.index)
-    return _outside(node, made, coordinate, axis, how)
+    result = R.take(x, _inside(node, rounded, axis), axis=axis.index)
+    return _outside(node, result, coordinate, axis, how)
 
 
 def _inside(node: OnnxNode, coordinate: Expr, axis: ResizedAxis) -> Expr:
-    """Returns places as positions of elements, those beyond an edge at it."""
+    """Returns coordinates as indices, clamped to the axis."""
     last = _float(axis.size - 1)
     return folded(node, R.astype(R.minimum(R.maximum(coordinate, _real(0.0)), last), "int64"))
 
 
 def folded(node: OnnxNode, value: Expr) -> Expr:
     """Returns an expression of constants as a constant; binds any other."""
-    found = node.importer.fold_constant(value)
-    return found if isinstance(found, Constant) else node.emit(found)
+    match = node.importer.fold_constant(value)
+    return match if isinstance(match, Constant) else node.emit(match)
 
 
 def _float(size: Dim) -> Expr:
@@ -169,7 +169,7 @@ def _float(size: Dim) -> Expr:
 
 
 def _coordinates(node: OnnxNode, axis: ResizedAxis, how: Interpolation) -> Expr:
-    """For each new element its place among the old ones."""
+    """Returns the input coordinate of each output element."""
     transform = TRANSFORMS.get(how.coordinates)
     if transform is None:
         node.fail(f"unknown coordinate_transformation_mode {how.coordinates!r}")
@@ -183,7 +183,8 @@ def _coordinates(node: OnnxNode, axis: ResizedAxis, how: Interpolation) -> Expr:
 
 @attrs.frozen
 class ResizeTerms:
-    """What places are worked out from: the new elements counted, sizes and factor as numbers."""
+    """The terms of a coordinate transformation: indices of new elements, sizes and scale as
+    scalars."""
 
     axis: ResizedAxis
     i: Expr
@@ -242,7 +243,7 @@ TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
 
 
 def _interpolated(node: OnnxNode, x: Expr, axis: ResizedAxis, how: Interpolation) -> Expr:
-    """Returns a weighted sum of the elements around each place."""
+    """Returns a weighted sum of the elements around each coordinate."""
     dtype = node.dtype()
     kept = dtype if dtype in ("float32", "float64") else "float32"
     x = x if node.tensor_info(x).dtype == kept else node.emit(R.astype(x, kept))
@@ -265,7 +266,7 @@ def _interpolated(node: OnnxNode, x: Expr, axis: ResizedAxis, how: Interpolation
 def _weights(
     node: OnnxNode, coordinate: Expr, axis: ResizedAxis, how: Interpolation
 ) -> tuple[Expr, list[Expr]]:
-    """Returns the element before each place, and the weights of the elements around it."""
+    """Returns the element before each coordinate, and the weights of the elements around it."""
     base = folded(node, R.floor(coordinate))
     share = folded(node, R.subtract(coordinate, base))
     one = _real(1.0)
@@ -290,7 +291,7 @@ def _weights(
 
 
 def _distances(share: Expr, reach: int) -> list[Expr]:
-    """Returns how far the elements from `reach - 1` before to `reach` after lie."""
+    """Returns the distances of the elements from `reach - 1` before to `reach` after it."""
     return [R.abs(R.subtract(share, _real(float(k)))) for k in range(1 - reach, reach + 1)]
 
 
@@ -298,10 +299,10 @@ def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
     d = folded(node, distance)
 
     def polynomial(*factors: float) -> Expr:
-        made: Expr = _real(factors[0])
+        result: Expr = _real(factors[0])
         for factor in factors[1:]:
-            made = R.add(R.multiply(made, d), _real(factor))
-        return made
+            result = R.add(R.multiply(result, d), _real(factor))
+        return result
 
     near = polynomial(a + 2, -(a + 3), 0.0, 1.0)
     far = polynomial(a, -5 * a, 8 * a, -4 * a)
@@ -310,7 +311,7 @@ def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
 
 
 def _of_one(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
-    """Returns weights that add up to one."""
+    """Returns weights normalized to a sum of 1."""
     weights = [folded(node, w) for w in weights]
     total = weights[0]
     for weight in weights[1:]:
@@ -334,7 +335,7 @@ def _only_inside(
 def _outside(
     node: OnnxNode, made: Expr, coordinate: Expr, axis: ResizedAxis, how: Interpolation
 ) -> Expr:
-    """When cropping, places outside of the image have a value of their own."""
+    """Replaces elements at coordinates outside the image with the extrapolation value."""
     if how.coordinates != "tf_crop_and_resize":
         return made
     last = _float(axis.size - 1)

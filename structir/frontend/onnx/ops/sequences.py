@@ -18,12 +18,12 @@ from structir.script import R
 
 
 def called(name: str, *args: Expr, info: StructInfo = OBJECT) -> Expr:
-    """Returns a function on lists."""
+    """Calls an external function on lists."""
     return R.call_pure_packed(f"list.{name}", *args, sinfo_args=info)
 
 
 def items_of(node: OnnxNode, index: int = 0) -> StructInfo:
-    """Returns what holds of every item of a list."""
+    """Returns the StructInfo common to the items of a list."""
     value = node.values[index]
     if value is not None and value.items is not None:
         return value.items
@@ -34,7 +34,7 @@ def items_of(node: OnnxNode, index: int = 0) -> StructInfo:
 
 
 def listed(node: OnnxNode, expr: Expr, items: StructInfo) -> OnnxValue:
-    """Returns a list whose items are known so far."""
+    """Returns a list value with the StructInfo of its items."""
     return OnnxValue(expr, items=None if items == OBJECT else items)
 
 
@@ -64,8 +64,7 @@ def at(node: OnnxNode) -> Any:
 
 
 def _typed(node: OnnxNode, value: Expr) -> Expr:
-    """Returns an element of a list; what the graph declares of it is checked when the program
-    runs."""
+    """Returns an element of a list, cast to the type that the graph declares for it."""
     declared = node.declared_info(0)
     if value.struct_info != OBJECT or not isinstance(declared, TensorStructInfo):
         return value
@@ -115,8 +114,8 @@ def split(node: OnnxNode) -> OnnxValue:
     own = node.info()
     kept = bool(keep.data.item())
     rank = None if own.ndim is None else own.ndim - (not kept)
-    made = called("parts", node[0], sizes, constant(node.axis("axis")), keep)
-    return listed(node, made, TensorStructInfo(None, own.dtype, rank))
+    result = called("parts", node[0], sizes, constant(node.axis("axis")), keep)
+    return listed(node, result, TensorStructInfo(None, own.dtype, rank))
 
 
 @onnx_op("Optional")
@@ -158,14 +157,14 @@ def sequence_map(node: OnnxNode) -> list[OnnxValue]:
                 )
             else:
                 given[declared.name] = OnnxValue(value)
-        made = [v.expr for v in node.build_subgraph(graph, given)]
-        infos[:] = [unsized(m.struct_info) for m in made]
-        grown = [called("insert", li, m) for li, m in zip(inner, made, strict=True)]
+        result = [v.expr for v in node.build_subgraph(graph, given)]
+        infos[:] = [unsized(m.struct_info) for m in result]
+        grown = [called("insert", li, m) for li, m in zip(inner, result, strict=True)]
         return [constant(True, "bool"), *grown]
 
     empties = tuple([node.emit(called("empty")) for _ in graph.output])
-    made = OnnxLoop(node, empties, body).run(trips, ABSENT, None)
-    return [listed(node, m, i) for m, i in zip(made, infos, strict=True)]
+    result = OnnxLoop(node, empties, body).run(trips, ABSENT, None)
+    return [listed(node, m, i) for m, i in zip(result, infos, strict=True)]
 
 
 def is_list(node: OnnxNode, index: int) -> bool:

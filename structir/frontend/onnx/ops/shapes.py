@@ -20,16 +20,16 @@ from structir.script import R
 
 def product(sizes: Any) -> Dim:
     """Returns the product of sizes."""
-    made: Dim = 1
+    result: Dim = 1
     for size in sizes:
-        made = made * size
-    return made
+        result = result * size
+    return result
 
 
 def reshape_to(x: Expr, shape: Any) -> Expr:
     """Returns a tensor reshaped to other sizes."""
-    made: Expr = R.reshape(x, ShapeExpr(tuple(shape)))
-    return made
+    result: Expr = R.reshape(x, ShapeExpr(tuple(shape)))
+    return result
 
 
 @onnx_op("Shape")
@@ -57,7 +57,7 @@ def reshape_by_operand(node: OnnxNode) -> Expr:
 
 
 def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
-    """Returns the sizes of a Reshape with 0 and -1 worked out, where that can be done."""
+    """Returns the sizes of a Reshape with 0 and -1 resolved where possible."""
     if not node.flag("allowzero"):
         own = node.info().dims
         for position, wanted in enumerate(sizes):
@@ -81,7 +81,7 @@ def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
 
 
 def _run_time_shape(node: OnnxNode) -> tuple[Dim, ...]:
-    """Returns the sizes of a Reshape that arrive when the program runs."""
+    """Returns the data-dependent sizes of a Reshape."""
     (count,) = node.static_dims(1)
     own = node.dims()
     asked = R.astype(node[1], "int64")
@@ -107,7 +107,7 @@ def flatten(node: OnnxNode) -> Expr:
 
 
 def axes_of(node: OnnxNode, position: int = 1, name: str = "axes") -> tuple[int, ...] | None:
-    """Returns axes that arrive as an attribute or as an operand; None where none are given."""
+    """Returns the axes of an attribute or operand, or None if absent."""
     if node.has(position) and name not in node.attributes:
         return node.ints(position)
     given = node.attr(name, None)

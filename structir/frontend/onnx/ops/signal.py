@@ -37,13 +37,13 @@ def _dft(node: OnnxNode, axis: int) -> Expr:
     order = [*[k for k in range(rank - 1) if k != position], position, rank - 1]
     held = dims.floordiv(length, 2) + 1 if inverse and half else length
     x = _fitted(node, node.emit(R.permute_dims(node[0], order)), given, held)
-    made = transformed(node, x, length, inverse, half)
+    result = transformed(node, x, length, inverse, half)
     back = [order.index(k) for k in range(rank)]
-    return R.permute_dims(made, back)
+    return R.permute_dims(result, back)
 
 
 def _fitted(node: OnnxNode, x: Expr, given: Dim, wanted: Dim) -> Expr:
-    """As many elements along the axis as are asked for: some cut off, or zeros after them."""
+    """Returns a tensor truncated or zero-padded along an axis to a size."""
     axis = len(node.tensor_info(x).dims) - 2
     if dims.equal(given, wanted) is True:
         return x
@@ -76,12 +76,12 @@ def transformed(node: OnnxNode, x: Expr, length: Dim, inverse: bool, half: bool)
     if imaginary is not None:
         out_real = R.subtract(out_real, R.matmul(imaginary, turn))
         out_imaginary = R.add(out_imaginary, R.matmul(imaginary, cosines))
-    made = R.stack(Tuple((out_real, out_imaginary)), axis=rank - 1)
-    return R.divide(made, size_number(length, dtype)) if inverse else made
+    result = R.stack(Tuple((out_real, out_imaginary)), axis=rank - 1)
+    return R.divide(result, size_number(length, dtype)) if inverse else result
 
 
 def _angles(node: OnnxNode, rows: Dim, columns: Dim, length: Dim, f: Any, dtype: str) -> Expr:
-    """cos or sin of 2 pi j k / length; the product is taken modulo the length, to stay exact."""
+    """Returns cos or sin of 2 pi j k / length; j k is reduced modulo the length for accuracy."""
 
     def counted(size: Dim, shape: tuple[Dim, ...]) -> Expr:
         places = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
@@ -92,8 +92,8 @@ def _angles(node: OnnxNode, rows: Dim, columns: Dim, length: Dim, f: Any, dtype:
         R.astype(R.mod(turns, size_number(length)), "float64"), size_number(length, "float64")
     )
     angles = f(R.multiply(share, number(2 * math.pi, "float64")))
-    found = node.importer.fold_constant(R.astype(angles, dtype))
-    return found if isinstance(found, Constant) else node.emit(found)
+    value = node.importer.fold_constant(R.astype(angles, dtype))
+    return value if isinstance(value, Constant) else node.emit(value)
 
 
 def _real_inverse(
@@ -109,8 +109,8 @@ def _real_inverse(
     total = R.matmul(R.multiply(real, weight), cosines)
     if imaginary is not None:
         total = R.subtract(total, R.matmul(R.multiply(imaginary, weight), sines))
-    made = R.divide(total, size_number(length, dtype))
-    return R.expand_dims(made, [-1])
+    result = R.divide(total, size_number(length, dtype))
+    return R.expand_dims(result, [-1])
 
 
 @onnx_op("STFT")
@@ -142,14 +142,14 @@ def mel_weight_matrix(node: OnnxNode) -> Expr:
     points = np.arange(bands + 2) * ((edges[1] - edges[0]) / (bands + 2)) + edges[0]
     hertz = 700 * (10 ** (points / 2595) - 1)
     at = np.floor((length + 1) * hertz / rate).astype(np.int64)
-    made = np.zeros((bins, bands))
+    result = np.zeros((bins, bands))
     for band in range(bands):
         left, middle, right = at[band : band + 3]
         if left == middle:
-            made[middle, band] = 1
+            result[middle, band] = 1
         else:
-            made[left : middle + 1, band] = np.arange(middle - left + 1) / (middle - left)
+            result[left : middle + 1, band] = np.arange(middle - left + 1) / (middle - left)
         if right > middle:
-            made[middle:right, band] = (right - np.arange(middle, right)) / (right - middle)
+            result[middle:right, band] = (right - np.arange(middle, right)) / (right - middle)
     dtype = node.dtype_attr("output_datatype", "float32") or "float32"
-    return constant(made, dtype)
+    return constant(result, dtype)

@@ -1,4 +1,4 @@
-"""Ops that cut tensors or put them together: slices, concat, split, padding."""
+"""Mappings of slicing, concatenation, splitting and padding."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def split(node: OnnxNode) -> list[Expr]:
     axis = node.normalize_axis(node.attr("axis", 0), rank)
     size = node.dims()[axis]
     counts = _counts(node, size)
-    made, start = [], 0
+    result, start = [], 0
     for count in counts:
         end: Any = start + count
-        made.append(R.strided_slice(node[0], [axis], ShapeExpr((start,)), ShapeExpr((end,))))
+        result.append(R.strided_slice(node[0], [axis], ShapeExpr((start,)), ShapeExpr((end,))))
         start = end
-    return made
+    return result
 
 
 def _counts(node: OnnxNode, size: Dim) -> list[Any]:
@@ -121,7 +121,7 @@ def _is(a: Dim, b: Dim) -> bool:
 
 
 def _run_time_slice(node: OnnxNode) -> Expr:
-    """Returns a slice whose bounds arrive when the program runs: one bound for every axis."""
+    """Returns a slice with data-dependent bounds, one per axis."""
     rank = node.rank()
     (count,) = node.static_dims(1)
     axes = node.ints(3) if node.has(3) else tuple(range(count))

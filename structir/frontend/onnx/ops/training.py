@@ -1,4 +1,4 @@
-"""Steps of optimisers: for each tensor the next value and the next state."""
+"""Mappings of optimizer steps: the next value and state of each tensor."""
 
 from __future__ import annotations
 

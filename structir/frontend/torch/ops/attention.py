@@ -46,12 +46,12 @@ def attention(node: FxNode) -> Any:
     if mask is not None and node.dtype_of(mask) == "bool":  # a row that sees nothing gives 0
         seen = R.max(cast(mask, "int8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
         weights = R.where(cast(seen, "bool"), weights, number(0.0, dtype))
-    made = R.matmul(weights, value)
+    result = R.matmul(weights, value)
     if len(node.spec.outputs) == 1:
-        return made
+        return result
     most = node.emit(R.max(scores, axis=[rank - 1], keepdims=True))
     total = R.log(R.sum(R.exp(R.subtract(scores, most)), axis=[rank - 1], keepdims=True))
-    return [made, R.squeeze(R.add(total, most), [rank - 1])]
+    return [result, R.squeeze(R.add(total, most), [rank - 1])]
 
 
 def _scale(node: FxNode, dtype: str) -> Expr:
@@ -65,7 +65,7 @@ def _scale(node: FxNode, dtype: str) -> Expr:
 
 
 def _causal(length: Dim, total: Dim) -> Expr:
-    """Where a key is no later than the query."""
+    """Returns the causal mask: True where a key is not after the query."""
     return R.less_equal(
         reshape_to(index_range(total), (1, total)), reshape_to(index_range(length), (length, 1))
     )

@@ -106,8 +106,8 @@ def divide(node: FxNode) -> Expr:
         return R.divide(left, right)
     if mode == "floor":
         return R.floor_divide(left, right)
-    made = R.divide(left, right)  # integers are rounded toward zero
-    return R.trunc(made) if is_float(node.out_dtype()) else made
+    result = R.divide(left, right)  # integers are rounded toward zero
+    return R.trunc(result) if is_float(node.out_dtype()) else result
 
 
 @torch_op("floor_divide")
@@ -149,8 +149,8 @@ def copy_sign(node: FxNode) -> Expr:
 def x_log_y(node: FxNode) -> Expr:
     left, right = pair(node, node.out_dtype())
     zero = number(0.0, node.out_dtype())
-    made = R.where(R.equal(left, zero), zero, R.multiply(left, R.log(right)))
-    return R.where(R.isnan(right), right, made)
+    result = R.where(R.equal(left, zero), zero, R.multiply(left, R.log(right)))
+    return R.where(R.isnan(right), right, result)
 
 
 @torch_op("hypot")
@@ -226,8 +226,8 @@ def masked_fill(node: FxNode) -> Expr:
 def add_of_two(node: FxNode) -> Expr:
     op = R.multiply if ".addcmul" in node.spec.target else R.divide
     dtype = node.out_dtype()
-    made = op(node.operand("tensor1", dtype), node.operand("tensor2", dtype))
-    return R.add(node.operand("self", dtype), _scaled(node, made, "value"))
+    result = op(node.operand("tensor1", dtype), node.operand("tensor2", dtype))
+    return R.add(node.operand("self", dtype), _scaled(node, result, "value"))
 
 
 @torch_op("lerp")

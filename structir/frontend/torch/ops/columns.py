@@ -27,7 +27,7 @@ class ColumnWindows:
     stride: list[int]
 
     def moves(self, sizes: tuple[Dim, ...]) -> list[Dim]:
-        """To how many places it moves along each axis."""
+        """Returns the number of window positions along each axis."""
         return [
             dims.floordiv(n + 2 * p - d * (k - 1) - 1, s) + 1
             for n, k, d, p, s in zip(
@@ -42,7 +42,7 @@ def _windows(node: FxNode) -> ColumnWindows:
 
 
 def _places(axis: int, windows: ColumnWindows, moves: Dim) -> Expr:
-    """For each element of the window and each move, a place along an axis."""
+    """Returns the index along an axis of each window element at each window position."""
     inner = constant(np.arange(windows.kernel[axis])[:, None] * windows.dilation[axis])
     outer = R.multiply(reshape_to(index_range(moves), (1, moves)), constant(windows.stride[axis]))
     return R.add(inner, outer)

@@ -20,13 +20,13 @@ def linear(node: FxNode) -> Expr:
     weight = node["weight"]
     rank = node.rank("weight")
     turned = R.permute_dims(weight, [1, 0]) if rank == 2 else weight
-    made = R.matmul(node["input"], turned)
+    result = R.matmul(node["input"], turned)
     bias = node.get("bias")
-    return made if bias is None else R.add(made, bias)
+    return result if bias is None else R.add(result, bias)
 
 
 def _added(node: FxNode, product: Expr) -> Expr:
-    """beta * self + alpha * product."""
+    """Returns beta * self + alpha * product."""
     dtype = node.out_dtype()
     beta, alpha = node.arg("beta", 1), node.arg("alpha", 1)
     if alpha != 1:
@@ -94,11 +94,11 @@ def tensordot(node: FxNode) -> Expr:
 
 @torch_op("bilinear")
 def bilinear(node: FxNode) -> Expr:
-    made = R.einsum(
+    result = R.einsum(
         Tuple((node["input1"], node["weight"], node["input2"])), subscripts="...i,oij,...j->...o"
     )
     bias = node.get("bias")
-    return made if bias is None else R.add(made, bias)
+    return result if bias is None else R.add(result, bias)
 
 
 @torch_op("cosine_similarity")

@@ -1,4 +1,4 @@
-"""Choices and loops: graphs within graphs as branches, and as functions that a loop calls."""
+"""Mappings of conditionals and loops: nested graphs become branches and loop bodies."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ABSENT = Tuple(())
 
 def _tensors(node: FxNode, values: Sequence[Any], graph: FxGraph) -> list[Expr]:
     """Returns the results of a graph as tensors."""
-    made = []
+    result = []
     for value, stated in zip(values, graph.outputs, strict=True):
         meta = graph.tensors.get(next(iter(names_of(stated)), ""))
-        made.append(as_tensor(value, meta.dtype if meta and meta.dtype else "int64"))
-    return made
+        result.append(as_tensor(value, meta.dtype if meta and meta.dtype else "int64"))
+    return result
 
 
 def _settled(node: FxNode, value: Expr, index: int) -> Expr:
-    """Returns a result under the sizes that torch knows of it, checked when the program runs."""
+    """Returns a result cast to its recorded shape, which is checked at run time."""
     stated = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
     if value.struct_info == stated:
         return value
@@ -54,8 +54,8 @@ def choice(node: FxNode) -> list[Expr]:
 
         return build
 
-    made = node.host.builder.if_else(condition, side(then), side(other), node.part_name())
-    return [_settled(node, made[k], k) for k in range(len(then.outputs))]
+    result = node.host.builder.if_else(condition, side(then), side(other), node.part_name())
+    return [_settled(node, result[k], k) for k in range(len(then.outputs))]
 
 
 # ---- loops
@@ -97,13 +97,12 @@ def _iterated(
         dtypes,
         sinfo_args=stated,
     )
-    made = builder.emit(call, stem)
-    return [_settled(node, made[k], k) for k in range(len(stated.fields))]
+    result = builder.emit(call, stem)
+    return [_settled(node, result[k], k) for k in range(len(stated.fields))]
 
 
 def _open(info: Any) -> StructInfo:
-    """Returns an info without sizes that are symbolic, as the boundary of a loop's body states
-    it."""
+    """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
     if all(isinstance(d, int) for d in info.dims):
         return info
     return TensorStructInfo(None, info.dtype, info.ndim)
@@ -120,13 +119,13 @@ def while_loop(node: FxNode) -> list[Expr]:
     where = f"{node.scope.where}: {node.spec.name}"
 
     def going(values: list[Expr]) -> Expr:
-        (made,) = node.host.build_subgraph(condition, [*values, *captured], where)
-        flag = as_tensor(made, "bool")
+        (result,) = node.host.build_subgraph(condition, [*values, *captured], where)
+        flag = as_tensor(result, "bool")
         return R.reshape(flag, ShapeExpr(())) if tensor_info(flag).ndim else flag
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
-        made = node.host.build_subgraph(graph, [*values, *captured], where)
-        after: list[Expr] = [node.emit(x) for x in _tensors(node, made, graph)]
+        result = node.host.build_subgraph(graph, [*values, *captured], where)
+        after: list[Expr] = [node.emit(x) for x in _tensors(node, result, graph)]
         return going(after), after, []
 
     return _iterated(node, ABSENT, node.emit(going(states)), states, [], body)
@@ -144,10 +143,10 @@ def scan(node: FxNode) -> list[Expr]:
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         now = [node.emit(R.take(x, step, axis=0)) for x in read]
-        made = _tensors(
+        result = _tensors(
             node, node.host.build_subgraph(graph, [*values, *now, *captured], where), graph
         )
-        return number(True, "bool"), made[:count], made[count:]
+        return number(True, "bool"), result[:count], result[count:]
 
     return _iterated(node, PrimValue(length), ABSENT, states, grown, body)
 
@@ -162,8 +161,8 @@ def mapped(node: FxNode) -> list[Expr]:
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         now = [node.emit(R.take(x, step, axis=0)) for x in read]
-        made = _tensors(node, node.host.build_subgraph(graph, [*now, *captured], where), graph)
-        return number(True, "bool"), [], made
+        result = _tensors(node, node.host.build_subgraph(graph, [*now, *captured], where), graph)
+        return number(True, "bool"), [], result
 
     return _iterated(node, PrimValue(node.dims_of(read[0])[0]), ABSENT, [], grown, body)
 
@@ -177,7 +176,7 @@ def _bound(node: FxNode, value: Expr) -> Expr:
 
 @torch_op("item", "_local_scalar_dense")
 def item(node: FxNode) -> Any:
-    """Returns a number read from a tensor: a size where it can be none below 0, else the tensor."""
+    """Returns a number read from a tensor: a size if it is non-negative, else the tensor."""
     x = node["self"]
     x = R.reshape(x, ShapeExpr(())) if node.rank() else x
     name = names_of(node.spec.outputs)[0]
@@ -202,5 +201,5 @@ def item(node: FxNode) -> Any:
     "_functional_assert_async",
 )
 def assertion(node: FxNode) -> list[Any]:
-    """Returns what torch has checked about sizes; the ops check their own."""
+    """Ignores torch's size assertions: StructIR's ops check their own operands."""
     return []

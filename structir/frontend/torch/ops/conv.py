@@ -23,9 +23,9 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 
 
 def spread(node: FxNode, name: str, count: int, default: int) -> list[int]:
-    """Returns an attribute with a number for each spatial axis, of which one may stand for all."""
-    found = list(node.ints(name, (default,))) or [default]
-    return found * count if len(found) == 1 else found
+    """Returns an attribute with one number per spatial axis; a single number is repeated."""
+    value = list(node.ints(name, (default,))) or [default]
+    return value * count if len(value) == 1 else value
 
 
 @torch_op("conv1d", "conv2d", "conv3d", "convolution")
@@ -40,7 +40,7 @@ def convolution(node: FxNode) -> Expr:
     if any(isinstance(p, Poly) for p in (*before, *after)):
         x = emit_pad(node, x, [0, 0, *before], [0, 0, *after])
         before, after = [0] * count, [0] * count
-    made = CONVOLUTIONS[count](
+    result = CONVOLUTIONS[count](
         x,
         node["weight"],
         strides=spread(node, "stride", count, 1),
@@ -48,7 +48,7 @@ def convolution(node: FxNode) -> Expr:
         dilation=spread(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, made, count, bare)
+    return _finished(node, result, count, bare)
 
 
 def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
@@ -72,18 +72,18 @@ def _padding(node: FxNode, count: int) -> tuple[list[Dim], list[Dim]]:
     return same, same
 
 
-def _finished(node: FxNode, made: Expr, count: int, bare: bool) -> Expr:
+def _finished(node: FxNode, result: Expr, count: int, bare: bool) -> Expr:
     bias = node.get("bias")
     if bias is not None:
-        made = R.add(made, reshape_to(bias, (1, *node.dims("bias"), *[1] * count)))
-    return R.squeeze(made, [0]) if bare else made
+        result = R.add(result, reshape_to(bias, (1, *node.dims("bias"), *[1] * count)))
+    return R.squeeze(result, [0]) if bare else result
 
 
 @torch_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def transposed(node: FxNode) -> Any:
     count = node.rank("weight") - 2
     x, bare = _batched(node, count)
-    made = TRANSPOSED[count](
+    result = TRANSPOSED[count](
         x,
         node["weight"],
         strides=spread(node, "stride", count, 1),
@@ -92,4 +92,4 @@ def transposed(node: FxNode) -> Any:
         dilation=spread(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, made, count, bare)
+    return _finished(node, result, count, bare)

@@ -1,4 +1,4 @@
-"""Tensors that are made: filled ones, ranges, triangles; copies and changes of dtype."""
+"""Mappings of tensor creation (fills, ranges, triangles), copies and dtype conversion."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def arange(node: FxNode) -> Expr:
     start, end, step = (node.arg(n, d) for n, d in (("start", 0), ("end", None), ("step", 1)))
     dtype = node.out_dtype()
     if all(isinstance(v, int | Poly) for v in (start, end, step)):
-        made = R.arange(PrimValue(start), PrimValue(end), PrimValue(step), dtype="int64")
-        return cast(made, dtype)
+        result = R.arange(PrimValue(start), PrimValue(end), PrimValue(step), dtype="int64")
+        return cast(result, dtype)
     wide = dtype if is_float(dtype) else "float64"
     along = R.multiply(index_range(node.out_dims()[0], wide), as_tensor(step, wide))
     return cast(R.add(as_tensor(start, wide), along), dtype)
@@ -104,8 +104,8 @@ def diagonal_matrices(node: FxNode) -> Expr:
 
 @torch_op("tril_indices", "triu_indices")
 def triangle_indices(node: FxNode) -> Expr:
-    made = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
-    places = made(node.plain("row"), node.plain("offset", 0), node.plain("col"))
+    result = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
+    places = result(node.plain("row"), node.plain("offset", 0), node.plain("col"))
     return constant(np.stack(places), node.out_dtype())
 
 

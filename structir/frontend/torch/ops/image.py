@@ -1,4 +1,4 @@
-"""Images made larger and smaller, and read at the places of a grid."""
+"""Mappings of interpolation and grid sampling of images."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _image(node: FxNode) -> Expr:
 
 
 def _step(axis: ScaledAxis) -> Expr:
-    """Returns how many old elements one new element goes over."""
+    """Returns the scale: input elements per output element."""
     if axis.factor:
         return _real(1.0 / axis.factor)
     return R.divide(size_number(axis.old, WORK), size_number(axis.new, WORK))
@@ -84,13 +84,13 @@ def _resized(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> E
 
 
 def _inside(node: FxNode, at: Expr, axis: ScaledAxis) -> Expr:
-    """Returns places of elements, those beyond an edge at it."""
+    """Returns coordinates as indices, clamped to the axis."""
     low = R.maximum(at, _real(0.0))
     return node.fold(cast(R.minimum(low, as_tensor(axis.old - 1, WORK)), "int64"))
 
 
 def _places(node: FxNode, axis: ScaledAxis) -> Expr:
-    """For each new element its place among the old ones."""
+    """Returns the input coordinate of each output element."""
     along = index_range(axis.new, WORK)
     if node.flag("align_corners"):
         last = R.maximum(as_tensor(axis.new - 1, WORK), _real(1.0))
@@ -118,10 +118,10 @@ def cubic_weights(share: Expr, a: float, real: Callable[[float], Expr]) -> list[
     """Returns the weights of the four elements around a place."""
 
     def polynomial(d: Expr, *factors: float) -> Expr:
-        made = real(factors[0])
+        result = real(factors[0])
         for factor in factors[1:]:
-            made = R.add(R.multiply(made, d), real(factor))
-        return made
+            result = R.add(R.multiply(result, d), real(factor))
+        return result
 
     def near(d: Expr) -> Expr:
         return polynomial(d, a + 2, -(a + 3), 0.0, 1.0)
@@ -192,13 +192,13 @@ def grid_sample(node: FxNode) -> Expr:
         at = R.stack(Tuple(tuple([a for a, _ in chosen])), axis=count + 1)
         read = R.gather_nd(image, at, batch_dims=1)
         terms.append(R.multiply(read, R.expand_dims(weight, [count + 1])))
-    made = node.emit(reduce(R.add, terms))
-    return R.permute_dims(made, [0, count + 1, *range(1, count + 1)])
+    result = node.emit(reduce(R.add, terms))
+    return R.permute_dims(result, [0, count + 1, *range(1, count + 1)])
 
 
 @attrs.frozen(eq=False)
 class GridSampler:
-    """How a grid is read."""
+    """The sampling of a grid: interpolation, padding mode and corner alignment."""
 
     node: FxNode
     padding: str
@@ -209,7 +209,7 @@ class GridSampler:
         return as_tensor(value, self.node.dtype("grid"))
 
     def coordinate(self, k: int, size: Dim) -> Expr:
-        """Returns a coordinate of the grid in elements of the image."""
+        """Returns a grid coordinate in units of image elements."""
         last = self.node.rank("grid") - 1
         grid = R.squeeze(R.strided_slice(self.node["grid"], [last], (k,), (k + 1,)), [last])
         shifted = R.add(grid, self.number(1.0))
@@ -220,14 +220,14 @@ class GridSampler:
         return self.node.emit(R.multiply(R.subtract(wide, self.number(1.0)), half))
 
     def bounded(self, coordinate: Expr, size: Dim) -> Expr:
-        """Returns a place within the image."""
+        """Returns a coordinate mapped into the image according to the padding mode."""
         last = self.number(size - 1)
         if self.padding == "reflection":
             coordinate = self.mirrored(coordinate, size)
         return R.minimum(R.maximum(coordinate, self.number(0.0)), last)
 
     def mirrored(self, coordinate: Expr, size: Dim) -> Expr:
-        """Returns a place thrown back at the edges: at the middle of the last element, or at its
+        """Returns a coordinate reflected at the edges: at the centre of the last element, or its
         end."""
         low = 0.0 if self.aligned else -0.5
         span = self.number(size - 1 if self.aligned else size)
@@ -241,7 +241,7 @@ class GridSampler:
         return R.add(inner, self.number(low))
 
     def taps(self, coordinate: Expr, size: Dim, mode: str) -> list[Tap]:
-        """Returns the elements that are read along an axis."""
+        """Returns the elements to interpolate along an axis, with their weights."""
         if mode != "cubic" and self.padding != "zeros":
             coordinate = self.node.emit(self.bounded(coordinate, size))
         if mode == "nearest":
@@ -250,13 +250,13 @@ class GridSampler:
         share = self.node.emit(R.subtract(coordinate, base))
         one = self.number(1.0)
         if mode == "linear":
-            found = [(0, R.subtract(one, share)), (1, share)]
+            results = [(0, R.subtract(one, share)), (1, share)]
         else:
-            found = cubic_weights(share, -0.75, self.number)
-        return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in found]
+            results = cubic_weights(share, -0.75, self.number)
+        return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in results]
 
     def tap(self, at: Expr, weight: Expr, size: Dim) -> Tap:
-        """Returns one element; outside of an image that is padded with zeros it weighs nothing."""
+        """Returns one element and its weight, which is 0 outside an image with zero padding."""
         at = self.node.emit(at)
         if self.padding == "zeros":
             inside = R.logical_and(
@@ -290,7 +290,7 @@ def affine_grid(node: FxNode) -> Expr:
     ones = R.full(tuple(spatial), number(1, dtype))
     points = R.stack(Tuple((*reversed(lines), ones)), axis=count)
     many_points = reduce(lambda a, b: a * b, spatial)
-    made = R.matmul(
+    result = R.matmul(
         reshape_to(points, (many_points, count + 1)), R.permute_dims(node["theta"], [0, 2, 1])
     )
-    return reshape_to(made, (batch, *spatial, count))
+    return reshape_to(result, (batch, *spatial, count))

@@ -1,4 +1,4 @@
-"""Reads and writes whose places are read from data."""
+"""Mappings of gather, scatter and other indexed reads and writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from structir.script import R
 
 
 def from_front(node: FxNode, places: Expr, size: Dim) -> Expr:
-    """Returns places along an axis, negative ones counted from its end."""
+    """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(places, Constant):
         data = places.data.astype(np.int64)
         if (data >= 0).all():
@@ -78,19 +78,19 @@ def take_along(node: FxNode) -> Expr:
 
 
 def _masked(node: FxNode, given: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
-    """Returns indices in which a mask stands as the places that are True along each of its axes."""
-    made: list[Expr | None] = []
+    """Returns indices with each boolean mask replaced by the indices of its True elements."""
+    result: list[Expr | None] = []
     for index in given:
         if index is None or node.dtype_of(index) not in ("bool", "uint8"):
-            made.append(index)
+            result.append(index)
             continue
         rank = len(node.dims_of(index))
         places = node.emit(R.nonzero(cast(index, "bool")))
         count = node.host.symbols.fresh(f"{node.spec.name}_found")
         sizes = (rank, count)
         places = node.host.builder.match_cast(places, _vector(sizes), None, node.span)
-        made += [R.take(places, number(k, "int64"), axis=0) for k in range(rank)]
-    return made
+        result += [R.take(places, number(k, "int64"), axis=0) for k in range(rank)]
+    return result
 
 
 def _vector(sizes: tuple[Dim, ...]) -> Any:
@@ -98,8 +98,8 @@ def _vector(sizes: tuple[Dim, ...]) -> Any:
 
 
 def _apart(given: Sequence[Expr | None], rank: int) -> tuple[list[int], list[int], list[int]]:
-    """Returns the axes that are indexed, the others, and the order of axes of the result: the
-    broadcast axes of adjacent indices stand in their place, else first."""
+    """Returns the indexed axes, the others, and the axis order of the result: the broadcast axes of
+    adjacent indices replace them, others are first."""
     at = [k for k, index in enumerate(given) if index is not None]
     rest = [k for k in range(rank) if k not in at]
     adjacent = at == list(range(at[0], at[-1] + 1))
@@ -118,13 +118,13 @@ def index(node: FxNode) -> Expr:
     if len(at) == 1:
         return R.take(node["self"], places[0], axis=at[0])
     x = reordered(node["self"], [*at, *rest])
-    made = node.emit(R.index_tensor(x, Tuple(tuple(places))))
-    many = len(node.dims_of(made)) - len(rest)
-    return reordered(made, _back(many, len(before), len(rest)))
+    result = node.emit(R.index_tensor(x, Tuple(tuple(places))))
+    many = len(node.dims_of(result)) - len(rest)
+    return reordered(result, _back(many, len(before), len(rest)))
 
 
 def _back(many: int, before: int, rest: int) -> list[int]:
-    """Returns the order that puts the broadcast axes behind the axes that stand before them."""
+    """Returns the permutation that moves the broadcast axes to the position of the indexed axes."""
     others = list(range(many, many + rest))
     return [*others[:before], *range(many), *others[before:]]
 
@@ -177,8 +177,8 @@ def masked_select(node: FxNode) -> Expr:
     sizes = node.dims() if node.rank() >= node.rank("mask") else node.dims("mask")
     mask = R.broadcast_to(node["mask"], sizes)
     x = node.emit(R.flatten(R.broadcast_to(node["self"], sizes)))
-    found = _masked(node, [node.emit(R.flatten(mask))], x)[0]
-    return R.take(x, found, axis=0)
+    value = _masked(node, [node.emit(R.flatten(mask))], x)[0]
+    return R.take(x, value, axis=0)
 
 
 @torch_op("masked_scatter")
@@ -189,8 +189,8 @@ def masked_scatter(node: FxNode) -> Expr:
     rank = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
     source = R.flatten(node["source"])
     at = R.maximum(rank, number(0, "int64"))
-    made = R.where(mask, R.take(source, at, axis=0), R.flatten(node["self"]))
-    return reshape_to(made, sizes)
+    result = R.where(mask, R.take(source, at, axis=0), R.flatten(node["self"]))
+    return reshape_to(result, sizes)
 
 
 @torch_op("nonzero", "argwhere")
@@ -246,7 +246,7 @@ def scatter(node: FxNode) -> Expr:
 
 
 def _neutral(node: FxNode, how: str, sizes: tuple[Dim, ...]) -> Expr:
-    """Returns what leaves the elements as they are that are combined with it."""
+    """Returns the identity element of a reduction."""
     dtype = node.dtype()
     least = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
     most = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
@@ -315,13 +315,13 @@ def index_write(node: FxNode) -> Expr:
         new = reordered(node["source"], order)
         factor = node.arg("alpha", 1)
         new = new if factor == 1 else R.multiply(new, as_tensor(factor, node.dtype()))
-    made = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
-    return reordered(made, [order.index(k) for k in range(rank)])
+    result = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
+    return reordered(result, [order.index(k) for k in range(rank)])
 
 
 @torch_op("repeat_interleave.Tensor")
 def repeated_places(node: FxNode) -> Expr:
-    """Returns each place as many times as its element tells."""
+    """Builds repeat_interleave: each index repeated as often as its element says."""
     return cast(_repeated(node, node.out_dims()[0]), node.out_dtype())
 
 
@@ -343,7 +343,7 @@ def _repeated(node: FxNode, size: Dim) -> Expr:
 
 
 def _bind_size(node: FxNode, size: Dim, one: Expr) -> None:
-    """Let a size of the result be the element of a vector of one, when the program runs."""
+    """Binds a symbolic size of the result to the only element of a vector."""
     if not dims.syms(size) <= node.host.builder.scopes[-1].symbols():
         shape = node.emit(R.tensor_to_shape(one))
         node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.span)
@@ -367,7 +367,7 @@ def bin_counts(node: FxNode) -> Expr:
 def unique(node: FxNode) -> list[Expr]:
     """Returns different elements in order, where each went, and how many there were."""
     axis = node.plain("dim") if "dim" in node.spec.args else None
-    made = node.emit(
+    result = node.emit(
         R.unique(
             node["self"],
             sorted=True,
@@ -378,11 +378,11 @@ def unique(node: FxNode) -> list[Expr]:
         )
     )
     nothing = R.full(ShapeExpr((0,)), number(0, "int64"))
-    inverse, counts = cast(made[1], "int64"), cast(made[2], "int64")
+    inverse, counts = cast(result[1], "int64"), cast(result[2], "int64")
     if axis is None:
         inverse = R.reshape(inverse, ShapeExpr(node.dims()))
     return [
-        made[0],
+        result[0],
         inverse if axis is not None or node.flag("return_inverse") else nothing,
         counts if node.flag("return_counts") else nothing,
     ]
@@ -405,20 +405,20 @@ def embedding_bag(node: FxNode) -> list[Expr]:
     bag = node.emit(R.subtract(after, number(1, "int64")))
     bags = node.out_dims()[0]  # with include_last_offset the last offset is the end
     zeros = R.full(ShapeExpr((bags, width)), number(0, dtype))
-    made = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
+    result = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
     if mode == 1:
         none = R.full(ShapeExpr((bags,)), number(0, dtype))
         ones = R.full(ShapeExpr((count,)), number(1, dtype))
         many = R.index_put(none, Tuple((bag,)), ones, accumulate=True)
-        made = R.divide(made, R.maximum(reshape_to(many, (bags, 1)), number(1, dtype)))
+        result = R.divide(result, R.maximum(reshape_to(many, (bags, 1)), number(1, dtype)))
     rest = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
-    return [made, *rest]
+    return [result, *rest]
 
 
 @torch_op("isin")
 def is_in(node: FxNode) -> Expr:
     rank = node.rank("elements")
     tests = R.flatten(node["test_elements"])
-    found = R.equal(R.expand_dims(node["elements"], [rank]), tests)
-    made = R.astype(R.max(R.astype(found, "int8"), axis=[rank]), "bool")
-    return R.logical_not(made) if node.flag("invert") else made
+    value = R.equal(R.expand_dims(node["elements"], [rank]), tests)
+    result = R.astype(R.max(R.astype(value, "int8"), axis=[rank]), "bool")
+    return R.logical_not(result) if node.flag("invert") else result

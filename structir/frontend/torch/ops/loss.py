@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from what was to be predicted."""
+"""Mappings of loss functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def absolute(node: FxNode) -> Expr:
 
 @torch_op("smooth_l1_loss", "huber_loss")
 def bent(node: FxNode) -> Expr:
-    """Squared near 0, straight beyond an edge."""
+    """Returns a loss that is quadratic near 0 and linear beyond a threshold."""
     left, right = _pair(node)
     smooth, dtype = ".smooth" in node.spec.target, node.out_dtype()
     edge = float(node.arg("beta" if smooth else "delta", 1.0))

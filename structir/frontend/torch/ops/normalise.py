@@ -20,10 +20,10 @@ def softmax(node: FxNode) -> Expr:
         return (
             R.multiply(x, number(0, node.out_dtype())) if op is R.nn.log_softmax else R.ones_like(x)
         )
-    made = op(x, axis=node.axis())
+    result = op(x, axis=node.axis())
     if "_safe_softmax" in node.spec.target:
-        return R.where(R.isnan(node.emit(made)), number(0.0, node.out_dtype()), made)
-    return made
+        return R.where(R.isnan(node.emit(result)), number(0.0, node.out_dtype()), result)
+    return result
 
 
 def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
@@ -72,7 +72,7 @@ def rms_norm(node: FxNode) -> Expr:
 def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
     dtype = node.dtype("input")
     weight, bias = _affine(node, (node.dims("input")[1],), dtype)
-    made = node.emit(
+    result = node.emit(
         R.nn.batch_norm(
             node["input"],
             weight,
@@ -84,7 +84,7 @@ def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
             training=False,
         )
     )
-    return made[0]
+    return result[0]
 
 
 @torch_op("batch_norm")
@@ -97,8 +97,8 @@ def batch_norm(node: FxNode) -> Expr:
 @torch_op("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
 def batch_norm_at_inference(node: FxNode) -> list[Expr]:
     nothing = _ones((0,), node.dtype("input"), 0.0)
-    made = _batch_norm(node, node["running_mean"], node["running_var"])
-    return [made, *[nothing] * (len(node.spec.outputs) - 1)]
+    result = _batch_norm(node, node["running_mean"], node["running_var"])
+    return [result, *[nothing] * (len(node.spec.outputs) - 1)]
 
 
 @torch_op("_native_batch_norm_legit.no_stats")
@@ -107,7 +107,7 @@ def batch_norm_by_batch(node: FxNode) -> list[Expr]:
 
 
 def _by_own(node: FxNode) -> list[Expr]:
-    """By the mean and the variance of the batch itself; none is remembered."""
+    """Normalizes with the mean and variance of the batch, without running statistics."""
     if node.get("running_mean") is not None:
         node.fail(
             "batch_norm in training mode is not supported",
@@ -151,11 +151,11 @@ def group_norm(node: FxNode) -> Any:
     each = node.whole(sizes[1]) // groups
     x = node.emit(reshape_to(node["input"], (sizes[0], groups, each, *sizes[2:])))
     axes = list(range(2, len(sizes) + 1))
-    made = _by_groups(node, x, axes, weight, bias)
+    result = _by_groups(node, x, axes, weight, bias)
     if "native" not in node.spec.target:
-        return made
+        return result
     edge = number(float(node.arg("eps")), node.dtype("input"))
-    return [made, R.mean(x, axis=axes), R.rsqrt(R.add(R.variance(x, axis=axes), edge))]
+    return [result, R.mean(x, axis=axes), R.rsqrt(R.add(R.variance(x, axis=axes), edge))]
 
 
 @torch_op("normalize")
@@ -173,5 +173,5 @@ def weight_norm(node: FxNode) -> Any:
     kept = node.axis("dim", 0, of="v")
     axes = [k for k in range(node.rank("v")) if k != kept]
     length = node.emit(R.sqrt(R.sum(R.multiply(v, v), axis=axes, keepdims=True)))
-    made = R.multiply(v, R.divide(g, length))
-    return [made, length] if len(node.spec.outputs) > 1 else made
+    result = R.multiply(v, R.divide(g, length))
+    return [result, length] if len(node.spec.outputs) > 1 else result

@@ -1,4 +1,4 @@
-"""Padding around tensors: of a value, of what lies at the edge, mirrored, or around the end."""
+"""Mappings of padding: constant, replicate, reflect and circular."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def emit_pad(
     value: Any = 0.0,
     mode: str = "constant",
 ) -> Expr:
-    """Returns a tensor with more elements around it; negative amounts take elements away."""
+    """Returns a padded tensor; negative amounts crop."""
     x = _cut(node, x, before, after)
     before, after = ([p if _adds(p) else 0 for p in side] for side in (before, after))
     both = [*before, *after]

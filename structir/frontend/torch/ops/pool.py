@@ -1,4 +1,4 @@
-"""Pools over windows, and pools that give a stated size."""
+"""Mappings of pooling over windows and adaptive pooling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_poo
 
 
 def _axes_of(node: FxNode) -> int:
-    """Over how many axes a pool goes, by its name."""
+    """Returns the number of spatial axes of a pooling op, from its name."""
     return int(node.spec.target.partition("pool")[2][0])
 
 
@@ -42,8 +42,7 @@ def _window(node: FxNode, count: int) -> tuple[list[int], list[int], list[int], 
 
 
 def _ceiling(node: FxNode, x: Expr, count: int) -> list[Dim]:
-    """With so much padding behind that the last, partial windows fit: by the sizes that torch
-    tells."""
+    """Extends the padding for ceil_mode, so that windows cover torch's recorded output sizes."""
     kernel, strides, padding, dilation = _window(node, count)
     sizes, wanted = node.dims_of(x)[2:], node.out_dims()[-count:]
     after: list[Dim] = []
@@ -59,7 +58,7 @@ def max_pool(node: FxNode) -> Expr:
     count = _axes_of(node)
     x, bare = _batched(node, count)
     kernel, strides, padding, dilation = _window(node, count)
-    made = MAX[count](
+    result = MAX[count](
         x,
         pool_size=kernel,
         strides=strides,
@@ -67,7 +66,7 @@ def max_pool(node: FxNode) -> Expr:
         dilation=dilation,
         ceil_mode=node.flag("ceil_mode"),
     )
-    return R.squeeze(made, [0]) if bare else made
+    return R.squeeze(result, [0]) if bare else result
 
 
 def _lowest(node: FxNode) -> float:
@@ -117,7 +116,7 @@ def mean_pool(node: FxNode) -> Expr:
     kernel, strides, padding, _ = _window(node, count)
     divisor = node.arg("divisor_override", None)
     if divisor is None:
-        made = MEAN[count](
+        result = MEAN[count](
             x,
             pool_size=kernel,
             strides=strides,
@@ -126,8 +125,8 @@ def mean_pool(node: FxNode) -> Expr:
             count_include_pad=node.flag("count_include_pad", True),
         )
     else:
-        made = _divided(node, x, divisor)
-    return R.squeeze(made, [0]) if bare else made
+        result = _divided(node, x, divisor)
+    return R.squeeze(result, [0]) if bare else result
 
 
 def _divided(node: FxNode, x: Expr, divisor: int) -> Expr:
@@ -156,10 +155,10 @@ def adaptive_mean(node: FxNode) -> Expr:
 
 @torch_op("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max(node: FxNode) -> Any:
-    made = _adaptive(node, R.max)
+    result = _adaptive(node, R.max)
     if len(node.spec.outputs) > 1:
-        return [made, R.full(ShapeExpr(node.out_dims(1)), number(0, "int64"))]
-    return made
+        return [result, R.full(ShapeExpr(node.out_dims(1)), number(0, "int64"))]
+    return result
 
 
 def _adaptive(node: FxNode, op: Any) -> Expr:

@@ -78,14 +78,14 @@ def _layers(
         node.fail("layers with projections are not supported")
     last: list[list[Expr]] = []
     for layer in range(node.plain("num_layers")):
-        made = []
+        result = []
         for k, back in enumerate(ways):
             index = layer * len(ways) + k
             weights = _weights(node, kind, given[index * each : (index + 1) * each])
             states = [R.take(s, number(index, "int64"), axis=0) for s in starts]
-            made.append(_directed(node, kind, node.emit(x), weights, states, back))
-        x = made[0][0] if len(made) == 1 else R.concat([m[0] for m in made], axis=2)
-        last += [m[1:] for m in made]
+            result.append(_directed(node, kind, node.emit(x), weights, states, back))
+        x = result[0][0] if len(result) == 1 else R.concat([m[0] for m in result], axis=2)
+        last += [m[1:] for m in result]
     return x, [R.stack(Tuple(tuple(column)), axis=0) for column in zip(*last, strict=True)]
 
 
@@ -101,7 +101,7 @@ def _weights(node: FxNode, kind: TorchRecurrentKind, given: list[Expr]) -> Weigh
 
 
 def _in_order(node: FxNode, kind: TorchRecurrentKind, x: Expr) -> Expr:
-    """Returns the gates, which lie along the first axis, in the order of the kernel."""
+    """Returns weights with their gates (axis 0) in the order of the kernel."""
     if kind.gates == (0,):
         return x
     count = len(kind.gates)
@@ -139,12 +139,12 @@ def _directed(
         (gates, *states, weights.recurrence, bias),
         out_sinfo=(whole, *[last for _ in states]),
     )
-    made = node.emit(call)
-    return [node.emit(made[k]) for k in range(1 + len(states))]
+    result = node.emit(call)
+    return [node.emit(result[k]) for k in range(1 + len(states))]
 
 
 def _unrolled(node: FxNode, gates: Expr, weights: Weights, state: Expr, back: bool) -> list[Expr]:
-    """Returns each step by itself, for a cell that no kernel is there for."""
+    """Unrolls the time steps, for a cell without a kernel."""
     steps = node.dims_of(gates)[0]
     if not isinstance(steps, int):
         node.fail("expected a static number of time steps")

@@ -68,8 +68,8 @@ def any_or_all(node: FxNode) -> Expr:
     whole = node.operand("self", "bool")
     if not node.rank():
         return cast(whole, node.out_dtype())
-    made = op(cast(whole, "int8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
-    return cast(made, node.out_dtype())
+    result = op(cast(whole, "int8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
+    return cast(result, node.out_dtype())
 
 
 @torch_op("max", "min")
@@ -155,10 +155,10 @@ def log_sum_exp(node: FxNode) -> Expr:
     most = node.emit(R.max(x, axis=axes, keepdims=True))
     finite = node.emit(R.where(R.isfinite(most), most, number(0.0, node.out_dtype())))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axis=axes, keepdims=True))
-    made = R.add(total, finite)
+    result = R.add(total, finite)
     if node.flag("keepdim") or not node.rank():
-        return made
-    return R.squeeze(made, axes if axes is not None else list(range(node.rank())))
+        return result
+    return R.squeeze(result, axes if axes is not None else list(range(node.rank())))
 
 
 @torch_op("linalg_vector_norm", "norm", "frobenius_norm")
@@ -198,7 +198,7 @@ torch_op("cumprod")(_running(R.cumprod))
 
 @torch_op("logcumsumexp")
 def running_log_sum_exp(node: FxNode) -> Expr:
-    """Around the greatest element of all, which is subtracted first."""
+    """Builds logcumsumexp; the maximum is subtracted first for stability."""
     x, axis = node["self"], node.axis()
     most = node.emit(R.max(x, axis=[axis], keepdims=True))
     return R.add(R.log(R.cumsum(R.exp(R.subtract(x, most)), axis=axis)), most)
@@ -213,7 +213,7 @@ def trace(node: FxNode) -> Expr:
 
 @torch_op("diff")
 def differences(node: FxNode) -> Expr:
-    """Returns differences of neighbours, taken `n` times; torch joins no tensors where `n` is 0."""
+    """Returns the n-th differences; for n = 0, `prepend` and `append` are ignored as in torch."""
     count, axis, dtype = node.plain("n", 1), node.axis("dim", -1), node.out_dtype()
     given = [node.get(name) for name in ("prepend", "self", "append")]
     parts = [cast(x, dtype) for x in given if x is not None] if count else [node["self"]]
@@ -253,10 +253,10 @@ def arg_sort(node: FxNode) -> Expr:
 @torch_op("topk")
 def top_k(node: FxNode) -> list[Expr]:
     axis, count = node.axis("dim", -1), node.size("k")
-    made = node.emit(
+    result = node.emit(
         R.topk(node["self"], k=count, axis=axis, largest=node.flag("largest", True), dtype="int64")
     )
-    return [made[0], made[1]]
+    return [result[0], result[1]]
 
 
 @torch_op("kthvalue")

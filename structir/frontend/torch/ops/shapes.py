@@ -1,4 +1,4 @@
-"""The same elements under another shape or order of axes, pieces of tensors and their joining."""
+"""Mappings of reshaping, permutation, slicing and concatenation."""
 
 from __future__ import annotations
 
@@ -181,12 +181,12 @@ def pieces_of(node: FxNode) -> tuple[int, list[Dim]]:
 )
 def split(node: FxNode) -> list[Any]:
     axis, sizes = pieces_of(node)
-    made: list[Any] = []
+    result: list[Any] = []
     start: Dim = 0
     for size in sizes:
-        made.append(between(node, node["self"], axis, start, start + size))
+        result.append(between(node, node["self"], axis, start, start + size))
         start = start + size
-    return made
+    return result
 
 
 @torch_op("diagonal", "diagonal_copy")
@@ -203,13 +203,13 @@ def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
     along = index_range(node.out_dims()[-1])
     rows = R.add(along, as_tensor(max(-offset, 0), "int64"))
     columns = R.add(along, as_tensor(max(offset, 0), "int64"))
-    made = R.index_tensor(x, Tuple((rows, columns)))
-    return reordered(made, [*range(1, rank - 1), 0])
+    result = R.index_tensor(x, Tuple((rows, columns)))
+    return reordered(result, [*range(1, rank - 1), 0])
 
 
 @torch_op("as_strided")
 def strided(node: FxNode) -> Expr:
-    """Returns elements by their places in memory, where these are the places in the operand."""
+    """Builds as_strided as a gather from a contiguous operand."""
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
     if meta is None or not lies_in_order(symbol, meta.sizes, meta.strides):
@@ -225,7 +225,7 @@ def strided(node: FxNode) -> Expr:
 
 
 def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
-    """Returns whether elements lie in memory in the order of their axes."""
+    """Returns whether strides are contiguous."""
     step: Dim = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         whole = symbol(size)
@@ -245,8 +245,8 @@ def windows(node: FxNode) -> Expr:
     starts = R.arange(R.prim_value(0), R.prim_value(moves), R.prim_value(1), dtype="int64")
     inner = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
     starts = R.multiply(reshape_to(starts, (moves, 1)), as_tensor(step, "int64"))
-    made = R.take(node["self"], R.add(starts, reshape_to(inner, (1, size))), axis=axis)
-    return reordered(made, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+    result = R.take(node["self"], R.add(starts, reshape_to(inner, (1, size))), axis=axis)
+    return reordered(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
 # ---- joined
@@ -338,13 +338,13 @@ def turned(node: FxNode) -> Expr:
 def mesh(node: FxNode) -> list[Any]:
     tensors = node.arg("tensors")
     by_columns = node.arg("indexing", "ij") == "xy"
-    made = []
+    result = []
     for k, x in enumerate(tensors):
         sizes = node.out_dims(k)
         index = 1 - k if by_columns and k < 2 and len(tensors) > 1 else k
         behind = [1] * (len(sizes) - 1 - index)
-        made.append(R.broadcast_to(reshape_to(x, (*[1] * index, sizes[index], *behind)), sizes))
-    return made
+        result.append(R.broadcast_to(reshape_to(x, (*[1] * index, sizes[index], *behind)), sizes))
+    return result
 
 
 @torch_op("pixel_shuffle")
