@@ -58,7 +58,9 @@ def put_plans(executable: Executable, writing: Any, arrays: Any, facts: dict[str
     functions = [function.stored for function in executable.direct.values()]
     said = stored_functions.written(functions, writing(_Arrays(arrays).name_of))
     key = disk.digest(facts[TEXT])  # plans are those of this very text
-    arrays[PLANS_OF + key] = _bytes(disk.packed(key, disk.CacheEntry({}, json.dumps(said).encode())))
+    arrays[PLANS_OF + key] = _bytes(
+        disk.packed(key, disk.CacheEntry({}, json.dumps(said).encode()))
+    )
     facts[PLANS] = json.dumps(executable.function_names)
 
 

@@ -1,4 +1,4 @@
-"""Frontends: models of other systems as StructIR modules."""
+"""Importers of ONNX models and exported torch programs as StructIR modules."""
 
 from structir.lazy import lazy_names
 

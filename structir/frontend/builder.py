@@ -1,4 +1,4 @@
-"""A builder whose bindings carry the place of the node of a model that they come from."""
+"""A block builder whose bindings carry the location of the model's node that they implement."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from structir.ir.struct_info import StructInfo
 
 
 class NodeBuilder(BlockBuilder):
-    """Builds a module node by node."""
+    """A block builder that attaches the location of the current node to every binding."""
 
-    place: Span | None = None  # the node that is being built
+    span: Span | None = None  # the node that is being built
 
     @contextmanager
-    def at(self, place: Span) -> Iterator[None]:
-        """Everything emitted inside comes from this node."""
-        before, self.place = self.place, place
+    def at(self, span: Span) -> Iterator[None]:
+        """Attaches `span` to every binding that is emitted inside the `with` block."""
+        before, self.span = self.span, span
         try:
             yield
         finally:
-            self.place = before
+            self.span = before
 
     def aside(self, build: Callable[[], Expr]) -> SeqExpr:
-        """What `build` emits and gives as a sequence of its own, not part of the function."""
+        """Returns the bindings that `build` emits and its result as a separate sequence, outside
+        the function."""
         scope = BuilderScope(self.scopes[-1])
         scope.in_dataflow = self.scopes[-1].in_dataflow
         self.scopes.append(scope)
@@ -44,6 +45,6 @@ class NodeBuilder(BlockBuilder):
         annotation: StructInfo | None,
         span: Span | None,
     ) -> Var:
-        if type(value) is Call and value.span is None and self.place is not None:
-            value = replace(value, span=self.place)
-        return super()._bind(kind, value, name, annotation, span or self.place)
+        if type(value) is Call and value.span is None and self.span is not None:
+            value = replace(value, span=self.span)
+        return super()._bind(kind, value, name, annotation, span or self.span)

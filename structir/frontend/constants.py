@@ -1,4 +1,4 @@
-"""What of a model is known before it runs."""
+"""A test whether an expression consists of constants only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from structir.ir.expr import Call, Constant, Expr, PrimValue, ShapeExpr, Tuple, 
 
 
 def all_constant(value: Expr) -> bool:
-    """Whether an expression is made of constants alone."""
+    """Returns whether an expression depends on constants only."""
     todo: list[Any] = [value]
     while todo:
         part = todo.pop()

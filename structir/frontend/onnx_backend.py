@@ -1,4 +1,4 @@
-"""ONNX's own backend interface for the CPU: `Backend.prepare(model).run(inputs)`."""
+"""The backend interface of ONNX for the CPU: `Backend.prepare(model).run(inputs)`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from structir.passes import (
     Simplify,
 )
 
-MOST_SPECIAL = 64  # elements of an input that a program may be made for
-MOST_PROGRAMS = 32  # programs made for values of inputs that are kept
-MOST_FOLDED = 1 << 30  # bytes of a weight that is worked out before the first call
+MAX_SPECIALIZED_ELEMENTS = 64  # elements of an input that a program is specialized to
+MAX_PROGRAMS = 32  # cached specialized programs
+MOST_FOLDED = 1 << 30  # bytes of a constant-folded weight
 
 
 class CompiledModel(BackendRep):
-    """A model, compiled once for all sizes.
+    """A model compiled once for all sizes.
 
-    Where the structure of the program hangs on the values of small inputs (the axes of a
-    reduction, say), a program is compiled for each of their values."""
+    If the structure of the program depends on the values of small inputs (such as the axes of a
+    reduction), one program per combination of values is compiled and cached.
+    """
 
     def __init__(self, model: ModelProto) -> None:
         self.model = model
@@ -49,51 +50,51 @@ class CompiledModel(BackendRep):
         return compiled(for_inference()(module))["main"]
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
-        """The outputs for inputs in order, or by name."""
+        """Returns the outputs for inputs in order or by name."""
         given = self._by_name(inputs)
         try:
             program = self._program_for(given)
-            made = program(*[v for name, v in given.items() if name not in self.special])
+            result = program(*[v for name, v in given.items() if name not in self.special])
         except (MemoryError, OverflowError) as error:
-            raise wrong(f"there is no room for a value of the model: {error}") from error
+            raise wrong(f"out of memory for a value of the model: {error}", code="E0810") from error
         outputs = len(self.model.graph.output)
-        results = made if outputs > 1 else (made,)
+        results = result if outputs > 1 else (result,)
         return tuple([list(r) if isinstance(r, tuple) else r for r in results])
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
             missing = [n for n in self.names if n not in inputs]
             if missing:
-                raise wrong(f"inputs are missing: {', '.join(missing)}")
+                raise wrong(f"missing inputs: {', '.join(missing)}", code="E0810")
             return {n: _array(inputs[n]) for n in self.names}
-        given = list(inputs) if isinstance(inputs, Sequence) else [inputs]
-        if len(given) != len(self.names):
-            raise wrong(f"the model takes {len(self.names)} inputs, but {len(given)} are given")
-        return {n: _array(v) for n, v in zip(self.names, given, strict=True)}
+        arrays = list(inputs) if isinstance(inputs, Sequence) else [inputs]
+        if len(arrays) != len(self.names):
+            raise wrong(f"inputs: expected {len(self.names)}, found {len(arrays)}", code="E0810")
+        return {n: _array(v) for n, v in zip(self.names, arrays, strict=True)}
 
     def _program_for(self, given: Mapping[str, Any]) -> Any:
-        """The program for these inputs; it is made where there is none yet."""
+        """Returns the program specialized to these inputs, compiled on first use."""
         while True:
             values = {n: given[n] for n in sorted(self.special)}
             key = tuple([(v.shape, v.dtype.str, v.tobytes()) for v in values.values()])
             if key in self.programs:
                 return self.programs[key]
             try:
-                made = self._program(values)
+                program = self._program(values)
             except RunTimeValueError as error:
                 more = error.inputs - self.special
-                if not more or any(given[n].size > MOST_SPECIAL for n in more):
+                if not more or any(given[n].size > MAX_SPECIALIZED_ELEMENTS for n in more):
                     raise
                 self.special |= more
                 continue
-            if len(self.programs) >= MOST_PROGRAMS:
+            if len(self.programs) >= MAX_PROGRAMS:
                 self.programs.clear()
-            self.programs[key] = made
-            return made
+            self.programs[key] = program
+            return program
 
 
 def for_inference() -> Any:
-    """The passes between the import of a model and its compilation."""
+    """Returns the passes to run between the import of a model and its compilation."""
     fold = FoldConstant(max_bytes=MOST_FOLDED)
     known = [DeadCodeElimination(), fold, FoldBatchNorm(), fold, Simplify()]
     return Sequential([*known, CommonSubexpressionElimination(), DeadCodeElimination()])
@@ -104,37 +105,37 @@ def _array(value: Any) -> Any:
 
 
 def _input_names(model: ModelProto) -> list[str]:
-    """The inputs that a caller gives: those that have no initialiser."""
+    """Returns the names of the inputs without an initializer."""
     known = {t.name for t in model.graph.initializer}
     known |= {t.values.name for t in model.graph.sparse_initializer}
     return [i.name for i in model.graph.input if i.name not in known]
 
 
 class Backend(OnnxBackend):
-    """Runs ONNX models on the CPU."""
+    """The ONNX backend that runs models on the CPU."""
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device is there."""
+        """Returns whether a device is supported: only CPU is."""
         return device.split(":")[0] == "CPU"
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **options: Any) -> bool:
-        """Every model may be tried."""
+        """Returns True: the import itself reports what is unsupported."""
         return True
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> CompiledModel:
-        """A model ready to run."""
+        """Imports and compiles a model."""
         if not cls.supports_device(device):
-            raise wrong(f"there is no device {device!r}")
+            raise wrong(f"unknown device {device!r}: expected CPU", code="E0810")
         return CompiledModel(model)
 
     @classmethod
     def run_model(
         cls, model: ModelProto, inputs: Any, device: str = "CPU", **options: Any
     ) -> tuple[Any, ...]:
-        """The outputs of a model for inputs."""
+        """Compiles a model and returns its outputs for inputs."""
         return cls.prepare(model, device, **options).run(inputs)
 
     @classmethod
@@ -146,7 +147,7 @@ class Backend(OnnxBackend):
         outputs_info: Any = None,
         **options: Any,
     ) -> tuple[Any, ...]:
-        """The outputs of a single node for inputs."""
+        """Compiles a single node and returns its outputs for inputs."""
         names = [n for n in node.input if n]
         types = [
             helper.make_tensor_value_info(

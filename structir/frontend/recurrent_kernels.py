@@ -1,4 +1,4 @@
-"""Recurrent layers as kernels of the module: all steps of one direction in one."""
+"""Kernels of recurrent layers: one kernel runs all time steps of one direction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DTYPES = frozenset({"float32", "float64"})
 
 @attrs.frozen
 class RecurrentCell:
-    """What a step does with the gates of the input and the products with the state before."""
+    """A recurrent cell: its gates and states, and the kernel source of one time step."""
 
     gates: int
     states: tuple[str, ...]
@@ -24,14 +24,14 @@ class RecurrentCell:
 
 
 def _sigmoid(name: str, gate: int) -> str:
-    """A gate as a line of text."""
-    place = f"{gate} * hidden + j" if gate else "j"
-    return f"{name} = 1.0 / (1.0 + T.exp(-(gates[t, b, {place}] + rows[{place}])))\n"
+    """Returns the kernel source of a sigmoid gate."""
+    index = f"{gate} * hidden + j" if gate else "j"
+    return f"{name} = 1.0 / (1.0 + T.exp(-(gates[t, b, {index}] + rows[{index}])))\n"
 
 
 def _tanh(name: str, gate: int) -> str:
-    place = f"{gate} * hidden + j" if gate else "j"
-    return f"{name} = T.tanh(gates[t, b, {place}] + rows[{place}])\n"
+    index = f"{gate} * hidden + j" if gate else "j"
+    return f"{name} = T.tanh(gates[t, b, {index}] + rows[{index}])\n"
 
 
 MIXED = "last[b, j] = (1.0 - update) * fresh + update * last[b, j]\n"
@@ -68,18 +68,18 @@ AT_ONCE = 4  # in so many products for each time that a sum is read and written
 
 
 def _products(sums: list[str], states: list[str], first_gate: str, count: str) -> str:
-    """Lines that add the products of states, at `k`, with the weights of `count` gates to sums, at
-    `j`, in the order of the terms."""
-    place = f"{first_gate}j"
+    """Returns kernel source that adds the products of states (index `k`) and the weights of `count`
+    gates to sums (index `j`), in the order of the terms."""
+    index = f"{first_gate}j"
     terms = range(AT_ONCE)
     held = [f"x{n}_{q} = {x.format(k=f'k + {q}')}" for n, x in enumerate(states) for q in terms]
-    weights = [f"w{q} = weight[k + {q}, {place}]" for q in terms]
+    weights = [f"w{q} = weight[k + {q}, {index}]" for q in terms]
     many = [
         f"{total} = {' + '.join([total, *[f'x{n}_{q} * w{q}' for q in terms]])}"
         for n, total in enumerate(sums)
     ]
     one = [
-        f"{t} += {x.format(k='k')} * weight[k, {place}]" for t, x in zip(sums, states, strict=True)
+        f"{t} += {x.format(k='k')} * weight[k, {index}]" for t, x in zip(sums, states, strict=True)
     ]
     loop = f"    for j in range({count}):"
     lines = [f"for k in range(0, hidden - {AT_ONCE - 1}, {AT_ONCE}):", *_indented(held), loop]
@@ -105,9 +105,9 @@ for j in range(hidden):
 
 @cache
 def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = False) -> Kernel:
-    """The kernel of a cell over all steps: (gates of the input, states, weight, bias) to all
-    hidden states and the last states. `ragged` sequences end early, each at a length of its own,
-    which is an operand more."""
+    """Returns the kernel of a cell over all steps: (input gates, states, weight, bias) -> all
+    hidden states and the final states. A `ragged` kernel takes the length of each sequence as an
+    additional first operand."""
     cell = CELLS[name]
     full = f"{name}_backwards" if backwards else name
     full = f"{full}_ragged" if ragged else full
@@ -118,7 +118,7 @@ def recurrent_kernel(name: str, dtype: str, backwards: bool, ragged: bool = Fals
 
 
 def _text(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: bool) -> str:
-    width, made = f"{cell.gates} * hidden", f"{cell.products} * hidden"
+    width, result = f"{cell.gates} * hidden", f"{cell.products} * hidden"
     state = '"batch", "hidden"'
     shapes = {"gates": f'"steps", "batch", "{width}"'}
     shapes |= {f"{s}_start": state for s in cell.states}
@@ -135,7 +135,7 @@ def _text(cell: RecurrentCell, name: str, dtype: str, backwards: bool, ragged: b
     steps = "steps - 1, -1, -1" if backwards else "steps"
     some = [f"first + {n}" for n in range(TOGETHER)]
     together, alone = [
-        _products([f"rows[{b}, j]" for b in own], [f"last[{b}, {{k}}]" for b in own], "", made)
+        _products([f"rows[{b}, j]" for b in own], [f"last[{b}, {{k}}]" for b in own], "", result)
         for own in (some, ["b"])
     ]
     step = f"""\

@@ -108,10 +108,10 @@ def test_one_program_for_each_value_of_axes() -> None:
         np.testing.assert_array_equal(got, x.sum(axis))
 
 
-def test_a_declared_output_that_lies_is_told_of() -> None:
+def test_warns_of_a_wrong_declared_output() -> None:
     model = made([node("Flatten", "x", "y")], [value("x", [2, 3, 4])], ["y"])
     model.graph.output[0].CopyFrom(value("y", [2, 3, 4]))
-    with pytest.warns(DiagnosticWarning, match="'y' is declared"):
+    with pytest.warns(DiagnosticWarning, match="'y': declared"):
         module = from_onnx(model)
     assert info_of(module, "y").ndim == 2
 

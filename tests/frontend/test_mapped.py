@@ -79,7 +79,7 @@ def retype(tensor: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [shorten, retype])
-def test_what_is_wrong_is_told_alike(tmp_path: Path, change: Any) -> None:
+def test_same_message_with_and_without_mapping(tmp_path: Path, change: Any) -> None:
     path = stored(tmp_path, weight=change)
     told = []
     for mapped in (False, True):
@@ -90,12 +90,12 @@ def test_what_is_wrong_is_told_alike(tmp_path: Path, change: Any) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 1000, -1])
-def test_files_that_are_cut_off(tmp_path: Path, length: int) -> None:
+def test_truncated_files(tmp_path: Path, length: int) -> None:
     path = stored(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(DiagnosticError, match="no ONNX model"):
+    with pytest.raises(DiagnosticError, match="not a valid ONNX model"):
         from_onnx(path, mapped=True)
-    with pytest.raises(DiagnosticError, match="cannot be read"):
+    with pytest.raises(DiagnosticError, match="cannot read"):
         from_onnx(tmp_path / "missing.onnx", mapped=True)
 
 

@@ -1,4 +1,4 @@
-"""ONNX models as modules: `from_onnx(model_or_path)`; their sizes: `shapes_of(model_or_path)`."""
+"""Importer of ONNX models: `from_onnx(model_or_path)` and `shapes_of(model_or_path)`."""
 
 from structir.lazy import lazy_names
 

@@ -1,4 +1,4 @@
-"""The bodies of ops that are said by other ops: a model's own functions, and ONNX's."""
+"""Decompositions of ops: functions that the model defines, and those of ONNX's schemas."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from structir.frontend.onnx.types import type_of_info
 
 
 def body_of(node: OnnxNode, functions: Mapping[tuple[str, str], FunctionProto]) -> FunctionProto:
-    """The function that a node stands for."""
+    """Returns the function body of a node's op, of the model or of ONNX's schema."""
     own = functions.get((node.domain, node.op_type))
     if own is not None:
         return own
     schema = schema_of(node.domain, node.op_type, node.version)
     if schema is None:
-        node.fail("nothing is known of this op")
+        node.fail("unknown op: no mapping, no function of the model and no ONNX schema")
     body = _plain_body(schema) or _body_in_context(schema, node)
     if body is None:
-        node.fail("ONNX says this op by no other ops for these operands")
+        node.fail("no decomposition of this op for these operands")
     return body
 
 
 def arguments_of(node: OnnxNode, body: FunctionProto) -> dict[str, AttributeProto]:
-    """What a body's attributes refer to: the node's, or else the defaults of the op."""
+    """Returns the attributes that a function body refers to: those of the node over the
+    defaults."""
     schema = schema_of(node.domain, node.op_type, node.version)
     declared = schema.attributes.items() if schema is not None else ()
     defaults = {k: a.default_value for k, a in declared if a.default_value.name}
@@ -38,7 +39,8 @@ def _plain_body(schema: Any) -> FunctionProto | None:
 
 
 def _body_in_context(schema: Any, node: OnnxNode) -> FunctionProto | None:
-    """A body that hangs on the attributes and on the types of the operands."""
+    """Returns the function body that ONNX generates from the node's attributes and operand
+    types."""
     if not schema.has_context_dependent_function:
         return None
     plain = NodeProto()
@@ -55,11 +57,11 @@ def _body_in_context(schema: Any, node: OnnxNode) -> FunctionProto | None:
     versions = [
         v for v in schema.context_dependent_function_opset_versions if v <= node.version
     ] or list(schema.context_dependent_function_opset_versions)
-    made = schema.get_context_dependent_function_with_opset_version(
+    result = schema.get_context_dependent_function_with_opset_version(
         max(versions), plain.SerializeToString(), given
     )
-    if not made:
+    if not result:
         return None
     body = FunctionProto()
-    body.ParseFromString(made)
+    body.ParseFromString(result)
     return body

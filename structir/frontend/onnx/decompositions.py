@@ -1,4 +1,4 @@
-"""Ops that are said by ONNX's own: a node's operands and attributes as those of another op."""
+"""Mappings expressed with ONNX ops: builds a node as another op of ONNX's default domain."""
 
 from __future__ import annotations
 
@@ -12,40 +12,39 @@ from structir.frontend.onnx.registry import DEFAULT, find_build
 from structir.frontend.onnx.values import OnnxValue, constant_elements
 from structir.ir.expr import Constant, Expr
 
-VERSION = 21  # of the ops that others are said by
+VERSION = 21  # opset version of the ops in decompositions
 
 
 def as_node(
     node: OnnxNode, op: str, operands: Sequence[Expr | None], **attributes: Any
 ) -> OnnxNode:
-    """A node of ONNX's own domain in place of this one: other operands, and some attributes
-    changed."""
+    """Returns a node of ONNX's default domain with other operands and some attributes replaced."""
     kept = [a for name, a in node.attributes.items() if name not in attributes]
     changed = [helper.make_attribute(k, v) for k, v in attributes.items() if v is not None]
     names = [node.inputs[k] if k < len(node.inputs) else "" for k in range(len(operands))]
     proto = NodeProto(op_type=op, input=names, output=node.outputs, name=node.proto.name)
     proto.attribute.extend([*kept, *changed])
     values = [None if x is None else _value(node, x) for x in operands]
-    return OnnxNode(proto, VERSION, values, node.importer, node.names, node.place)
+    return OnnxNode(proto, VERSION, values, node.importer, node.names, node.span)
 
 
-def said(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any) -> Any:
-    """What an op of ONNX's own domain makes of these operands."""
+def build_as(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any) -> Any:
+    """Builds an op of ONNX's default domain on these operands; returns its outputs."""
     build = find_build(DEFAULT, op, VERSION)
     if build is None:
-        node.fail(f"there is no op {op}")
+        node.fail(f"no mapping of op {op}")
     return build(as_node(node, op, operands, **attributes))
 
 
-def one_said(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any) -> Expr:
-    """The first output of an op of ONNX's own domain."""
-    made = said(node, op, *operands, **attributes)
-    first = made[0] if isinstance(made, list) else made
+def build_as_one(node: OnnxNode, op: str, *operands: Expr | None, **attributes: Any) -> Expr:
+    """Builds an op of ONNX's default domain on these operands; returns its first output."""
+    result = build_as(node, op, *operands, **attributes)
+    first = result[0] if isinstance(result, list) else result
     return first.expr if isinstance(first, OnnxValue) else first
 
 
 def _value(node: OnnxNode, x: Expr) -> OnnxValue:
-    x = node.importer.worked_out(x)
+    x = node.importer.fold_constant(x)
     return (
         OnnxValue(x, constant_elements(x)) if isinstance(x, Constant) else OnnxValue(node.emit(x))
     )

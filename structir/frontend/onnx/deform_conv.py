@@ -1,4 +1,4 @@
-"""What a deformed convolution reads of an image, as a kernel of the module."""
+"""A kernel that samples an image at the offsets of a deformable convolution."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def deformed_columns(
 
 @cache
 def deformed_kernel(dtype: str, steps: tuple[int, ...]) -> Kernel:
-    """The kernel: (image, how far each reading is moved, what it counts) to all readings; `steps`
-    are the strides, the dilations, and the padding above and at the left."""
+    """Returns the kernel (image, offsets, mask) -> samples; `steps` are the strides, the dilations,
+    and the padding at the top and left."""
     names = ("down", "along", "dy", "dx", "top", "left")
     text = TEXT.format(dtype=dtype, **dict(zip(names, steps, strict=True)))
-    found = parse(text, "deformed_columns.py").functions["deformed_columns"]
-    assert isinstance(found, Kernel)
-    return found
+    kernel = parse(text, "deformed_columns.py").functions["deformed_columns"]
+    assert isinstance(kernel, Kernel)
+    return kernel

@@ -1,4 +1,5 @@
-"""Graphs built node by node: operands looked up, the mapping applied, results bound by name."""
+"""The importer of graphs: looks up operands, applies the mapping of each node, binds its
+outputs."""
 
 from __future__ import annotations
 
@@ -17,21 +18,21 @@ from structir.errors import Diagnostic, DiagnosticError, Span, StructIRError
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.constants import all_constant
 from structir.frontend.onnx.bodies import arguments_of, body_of
-from structir.frontend.onnx.joins import bound, choice_of, common, either
-from structir.frontend.onnx.listing import listed
+from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, merge_infos
+from structir.frontend.onnx.listing import node_spans
 from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import GraphNames, lookup
 from structir.frontend.onnx.node import ABSENT, OnnxNode, RunTimeValueError, Split
-from structir.frontend.onnx.registry import DEFAULT, find_build, find_carry
+from structir.frontend.onnx.registry import DEFAULT, find_build, find_fold
 from structir.frontend.onnx.tensors import array_of, dense
 from structir.frontend.onnx.types import OnnxSymbols
 from structir.frontend.onnx.unsupported import plain_domain
 from structir.frontend.onnx.values import (
     OnnxValue,
-    carried_dtype,
+    as_expression,
     constant_elements,
-    is_carried,
-    stated,
+    is_foldable,
+    is_foldable_dtype,
 )
 from structir.interpret.interpreter import Interpreter
 from structir.interpret.scope import Activation as RunScope
@@ -39,16 +40,16 @@ from structir.ir.expr import Constant, Expr, SeqExpr, Tuple, Var
 from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
-MOST_FOLDED = 1 << 16  # elements of a result that is worked out while importing
-MOST_SPLITS = 5  # choices within which a graph goes on: each doubles what follows
-MOST_BUILT = 300_000  # nodes; functions within functions can stand for far more than a file holds
-DEEPEST = 100  # functions within functions
-UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+MOST_FOLDED = 1 << 16  # elements of a result that is evaluated at import time
+MAX_SPLITS = 5  # nested conditionals that duplicate the rest of the graph; each doubles it
+MAX_NODES = 300_000  # nodes after expansion: nested functions can grow exponentially
+MAX_DEPTH = 100  # nested functions
+CONVERSION_ERRORS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
 @attrs.frozen(eq=False)
 class GraphSchedule:
-    """The nodes of a graph, their places, and the values that are wanted of them."""
+    """The nodes of a graph, their locations, and the names of the required values."""
 
     nodes: Sequence[NodeProto]
     places: Sequence[Span]
@@ -56,7 +57,7 @@ class GraphSchedule:
 
 
 class OnnxImporter:
-    """Builds the functions of one module."""
+    """Builds the module of a model, node by node."""
 
     def __init__(
         self,
@@ -70,14 +71,16 @@ class OnnxImporter:
         self.builder = NodeBuilder()
         self.functions, self.folder, self.progress = functions, folder, progress
         self.symbols = OnnxSymbols()
-        self.everything = everything  # branches that no run takes, too
+        self.everything = everything  # also build branches that are never taken
         self.built = 0
-        self.seen: dict[str, StructInfo | None] = {}  # of every value of every graph, as built last
+        self.seen: dict[
+            str, StructInfo | None
+        ] = {}  # the StructInfo of every value of every graph, as built last
 
     # ---- graphs
 
     def constants(self, graph: GraphProto, names: GraphNames) -> None:
-        """Bring the initialisers of a graph into scope."""
+        """Adds the initializers of a graph to its scope."""
         for tensor in graph.initializer:
             held = None if self.mapped is None else self.mapped.array_of(tensor)
             array = array_of(tensor, self.folder) if held is None else held
@@ -88,24 +91,27 @@ class OnnxImporter:
     def outputs(
         self, nodes: Sequence[NodeProto], names: GraphNames, wanted: Sequence[str]
     ) -> list[OnnxValue]:
-        """Build nodes in order; the values of these names at the end."""
-        return self._going_on(GraphSchedule(nodes, listed(nodes, names.where), wanted), 0, names)
+        """Builds nodes in order; returns the values of the `wanted` names."""
+        return self._build_nodes(
+            GraphSchedule(nodes, node_spans(nodes, names.where), wanted), 0, names
+        )
 
-    def _going_on(self, steps: GraphSchedule, start: int, names: GraphNames) -> list[OnnxValue]:
+    def _build_nodes(self, steps: GraphSchedule, start: int, names: GraphNames) -> list[OnnxValue]:
         for k in range(start, len(steps.nodes)):
             split = self.node(steps.nodes[k], names, steps.places[k])
             self.progress()
             if split is not None:
-                return self._in_both(split, steps, k + 1, names)
+                return self._build_in_branches(split, steps, k + 1, names)
         return [lookup(names, name, None) for name in steps.wanted]
 
-    def _in_both(
+    def _build_in_branches(
         self, split: Split, steps: GraphSchedule, start: int, names: GraphNames
     ) -> list[OnnxValue]:
-        """What follows a choice, built in each of its branches, where its ranks are known."""
+        """Builds the nodes after a conditional inside each of its branches, where ranks are
+        known."""
         node = split.node
-        if names.splits >= MOST_SPLITS:
-            node.fail("the branches have outputs of different ranks, as those of many before it")
+        if names.splits >= MAX_SPLITS:
+            node.fail(f"more than {MAX_SPLITS} conditionals have outputs of different ranks")
 
         around, parts = self.seen, dict[int, dict[str, StructInfo | None]]()
 
@@ -113,136 +119,145 @@ class OnnxImporter:
             def build() -> list[Expr]:
                 self.seen = parts[number] = {}
                 inner = names.branch()
-                for name, value in zip(node.outputs, node.inside(graph), strict=False):
+                for name, value in zip(node.outputs, node.build_subgraph(graph), strict=False):
                     inner.values[name] = value
                     self.seen[name] = value.expr.struct_info
-                return [v.expr for v in self._going_on(steps, start, inner)]
+                return [v.expr for v in self._build_nodes(steps, start, inner)]
 
             return build
 
         stem = node.part_name()
         sides = [side(number, graph) for number, graph in enumerate(split.graphs)]
-        choice = choice_of(self, split.condition, sides, stem)
+        choice = build_branches(self, split.condition, sides, stem)
         self.seen = around
         if choice.failing is None:
-            around.update(either(parts.values()))
+            around.update(merge_infos(parts.values()))
         else:
             around.update(parts[choice.failing] | parts[1 - choice.failing])
-        joined = [common(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
+        joined = [common_info(self, stem, pair) for pair in zip(*choice.infos, strict=True)]
         return [
-            OnnxValue(bound(self, stem, choice.made[k], info, node.place))
+            OnnxValue(cast_checked(self, stem, choice.var[k], info, node.span))
             for k, info in enumerate(joined)
         ]
 
-    def inner_graph(
+    def build_subgraph(
         self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
     ) -> list[OnnxValue]:
-        """The results of a graph within another one, built into the open scope."""
+        """Builds a nested graph into the current scope; returns its outputs."""
         self.constants(graph, names)
         names.values.update(given)
         return self.outputs(graph.node, names, [o.name for o in graph.output])
 
-    def node(self, proto: NodeProto, names: GraphNames, place: Span) -> Split | None:
-        """Build one node. A choice that all that follows hangs on is given back."""
-        values = [lookup(names, name, place) if name else None for name in proto.input]
+    def node(self, proto: NodeProto, names: GraphNames, span: Span) -> Split | None:
+        """Builds one node. Returns a `Split` if the nodes after it must be built in both
+        branches."""
+        values = [lookup(names, name, span) if name else None for name in proto.input]
         domain = plain_domain(proto.domain)
         version = names.opsets.get(domain)
         if version is None:
             raise DiagnosticError(
-                Diagnostic(f"the model imports no opset of {domain or 'ai.onnx'!r}", place)
+                Diagnostic(
+                    f"expected an opset import of domain {domain or 'ai.onnx'!r}, found none", span
+                )
             )
-        node = OnnxNode(proto, version, values, self, names, place)
+        node = OnnxNode(proto, version, values, self, names, span)
         self.built += 1
-        if self.built > MOST_BUILT:
-            node.fail(f"the model unfolds to more than {MOST_BUILT} nodes")
+        if self.built > MAX_NODES:
+            node.fail(f"the model expands to more than {MAX_NODES} nodes")
         try:
-            with self.builder.at(place):
+            with self.builder.at(span):
                 results = self._results(node)
                 if isinstance(results, Split):
                     return results
                 self._bind(node, results)
                 return None
         except DiagnosticError as error:
-            raise placed(error, node) from error
-        except UNREADABLE as error:
+            raise with_span(error, node) from error
+        except CONVERSION_ERRORS as error:
             detail = f"{type(error).__name__}: {error}"
             raise DiagnosticError(
-                Diagnostic(f"this node cannot be understood ({detail})", place, node.op_type)
+                Diagnostic(f"invalid node: {detail}", span, node.op_type, code="E0805")
             ) from error
 
     def _results(self, node: OnnxNode) -> Sequence[OnnxValue | None] | Split:
-        """The values of a node's outputs."""
+        """Returns the values of a node's outputs."""
         sources = frozenset().union(*[v.sources for v in node.values if v is not None])
-        carried = self._carried(node)
-        if carried is not None:
-            return [attrs.evolve(carried, sources=sources)]
+        folded_elements = self._fold_elements(node)
+        if folded_elements is not None:
+            return [attrs.evolve(folded_elements, sources=sources)]
         build = find_build(node.domain, node.op_type, node.version)
         if (node.domain, node.op_type) in self.functions or build is None:
-            return self._laid_open(node)
+            return self._expand_body(node)
         given = [v for v in node.values if v is not None]
         if given and all(type(v.expr) is Constant for v in given) and not node.graphs:
-            folded = self._folded(node, build)
+            folded = self._fold_constants(node, build)
             if folded is not None:
                 return folded
-        made = build(node)
-        if isinstance(made, Split):
-            return made
-        return [as_value(r, sources) for r in listed_results(made)]
+        result = build(node)
+        if isinstance(result, Split):
+            return result
+        return [as_value(r, sources) for r in as_list(result)]
 
-    def _carried(self, node: OnnxNode) -> OnnxValue | None:
-        """The result where all operands are known numbers and sizes, and so is it."""
-        carry = find_carry(node.domain, node.op_type)
-        if carry is None or any(v is not None and v.elements is None for v in node.values):
+    def _fold_elements(self, node: OnnxNode) -> OnnxValue | None:
+        """Returns the result of the folding rule if all operands have known elements, else None."""
+        fold = find_fold(node.domain, node.op_type)
+        if fold is None or any(v is not None and v.elements is None for v in node.values):
             return None
         try:
-            elements = carry(node, *[v and v.elements for v in node.values])
-        except (RunTimeValueError, *UNREADABLE):
-            return None  # the mapping itself does what can be done, or says what is wrong
+            elements = fold(node, *[v and v.elements for v in node.values])
+        except (RunTimeValueError, *CONVERSION_ERRORS):
+            return None  # the mapping itself handles the node or reports the error
         if elements is None:
             return None
-        made, dtype = elements
-        made = np.asarray(made, object)
-        if not carried_dtype(dtype) or not is_carried(made):
+        result, dtype = elements
+        result = np.asarray(result, object)
+        if not is_foldable_dtype(dtype) or not is_foldable(result):
             return None
-        return OnnxValue(stated(made, dtype), made)
+        return OnnxValue(as_expression(result, dtype), result)
 
-    def _folded(self, node: OnnxNode, build: Any) -> list[OnnxValue | None] | None:
-        """The results worked out now, where all operands are constants and the results small."""
+    def _fold_constants(self, node: OnnxNode, build: Any) -> list[OnnxValue | None] | None:
+        """Evaluates a node of constant operands if its results are small; else inlines its
+        bindings."""
         sequence = self.builder.aside(lambda: Tuple(tuple(_expressions(build(node)))))
         if not all(_small(b.var) for block in sequence.blocks for b in block.bindings):
-            return self._kept(sequence)
+            return self._inline(sequence)
         try:
-            found = Interpreter(IRModule({})).value(sequence, RunScope({}, {}))
+            evaluated = Interpreter(IRModule({})).value(sequence, RunScope({}, {}))
         except StructIRError:
-            return self._kept(sequence)
-        if not all(isinstance(f, np.ndarray | np.generic) or f == () for f in found):
-            return self._kept(sequence)
-        return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in found]
+            return self._inline(sequence)
+        if not all(isinstance(f, np.ndarray | np.generic) or f == () for f in evaluated):
+            return self._inline(sequence)
+        return [None if isinstance(f, tuple) else constant(np.asarray(f)) for f in evaluated]
 
-    def looked_at(self, build: Callable[[], list[OnnxValue]]) -> None:
-        """A branch that no run takes, built aside where the sizes of all values are asked for."""
+    def build_unreachable(self, build: Callable[[], list[OnnxValue]]) -> None:
+        """Builds a branch that is never taken, to infer the shapes of its values, and discards
+        it."""
         if self.everything:
             with suppress(DiagnosticError):
                 self.builder.aside(lambda: Tuple(tuple([v.expr for v in build()])))
 
-    def worked_out(self, value: Expr) -> Expr:
-        """A value that only constants make, as a constant; any other as it is."""
+    def fold_constant(self, value: Expr) -> Expr:
+        """Returns the value of an expression of constants as a constant; other values unchanged."""
         if not all_constant(value):
             return value
-        found = Interpreter(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
-        return Constant(np.asarray(found))
+        evaluated = Interpreter(IRModule({})).value(
+            self.builder.aside(lambda: value), RunScope({}, {})
+        )
+        return Constant(np.asarray(evaluated))
 
-    def _kept(self, sequence: SeqExpr) -> list[OnnxValue | None]:
-        """A sequence built aside, put into the function after all."""
+    def _inline(self, sequence: SeqExpr) -> list[OnnxValue | None]:
+        """Appends the bindings of a separate sequence to the current scope; returns its results."""
         for binding in sequence.bindings():
             self.builder.scopes[-1].add(binding)
         fields: Any = sequence.body
         return [None if f is ABSENT else as_value(f, frozenset()) for f in fields.fields]
 
-    def _laid_open(self, node: OnnxNode) -> list[OnnxValue | None]:
-        """The outputs of a node that stands for a body of other nodes."""
-        if node.names.depth > DEEPEST:
-            node.fail(f"functions are nested more than {DEEPEST} deep; does one call itself?")
+    def _expand_body(self, node: OnnxNode) -> list[OnnxValue | None]:
+        """Builds the nodes of a function body in place of a node; returns the node's outputs."""
+        if node.names.depth > MAX_DEPTH:
+            node.fail(
+                f"functions are nested more than {MAX_DEPTH} deep; recursion is not supported"
+            )
         body = body_of(node, self.functions)
         values = dict(zip(body.input, node.values, strict=False))
         names = GraphNames(
@@ -255,9 +270,9 @@ class OnnxImporter:
             depth=node.names.depth + 1,
         )
         wanted = [(o, b) for o, b in zip(node.outputs, body.output, strict=False) if o]
-        made = self.outputs(body.node, names, [inner for _, inner in wanted])
-        found = {name: value for (name, _), value in zip(wanted, made, strict=True)}
-        return [found.get(name) for name in node.outputs]
+        result = self.outputs(body.node, names, [inner for _, inner in wanted])
+        results = {name: value for (name, _), value in zip(wanted, result, strict=True)}
+        return [results.get(name) for name in node.outputs]
 
     # ---- results
 
@@ -266,15 +281,15 @@ class OnnxImporter:
             if not name:
                 continue
             if value is None:
-                node.fail(f"output {name!r} is not made")
+                node.fail(f"the mapping of this op has no output {name!r}")
             if name in node.names.values and name in node.names.own():
-                node.fail(f"{name!r} is defined twice")
-            named = self._named(value, name, node)
+                node.fail(f"value {name!r} is defined twice: names must be unique in a graph")
+            named = self._bind_name(value, name, node)
             node.names.values[name] = named
             self.seen[name] = named.expr.struct_info
 
-    def _named(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
-        """A value bound to a variable of its name, its sizes given names where they are unknown."""
+    def _bind_name(self, value: OnnxValue, name: str, node: OnnxNode) -> OnnxValue:
+        """Binds a value to a variable of a name, with unknown sizes bound to fresh symbols."""
         expr = value.expr
         if type(expr) is Constant:
             return value
@@ -282,38 +297,40 @@ class OnnxImporter:
             expr = self.builder.emit_output(expr, name)
         elif not isinstance(expr, Var) or expr.name != name:
             expr = self.builder.emit(expr, name)
-        return self.measured(attrs.evolve(value, expr=expr), name, node.place)
+        return self.name_sizes(attrs.evolve(value, expr=expr), name, node.span)
 
-    def measured(self, value: OnnxValue, name: str, place: Span) -> OnnxValue:
-        """A value of known rank with sizes: unknown ones get names, bound when the program runs."""
+    def name_sizes(self, value: OnnxValue, name: str, span: Span) -> OnnxValue:
+        """Returns a value of known rank and unknown sizes cast to fresh symbolic sizes."""
         info = value.expr.struct_info
         if not isinstance(info, TensorStructInfo) or isinstance(info.dims, tuple) or not info.ndim:
             return value
         sizes = [self.symbols.fresh(f"{name}_{i}") for i in range(info.ndim)]
-        stated = TensorStructInfo(tuple(sizes), info.dtype)
-        return attrs.evolve(value, expr=self.builder.match_cast(value.expr, stated, name, place))
+        as_expression = TensorStructInfo(tuple(sizes), info.dtype)
+        return attrs.evolve(
+            value, expr=self.builder.match_cast(value.expr, as_expression, name, span)
+        )
 
 
-def listed_results(made: Any) -> list[Any]:
-    """What a mapping gives, as a list of outputs."""
+def as_list(made: Any) -> list[Any]:
+    """Returns the result of a mapping as a list of outputs."""
     return list(made) if isinstance(made, list | tuple) else [made]
 
 
 def _expressions(made: Any) -> list[Expr]:
-    """What a mapping gives, as expressions; an output that it does not make is the empty tuple."""
-    results = listed_results(made)
+    """Returns the outputs of a mapping as expressions; a missing output is the empty tuple."""
+    results = as_list(made)
     return [ABSENT if r is None else r.expr if isinstance(r, OnnxValue) else r for r in results]
 
 
 def as_value(result: Any, sources: frozenset[str]) -> OnnxValue | None:
-    """An output of a mapping as a value."""
+    """Returns an output of a mapping as an `OnnxValue`."""
     if result is None or isinstance(result, OnnxValue):
         return result
     return OnnxValue(result, constant_elements(result), sources)
 
 
 def constant(data: np.ndarray[Any, Any]) -> OnnxValue:
-    """A value that is known now."""
+    """Returns an array as a constant value with known elements."""
     expr = Constant(data)
     return OnnxValue(expr, constant_elements(expr))
 
@@ -330,9 +347,9 @@ def _small(var: Var) -> bool:
     )
 
 
-def placed(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
-    """An error with its node's place, where it has none."""
+def with_span(error: DiagnosticError, node: OnnxNode) -> DiagnosticError:
+    """Returns an error with the location and op of a node where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    made = [d.at(node.place) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in made])
+    result = [d.at(node.span) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.op_type) for d in result])

@@ -1,4 +1,5 @@
-"""What holds of a value wherever it comes from: the join of branches and of a loop's steps."""
+"""Branches and joins: the StructInfo common to the branches of a conditional or the iterations of a
+loop."""
 
 from __future__ import annotations
 
@@ -23,23 +24,25 @@ Side = Callable[[], Sequence[Expr]]
 
 @attrs.frozen(eq=False)
 class BranchJoin:
-    """A choice that is built, and what holds of its outputs in the two branches."""
+    """A conditional that was built, and the StructInfo of its outputs in the two branches."""
 
-    made: Var
+    var: Var
     infos: tuple[Infos, Infos]
     failing: int | None = None  # the branch that fails when it is taken
 
 
-def choice_of(
+def build_branches(
     host: OnnxImportContext, condition: Expr, sides: Sequence[Side], stem: str
 ) -> BranchJoin:
-    """Two branches built. One that can never be right fails when it is taken, not before: models
-    hold such branches for ranks that their inputs do not have."""
+    """Builds a conditional. A branch that is invalid raises at run time, when it is taken.
+
+    Models contain such branches for ranks that their inputs do not have.
+    """
     tried = _Branches(sides)
-    made = host.builder.if_else(condition, tried.build(0), tried.build(1), stem)
+    result = host.builder.if_else(condition, tried.build(0), tried.build(1), stem)
     wrong = [k for k in (0, 1) if tried.errors[k] is not None]
     if not wrong:
-        return BranchJoin(made, (tried.infos[0], tried.infos[1]))
+        return BranchJoin(result, (tried.infos[0], tried.infos[1]))
     if len(wrong) == 2:
         raise DiagnosticError([d for e in tried.errors if e is not None for d in e.diagnostics])
     host.builder.scopes[-1].bindings.pop()
@@ -47,8 +50,8 @@ def choice_of(
     message = tried.errors[bad].diagnostics[0].message  # type: ignore[union-attr]
     failing = _failing(host, message, good)
     again = [tried.build(k) if k != bad else failing for k in (0, 1)]
-    made = host.builder.if_else(condition, again[0], again[1], stem)
-    return BranchJoin(made, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
+    result = host.builder.if_else(condition, again[0], again[1], stem)
+    return BranchJoin(result, (tried.infos[1 - bad], tried.infos[1 - bad]), bad)
 
 
 def _failing(host: OnnxImportContext, message: str, like: Infos) -> Callable[[], Expr]:
@@ -58,7 +61,7 @@ def _failing(host: OnnxImportContext, message: str, like: Infos) -> Callable[[],
 
 
 class _Branches:
-    """The sides of a choice as they are built: what they give, or why they cannot."""
+    """The branches of a conditional while they are built: their results or their errors."""
 
     def __init__(self, sides: Sequence[Side]) -> None:
         self.sides = sides
@@ -66,7 +69,7 @@ class _Branches:
         self.errors: list[DiagnosticError | None] = [None, None]
 
     def build(self, k: int) -> Callable[[], Expr]:
-        """What emits one side."""
+        """Returns a function that emits one branch."""
 
         def emit() -> Expr:
             try:
@@ -83,13 +86,14 @@ class _Branches:
 
 
 def differ(infos: Sequence[Any]) -> bool:
-    """Whether tensors have different ranks, so that what follows cannot treat them alike."""
+    """Returns whether tensors have different ranks, so that one join cannot represent them."""
     tensors = all(isinstance(i, TensorStructInfo) for i in infos)
     return tensors and len({i.ndim for i in infos}) > 1
 
 
-def common(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> StructInfo:
-    """What holds of a value in all cases, axis by axis; sizes that differ are new variables."""
+def common_info(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> StructInfo:
+    """Returns the StructInfo common to all cases, axis by axis; sizes that differ become fresh
+    variables."""
     if not all(isinstance(i, TensorStructInfo) for i in infos):
         return unify_to_lca(infos[0], infos[-1])
     dtype = infos[0].dtype if len({i.dtype for i in infos}) == 1 else None
@@ -98,9 +102,9 @@ def common(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> StructIn
     known = host.builder.scopes[-1].symbols()
     sizes: list[Dim] = []
     for axis in range(infos[0].ndim):
-        found = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
-        first = found[0]
-        same = first is not None and all(f is not None and dims.equal(first, f) for f in found)
+        results = [i.dims[axis] if isinstance(i.dims, tuple) else None for i in infos]
+        first = results[0]
+        same = first is not None and all(f is not None and dims.equal(first, f) for f in results)
         if same and first is not None and dims.syms(first) <= known:
             sizes.append(first)
         else:
@@ -108,21 +112,23 @@ def common(host: OnnxImportContext, stem: str, infos: Sequence[Any]) -> StructIn
     return TensorStructInfo(tuple(sizes), dtype)
 
 
-def either(parts: Iterable[Mapping[str, StructInfo | None]]) -> dict[str, StructInfo | None]:
-    """What holds of values by name, whichever of several programs makes them."""
-    found: dict[str, StructInfo | None] = {}
+def merge_infos(parts: Iterable[Mapping[str, StructInfo | None]]) -> dict[str, StructInfo | None]:
+    """Returns the least upper bound of the StructInfo of each name over several programs."""
+    results: dict[str, StructInfo | None] = {}
     for part in parts:
         for name, info in part.items():
-            known = found.get(name, info)
+            known = results.get(name, info)
             same = known is None or info is None or known == info
-            found[name] = (known or info) if same else unify_to_lca(known, info)  # type: ignore[arg-type]
-    return found
+            results[name] = (known or info) if same else unify_to_lca(known, info)  # type: ignore[arg-type]
+    return results
 
 
-def bound(host: OnnxImportContext, stem: str, value: Expr, info: StructInfo, place: Span) -> Expr:
-    """A value under what is known of it, checked when the program runs."""
+def cast_checked(
+    host: OnnxImportContext, stem: str, value: Expr, info: StructInfo, span: Span
+) -> Expr:
+    """Returns a value cast with `match_cast` to a StructInfo, which is checked at run time."""
     if value.struct_info == info or not isinstance(info, TensorStructInfo):
         return value
     if info.ndim is None:
         return value
-    return host.builder.match_cast(host.builder.emit(value, stem), info, stem, place)
+    return host.builder.match_cast(host.builder.emit(value, stem), info, stem, span)

@@ -1,5 +1,4 @@
-"""Models whose large initialisers stay in their file: they are mapped into memory, and the rest is
-read as a model without their bytes."""
+"""Memory-mapped models: large initializers stay in the file, the rest is parsed without them."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ from onnx import TensorProto
 
 from structir.frontend.onnx.tensors import PACKED, Array, byte_count, dtype_name, wrong
 
-LEAST = 1 << 16  # bytes of what is worth mapping
-MARK = "at"  # the key by which a tensor without its bytes says where they are
-GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # the numbers of fields
-VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # how they are written
-UNTOUCHED = {TensorProto.STRING, *PACKED}  # types whose elements are not whole bytes
+LEAST = 1 << 16  # bytes; smaller initializers are parsed
+MARK = "at"  # external_data key of the offset of a tensor's bytes
+GRAPH, INITIALISER, TYPE, RAW, EXTERNAL = 7, 5, 2, 9, 13  # field numbers
+VARINT, WIDE, SIZED, NARROW = 0, 1, 2, 5  # protobuf wire types
+UNTOUCHED = {TensorProto.STRING, *PACKED}  # strings, and types smaller than a byte
 
 
 class MessageField(NamedTuple):
-    """A field of a message: its number, how it is written, where it begins, and its value."""
+    """A protobuf field: its number, wire type, offset, and the offsets of its value."""
 
     number: int
     kind: int
@@ -35,61 +34,66 @@ Change = Callable[[int, int], bytes]
 
 
 class MappedModel:
-    """A model's file, and the places of its initialisers that are not in the model."""
+    """A memory-mapped model file, and the locations of the initializers left in it."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.places: dict[str, MessageField] = {}
+        self.payloads: dict[str, MessageField] = {}
 
     def rest(self) -> bytes:
-        """The model without its large parts; raises ValueError where it is not understood."""
-        return self._changed(0, len(self.data), {GRAPH: self._graph})
+        """Returns the serialized model without its large initializers; raises ValueError if
+        malformed."""
+        return self._rewrite(0, len(self.data), {GRAPH: self._graph})
 
     def array_of(self, tensor: TensorProto) -> Array | None:
-        """The elements of a tensor that lie in the file; None of others."""
-        place = next(
-            (self.places.get(e.value) for e in tensor.external_data if e.key == MARK), None
+        """Returns a view of the elements of a tensor left in the file; None for any other
+        tensor."""
+        payload = next(
+            (self.payloads.get(e.value) for e in tensor.external_data if e.key == MARK), None
         )
-        if place is None:
+        if payload is None:
             return None
         dtype_name(tensor.data_type)
-        needed, there = byte_count(tensor), place.end - place.start
+        needed, there = byte_count(tensor), payload.end - payload.start
         if needed != there or any(d < 0 for d in tensor.dims):
             shape = list(tensor.dims)
             raise wrong(
-                f"tensor {tensor.name!r} of shape {shape} needs {needed} bytes, but has {there}"
+                f"tensor {tensor.name!r} of shape {shape}: expected {needed} bytes, found {there}"
             )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, place.start)
+        flat = np.frombuffer(self.data, dtype, there // dtype.itemsize, payload.start)
         return flat.reshape(tuple(tensor.dims))
 
     def _graph(self, start: int, end: int) -> bytes:
-        return self._changed(start, end, {INITIALISER: self._tensor})
+        return self._rewrite(start, end, {INITIALISER: self._tensor})
 
     def _tensor(self, start: int, end: int) -> bytes:
-        """A tensor, or what stands for it: all but its bytes, and where they are."""
+        """Returns a serialized tensor; a large one has a reference to its offset instead of its
+        bytes."""
         fields = list(self._fields(start, end))
         raw = [f for f in fields if f.number == RAW and f.kind == SIZED]
         types = [self._number(f.start)[0] for f in fields if f.number == TYPE and f.kind == VARINT]
         large = len(raw) == 1 and raw[0].end - raw[0].start >= LEAST
         if not large or types[-1:] == [] or types[-1] in UNTOUCHED:
             return self.data[start:end]
-        place = raw[0]
-        self.places[str(place.start)] = place
-        entry = _sized(1, MARK.encode()) + _sized(2, str(place.start).encode())
-        return self.data[start : place.at] + self.data[place.end : end] + _sized(EXTERNAL, entry)
+        payload = raw[0]
+        self.payloads[str(payload.start)] = payload
+        entry = _sized(1, MARK.encode()) + _sized(2, str(payload.start).encode())
+        return (
+            self.data[start : payload.at] + self.data[payload.end : end] + _sized(EXTERNAL, entry)
+        )
 
-    def _changed(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
-        """A message with some of its fields as they are changed."""
-        found = []
+    def _rewrite(self, start: int, end: int, changes: Mapping[int, Change]) -> bytes:
+        """Returns a serialized message with some of its fields rewritten."""
+        results = []
         for field in self._fields(start, end):
             change = changes.get(field.number) if field.kind == SIZED else None
             if change is None:
-                found.append(self.data[field.at : field.end])
+                results.append(self.data[field.at : field.end])
             else:
-                found.append(_sized(field.number, change(field.start, field.end)))
-        return b"".join(found)
+                results.append(_sized(field.number, change(field.start, field.end)))
+        return b"".join(results)
 
     def _fields(self, at: int, end: int) -> Iterator[MessageField]:
         while at < end:
@@ -103,31 +107,31 @@ class MappedModel:
             elif kind in (WIDE, NARROW):
                 stop = start + (8 if kind == WIDE else 4)
             else:
-                raise ValueError(f"a field written as {kind}")
+                raise ValueError(f"unknown wire type {kind}")
             if stop > end:
-                raise ValueError("a field that is cut off")
+                raise ValueError("truncated field")
             yield MessageField(tag >> 3, kind, at, start, stop)
             at = stop
 
     def _number(self, at: int) -> tuple[int, int]:
-        """A number of seven bits in each byte, and where it ends."""
+        """Returns a varint and the offset after it."""
         value, shift = 0, 0
         while at < len(self.data) and shift < 70:
             byte = self.data[at]
             at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
             if byte < 128:
                 return value, at
-        raise ValueError("a number that does not end")
+        raise ValueError("unterminated varint")
 
 
 def _sized(number: int, value: bytes) -> bytes:
-    """A field with a value of so many bytes."""
+    """Returns a serialized length-delimited field."""
     return _varint(number << 3 | SIZED) + _varint(len(value)) + value
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    results = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        results.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*results, value])

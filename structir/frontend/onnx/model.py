@@ -1,4 +1,4 @@
-"""`from_onnx`: a whole model, from a file or from memory, as a module."""
+"""`from_onnx`: imports an ONNX model from a file or from memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from structir.errors import Diagnostic, warn
 from structir.frontend.onnx import ops
-from structir.frontend.onnx.importer import UNREADABLE, OnnxImporter, constant
+from structir.frontend.onnx.importer import CONVERSION_ERRORS, OnnxImporter, constant
 from structir.frontend.onnx.mapped import MappedModel
 from structir.frontend.onnx.names import GraphNames, types_of
 from structir.frontend.onnx.registry import find_build
@@ -40,17 +40,19 @@ def from_onnx(
     progress: Callable[[int, int], None] | None = None,
     mapped: bool = False,
 ) -> IRModule:
-    """The module of an ONNX model: `main` takes its inputs and gives its outputs.
+    """Imports an ONNX model as a module whose `main` maps its inputs to its outputs.
 
-    Sizes of inputs that the model names are symbolic variables of these names. `values` are inputs
-    that are known now: their parameters are left out. `folder` is where a model in memory keeps
-    external data. `progress` is told how many nodes are done, and of how many. With `mapped`, large
-    constants stay in the file, mapped into memory: it must not be changed while they are used.
+    Named input sizes (`dim_param`) become symbolic variables of these names. `values` fixes inputs
+    by name: they become constants instead of parameters. `folder` holds the external data of a
+    model in memory. `progress(done, total)` is called after each node. With `mapped`, large
+    constants stay in the memory-mapped file, which must not change while they are in use.
+
+    Raises `DiagnosticError` for an invalid file, an op without a mapping, or an invalid node.
     """
-    return imported(model, values=values, folder=folder, progress=progress, mapped=mapped)[0]
+    return import_model(model, values=values, folder=folder, progress=progress, mapped=mapped)[0]
 
 
-def imported(
+def import_model(
     model: Model,
     *,
     values: Mapping[str, Any] | None = None,
@@ -59,22 +61,22 @@ def imported(
     everything: bool = False,
     mapped: bool = False,
 ) -> tuple[IRModule, Infos]:
-    """The module of a model, and what is known of all values of its graphs, by their names."""
+    """Returns the module of a model, and the StructInfo of all values of its graphs by name."""
     ops.load()
-    file = _mapped(model) if mapped else None
-    proto, home = _read(model, None if folder is None else Path(folder), file)
+    file = _map_file(model) if mapped else None
+    proto, home = _load(model, None if folder is None else Path(folder), file)
     where = Path(model).name if isinstance(model, str | os.PathLike) else proto.graph.name
     known = {name: np.asarray(value) for name, value in (values or {}).items()}
     try:
         count = _counter(progress, len(proto.graph.node))
         functions = {(plain_domain(f.domain), f.name): f for f in proto.functions}
         importer = OnnxImporter(functions, home, count, everything, file)
-        return _imported(importer, proto, str(where or "model"), known)
-    except UNREADABLE as error:  # names that are no text, fields that contradict each other
-        raise wrong(f"the model cannot be understood ({type(error).__name__}: {error})") from error
+        return _import_graph(importer, proto, str(where or "model"), known)
+    except CONVERSION_ERRORS as error:  # names that are not UTF-8, inconsistent fields
+        raise wrong(f"not a valid ONNX model ({type(error).__name__}: {error})") from error
 
 
-def _imported(
+def _import_graph(
     importer: OnnxImporter, proto: ModelProto, where: str, known: Mapping[str, Any]
 ) -> tuple[IRModule, Infos]:
     graph = proto.graph
@@ -99,40 +101,40 @@ def _counter(progress: Callable[[int, int], None] | None, total: int) -> Callabl
     return count
 
 
-def _mapped(model: Model) -> MappedModel | None:
-    """The file of a model, mapped, if it is one and can be mapped."""
+def _map_file(model: Model) -> MappedModel | None:
+    """Returns the memory-mapped file of a model, or None if it cannot be mapped."""
     try:
         return None if isinstance(model, ModelProto) else MappedModel(Path(model))
-    except (OSError, ValueError):  # one that is empty, or not there: reading it says so
+    except (OSError, ValueError):  # an empty or missing file is reported when it is read
         return None
 
 
 def _bytes_of(path: Path, file: MappedModel | None) -> bytes:
-    """What is to be parsed of a model's file."""
+    """Returns the serialized model, without large initializers if it is memory-mapped."""
     if file is not None:
         with suppress(ValueError):
             return file.rest()
     return path.read_bytes()
 
 
-def _read(
+def _load(
     model: Model, folder: Path | None, file: MappedModel | None
 ) -> tuple[ModelProto, Path | None]:
-    """The model, and the folder that its external data must lie in."""
+    """Returns the parsed model and the folder of its external data."""
     if isinstance(model, ModelProto):
         return model, folder
     path = Path(model)
     try:
         data = _bytes_of(path, file)
     except OSError as error:
-        raise wrong(f"{path.name} cannot be read: {error.strerror}") from error
+        raise wrong(f"cannot read {path.name}: {error.strerror}") from error
     proto = ModelProto()
     try:
         proto.ParseFromString(data)
     except (DecodeError, RuntimeError) as error:
-        raise wrong(f"{path.name} is no ONNX model, or it is cut off") from error
+        raise wrong(f"{path.name}: not a valid ONNX model (truncated protobuf?)") from error
     if not proto.HasField("graph"):
-        raise wrong(f"{path.name} is no ONNX model: it holds no graph")
+        raise wrong(f"{path.name}: not a valid ONNX model: it has no graph")
     return proto, folder or path.parent
 
 
@@ -152,13 +154,13 @@ def _module(
                 _output(importer, v.expr, o) for v, o in zip(values, graph.output, strict=True)
             ]
         if not results:
-            raise wrong("the model has no outputs")
+            raise wrong("the graph has no outputs")
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
     return builder.get()
 
 
 def _is_flat(node: NodeProto, names: GraphNames) -> bool:
-    """Whether a node can stand in a dataflow block: no branches are in it."""
+    """Returns whether a node can be in a dataflow block: it has no graphs."""
     domain = plain_domain(node.domain)
     version = names.opsets.get(domain, 1)
     direct = find_build(domain, node.op_type, version) is not None
@@ -166,7 +168,7 @@ def _is_flat(node: NodeProto, names: GraphNames) -> bool:
 
 
 def _interface(graph: GraphProto, params: list[Var]) -> dict[str, Any]:
-    """The names of inputs and outputs as the model has them."""
+    """Returns the attributes of `main` that record the model's input and output names."""
     return {
         "input_names": tuple([p.name for p in params]),
         "output_names": tuple([o.name for o in graph.output]),
@@ -176,7 +178,7 @@ def _interface(graph: GraphProto, params: list[Var]) -> dict[str, Any]:
 def _parameters(
     importer: OnnxImporter, graph: GraphProto, names: GraphNames, known: Mapping[str, Any]
 ) -> list[Var]:
-    """The inputs as variables; what is known already is a constant."""
+    """Returns the parameters of `main`; inputs with a known value become constants."""
     params = []
     for declared in graph.input:
         name = declared.name
@@ -192,7 +194,7 @@ def _parameters(
 
 
 def _output(importer: OnnxImporter, value: Expr, declared: ValueInfoProto) -> Expr:
-    """A result of the graph; a declaration that cannot be true is told of."""
+    """Returns an output of the graph; warns if its declared type contradicts the inferred one."""
     builder = importer.builder
     info = info_of_type(declared.type, OnnxSymbols(), declared.name)
     _validate(declared.name, info, value.struct_info)
@@ -202,17 +204,15 @@ def _output(importer: OnnxImporter, value: Expr, declared: ValueInfoProto) -> Ex
     return emit(value, declared.name)
 
 
-def _validate(name: str, declared: Any, found: Any) -> None:
-    tensors = isinstance(declared, TensorStructInfo) and isinstance(found, TensorStructInfo)
-    if not tensors or declared.dims is None or not isinstance(found.dims, tuple):
+def _validate(name: str, declared: Any, inferred: Any) -> None:
+    """Warns if the declared type of an output contradicts the inferred one."""
+    tensors = isinstance(declared, TensorStructInfo) and isinstance(inferred, TensorStructInfo)
+    if not tensors or declared.dims is None or not isinstance(inferred.dims, tuple):
         return
-    pairs = zip(declared.dims, found.dims, strict=False)
-    lies = declared.ndim != found.ndim or any(
+    pairs = zip(declared.dims, inferred.dims, strict=False)
+    contradicts = declared.ndim != inferred.ndim or any(
         isinstance(d, int) and dims.equal(d, f) is False for d, f in pairs
     )
-    if lies:
-        warn(
-            Diagnostic(f"output {name!r} is declared as {declared}, which it is not").note(
-                f"it is {found}"
-            )
-        )
+    if contradicts:
+        message = f"graph output {name!r}: declared {declared}, inferred {inferred}"
+        warn(Diagnostic(message, severity="warning"))

@@ -1,4 +1,4 @@
-"""What names mean inside of a graph."""
+"""The scope of a graph: its values, opset versions and function attributes by name."""
 
 from __future__ import annotations
 
@@ -14,61 +14,59 @@ from structir.frontend.onnx.values import OnnxValue
 
 @attrs.frozen(eq=False)
 class GraphNames:
-    """What names mean in one graph: values, opset versions, and the attributes of the function
-    that is being laid open."""
+    """The scope of one graph: values, opset versions, and attributes of the enclosing function."""
 
     values: MutableMapping[str, OnnxValue]
     opsets: Mapping[str, int]
     where: str
     arguments: Mapping[str, AttributeProto] = attrs.Factory(dict)
-    results: frozenset[str] = frozenset()  # values that are seen after the block
+    results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
     depth: int = 0
-    splits: int = 0  # choices that this graph goes on in
-    types: Mapping[str, TypeProto] = attrs.Factory(dict)  # what the graph declares of its values
+    splits: int = 0  # conditionals that the rest of this graph is built in
+    types: Mapping[str, TypeProto] = attrs.Factory(dict)  # declared types of values
 
     def inner(self, graph: GraphProto, where: str) -> GraphNames:
-        """The names inside of a graph within this one."""
-        values = ChainMap({}, *own_maps(self.values))
+        """Returns the scope of a graph nested in this one."""
+        values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(
             self, values=values, where=where, results=frozenset(), types=types_of(graph)
         )
 
     def branch(self) -> GraphNames:
-        """The names of this graph inside of one branch of a choice that it goes on in."""
-        values = ChainMap({}, *own_maps(self.values))
+        """Returns the scope of this graph inside one branch of a conditional that the rest is built
+        in."""
+        values = ChainMap({}, *scope_maps(self.values))
         return attrs.evolve(self, values=values, splits=self.splits + 1)
 
     def own(self) -> MutableMapping[str, OnnxValue]:
-        """The names that this graph itself has brought into scope."""
-        return own_maps(self.values)[0]
+        """Returns the innermost scope: the names that this graph itself defines."""
+        return scope_maps(self.values)[0]
 
     def attributes(self, proto: NodeProto) -> dict[str, AttributeProto]:
-        """The attributes of a node; those that refer to the function's are replaced by them."""
-        found = {}
+        """Returns the attributes of a node, with references to function attributes resolved."""
+        results = {}
         for attribute in proto.attribute:
             given = attribute
             if attribute.ref_attr_name:
                 given = self.arguments.get(attribute.ref_attr_name)
             if given is not None:
-                found[attribute.name] = given
-        return found
+                results[attribute.name] = given
+        return results
 
 
-def own_maps(values: MutableMapping[str, OnnxValue]) -> list[MutableMapping[str, OnnxValue]]:
+def scope_maps(values: MutableMapping[str, OnnxValue]) -> list[MutableMapping[str, OnnxValue]]:
     return values.maps if isinstance(values, ChainMap) else [values]
 
 
 def types_of(graph: GraphProto) -> dict[str, TypeProto]:
-    """What a graph declares of the values that its nodes make."""
+    """Returns the declared types of the values of a graph, by name."""
     return {v.name: v.type for v in (*graph.value_info, *graph.output)}
 
 
-def lookup(names: GraphNames, name: str, place: Span | None) -> OnnxValue:
-    """What a name stands for."""
-    found = names.values.get(name)
-    if found is None:
-        message = f"{name!r} is used, but no node before this one makes it"
-        raise DiagnosticError(
-            Diagnostic(message, place, hint="nodes must stand in the order of their use")
-        )
-    return found
+def lookup(names: GraphNames, name: str, span: Span | None) -> OnnxValue:
+    """Returns the value of a name; raises `DiagnosticError` if no earlier node defines it."""
+    value = names.values.get(name)
+    if value is None:
+        message = f"{name!r} is used before any node defines it"
+        raise DiagnosticError(Diagnostic(message, span, code="E0803", label=f"uses {name!r}"))
+    return value

@@ -1,4 +1,4 @@
-"""The choice of boxes that do not overlap too much, as a kernel of the module."""
+"""A kernel for non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def non_max_suppression(
 
 @cache
 def suppression_kernel() -> Kernel:
-    """The kernel: (boxes by corners, scores, how many of a class at most, greatest overlap, least
-    score) to image, class and box of each that is picked, and how many these are."""
-    found = parse(TEXT, "non_max_suppression.py").functions["non_max_suppression"]
-    assert isinstance(found, Kernel)
-    return found
+    """Returns the kernel (boxes by corners, scores, limit per class, IoU threshold, score
+    threshold) -> image, class and box of each selection, and their number."""
+    kernel = parse(TEXT, "non_max_suppression.py").functions["non_max_suppression"]
+    assert isinstance(kernel, Kernel)
+    return kernel

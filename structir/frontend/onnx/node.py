@@ -1,4 +1,4 @@
-"""An ONNX node as its mapping sees it: operands, attributes, and what is known of them."""
+"""The view of an ONNX node that mappings receive: operands, attributes and StructInfo."""
 
 from __future__ import annotations
 
@@ -22,39 +22,40 @@ from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Constant, Expr, Tuple, Var
 from structir.ir.struct_info import StructInfo, TensorStructInfo
 
-ABSENT = Tuple(())  # an operand that is not given
+ABSENT = Tuple(())  # an absent operand
 REQUIRED: Any = object()
 
 
 class OnnxImportContext(Protocol):
-    """What a mapping may ask of the import that it is part of."""
+    """The interface of the importer that mappings may use."""
 
     builder: NodeBuilder
     folder: Path | None
     symbols: OnnxSymbols
 
-    def inner_graph(
+    def build_subgraph(
         self, graph: GraphProto, names: GraphNames, given: Mapping[str, OnnxValue]
     ) -> list[OnnxValue]:
-        """The results of a graph within another one, built into the open scope."""
+        """Builds a nested graph into the current scope; returns its outputs."""
         ...
 
-    def measured(self, value: OnnxValue, name: str, place: Span) -> OnnxValue:
-        """A value of known rank, its unknown sizes named and bound when the program runs."""
+    def name_sizes(self, value: OnnxValue, name: str, span: Span) -> OnnxValue:
+        """Returns a value of known rank and unknown sizes cast to fresh symbolic sizes."""
         ...
 
-    def looked_at(self, build: Callable[[], list[OnnxValue]]) -> None:
-        """A branch that no run takes, built aside where the sizes of all values are asked for."""
+    def build_unreachable(self, build: Callable[[], list[OnnxValue]]) -> None:
+        """Builds a branch that is never taken, to infer the shapes of its values, and discards
+        it."""
         ...
 
-    def worked_out(self, value: Expr) -> Expr:
-        """A value that only constants make, as a constant; any other as it is."""
+    def fold_constant(self, value: Expr) -> Expr:
+        """Returns the value of an expression of constants as a constant; other values unchanged."""
         ...
 
 
 class RunTimeValueError(DiagnosticError):
-    """The structure of a program hangs on a value that is only known at run time; `inputs` are the
-    graph inputs that tell it."""
+    """Raised when the structure of a program depends on a value unknown at import time; `inputs`
+    are the graph inputs that determine it."""
 
     def __init__(self, diagnostic: Diagnostic, inputs: frozenset[str]) -> None:
         super().__init__(diagnostic)
@@ -63,7 +64,7 @@ class RunTimeValueError(DiagnosticError):
 
 @cache
 def schema_of(domain: str, name: str, version: int) -> Any:
-    """What ONNX itself says of an op; None for ops that it does not know."""
+    """Returns ONNX's schema of an op, or None."""
     try:
         return onnx.defs.get_schema(name, version, domain)
     except onnx.defs.SchemaError:
@@ -71,7 +72,7 @@ def schema_of(domain: str, name: str, version: int) -> Any:
 
 
 class OnnxNode:
-    """One node of a graph, with its operands looked up."""
+    """One node of a graph with resolved operands."""
 
     def __init__(
         self,
@@ -80,10 +81,10 @@ class OnnxNode:
         values: list[OnnxValue | None],
         importer: OnnxImportContext,
         names: GraphNames,
-        place: Span,
+        span: Span,
     ) -> None:
         self.proto, self.version, self.values = proto, version, values
-        self.importer, self.names, self.place = importer, names, place
+        self.importer, self.names, self.span = importer, names, span
         self.domain = proto.domain if proto.domain != "ai.onnx" else ""
         self.op_type: str = proto.op_type
         self.inputs: list[str] = list(proto.input)
@@ -97,198 +98,207 @@ class OnnxNode:
         """The expressions of all operands; an absent one is the empty tuple."""
         return [ABSENT if v is None else v.expr for v in self.values]
 
-    def __getitem__(self, place: int) -> Expr:
-        value = self.get(place)
+    def __getitem__(self, index: int) -> Expr:
+        value = self.get(index)
         if value is None:
-            self.fail(f"operand {place} is missing")
+            self.fail(f"missing operand {index}")
         return value
 
-    def get(self, place: int) -> Expr | None:
-        """An operand, or None where it is not given."""
-        value = self.values[place] if place < len(self.values) else None
+    def get(self, index: int) -> Expr | None:
+        """Returns an operand, or None if it is absent."""
+        value = self.values[index] if index < len(self.values) else None
         return None if value is None else value.expr
 
-    def has(self, place: int) -> bool:
-        """Whether an operand is given."""
-        return self.get(place) is not None
+    def has(self, index: int) -> bool:
+        """Returns whether an operand is present."""
+        return self.get(index) is not None
 
-    def info(self, place: int = 0) -> TensorStructInfo:
-        """The StructInfo of an operand, which must be a tensor."""
-        return self.tensor_info(self[place])
+    def info(self, index: int = 0) -> TensorStructInfo:
+        """Returns the StructInfo of an operand, which must be a tensor."""
+        return self.tensor_info(self[index])
 
     def tensor_info(self, expr: Expr) -> TensorStructInfo:
-        """The StructInfo of an expression, which must be a tensor."""
+        """Returns the StructInfo of an expression, which must be a tensor."""
         info = expr.struct_info
         if not isinstance(info, TensorStructInfo):
-            self.fail(f"a tensor is expected here, not {info}")
+            self.fail(f"expected a tensor, found {info}")
         return info
 
-    def dims(self, place: int = 0) -> tuple[Dim, ...]:
-        """The sizes of an operand."""
-        dims = self.info(place).dims
+    def dims(self, index: int = 0) -> tuple[Dim, ...]:
+        """Returns the shape of an operand, which must be known."""
+        dims = self.info(index).dims
         if not isinstance(dims, tuple):
-            self.fail(f"the rank of operand {place}, {self.inputs[place]!r}, is not known")
+            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known rank")
         return dims
 
-    def static_dims(self, place: int = 0) -> tuple[int, ...]:
-        """The sizes of an operand, which must all be numbers."""
-        dims = self.dims(place)
+    def static_dims(self, index: int = 0) -> tuple[int, ...]:
+        """Returns the shape of an operand, which must be static."""
+        dims = self.dims(index)
         if any(isinstance(d, Poly) for d in dims):
-            self.fail(f"the sizes of operand {place}, {self.inputs[place]!r}, must be numbers")
+            self.fail(
+                f"operand {index} ({self.inputs[index]!r}): expected a static shape, found {dims}"
+            )
         return dims  # type: ignore[return-value]
 
-    def rank(self, place: int = 0) -> int:
-        """How many axes an operand has."""
-        rank = self.info(place).ndim
+    def rank(self, index: int = 0) -> int:
+        """Returns the rank of an operand."""
+        rank = self.info(index).ndim
         if rank is None:
-            self.fail(f"the rank of operand {place}, {self.inputs[place]!r}, is not known")
+            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known rank")
         return rank
 
-    def dtype(self, place: int = 0) -> str:
-        """The dtype of an operand."""
-        dtype = self.info(place).dtype
+    def dtype(self, index: int = 0) -> str:
+        """Returns the dtype of an operand."""
+        dtype = self.info(index).dtype
         if dtype is None:
-            self.fail(f"the dtype of operand {place}, {self.inputs[place]!r}, is not known")
+            self.fail(f"operand {index} ({self.inputs[index]!r}): expected a known dtype")
         return dtype
 
     # ---- operands whose elements are known
 
-    def elements(self, place: int) -> Elements | None:
-        """The elements of an operand as numbers and sizes, where they are known."""
-        value = self.values[place] if place < len(self.values) else None
+    def elements(self, index: int) -> Elements | None:
+        """Returns the elements of an operand as numbers and sizes, or None if unknown."""
+        value = self.values[index] if index < len(self.values) else None
         return None if value is None else value.elements
 
-    def sizes(self, place: int) -> tuple[Dim, ...]:
-        """The elements of an operand that states sizes; they may be symbolic."""
-        elements = self.elements(place)
+    def sizes(self, index: int) -> tuple[Dim, ...]:
+        """Returns the elements of an operand of sizes, which may be symbolic."""
+        elements = self.elements(index)
         if elements is None:
-            self.needs(place)
+            self.require_known(index)
         return tuple(elements.ravel().tolist())
 
-    def ints(self, place: int) -> tuple[int, ...]:
-        """The elements of an operand that must be plain numbers."""
-        sizes = self.sizes(place)
+    def ints(self, index: int) -> tuple[int, ...]:
+        """Returns the elements of an operand, which must be known integers."""
+        sizes = self.sizes(index)
         if any(isinstance(d, Poly) for d in sizes):
-            self.needs(place)
+            self.require_known(index)
         return tuple([int(d) for d in sizes])  # type: ignore[arg-type]
 
-    def constant(self, place: int) -> np.ndarray[Any, Any]:
-        """The elements of an operand that must be a constant."""
-        expr = self[place]
+    def constant(self, index: int) -> np.ndarray[Any, Any]:
+        """Returns the elements of an operand, which must be a constant."""
+        expr = self[index]
         if type(expr) is not Constant:
-            self.needs(place)
+            self.require_known(index)
         return expr.data
 
-    def is_constant(self, place: int) -> bool:
-        """Whether an operand is there and its elements are known numbers."""
-        return type(self.get(place)) is Constant
+    def is_constant(self, index: int) -> bool:
+        """Returns whether an operand is present and a constant."""
+        return type(self.get(index)) is Constant
 
-    def needs(self, place: int) -> NoReturn:
-        """Say that the elements of an operand must be known before the program runs."""
-        value = self.values[place] if place < len(self.values) else None
+    def require_known(self, index: int) -> NoReturn:
+        """Raises `RunTimeValueError`: the elements of an operand must be known at import time."""
+        value = self.values[index] if index < len(self.values) else None
         if value is None:
-            self.fail(f"operand {place} is missing")
+            self.fail(f"missing operand {index}")
         diagnostic = Diagnostic(
-            f"operand {place}, {self.inputs[place]!r}, must be known when the model is imported",
-            self.place,
+            f"operand {index} ({self.inputs[index]!r}) must be constant at import time",
+            self.span,
             self.op_type,
-            hint="give the inputs that it is made from to from_onnx(..., values={...})",
+            hint=_fix_inputs(value.sources),
+            code="E0804",
         )
         raise RunTimeValueError(diagnostic, value.sources)
 
     # ---- attributes
 
     def attr(self, name: str, default: Any = REQUIRED) -> Any:
-        """An attribute: its value, ONNX's own default for it, or the default given here."""
+        """Returns an attribute: its value, ONNX's default for it, or `default`."""
         proto = self.attributes.get(name)
         if proto is not None:
             return attribute_value(proto)
         schema = schema_of(self.domain, self.op_type, self.version)
-        declared = schema.attributes.get(name) if schema is not None else None
-        if declared is not None and declared.default_value.name:
-            return attribute_value(declared.default_value)
+        declared_info = schema.attributes.get(name) if schema is not None else None
+        if declared_info is not None and declared_info.default_value.name:
+            return attribute_value(declared_info.default_value)
         if default is REQUIRED:
-            self.fail(f"attribute {name!r} is missing")
+            self.fail(f"missing attribute {name!r}")
         return default
 
     @property
     def graphs(self) -> bool:
-        """Whether the node holds graphs."""
+        """Whether the node has graph attributes."""
         return any(
             a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS)
             for a in self.attributes.values()
         )
 
     def flag(self, name: str, default: int = 0) -> bool:
-        """An attribute that is 0 or 1."""
+        """Returns an attribute that is 0 or 1 as a bool."""
         return bool(self.attr(name, default))
 
     def dtype_attr(self, name: str, default: str | None = None) -> str | None:
-        """An attribute that names an element type."""
+        """Returns the dtype that an attribute names, or `default`."""
         number = self.attr(name, 0)
         return dtype_name(number) if number else default
 
     def axis(self, name: str = "axis", default: Any = REQUIRED, rank: int | None = None) -> int:
-        """An attribute that names an axis, counted from the front."""
-        return self.counted(self.attr(name, default), self.rank() if rank is None else rank)
+        """Returns the axis that an attribute names, normalized to [0, rank)."""
+        return self.normalize_axis(self.attr(name, default), self.rank() if rank is None else rank)
 
-    def counted(self, axis: int, rank: int) -> int:
-        """An axis counted from the front."""
+    def normalize_axis(self, axis: int, rank: int) -> int:
+        """Returns an axis normalized to [0, rank); raises `DiagnosticError` if it is out of
+        range."""
         if not -rank <= axis < rank:
-            self.fail(f"there is no axis {axis} among {rank}")
+            self.fail(f"axis {axis} is out of range for rank {rank}")
         return int(axis) % rank
 
     # ---- results
 
     def emit(self, value: Expr, name: str | None = None) -> Var:
-        """Bind a value that is used more than once."""
+        """Binds a value to a variable; returns the variable."""
         return self.importer.builder.emit(value, name or self.part_name())
 
     def part_name(self) -> str:
-        """A name for something inside of the node."""
+        """Returns the name of an intermediate value of the node."""
         return f"{next((o for o in self.outputs if o), self.op_type)}_part"
 
-    def inside(
+    def build_subgraph(
         self, graph: GraphProto, given: Mapping[str, OnnxValue] | None = None
     ) -> list[OnnxValue]:
-        """The outputs of a graph within the node, built into the open scope."""
+        """Builds a graph attribute of the node into the current scope; returns its outputs."""
         names = self.names.inner(graph, f"{self.names.where}: {self.part_name()}")
-        return self.importer.inner_graph(graph, names, given or {})
+        return self.importer.build_subgraph(graph, names, given or {})
 
-    def declared(self, place: int) -> StructInfo | None:
-        """The dtype and the rank that the graph declares of an output."""
-        name = self.outputs[place] if place < len(self.outputs) else ""
-        found = self.names.types.get(name)
-        info = None if found is None else info_of_type(found, OnnxSymbols(), name)
+    def declared_info(self, index: int) -> StructInfo | None:
+        """Returns the dtype and rank that the graph declares for an output, or None."""
+        name = self.outputs[index] if index < len(self.outputs) else ""
+        value = self.names.types.get(name)
+        info = None if value is None else info_of_type(value, OnnxSymbols(), name)
         if isinstance(info, TensorStructInfo):
             return TensorStructInfo(None, info.dtype, info.ndim)
         return info
 
-    def wants(self, place: int) -> bool:
-        """Whether anybody reads this output."""
-        return place < len(self.outputs) and bool(self.outputs[place])
+    def is_used(self, index: int) -> bool:
+        """Returns whether the node has this output."""
+        return index < len(self.outputs) and bool(self.outputs[index])
 
-    def wrong(self, message: str, hint: str | None = None) -> DiagnosticError:
-        """The error that says what is wrong with this node."""
-        return DiagnosticError(Diagnostic(message, self.place, self.op_type, hint=hint))
+    def wrong(self, message: str, hint: str | None = None, code: str = "E0805") -> DiagnosticError:
+        """Returns the error of this node with its op and location."""
+        return DiagnosticError(Diagnostic(message, self.span, self.op_type, hint=hint, code=code))
 
-    def fail(self, message: str, hint: str | None = None) -> NoReturn:
-        """Say what is wrong with this node."""
-        raise self.wrong(message, hint)
+    def fail(self, message: str, hint: str | None = None, code: str = "E0805") -> NoReturn:
+        """Raises the error of this node with its op and location."""
+        raise self.wrong(message, hint, code)
 
 
 @attrs.frozen(eq=False)
 class Split:
-    """A choice between two graphs whose outputs have different ranks: what follows must be built in
-    both branches."""
+    """A conditional whose outputs differ in rank: the nodes after it are built in both branches."""
 
     node: OnnxNode
     condition: Expr
     graphs: tuple[GraphProto, GraphProto]
 
 
+def _fix_inputs(sources: frozenset[str]) -> str | None:
+    """Returns the hint to fix the values of the graph inputs that an operand depends on."""
+    fixed = ", ".join(f'"{name}": ...' for name in sorted(sources))
+    return f"fix the inputs: `from_onnx(model, values={{{fixed}}})`" if sources else None
+
+
 def attribute_value(proto: AttributeProto) -> Any:
-    """The value of an attribute; texts are decoded, lists are tuples."""
+    """Returns the value of an attribute; strings are decoded, lists are tuples."""
     value = onnx.helper.get_attribute_value(proto)
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Padding on both sides of every axis: known or symbolic amounts, negative ones cut."""
+"""Padding on both sides of every axis by known or symbolic amounts; negative amounts crop."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "
 Amounts = list[Dim]
 
 
-def padded(
+def emit_pad(
     node: OnnxNode, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any = 0.0
 ) -> Expr:
-    """A tensor with more elements around it: `value` in the mode `constant`."""
+    """Returns a tensor padded in an ONNX mode, with `value` in the mode `constant`."""
     if mode not in MODES:
-        node.fail(f"there is no padding mode {mode!r}")
-    x, before, after = _cut(node, x, before, after)
+        node.fail(f"unknown padding mode {mode!r}: expected one of {sorted(MODES)}")
+    x, before, after = _crop(node, x, before, after)
     if all(isinstance(p, int) and p == 0 for p in (*before, *after)):
         return x
     if all(isinstance(p, int) for p in (*before, *after)):
-        return _static(node, x, before, after, mode, value)
+        return _pad_statically(node, x, before, after, mode, value)
     if mode != "constant":
-        node.fail(f"symbolic amounts of padding in the mode {mode!r} are not supported")
-    return _pieced(node, x, before, after, value)
+        node.fail(f"symbolic padding is not supported in mode {mode!r}")
+    return _pad_with_blocks(node, x, before, after, value)
 
 
-def _cut(node: OnnxNode, x: Expr, before: Amounts, after: Amounts) -> tuple[Expr, Amounts, Amounts]:
-    """Negative padding takes elements away."""
+def _crop(
+    node: OnnxNode, x: Expr, before: Amounts, after: Amounts
+) -> tuple[Expr, Amounts, Amounts]:
+    """Crops the axes with negative padding; returns the tensor and the padding that remains."""
     low = [isinstance(p, int) and p < 0 for p in before]
     high = [isinstance(p, int) and p < 0 for p in after]
     axes = [k for k in range(len(before)) if low[k] or high[k]]
@@ -49,7 +51,7 @@ def _cut(node: OnnxNode, x: Expr, before: Amounts, after: Amounts) -> tuple[Expr
     )
 
 
-def _static(
+def _pad_statically(
     node: OnnxNode, x: Expr, before: Amounts, after: Amounts, mode: str, value: Any
 ) -> Expr:
     widths = [w for pair in zip(before, after, strict=True) for w in pair]
@@ -60,11 +62,11 @@ def _static(
     if mode != "constant" or plain:
         return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=value if plain else 0.0)
     filler = number(value, dtype or "float32") if isinstance(value, int | float) else value
-    return _pieced(node, x, before, after, filler)
+    return _pad_with_blocks(node, x, before, after, filler)
 
 
-def _pieced(node: OnnxNode, x: Expr, before: Amounts, after: Amounts, value: Any) -> Expr:
-    """Blocks of the value put before and after, axis by axis."""
+def _pad_with_blocks(node: OnnxNode, x: Expr, before: Amounts, after: Amounts, value: Any) -> Expr:
+    """Pads by concatenating blocks of the value before and after, axis by axis."""
     if not isinstance(value, Expr):
         value = number(value, node.tensor_info(x).dtype or "float32")
     for axis, amounts in enumerate(zip(before, after, strict=True)):

@@ -1,5 +1,4 @@
-"""An LSTM whose hidden state is quantised at every step, as a kernel of the module: all steps of
-one direction in one."""
+"""A kernel for one direction of an LSTM whose hidden state is quantized at every step."""
 
 from __future__ import annotations
 
@@ -59,11 +58,11 @@ def {name}(
 
 @cache
 def quantised_lstm_kernel(backwards: bool) -> Kernel:
-    """The kernel: (gates of the input, states, weight, and of each gate its sum, scale and
-    bias) to all hidden states and the last states."""
+    """Returns the kernel (input gates, states, weight, and per gate its sum, scale and bias) -> all
+    hidden states and the final states."""
     name = "quantised_lstm_backwards" if backwards else "quantised_lstm"
     steps = "steps - 1, -1, -1" if backwards else "steps"
     text = indent(CELLS["lstm"].text.rstrip(), " " * 16)
-    found = parse(TEXT.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
-    assert isinstance(found, Kernel)
-    return found
+    kernel = parse(TEXT.format(name=name, steps=steps, text=text), f"{name}.py").functions[name]
+    assert isinstance(kernel, Kernel)
+    return kernel

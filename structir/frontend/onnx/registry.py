@@ -1,4 +1,4 @@
-"""The table of mappings: for each ONNX op, from which opset on, what builds it."""
+"""The registry of mappings: the function that builds each ONNX op, by its first opset version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structir.ir.op import Op
 from structir.script import R
 
 Build = Callable[[Any], Any]  # from the node as a mapping sees it to its outputs
-Carry = Callable[..., Any]  # from known elements of the operands to known elements of the result
+Fold = Callable[..., Any]  # from known elements of the operands to known elements of the result
 DEFAULT = ""
 MICROSOFT = "com.microsoft"
 CLASSIC = "ai.onnx.ml"
@@ -19,18 +19,18 @@ CLASSIC = "ai.onnx.ml"
 
 @attrs.frozen
 class OpMapping:
-    """One way to build an op, which holds from an opset on."""
+    """A function that builds an op, and the first opset version it is valid for."""
 
     since: int
     build: Build
 
 
 _entries: dict[tuple[str, str], list[OpMapping]] = {}
-_carries: dict[tuple[str, str], Carry] = {}
+_folds: dict[tuple[str, str], Fold] = {}
 
 
 def onnx_op(*names: str, since: int = 1, domain: str = DEFAULT) -> Callable[[Build], Build]:
-    """Register a function as what builds these ops, from an opset on."""
+    """Registers the decorated function as the mapping of these ops from opset `since` on."""
 
     def register(build: Build) -> Build:
         for name in names:
@@ -43,38 +43,41 @@ def onnx_op(*names: str, since: int = 1, domain: str = DEFAULT) -> Callable[[Bui
 
 
 def direct(ops: Mapping[str, Op | Any], domain: str = DEFAULT) -> None:
-    """Register ops that take the operands as they stand and whose attributes all hold by
-    default."""
+    """Registers ops that map to one StructIR op on the same operands, without attributes."""
     for name, op in ops.items():
-        onnx_op(name, domain=domain)(_applied(op))
+        onnx_op(name, domain=domain)(_build_direct(op))
 
 
-def _applied(op: Any) -> Build:
+def _build_direct(op: Any) -> Build:
     return lambda node: op(*node.operands)
 
 
-def carries(*names: str, domain: str = DEFAULT) -> Callable[[Carry], Carry]:
-    """Register how an op acts on operands whose elements are all known, as numbers or sizes."""
+def carries(*names: str, domain: str = DEFAULT) -> Callable[[Fold], Fold]:
+    """Registers the decorated function as the folding rule of these ops.
 
-    def register(carry: Carry) -> Carry:
+    A folding rule computes the elements of the result from operands whose elements are all known,
+    as numbers or symbolic sizes.
+    """
+
+    def register(fold: Fold) -> Fold:
         for name in names:
-            _carries[domain, name] = carry
-        return carry
+            _folds[domain, name] = fold
+        return fold
 
     return register
 
 
 def find_build(domain: str, name: str, version: int) -> Build | None:
-    """What builds an op at an opset version; None where nothing does."""
+    """Returns the mapping of an op at an opset version, or None."""
     for entry in _entries.get((domain, name), ()):
         if entry.since <= version:
             return entry.build
     return None
 
 
-def find_carry(domain: str, name: str) -> Carry | None:
-    """How an op acts on known elements; None where it does not."""
-    return _carries.get((domain, name))
+def find_fold(domain: str, name: str) -> Fold | None:
+    """Returns the folding rule of an op, or None."""
+    return _folds.get((domain, name))
 
 
-__all__ = ["CLASSIC", "MICROSOFT", "R", "carries", "direct", "find_build", "find_carry", "onnx_op"]
+__all__ = ["CLASSIC", "MICROSOFT", "R", "carries", "direct", "find_build", "find_fold", "onnx_op"]

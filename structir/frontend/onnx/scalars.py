@@ -1,4 +1,4 @@
-"""Numbers beside tensors: constants of an operand's dtype, and operands that hold one number."""
+"""Scalars: constants of an operand's dtype, and operands with one element."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from structir.script import R
 
 
 def number(value: Any, dtype: str) -> Constant:
-    """A number as a tensor without axes."""
+    """Returns a number as a scalar constant of rank 0."""
     return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
 
 
-def like(node: OnnxNode, value: Any, place: int = 0) -> Constant:
-    """A number in the dtype of an operand."""
-    return number(value, node.dtype(place))
+def like(node: OnnxNode, value: Any, index: int = 0) -> Constant:
+    """Returns a number as a scalar constant in the dtype of an operand."""
+    return number(value, node.dtype(index))
 
 
 def scalar(node: OnnxNode, value: Expr) -> Expr:
-    """An operand of one element as a tensor without axes."""
+    """Returns an operand of one element as a tensor of rank 0."""
     rank = node.tensor_info(value).ndim
     if rank == 0:
         return value
@@ -34,13 +34,13 @@ def scalar(node: OnnxNode, value: Expr) -> Expr:
 
 
 def size_number(size: Dim, dtype: str = "int64") -> Expr:
-    """A size as a tensor without axes."""
+    """Returns a size as a tensor of rank 0."""
     if isinstance(size, int):
         return number(size, dtype)
-    made: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
-    return made if dtype == "int64" else R.astype(made, dtype)
+    result: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
+    return result if dtype == "int64" else R.astype(result, dtype)
 
 
 def constant(values: Any, dtype: str = "int64") -> Constant:
-    """Numbers as a constant."""
+    """Returns numbers as a constant tensor."""
     return Constant(np.asarray(values, numpy_dtype(dtype)))

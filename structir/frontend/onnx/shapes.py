@@ -1,8 +1,8 @@
-"""`shapes_of`: the sizes of every value of a model, as far as they follow from its inputs."""
+"""`shapes_of`: shape inference for every value of an ONNX model."""
 
 from __future__ import annotations
 
-from structir.frontend.onnx.model import Model, imported
+from structir.frontend.onnx.model import Model, import_model
 from structir.ir import dims
 from structir.ir.struct_info import TensorStructInfo
 
@@ -10,12 +10,12 @@ Sizes = list[int | str | None]
 
 
 def shapes_of(model: Model) -> dict[str, Sizes | None]:
-    """The sizes of the values of all graphs, those of bodies within nodes too, by their names.
+    """Returns the inferred shapes of the values of all graphs, including nested ones, by name.
 
-    A size is a number, or a text over the names of the inputs' sizes and of those that are only
-    known when the model runs; None stands for values of unknown rank, and for what is no tensor.
+    A size is an int, or a string: an expression over the named input sizes and the data-dependent
+    sizes. The shape is None for a value of unknown rank and for a value that is not a tensor.
     """
-    _, infos = imported(model, everything=True)
+    _, infos = import_model(model, everything=True)
     return {name: _sizes(info) for name, info in infos.items()}
 
 

@@ -1,4 +1,4 @@
-"""Sizes out of operands: known ones as they are, run-time ones bound by a match_cast."""
+"""Sizes from operands: known sizes directly, data-dependent sizes bound with `match_cast`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from structir.ir.struct_info import ShapeStructInfo
 from structir.script import R
 
 
-def sizes_of(node: OnnxNode, place: int) -> tuple[Dim, ...]:
-    """The sizes that an operand states: known now, or read at run time."""
-    if node.elements(place) is not None:
-        return node.sizes(place)
-    expr = node[place]
-    if node.rank(place) == 0:
+def sizes_of(node: OnnxNode, index: int) -> tuple[Dim, ...]:
+    """Returns the elements of an operand as sizes; unknown ones are bound with `match_cast`."""
+    if node.elements(index) is not None:
+        return node.sizes(index)
+    expr = node[index]
+    if node.rank(index) == 0:
         expr = R.expand_dims(expr, [0])
     return run_time_sizes(node, expr)
 
 
 def run_time_sizes(node: OnnxNode, expr: Expr) -> tuple[Dim, ...]:
-    """The elements of a vector of integers as sizes that are bound when the program runs."""
+    """Returns the elements of an integer vector as fresh symbolic sizes, bound with
+    `match_cast`."""
     info = node.tensor_info(expr)
     count = info.dims[0] if isinstance(info.dims, tuple) and info.ndim == 1 else None
     if not isinstance(count, int):
-        node.fail("how many sizes there are is not known")
+        node.fail("expected a shape vector of known length, found an unknown length")
     if info.dtype != "int64":
         expr = R.astype(expr, "int64")
     symbols = node.importer.symbols
     stem = node.part_name()
     sizes: tuple[Dim, ...] = tuple([symbols.fresh(f"{stem}_{i}") for i in range(count)])
     shape = node.emit(R.tensor_to_shape(expr))
-    node.importer.builder.match_cast(shape, ShapeStructInfo(sizes), stem, node.place)
+    node.importer.builder.match_cast(shape, ShapeStructInfo(sizes), stem, node.span)
     return sizes

@@ -1,5 +1,5 @@
-"""ONNX tensors as NumPy arrays: sizes checked first, files outside the model's folder never
-touched."""
+"""ONNX tensors as NumPy arrays: lengths are checked, and only files in the model's folder are
+read."""
 
 from __future__ import annotations
 
@@ -14,62 +14,63 @@ from onnx import TensorProto, numpy_helper
 from structir.errors import Diagnostic, DiagnosticError
 from structir.ir.dtype import dtype_of
 
-TEXTS = "object"  # NumPy's dtype of strings; StructIR has none for them
-MOST_SPARSE = 1 << 26  # elements that a sparse tensor may stand for
+STRINGS = "object"  # NumPy's dtype of strings, which StructIR has no dtype for
+MAX_SPARSE_ELEMENTS = 1 << 26  # elements of a sparse tensor as a dense array
 Array = np.ndarray[Any, Any]
 
 
 def dtype_name(element_type: int) -> str:
-    """StructIR's name for an ONNX element type; `object` for strings."""
+    """Returns the dtype of an ONNX element type; `object` for strings."""
     try:
         return str(onnx.helper.tensor_dtype_to_np_dtype(element_type).name)
     except (KeyError, ValueError) as error:
-        raise wrong(f"there is no element type {element_type}") from error
+        raise wrong(f"unknown ONNX element type {element_type}") from error
 
 
 def element_type(name: str) -> int:
-    """ONNX's number for a dtype."""
+    """Returns the ONNX element type of a dtype."""
     for number in TensorProto.DataType.values():
         if number and dtype_name(number) == name:
             return int(number)
-    raise wrong(f"ONNX has no element type {name}")
+    raise wrong(f"dtype {name} has no ONNX element type")
 
 
-def wrong(message: str, hint: str | None = None) -> DiagnosticError:
-    """The error of a file that cannot be right."""
-    return DiagnosticError(Diagnostic(message, hint=hint))
+def wrong(message: str, hint: str | None = None, code: str = "E0802") -> DiagnosticError:
+    """Returns the error of an invalid file or call."""
+    return DiagnosticError(Diagnostic(message, hint=hint, code=code))
 
 
 def array_of(tensor: TensorProto, folder: Path | None) -> Array:
-    """The elements of a tensor; external ones are read from the model's folder."""
+    """Returns the elements of a tensor; external data is read from the model's folder."""
     name = f"tensor {tensor.name!r}"
     if any(d < 0 for d in tensor.dims):
         raise wrong(f"{name} has a negative size: {list(tensor.dims)}")
     dtype_name(tensor.data_type)
     if tensor.data_location == TensorProto.EXTERNAL:
-        tensor = _loaded(tensor, folder)
+        tensor = _load_external(tensor, folder)
     _check_length(tensor, name)
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise wrong(f"{name} cannot be read: {error}") from error
+        raise wrong(f"{name}: invalid data: {error}") from error
 
 
 def _check_length(tensor: TensorProto, name: str) -> None:
-    """The bytes that are there must be those that the sizes ask for."""
+    """Raises `DiagnosticError` if the stored length differs from the one that the shape
+    requires."""
     if tensor.data_type == TensorProto.STRING:
-        needed, there, unit = math.prod(tensor.dims), len(tensor.string_data), "texts"
+        needed, there, unit = math.prod(tensor.dims), len(tensor.string_data), "strings"
     elif tensor.HasField("raw_data"):
         needed, there, unit = byte_count(tensor), len(tensor.raw_data), "bytes"
     else:
         return
     if needed != there:
         shape = list(tensor.dims)
-        raise wrong(f"{name} of shape {shape} needs {needed} {unit}, but has {there}")
+        raise wrong(f"{name} of shape {shape}: expected {needed} {unit}, found {there}")
 
 
 def byte_count(tensor: TensorProto) -> int:
-    """How many bytes the elements take, packed as ONNX packs them."""
+    """Returns the number of bytes of the elements in ONNX's packed representation."""
     bits = PACKED.get(tensor.data_type)
     if bits is None:
         bits = 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
@@ -83,21 +84,21 @@ PACKED = {
 }
 
 
-def _loaded(tensor: TensorProto, folder: Path | None) -> TensorProto:
-    """The tensor with its bytes out of the file that it names."""
-    said = {entry.key: entry.value for entry in tensor.external_data}
+def _load_external(tensor: TensorProto, folder: Path | None) -> TensorProto:
+    """Returns the tensor with its external data loaded."""
+    fields = {entry.key: entry.value for entry in tensor.external_data}
     name = f"tensor {tensor.name!r}"
-    path = confined(said.get("location", ""), folder, name)
+    path = resolve_in_folder(fields.get("location", ""), folder, name)
     needed = byte_count(tensor)
     try:
-        offset, length = int(said.get("offset", 0)), int(said.get("length", needed))
+        offset, length = int(fields.get("offset", 0)), int(fields.get("length", needed))
     except ValueError as error:
-        raise wrong(f"{name}: its place in {path.name} is no number") from error
+        raise wrong(f"{name}: its offset and length in {path.name} must be integers") from error
     size = path.stat().st_size
     if length != needed or offset < 0 or offset + length > size:
         raise wrong(
-            f"{name} needs {needed} bytes, but {length} at {offset} of {path.name} are stated, "
-            f"which has {size}"
+            f"{name}: expected {needed} bytes, found a range of {length} bytes at offset {offset} "
+            f"of {path.name}, which has {size} bytes"
         )
     with path.open("rb") as file:
         file.seek(offset)
@@ -106,28 +107,30 @@ def _loaded(tensor: TensorProto, folder: Path | None) -> TensorProto:
     return loaded
 
 
-def confined(location: str, folder: Path | None, name: str) -> Path:
-    """The file of a location, which must lie in the model's folder."""
+def resolve_in_folder(location: str, folder: Path | None, name: str) -> Path:
+    """Returns the path of an external data file, which must be in the model's folder."""
     if folder is None:
         raise wrong(
-            f"{name} is in a file of its own, {location!r}",
-            "give the path of the model, not the model itself",
+            f"{name} has external data in {location!r}, but the model has no folder",
+            "pass the path of the model, or the folder: `from_onnx(model, folder=...)`",
         )
     root = folder.resolve()
     path = (root / location).resolve()
     if not location or "\0" in location or not path.is_relative_to(root):
-        raise wrong(f"{name} is in {location!r}, outside the model's folder")
+        raise wrong(
+            f"{name}: external data {location!r} is outside the model's folder", code="E0807"
+        )
     if not path.is_file():
-        raise wrong(f"{name} is in {location!r}, but there is no such file")
+        raise wrong(f"{name}: external data file {location!r} does not exist")
     return path
 
 
 def dense(sparse: Any, folder: Path | None) -> Array:
-    """A sparse tensor as a dense one."""
+    """Returns a sparse tensor as a dense array."""
     values, indices = array_of(sparse.values, folder), array_of(sparse.indices, folder)
     shape = tuple(sparse.dims)
     count = math.prod(shape)
-    if any(d < 0 for d in shape) or count > MOST_SPARSE:
+    if any(d < 0 for d in shape) or count > MAX_SPARSE_ELEMENTS:
         raise wrong(f"sparse tensor {sparse.values.name!r} is too large: {list(shape)}")
     if indices.ndim == 2:
         ranks = tuple(indices.T)
@@ -138,10 +141,12 @@ def dense(sparse: Any, folder: Path | None) -> Array:
     else:
         flat = indices
     if flat.shape != values.shape or ((flat < 0) | (flat >= count)).any():
-        raise wrong(f"sparse tensor {sparse.values.name!r} has indices outside {list(shape)}")
-    made = np.zeros(count, values.dtype)
-    made[flat] = values
-    return made.reshape(shape)
+        raise wrong(
+            f"sparse tensor {sparse.values.name!r}: indices out of range for shape {list(shape)}"
+        )
+    result = np.zeros(count, values.dtype)
+    result[flat] = values
+    return result.reshape(shape)
 
 
 __all__ = ["array_of", "dense", "dtype_name", "dtype_of", "element_type", "wrong"]

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees: their nodes as arrays, and the kernel that walks down them."""
+"""Decision tree ensembles: their nodes as arrays, and the kernel that traverses them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ LEQ, LESS, GEQ, GREATER, EQUAL, DIFFERENT, MEMBER, LEAF = range(8)
 
 @attrs.frozen(eq=False)
 class Trees:
-    """All nodes of all trees, leaves among them; the entries of a leaf are a weight for a target
-    each."""
+    """All nodes of all trees as arrays; each entry of a leaf is a weight for one target."""
 
     modes: Sequence[int]
     features: Sequence[int]
@@ -34,7 +33,7 @@ class Trees:
     targets: Sequence[int]
 
     def arrays(self, dtype: str) -> list[np.ndarray[Any, Any]]:
-        """The arrays in the order of the kernel's parameters; none is empty."""
+        """Returns the arrays in the order of the kernel's parameters; an empty one holds a 0."""
         floats = {"splits", "members", "weights"}
         return [
             np.array(list(getattr(self, f.name)) or [0], dtype if f.name in floats else "int64")
@@ -114,10 +113,10 @@ JOINED = {
 
 @cache
 def tree_kernel(how: str, dtype: str) -> Kernel:
-    """The kernel: rows of features and the arrays of `Trees` to what each target gets of the
-    leaves, and whether it gets anything."""
+    """Returns the kernel (features, arrays of `Trees`) -> combined leaf weights per target, and
+    whether any leaf has one."""
     text = TEXT.format(how=how, dtype=dtype, joined=JOINED[how])
     name = f"tree_ensemble_{how}"
-    found = parse(text, f"{name}.py").functions[name]
-    assert isinstance(found, Kernel)
-    return found
+    kernel = parse(text, f"{name}.py").functions[name]
+    assert isinstance(kernel, Kernel)
+    return kernel

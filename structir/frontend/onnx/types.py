@@ -1,4 +1,4 @@
-"""ONNX types as StructInfo and back; the sizes of inputs become symbolic variables by name."""
+"""Conversion between ONNX types and StructInfo; named input sizes become symbolic variables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import TypeProto
 
-from structir.frontend.onnx.tensors import TEXTS, dtype_name, element_type
+from structir.frontend.onnx.tensors import STRINGS, dtype_name, element_type
 from structir.ir.dims import Dim, sym
 from structir.ir.struct_info import (
     OBJECT,
@@ -19,13 +19,14 @@ from structir.ir.struct_info import (
 
 
 class OnnxSymbols:
-    """The symbolic variables of a model's inputs, by the names that the model gives them."""
+    """The symbolic variables of a model's inputs, by `dim_param` name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Dim] = {}
 
     def dim(self, size: Any, fallback: str) -> Dim:
-        """A declared size. What names nothing (`?`, empty, negative) is a size of its own."""
+        """Returns a declared size; a size without a name (`?`, empty, negative) is a fresh
+        variable."""
         kind = size.WhichOneof("value")
         if kind == "dim_value" and size.dim_value >= 0:
             return int(size.dim_value)
@@ -37,24 +38,24 @@ class OnnxSymbols:
         return self.by_name[name]
 
     def fresh(self, name: str) -> Dim:
-        """A size that no name is known for."""
-        made: Dim = sym(identifier(name))
-        return made
+        """Returns a fresh symbolic size."""
+        result: Dim = sym(identifier(name))
+        return result
 
 
 def identifier(name: str) -> str:
-    """A name as a Python identifier."""
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
+    """Returns a name as a Python identifier."""
+    result = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return result if result[:1].isalpha() or result[:1] == "_" else f"d_{result}"
 
 
 def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> StructInfo:
-    """The StructInfo of a declared type."""
+    """Returns the StructInfo of a declared type."""
     kind = declared.WhichOneof("value")
     if kind == "tensor_type":
         tensor = declared.tensor_type
         dtype = dtype_name(tensor.elem_type) if tensor.elem_type else None
-        dtype = None if dtype == TEXTS else dtype
+        dtype = None if dtype == STRINGS else dtype
         if not tensor.HasField("shape"):
             return TensorStructInfo(None, dtype)
         sizes = enumerate(tensor.shape.dim)
@@ -63,7 +64,7 @@ def info_of_type(declared: TypeProto, symbols: OnnxSymbols, name: str) -> Struct
 
 
 def items_of_type(declared: TypeProto) -> StructInfo | None:
-    """What a declared sequence says of each of its items: dtype and rank."""
+    """Returns the dtype and rank that a declared sequence type gives its items, or None."""
     kind = declared.WhichOneof("value")
     if kind == "optional_type":
         return items_of_type(declared.optional_type.elem_type)
@@ -74,24 +75,24 @@ def items_of_type(declared: TypeProto) -> StructInfo | None:
 
 
 def unsized(info: StructInfo) -> StructInfo:
-    """What is known of a value apart from its sizes."""
+    """Returns the StructInfo of a value without its sizes."""
     if isinstance(info, TensorStructInfo):
         return TensorStructInfo(None, info.dtype, info.ndim)
     return info
 
 
 def type_of_info(info: StructInfo | None) -> TypeProto:
-    """The ONNX type of a value, as far as ONNX can say it."""
-    made = TypeProto()
+    """Returns the ONNX type of a value; unknown parts are left out."""
+    result = TypeProto()
     if isinstance(info, TensorStructInfo) and info.dtype is not None:
-        made.tensor_type.elem_type = element_type(info.dtype)
+        result.tensor_type.elem_type = element_type(info.dtype)
         if info.ndim is not None:
-            made.tensor_type.shape.CopyFrom(onnx.TensorShapeProto())
+            result.tensor_type.shape.CopyFrom(onnx.TensorShapeProto())
             sizes = info.dims if isinstance(info.dims, tuple) else (None,) * info.ndim
             for size in sizes:
-                dim = made.tensor_type.shape.dim.add()
+                dim = result.tensor_type.shape.dim.add()
                 if isinstance(size, int):
                     dim.dim_value = size
     elif isinstance(info, TupleStructInfo) and info.fields:
-        made.sequence_type.elem_type.CopyFrom(type_of_info(info.fields[0]))
-    return made
+        result.sequence_type.elem_type.CopyFrom(type_of_info(info.fields[0]))
+    return result

@@ -1,4 +1,4 @@
-"""What a model needs that nothing here maps: found over all its graphs before anything is built."""
+"""A check, before anything is built, that every op of a model can be imported."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from structir.frontend.onnx.node import schema_of
 from structir.frontend.onnx.registry import find_build
 
 Functions = Mapping[tuple[str, str], FunctionProto]
-DEEPEST = 64  # graphs within graphs
+MAX_DEPTH = 64  # graphs within graphs
 
 
 def all_nodes(nodes: Iterable[NodeProto], depth: int = 0) -> Iterator[NodeProto]:
-    """The nodes of a graph and of all graphs within it."""
-    if depth > DEEPEST:
-        raise DiagnosticError(Diagnostic(f"graphs are nested more than {DEEPEST} deep"))
+    """Yields the nodes of a graph and of all graphs nested in it."""
+    if depth > MAX_DEPTH:
+        raise DiagnosticError(Diagnostic(f"graphs are nested more than {MAX_DEPTH} deep"))
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -28,21 +28,21 @@ def all_nodes(nodes: Iterable[NodeProto], depth: int = 0) -> Iterator[NodeProto]
 
 
 def graphs_of(attribute: AttributeProto) -> list[Any]:
-    """The graphs that an attribute holds."""
+    """Returns the graphs of an attribute."""
     if attribute.type == AttributeProto.GRAPH:
         return [attribute.g]
     return list(attribute.graphs) if attribute.type == AttributeProto.GRAPHS else []
 
 
 def plain_domain(domain: str) -> str:
-    """A domain, the default one by its short name."""
+    """Returns a domain with `ai.onnx` normalized to the empty string."""
     return "" if domain == "ai.onnx" else domain
 
 
 def check_supported(
     nodes: Iterable[NodeProto], functions: Functions, opsets: Mapping[str, int]
 ) -> None:
-    """Report all ops that cannot be built, by name and count; each op is looked at once."""
+    """Raises one `DiagnosticError` that lists all ops without a mapping, with their counts."""
     counts = Counter((plain_domain(n.domain), n.op_type) for n in all_nodes(nodes))
     for function in functions.values():
         counts.update((plain_domain(n.domain), n.op_type) for n in all_nodes(function.node))
@@ -70,5 +70,5 @@ def _supported(key: tuple[str, str], functions: Functions, opsets: Mapping[str, 
 
 
 def has_body(schema: Any) -> bool:
-    """Whether ONNX itself says an op by other ops."""
+    """Returns whether ONNX's schema decomposes an op into other ops."""
     return bool(schema.has_function or schema.has_context_dependent_function)

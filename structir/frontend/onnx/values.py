@@ -1,5 +1,4 @@
-"""What the importer knows of an ONNX value: its expression, and its elements where they are
-known."""
+"""An ONNX value during the import: its expression, and its elements where they are known."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from structir.ir.expr import Constant, Expr, PrimValue, ShapeExpr
 from structir.ir.struct_info import StructInfo
 from structir.script import R
 
-MOST_KNOWN = 4096  # elements of a constant that are looked at one by one
+MAX_KNOWN_ELEMENTS = 4096  # elements of a constant that are looked at one by one
 Elements = np.ndarray[Any, Any]  # of dtype object: each a number or a symbolic size
 
 
 @attrs.frozen(eq=False)
 class OnnxValue:
-    """An ONNX value: an expression; its elements, if each is known as a number or a size; the
-    graph inputs that it is made from; for a list, what holds of each of its items."""
+    """An ONNX value: its expression; its elements if all are known as numbers or sizes; the graph
+    inputs it depends on; for a list, the StructInfo common to its items."""
 
     expr: Expr
     elements: Elements | None = None
@@ -30,8 +29,8 @@ class OnnxValue:
 
 
 def constant_elements(expr: Expr) -> Elements | None:
-    """The elements of a small constant, whole floats as integers; None for anything else."""
-    if type(expr) is not Constant or expr.data.size > MOST_KNOWN:
+    """Returns the elements of a small constant, with integral floats as ints, or None."""
+    if type(expr) is not Constant or expr.data.size > MAX_KNOWN_ELEMENTS:
         return None
     data = expr.data
     if data.dtype.kind in "iub":
@@ -46,25 +45,25 @@ def _whole(value: float) -> int | float:
 
 
 def as_elements(items: Any, shape: tuple[int, ...]) -> Elements:
-    """Numbers and sizes as an array of objects."""
-    made = np.empty(len(items), object)
-    for place, item in enumerate(items):
-        made[place] = item
-    return made.reshape(shape)
+    """Returns numbers and sizes as an object array of a shape."""
+    result = np.empty(len(items), object)
+    for index, item in enumerate(items):
+        result[index] = item
+    return result.reshape(shape)
 
 
-def is_carried(elements: Elements) -> bool:
-    """Whether every element is a whole number or a size, so that a program can state it."""
+def is_foldable(elements: Elements) -> bool:
+    """Returns whether every element is an integer or a size, so that it can be materialized."""
     return all(isinstance(e, int | Poly | np.bool_) for e in elements.ravel())
 
 
 def is_constant(elements: Elements) -> bool:
-    """Whether no element is symbolic."""
+    """Returns whether no element is symbolic."""
     return not any(isinstance(e, Poly) for e in elements.ravel())
 
 
-def stated(elements: Elements, dtype: str) -> Expr:
-    """Known elements as an expression: a constant, or sizes put into a tensor."""
+def as_expression(elements: Elements, dtype: str) -> Expr:
+    """Returns known elements as an expression: a constant, or a tensor built from sizes."""
     if is_constant(elements):
         return Constant(elements.astype(numpy_dtype(dtype)))
     if elements.ndim == 0:
@@ -74,10 +73,10 @@ def stated(elements: Elements, dtype: str) -> Expr:
         whole = R.shape_to_tensor(ShapeExpr(tuple(elements.ravel().tolist())))
         if elements.ndim != 1:
             whole = R.reshape(whole, ShapeExpr(tuple(elements.shape)))
-    made: Expr = whole if dtype == "int64" else R.astype(whole, dtype)
-    return made
+    result: Expr = whole if dtype == "int64" else R.astype(whole, dtype)
+    return result
 
 
-def carried_dtype(dtype: str) -> bool:
-    """Whether elements of a dtype are carried as numbers and sizes."""
+def is_foldable_dtype(dtype: str) -> bool:
+    """Returns whether folding rules apply to elements of a dtype."""
     return dtype in ("int64", "int32", "bool") or is_float(dtype)

@@ -1,4 +1,4 @@
-"""Windows that move over spatial axes: their attributes, with automatic padding worked out."""
+"""Sliding windows over spatial axes: their attributes, with `auto_pad` resolved."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from structir.frontend.onnx.node import OnnxNode
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 
-MOST_PADDING = 1 << 31
+MAX_PADDING = 1 << 31
 
 
 @attrs.frozen
 class OnnxWindow:
-    """A window over some axes: its size, its steps, and the padding on both sides."""
+    """A sliding window: per axis its size, stride, dilation, and the padding on both sides."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -23,36 +23,36 @@ class OnnxWindow:
 
     @property
     def is_static(self) -> bool:
-        """Whether all padding is known."""
+        """Whether all padding is known at import time."""
         return not any(isinstance(p, Poly) for p in (*self.before, *self.after))
 
     @property
     def padding(self) -> list[int]:
-        """The padding as the ops of StructIR take it."""
+        """The padding in the order of StructIR's ops: all axes before, then all axes after."""
         return [*self.before, *self.after]  # type: ignore[list-item]
 
 
 def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
-    """The window of a convolution or of a pool."""
+    """Returns the window of a convolution or pooling node."""
     count = len(sizes)
-    strides = _listed(node, "strides", count)
-    dilations = _listed(node, "dilations", count)
+    strides = _per_axis(node, "strides", count)
+    dilations = _per_axis(node, "dilations", count)
     mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
     spatial = node.dims()[2:]
     if len(spatial) != count:
-        node.fail(f"a window over {count} axes does not fit an operand of {node.rank()} axes")
+        node.fail(f"window: expected an operand of rank {count + 2}, found rank {node.rank()}")
     if mode in ("NOTSET", "VALID"):
         pads = node.attr("pads", None) if mode == "NOTSET" else None
         pads = pads or (0,) * (2 * count)
         if len(pads) != 2 * count:
-            node.fail(f"{len(pads)} pads are given for {count} axes")
-        if max(map(abs, pads)) > MOST_PADDING:
+            node.fail(f"pads: expected {2 * count} values for {count} axes, found {len(pads)}")
+        if max(map(abs, pads)) > MAX_PADDING:
             node.fail(f"padding by {max(map(abs, pads))} elements is not supported")
         return OnnxWindow(sizes, strides, dilations, tuple(pads[:count]), tuple(pads[count:]))
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        node.fail(f"there is no automatic padding {mode!r}")
+        node.fail(f"unknown auto_pad {mode!r}: expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     totals = [
-        _same(size, (k - 1) * d + 1, s)
+        _same_padding(size, (k - 1) * d + 1, s)
         for size, k, s, d in zip(spatial, sizes, strides, dilations, strict=True)
     ]
     small = tuple([dims.floordiv(t, 2) for t in totals])
@@ -61,15 +61,15 @@ def window_of(node: OnnxNode, sizes: tuple[int, ...]) -> OnnxWindow:
     return OnnxWindow(sizes, strides, dilations, first, last)
 
 
-def _listed(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
-    found = tuple(node.attr(name, None) or (1,) * count)
-    if len(found) != count or any(v < 1 for v in found):
-        node.fail(f"{name} must be {count} positive numbers")
-    return found
+def _per_axis(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
+    values = tuple(node.attr(name, None) or (1,) * count)
+    if len(values) != count or any(v < 1 for v in values):
+        node.fail(f"{name}: expected {count} positive integers, found {list(values)}")
+    return values
 
 
-def _same(size: Dim, extent: int, stride: int) -> Dim:
-    """All padding of one axis, so that a window starts at every stride."""
+def _same_padding(size: Dim, extent: int, stride: int) -> Dim:
+    """Returns the total `SAME` padding of one axis."""
     if stride == 1:
         return extent - 1
     return dims.dim_max((dims.ceildiv(size, stride) - 1) * stride + extent - size, 0)

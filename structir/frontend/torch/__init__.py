@@ -1,4 +1,4 @@
-"""Exported programs of torch as modules: `from_exported_program(ep)`, `from_pt2(path)`."""
+"""Importer of exported torch programs: `from_exported_program(ep)` and `from_pt2(path)`."""
 
 from structir.lazy import lazy_names
 

@@ -1,4 +1,4 @@
-"""The files of a `.pt2` archive: its graph as JSON, its tensors as bytes; nothing is unpickled."""
+"""The files of a `.pt2` archive: the graph as JSON, tensors as bytes; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from structir.ir.dtype import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 DAMAGED = (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError, EOFError, ValueError)
-OLD = "serialized_exported_program.json"  # how older releases of torch named the graph
+OLD = "serialized_exported_program.json"  # the graph file of older torch releases
 
 
-def wrong(message: str, hint: str | None = None) -> DiagnosticError:
-    """The error that says what is wrong with a file."""
-    return DiagnosticError(Diagnostic(message, hint=hint))
+def wrong(message: str, hint: str | None = None, code: str = "E0808") -> DiagnosticError:
+    """Returns the error of an invalid file."""
+    return DiagnosticError(Diagnostic(message, hint=hint, code=code))
 
 
 class Archive:
-    """An open archive. Torch stores every file plainly, so that no file can be larger than the
-    archive, and all that is read together cannot be either."""
+    """An open archive. Torch stores files uncompressed, so their total size is at most that of the
+    archive."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.name = name
         try:
             self.zip = zipfile.ZipFile(file)
-            self.left = file.seek(0, 2)
+            self.unread = file.seek(0, 2)
         except DAMAGED as error:
-            raise wrong(f"{name} is no .pt2 archive, or it is cut off") from error
+            raise wrong(f"{name}: not a valid .pt2 archive (truncated zip file?)") from error
         self.home, self.model = self._model()
         self.read: dict[str, bytes] = {}
 
     def _model(self) -> tuple[str, str]:
-        """The folder of the archive that all is in, and the name of its model."""
+        """Returns the root folder in the archive, and the name of its model."""
         names = self.zip.namelist()
         if OLD in names:
             raise wrong(
-                f"{self.name} was saved by an old release of torch",
-                "load it with torch.export.load and save it again with torch 2.9 or newer",
+                f"{self.name}: saved by an unsupported old release of torch",
+                "with torch >= 2.9: `torch.export.save(torch.export.load(path), path)`",
             )
-        found = [n for n in names if "models/" in n and n.endswith(".json")]
-        if len(found) != 1:
-            raise wrong(f"{self.name} holds {len(found)} exported programs; one is expected")
-        home, _, model = found[0].rpartition("models/")
+        results = [n for n in names if "models/" in n and n.endswith(".json")]
+        if len(results) != 1:
+            raise wrong(f"{self.name}: expected 1 exported program, found {len(results)}")
+        home, _, model = results[0].rpartition("models/")
         return home, model.removesuffix(".json")
 
     def bytes_of(self, path: str) -> bytes:
-        """The bytes of one file of the archive, which are read once."""
-        found = self.read.get(path)
-        if found is None:
-            found = self.read[path] = self._bytes(self.home + path)
-        return found
+        """Returns the bytes of a file of the archive, memoized."""
+        value = self.read.get(path)
+        if value is None:
+            value = self.read[path] = self._bytes(self.home + path)
+        return value
 
     def _bytes(self, path: str) -> bytes:
         try:
@@ -63,46 +63,49 @@ class Archive:
         except KeyError:
             raise wrong(f"{self.name} has no file {path!r}") from None
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-            raise wrong(f"{path!r} in {self.name} is compressed, which torch never does")
-        self.left -= info.file_size
-        if self.left < 0:
+            raise wrong(
+                f"{path!r} in {self.name}: expected an uncompressed file, found a compressed one"
+            )
+        self.unread -= info.file_size
+        if self.unread < 0:
             raise wrong(f"the files in {self.name} are larger than the archive itself")
         try:
             return self.zip.read(info)
         except DAMAGED as error:
-            raise wrong(f"{path!r} in {self.name} is damaged: {error}") from error
+            raise wrong(f"{path!r} in {self.name}: corrupt data: {error}") from error
 
     def json_of(self, path: str) -> Any:
-        """A file of the archive, read as JSON."""
+        """Returns a file of the archive, parsed as JSON."""
         try:
             return json.loads(self.bytes_of(path))
         except (ValueError, RecursionError) as error:
-            raise wrong(f"{path!r} in {self.name} is no JSON") from error
+            raise wrong(f"{path!r} in {self.name}: not valid JSON") from error
 
     def program(self) -> Any:
-        """The exported program."""
+        """Returns the JSON of the exported program."""
         return self.json_of(f"models/{self.model}.json")
 
     def payloads(self, kind: str) -> dict[str, Any]:
-        """What the archive says of its `weights` or `constants`, by their names in the model."""
+        """Returns the descriptions of the `weights` or `constants` of the archive, by name in the
+        model."""
         path = f"data/{kind}/{self.model}_{kind}_config.json"
         if self.home + path not in self.zip.namelist():
             legacy = f"data/{kind}/{self.model}.pt"
             if self.home + legacy in self.zip.namelist():
-                raise wrong(f"the {kind} in {self.name} are pickled, which is never read")
+                raise wrong(f"the {kind} in {self.name} are pickled; pickles are never loaded")
             return {}
-        found: dict[str, Any] = field(self.json_of(path), "config", dict)
-        return {name: (kind, payload) for name, payload in found.items()}
+        value: dict[str, Any] = field(self.json_of(path), "config", dict)
+        return {name: (kind, payload) for name, payload in value.items()}
 
     def tensor(self, name: str, payload: tuple[str, Any]) -> Array:
-        """One weight or constant."""
+        """Returns the elements of one weight or constant."""
         kind, stated = payload
         if field(stated, "use_pickle", bool):
-            raise wrong(f"{name!r} in {self.name} is pickled, which is never read")
+            raise wrong(f"{name!r} in {self.name} is pickled; pickles are never loaded")
         meta = field(stated, "tensor_meta", dict)
         dtype = DTYPES.get(field(meta, "dtype", int))
         if dtype is None:
-            raise wrong(f"{name!r} in {self.name} has elements that no dtype here stands for")
+            raise wrong(f"{name!r} in {self.name} has an unsupported dtype")
         path = f"data/{kind}/{field(stated, 'path_name', str)}"
         data = np.frombuffer(self.bytes_of(path), numpy_dtype(dtype))
         first = integers([field(meta, "storage_offset", dict)])[0]
@@ -112,9 +115,9 @@ class Archive:
 
 
 def _strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Array:
-    """Elements under a shape and strides, which must lie within the data."""
+    """Returns elements with a shape and strides, which must be within the data."""
     if len(sizes) != len(strides) or min([0, *sizes, *strides]) < 0:
-        raise wrong(f"{name!r} has wrong sizes or strides")
+        raise wrong(f"{name!r}: invalid sizes or strides")
     if 0 in sizes:
         return np.zeros(sizes, data.dtype)
     reach = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
@@ -122,6 +125,6 @@ def _strided(data: Array, sizes: list[int], strides: list[int], name: str) -> Ar
     for n in sizes:
         many *= n
     if reach >= data.size or many > max(data.size, 1):
-        raise wrong(f"{name!r} needs more elements than are stored for it")
+        raise wrong(f"{name!r}: sizes and strides exceed the stored data")
     steps = [step * data.itemsize for step in strides]
     return np.array(np.lib.stride_tricks.as_strided(data, sizes, steps))

@@ -1,4 +1,4 @@
-"""Checks of input sizes at each call: the ranges and the guards that torch itself enforces."""
+"""Run-time checks of input sizes: the ranges and guards that torch enforces at each call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_sizes(importer: TorchImporter, program: ExportedModule, params: Parame
     ranges = {range_key(importer.symbols, name): r for name, r in program.ranges.items()}
     enforced: set[Dim] = {1}
     for var in params.variables:
-        limits = [(d, *ranges.pop(d, (None, None))) for d in params.measured[var.name]]
+        limits = [(d, *ranges.pop(d, (None, None))) for d in params.declared_sizes[var.name]]
         enforced |= {c for limit in limits for c in _conditions(*limit)}
         _check(importer, var, [_within(*limit) for limit in limits])
     inputs = _inputs(program, params)
@@ -53,9 +53,9 @@ def _condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
         return 1
     fixed = fixed_size(text, inputs)
     if fixed is not None:
-        message = f"torch.export has specialised {fixed}, which was to be dynamic"
+        message = f"torch.export specialized {fixed}, which was declared dynamic"
         hint = (
-            "export with Dim.DYNAMIC in place of Dim.AUTO: torch then shows the line that needs it"
+            "replace `Dim.AUTO` with `Dim.DYNAMIC`: torch then reports the line that specializes it"
         )
         warn(Diagnostic(message, hint=hint, severity="warning"))
     return 1 if is_internal(text) else condition

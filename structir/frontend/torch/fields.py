@@ -1,4 +1,4 @@
-"""Fields of the JSON of an exported program: taken out by name and kind, wrong ones told."""
+"""Checked access to the fields of an exported program's JSON."""
 
 from __future__ import annotations
 
@@ -30,37 +30,39 @@ DTYPES = {
 
 
 def field(holder: Any, name: str, kind: type) -> Any:
-    """A field that must be there and of this kind."""
-    found = holder.get(name) if isinstance(holder, dict) else None
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise malformed(f"a field {name!r} of kind {kind.__name__}")
-    return found
+    """Returns a field of a type; raises `DiagnosticError` if it is missing or of another type."""
+    value = holder.get(name) if isinstance(holder, dict) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise malformed(f"a field {name!r} of type {kind.__name__}")
+    return value
 
 
 def malformed(expected: str) -> DiagnosticError:
-    """The error that tells what the file should hold."""
-    return DiagnosticError(Diagnostic(f"the exported program is malformed: it lacks {expected}"))
+    """Returns the error of malformed JSON, naming what is missing."""
+    return DiagnosticError(
+        Diagnostic(f"malformed exported program: expected {expected}", code="E0808")
+    )
 
 
 def tagged(union: Any) -> tuple[str, Any]:
-    """The kind and the value of a field that holds one of several."""
+    """Returns the tag and the value of a tagged union."""
     if not isinstance(union, dict) or len(union) != 1:
-        raise malformed("the kind of a value")
+        raise malformed("a tagged value")
     return next(iter(union.items()))
 
 
-def integers(listed: Any) -> list[int]:
-    """Sizes that must all be numbers."""
-    if not isinstance(listed, list):
+def integers(sizes: Any) -> list[int]:
+    """Returns sizes that must all be integers."""
+    if not isinstance(sizes, list):
         raise malformed("a list of sizes")
-    found = [tagged(item) for item in listed]
-    if any(k != "as_int" or not isinstance(v, int) or abs(v) >= 1 << 62 for k, v in found):
-        raise malformed("sizes that are numbers")
-    return [int(value) for _, value in found]
+    results = [tagged(item) for item in sizes]
+    if any(k != "as_int" or not isinstance(v, int) or abs(v) >= 1 << 62 for k, v in results):
+        raise malformed("constant integer sizes")
+    return [int(value) for _, value in results]
 
 
-def real(value: Any) -> float:
-    """A number; what is no number in JSON is a text there."""
+def as_float(value: Any) -> float:
+    """Returns a float; JSON has infinities and NaN as strings."""
     try:
         return float(value)
     except (TypeError, ValueError) as error:

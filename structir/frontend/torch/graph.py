@@ -1,5 +1,4 @@
-"""An exported program as plain values: graphs of nodes, what is known of their values, and what
-their inputs and outputs stand for."""
+"""Data classes of an exported program, parsed from its JSON: graphs, nodes, metadata, signature."""
 
 from __future__ import annotations
 
@@ -9,35 +8,35 @@ from typing import Any
 import attrs
 
 from structir.errors import Diagnostic, DiagnosticError
-from structir.frontend.torch.fields import DTYPES, field, malformed, real, tagged
+from structir.frontend.torch.fields import DTYPES, as_float, field, malformed, tagged
 
-DEEPEST = 60  # graphs within graphs
+MAX_DEPTH = 60  # nested graphs
 
 
 @attrs.frozen
 class Ref:
-    """The name of a value."""
+    """A reference to a value by name."""
 
     name: str
 
 
 @attrs.frozen
 class DTypeName:
-    """An element type as an argument; None for one that has no dtype here."""
+    """An element type as an argument; `dtype` is None for an unsupported one."""
 
     dtype: str | None
 
 
 @attrs.frozen
 class StorageAttribute:
-    """A device, a layout, a memory format: what says how a value is stored, not what it is."""
+    """A device, layout or memory format: an attribute of the storage, not of the value."""
 
     text: str
 
 
 @attrs.frozen
 class Meta:
-    """What torch knows of a tensor: sizes are numbers or texts of symbolic expressions."""
+    """The metadata of a tensor; sizes and strides are ints or strings of symbolic expressions."""
 
     dtype: str | None
     sizes: tuple[int | str, ...]
@@ -46,7 +45,7 @@ class Meta:
 
 @attrs.frozen(eq=False)
 class NodeSpec:
-    """One node: its target, its arguments by name, the names of what it gives, its origin."""
+    """One node: its target, arguments by name, output names, and stack trace."""
 
     target: str
     args: Mapping[str, Any]
@@ -58,7 +57,7 @@ class NodeSpec:
 
 @attrs.frozen(eq=False)
 class FxGraph:
-    """A graph: its nodes in order, its inputs and outputs, and its values' descriptions."""
+    """A graph: its nodes in order, inputs, outputs, and the metadata of its values."""
 
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
@@ -70,16 +69,17 @@ class FxGraph:
 
 @attrs.frozen
 class Input:
-    """What an input of the program is: `user`, `parameter`, `buffer`, `constant` or `value`."""
+    """An input of the program; `kind` is `user`, `parameter`, `buffer`, `constant` or `value`."""
 
     kind: str
-    value: Any  # a Ref, or what is known of it
+    value: Any  # a Ref, or a constant value
     target: str = ""
 
 
 @attrs.frozen
 class Output:
-    """What an output of the program is: `user`, or a new value of a buffer or an input."""
+    """An output of the program; `kind` is `user` or the mutation of a buffer, parameter or
+    input."""
 
     kind: str
     value: Any
@@ -88,7 +88,7 @@ class Output:
 
 @attrs.frozen(eq=False)
 class ExportedModule:
-    """A whole exported program but its tensors."""
+    """An exported program without its tensors."""
 
     graph: FxGraph
     inputs: tuple[Input, ...]
@@ -99,7 +99,7 @@ class ExportedModule:
 
 
 def program_of(stated: Any) -> ExportedModule:
-    """The program that a `.pt2` archive states."""
+    """Returns the program of the JSON of a `.pt2` archive."""
     module = field(stated, "graph_module", dict)
     signature = field(module, "signature", dict)
     ranges = field(stated, "range_constraints", dict)
@@ -115,18 +115,18 @@ def program_of(stated: Any) -> ExportedModule:
 
 def _guards(stated: Any) -> tuple[str, ...]:
     if not isinstance(stated, list) or not all([isinstance(text, str) for text in stated]):
-        raise malformed("guards")
+        raise malformed("a list of guard expressions")
     return tuple(stated)
 
 
 def _bound(stated: Any, name: str) -> int | None:
-    found = stated.get(name) if isinstance(stated, dict) else None
-    return found if isinstance(found, int) else None
+    value = stated.get(name) if isinstance(stated, dict) else None
+    return value if isinstance(value, int) else None
 
 
 def _graph(stated: Any, depth: int) -> FxGraph:
-    if depth > DEEPEST:
-        raise malformed(f"an end: graphs are nested more than {DEEPEST} deep")
+    if depth > MAX_DEPTH:
+        raise malformed(f"graphs nested at most {MAX_DEPTH} deep")
     scalars: dict[str, int | float | str] = {}
     for kind in ("sym_int_values", "sym_bool_values", "sym_float_values"):
         for name, value in (stated.get(kind) or {}).items():
@@ -141,10 +141,10 @@ def _graph(stated: Any, depth: int) -> FxGraph:
     )
 
 
-def _node(stated: Any, place: int, depth: int) -> NodeSpec:
+def _node(stated: Any, index: int, depth: int) -> NodeSpec:
     args: dict[str, Any] = {}
     for k, given in enumerate(field(stated, "inputs", list)):
-        name = field(given, "name", str) or f"*{k}"  # nameless ones belong to no schema
+        name = field(given, "name", str) or f"*{k}"  # arguments outside a schema have no name
         args[name if name not in args else f"{name}*{k}"] = argument(given.get("arg"), depth)
     outputs = tuple([argument(o, depth) for o in field(stated, "outputs", list)])
     metadata = stated.get("metadata")
@@ -152,11 +152,11 @@ def _node(stated: Any, place: int, depth: int) -> NodeSpec:
     target = field(stated, "target", str).removeprefix("torch.ops.")
     own = stated.get("name")
     name = own if isinstance(own, str) else next(iter(names_of(outputs)), target)
-    return NodeSpec(target, args, outputs, name, str(trace or ""), place + 1)
+    return NodeSpec(target, args, outputs, name, str(trace or ""), index + 1)
 
 
 def names_of(value: Any) -> list[str]:
-    """All names of values in an argument."""
+    """Returns the names of all values in an argument."""
     if isinstance(value, Ref):
         return [value.name]
     if isinstance(value, list | tuple):
@@ -171,7 +171,7 @@ def _meta(stated: Any) -> Meta:
 
 
 def _symbolic(union: Any) -> int | float | str:
-    """A number, or the text of a symbolic expression."""
+    """Returns a number, or a symbolic expression as a string."""
     kind, value = tagged(union)
     if kind == "as_expr":
         text: str = field(value, "expr_str", str)
@@ -185,15 +185,15 @@ def _symbolic(union: Any) -> int | float | str:
 
 
 def argument(union: Any, depth: int = 0) -> Any:
-    """An argument or an output as a plain value; values of the graph are `Ref`s."""
+    """Returns an argument or output as a Python value; values of the graph are `Ref`s."""
     kind, value = tagged(union)
     read = ARGUMENTS.get(kind)
     if read is None:
-        raise _unsupported(f"arguments of kind {kind!r}")
+        raise _unsupported(f"argument kind {kind!r}")
     return read(value, depth)
 
 
-def _named(value: Any, depth: int) -> Any:
+def _reference(value: Any, depth: int) -> Any:
     return Ref(field(value, "name", str))
 
 
@@ -219,7 +219,7 @@ def _each(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
 def _plain(kind: type) -> Callable[[Any, int], Any]:
     def read(value: Any, depth: int) -> Any:
         if not isinstance(value, kind):
-            raise malformed(f"an argument of kind {kind.__name__}")
+            raise malformed(f"an argument of type {kind.__name__}")
         return value
 
     return read
@@ -231,27 +231,27 @@ def _inner_graph(value: Any, depth: int) -> FxGraph:
 
 def _by_name(value: Any, depth: int) -> Any:
     if not isinstance(value, dict):
-        raise malformed("arguments by name")
+        raise malformed("named arguments")
     return {str(name): argument(item, depth) for name, item in value.items()}
 
 
-def _real(value: Any, depth: int) -> float:
-    return real(value)
+def _float(value: Any, depth: int) -> float:
+    return as_float(value)
 
 
 ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
     "as_none": lambda value, depth: None,
-    "as_tensor": _named,
-    "as_tensors": _each(_named),
-    "as_nested_tensors": _each(_each(_named)),
+    "as_tensor": _reference,
+    "as_tensors": _each(_reference),
+    "as_nested_tensors": _each(_each(_reference)),
     "as_optional_tensor": _optional,
     "as_optional_tensors": _each(_optional),
     "as_int": _plain(int),
     "as_ints": _each(_plain(int)),
     "as_int_lists": _each(_each(_plain(int))),
-    "as_float": _real,
-    "as_floats": _each(_real),
-    "as_float_lists": _each(_each(_real)),
+    "as_float": _float,
+    "as_floats": _each(_float),
+    "as_float_lists": _each(_each(_float)),
     "as_bool": _plain(bool),
     "as_bools": _each(_plain(bool)),
     "as_string": _plain(str),
@@ -267,14 +267,14 @@ ARGUMENTS: dict[str, Callable[[Any, int], Any]] = {
     "as_layout": lambda value, depth: StorageAttribute(str(value)),
     "as_device": lambda value, depth: StorageAttribute(str(value)),
     "as_operator": lambda value, depth: StorageAttribute(str(value)),
-    "as_custom_obj": _named,
+    "as_custom_obj": _reference,
     "as_complex": lambda value, depth: StorageAttribute("complex"),
     "as_graph": _inner_graph,
     "as_string_to_argument": _by_name,
 }
 
 
-# ---- what inputs and outputs stand for
+# ---- inputs and outputs
 
 PARTS = {
     "parameter": "parameter_name",
@@ -296,21 +296,23 @@ def _input(union: Any) -> Input:
     if kind == "constant_input":
         return Input("value", argument(stated.get("value")), field(stated, "name", str))
     if kind in PARTS:
-        value = _named(stated.get("arg"), 0)
+        value = _reference(stated.get("arg"), 0)
         return Input(kind.replace("tensor_", ""), value, field(stated, PARTS[kind], str))
-    raise _unsupported(f"inputs of kind {kind!r}")
+    raise _unsupported(f"input kind {kind!r}")
 
 
 def _output(union: Any) -> Output:
     kind, stated = tagged(union)
     if kind in ("user_output", "loss_output"):
         arg = stated.get("arg")
-        return Output("user", argument(arg) if kind == "user_output" else _named(arg, 0))
+        return Output("user", argument(arg) if kind == "user_output" else _reference(arg, 0))
     if kind in CHANGED:
-        return Output(kind, _named(stated.get("arg"), 0), field(stated, CHANGED[kind], str))
-    raise _unsupported(f"outputs of kind {kind!r}")
+        return Output(kind, _reference(stated.get("arg"), 0), field(stated, CHANGED[kind], str))
+    raise _unsupported(f"output kind {kind!r}")
 
 
-def _unsupported(what: str) -> DiagnosticError:
-    """The error that says what of a program has no meaning here, such as effects."""
-    return DiagnosticError(Diagnostic(f"the program has {what}, which are not supported"))
+def _unsupported(feature: str) -> DiagnosticError:
+    """Returns the error of an unsupported feature, such as effects."""
+    return DiagnosticError(
+        Diagnostic(f"unsupported {feature} in the exported program", code="E0808")
+    )

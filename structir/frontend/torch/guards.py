@@ -1,6 +1,6 @@
-"""Conditions on the sizes of inputs: the ranges and the guards that torch checks at each call.
+"""Parser of the range and guard expressions on input sizes that torch checks at each call.
 
-Torch writes them as Python expressions. They are parsed here, and never run.
+Torch writes them as Python expressions. They are parsed, never executed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from structir.errors import DiagnosticError
 from structir.frontend.torch.sizes import (
     FUNCTIONS,
-    LONGEST,
+    MAX_LENGTH,
     Ratio,
     TorchSymbols,
     UnreadableSizeError,
@@ -21,7 +21,7 @@ from structir.frontend.torch.sizes import (
 from structir.ir.dims import Dim
 from structir.ir.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 
-# What parsing raises, and functions of sizes that have too many operands, or too few.
+# Raised by `ast.parse`, and by size functions with a wrong number of operands.
 MALFORMED = (
     SyntaxError,
     RecursionError,
@@ -74,7 +74,7 @@ def guard_condition(text: str, inputs: Mapping[str, StructInfo]) -> Dim:
 
 def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
     """Returns `axis 1 of x to 8` for a guard that gives an axis its only size; None for others."""
-    match _parsed(text):
+    match _parse(text):
         case ast.Compare(
             left=ast.Subscript(
                 value=ast.Call(func=ast.Attribute(value=path)), slice=ast.Constant(value=int(axis))
@@ -87,13 +87,13 @@ def fixed_size(text: str, inputs: Mapping[str, StructInfo]) -> str | None:
 
 
 def is_internal(text: str) -> bool:
-    """Whether a guard has a form that torch's analysis of reshapes and broadcasts gives.
+    """Returns whether a guard has a form that torch's analysis of reshapes and broadcasts gives.
 
     Such guards hold floor divisions or products of sizes, or compare by `!=` with 0, 1 or another
     size. They would refuse sizes that the ops accept. A branch of the model may have such a form
     too: torch does not record where a guard comes from.
     """
-    tree = _parsed(text)
+    tree = _parse(text)
     match tree:
         case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
             other = right.value if isinstance(right, ast.Constant) else 1
@@ -148,22 +148,22 @@ def _placeholder(path: ast.expr) -> str:
     return "_".join(reversed(keys)) if path.id == "L" else ""
 
 
-def _parsed(text: str) -> ast.expr:
-    if len(text) > LONGEST:
-        raise UnreadableSizeError("it is too long")
+def _parse(text: str) -> ast.expr:
+    if len(text) > MAX_LENGTH:
+        raise UnreadableSizeError(f"longer than {MAX_LENGTH} characters")
     return ast.parse(text.strip(), mode="eval").body
 
 
 def _number(text: str, leaf: Leaf) -> Dim:
     """Returns the value of a Python expression over sizes."""
     try:
-        value = _value(_parsed(text), leaf).whole()
+        value = _value(_parse(text), leaf).whole()
     except DiagnosticError as error:  # a size with too many terms
         raise UnreadableSizeError(error.diagnostics[0].message) from error
     except MALFORMED as error:
-        raise UnreadableSizeError("it is no expression") from error
+        raise UnreadableSizeError("not an expression") from error
     if value is None:
-        raise UnreadableSizeError("it need not be a whole number")
+        raise UnreadableSizeError("not provably an integer")
     return value
 
 
@@ -177,24 +177,24 @@ def _value(tree: ast.expr, leaf: Leaf) -> Ratio:
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             return _value(ast.BinOp(left, ast.Add(), ast.UnaryOp(ast.USub(), right)), leaf)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _applied("Mul", [Ratio(-1), _value(operand, leaf)])
+            return _apply("Mul", [Ratio(-1), _value(operand, leaf)])
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-            return _applied(OPERATORS[type(op)], [_value(left, leaf), _value(right, leaf)])
+            return _apply(OPERATORS[type(op)], [_value(left, leaf), _value(right, leaf)])
         case ast.UnaryOp(op=ast.Not() as op, operand=operand):
-            return _applied(OPERATORS[type(op)], [_value(operand, leaf)])
+            return _apply(OPERATORS[type(op)], [_value(operand, leaf)])
         case ast.BoolOp(op=op, values=values):
-            return _applied(OPERATORS[type(op)], [_value(v, leaf) for v in values])
+            return _apply(OPERATORS[type(op)], [_value(v, leaf) for v in values])
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATORS:
-            return _applied(OPERATORS[type(op)], [_value(left, leaf), _value(right, leaf)])
+            return _apply(OPERATORS[type(op)], [_value(left, leaf), _value(right, leaf)])
         case ast.Call(func=func, args=args):
             name = ast.unparse(func)
             name = CALLS.get(name, name)
             if name in FUNCTIONS:
-                return _applied(name, [_value(a, leaf) for a in args])
+                return _apply(name, [_value(a, leaf) for a in args])
     return _unknown(tree)
 
 
-def _applied(name: str, values: list[Ratio]) -> Ratio:
+def _apply(name: str, values: list[Ratio]) -> Ratio:
     """Applies a function; of whole numbers, `a < b` is written as `a + 1 <= b`."""
     if name in ("StrictLessThan", "StrictGreaterThan"):
         low, high = values if name == "StrictLessThan" else reversed(values)
@@ -204,4 +204,4 @@ def _applied(name: str, values: list[Ratio]) -> Ratio:
 
 
 def _unknown(tree: ast.expr) -> Ratio:
-    raise UnreadableSizeError(f"{ast.unparse(tree)[:60]} has no meaning here")
+    raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")

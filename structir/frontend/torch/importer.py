@@ -13,7 +13,7 @@ from structir.errors import Diagnostic, DiagnosticError, Span
 from structir.frontend.builder import NodeBuilder
 from structir.frontend.constants import all_constant
 from structir.frontend.torch.graph import FxGraph, NodeSpec, Ref, names_of
-from structir.frontend.torch.listing import listed
+from structir.frontend.torch.listing import node_spans
 from structir.frontend.torch.memory import AliasState, written_names
 from structir.frontend.torch.node import FxNode, FxScope
 from structir.frontend.torch.registry import find_build, find_view, in_place
@@ -34,13 +34,20 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
-UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+CONVERSION_ERRORS = (
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
 Ranges = Mapping[str, tuple[int | None, int | None]]
-MOST_BUILT = 300_000  # nodes; graphs within graphs can stand for more than a file holds
+MAX_NODES = 300_000  # nodes after expansion: nested graphs can grow exponentially
 
 
 class TorchImporter:
-    """Builds the function of a program."""
+    """Builds the function of an exported program, node by node."""
 
     def __init__(
         self,
@@ -56,33 +63,33 @@ class TorchImporter:
     # ---- graphs
 
     def run(self, scope: FxScope) -> list[Any]:
-        """Build the nodes of a graph in order; what its outputs stand for at the end."""
-        for spec, place in zip(
-            scope.graph.nodes, listed(scope.graph.nodes, scope.where), strict=True
+        """Builds the nodes of a graph in order; returns the values of its outputs."""
+        for spec, span in zip(
+            scope.graph.nodes, node_spans(scope.graph.nodes, scope.where), strict=True
         ):
-            self.node(spec, scope, place)
+            self.node(spec, scope, span)
             self.progress()
-        return [self._found(scope, output) for output in scope.graph.outputs]
+        return [self._resolve(scope, output) for output in scope.graph.outputs]
 
-    def _found(self, scope: FxScope, stated: Any) -> Any:
+    def _resolve(self, scope: FxScope, stated: Any) -> Any:
         if isinstance(stated, Ref):
             return self.read(scope, stated.name)
         if isinstance(stated, tuple):
-            return tuple([self._found(scope, item) for item in stated])
+            return tuple([self._resolve(scope, item) for item in stated])
         return stated
 
-    def inner(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
-        """The results of a graph within another one, built into the open scope."""
+    def build_subgraph(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
+        """Builds a nested graph into the current scope; returns its outputs."""
         names = [name for given in graph.inputs for name in names_of(given)]
         if len(names) != len(operands):
             raise DiagnosticError(
-                Diagnostic(f"{where} takes {len(names)} values, but {len(operands)} are given")
+                Diagnostic(f"{where}: expected {len(names)} operands, found {len(operands)}")
             )
         if written_names(graph.nodes, in_place) & set(names):
             raise DiagnosticError(
                 Diagnostic(
-                    f"{where} writes into what it is given, which is not supported",
-                    hint="export a functional program: ep.run_decompositions()",
+                    f"{where} writes its operands in place, which is not supported",
+                    hint="export a functional program: `ep = ep.run_decompositions()`",
                 )
             )
         outer, self.memory = self.memory, AliasState(self)
@@ -92,52 +99,54 @@ class TorchImporter:
             self.memory = outer
 
     def is_size(self, stated: Any) -> bool:
-        """Whether a symbolic number is a variable that is never below 0."""
-        found = self.symbols.number(stated).whole()
-        least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == found]
-        return found is not None and bool(least) and least[0] is not None and least[0] >= 0
+        """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
+        value = self.symbols.number(stated).whole()
+        least = [r[0] for n, r in self.ranges.items() if self.symbols.by_name.get(n) == value]
+        return value is not None and bool(least) and least[0] is not None and least[0] >= 0
 
     def read(self, scope: FxScope, name: str) -> Any:
-        """What a name stands for now."""
+        """Returns the current value of a name, after the in-place writes so far."""
         if name not in scope.values:
-            raise DiagnosticError(Diagnostic(f"{name!r} is used, but no node before makes it"))
+            raise DiagnosticError(
+                Diagnostic(f"{name!r} is used before any node defines it", code="E0803")
+            )
         return self.memory.read(scope, name)
 
     # ---- nodes
 
-    def node(self, spec: NodeSpec, scope: FxScope, place: Span) -> None:
-        """Build one node."""
-        node = FxNode(spec, self, scope, place)
+    def node(self, spec: NodeSpec, scope: FxScope, span: Span) -> None:
+        """Builds one node and binds its results."""
+        node = FxNode(spec, self, scope, span)
         self.built += 1
-        if self.built > MOST_BUILT:
-            node.fail(f"the program unfolds to more than {MOST_BUILT} nodes")
+        if self.built > MAX_NODES:
+            node.fail(f"the program expands to more than {MAX_NODES} nodes")
         try:
-            with self.builder.at(place):
-                self._built(node)
+            with self.builder.at(span):
+                self._build_node(node)
         except DiagnosticError as error:
-            raise placed(error, node) from error
-        except UNREADABLE as error:
+            raise with_span(error, node) from error
+        except CONVERSION_ERRORS as error:
             detail = f"{type(error).__name__}: {error}"
             raise DiagnosticError(
-                Diagnostic(f"this node cannot be understood ({detail})", place, spec.target)
+                Diagnostic(f"invalid node: {detail}", span, spec.target, code="E0805")
             ) from error
 
-    def _built(self, node: FxNode) -> None:
+    def _build_node(self, node: FxNode) -> None:
         functional = in_place(node.spec.target)
         if functional is not None and find_build(node.spec.target) is None:
-            self._written(node, functional)
+            self._build_in_place(node, functional)
             return
         names = names_of(node.spec.outputs)
         build = find_build(node.spec.target)
         if build is None or (names and all(n in node.scope.graph.scalars for n in names)):
-            if not self._told(node, names):
+            if not self._bind_scalars(node, names):
                 self.bind(node, self.results(node))
             return
         self.bind(node, self.results(node))
-        self.memory.note(node)
+        self.memory.record_view(node)
 
-    def _told(self, node: FxNode, names: list[str]) -> bool:
-        """Bind symbolic numbers that the program states; False where one is not known yet."""
+    def _bind_scalars(self, node: FxNode, names: list[str]) -> bool:
+        """Binds the symbolic numbers that the program declares; returns False if one is unknown."""
         known = self.builder.scopes[-1].symbols()
         values: dict[str, Any] = {}
         for name in names:
@@ -145,9 +154,8 @@ class TorchImporter:
             if not (dims.syms(ratio.over) | dims.syms(ratio.under)) <= known:
                 if find_build(node.spec.target) is None:
                     node.fail(
-                        f"the number {name!r} is only known when the program runs, and may be "
-                        "negative",
-                        "tell torch that it is not: torch._check(number >= 0)",
+                        f"the data-dependent number {name!r} may be negative",
+                        "in the model: `torch._check(number >= 0)`",
                     )
                 return False
             whole = ratio.whole()
@@ -156,25 +164,25 @@ class TorchImporter:
         return True
 
     def results(self, node: FxNode) -> list[Any]:
-        """What the mapping of a node gives."""
+        """Returns the results of the mapping of a node."""
         build = find_build(node.spec.target)
-        assert build is not None  # the survey has found all of them
-        made = build(node)
-        return list(made) if isinstance(made, list | tuple) else [made]
+        assert build is not None  # check_supported has checked every op
+        result = build(node)
+        return list(result) if isinstance(result, list | tuple) else [result]
 
-    def _written(self, node: FxNode, functional: str) -> None:
-        """A node that writes its first operand: the new elements take its place."""
+    def _build_in_place(self, node: FxNode, functional: str) -> None:
+        """Builds an in-place op as its functional form, and updates the tensor that it writes."""
         first = next(iter(node.spec.args.values()), None)
         if not isinstance(first, Ref):
-            node.fail("what is written must be a tensor of the graph")
+            node.fail("expected a tensor of the graph as the target of an in-place op")
         if find_view(functional) is not None:
             node.fail(
-                "the shape of a tensor is changed in place, which is not supported",
-                f"use {functional.split('.')[1]}, or ep.run_decompositions()",
+                "changing the shape of a tensor in place is not supported",
+                f"call `{functional.split('.')[1]}` instead, or export `ep.run_decompositions()`",
             )
         old = self.read(node.scope, first.name)
         spec = attrs.evolve(node.spec, target=functional)
-        new = self.results(FxNode(spec, self, node.scope, node.place))[0]
+        new = self.results(FxNode(spec, self, node.scope, node.span))[0]
         info = tensor_info(old)
         new = cast(new, info.dtype or "float32")
         if isinstance(info.dims, tuple) and tensor_info(new).dims != info.dims:
@@ -182,21 +190,21 @@ class TorchImporter:
         self.memory.write(node, first.name, self.builder.emit(new, first.name))
         for name in names_of(node.spec.outputs):
             node.scope.values[name] = self.read(node.scope, first.name)
-            self.memory.same(name, first.name)
+            self.memory.record_alias(name, first.name)
 
     # ---- results
 
     def bind(self, node: FxNode, results: Sequence[Any]) -> None:
-        """Bind the results of a node to variables of their names."""
+        """Binds the results of a node to variables of their names."""
         names = names_of(node.spec.outputs)
-        for place, (name, value) in enumerate(zip(names, results, strict=False)):
+        for index, (name, value) in enumerate(zip(names, results, strict=False)):
             if value is None:
-                node.fail(f"result {name!r} is not made")
-            node.scope.values[name] = self._named(node, name, value, place)
+                node.fail(f"the mapping of this op has no result {name!r}")
+            node.scope.values[name] = self._bind_name(node, name, value, index)
         if len(results) < len(names):
-            node.fail(f"there are {len(names)} results, but {len(results)} are made")
+            node.fail(f"expected {len(names)} results, found {len(results)}")
 
-    def _named(self, node: FxNode, name: str, value: Any, place: int) -> Any:
+    def _bind_name(self, node: FxNode, name: str, value: Any, index: int) -> Any:
         if not isinstance(value, Expr) or type(value) is Constant:
             return value
         if name not in node.scope.graph.tensors:
@@ -205,33 +213,39 @@ class TorchImporter:
             value = self.builder.emit_output(value, name)
         elif not isinstance(value, Var):
             value = self.builder.emit(value, name)
-        return self._measured(node, name, value, place)
+        return self._cast_to_meta(node, name, value, index)
 
-    def _measured(self, node: FxNode, name: str, value: Expr, place: int) -> Expr:
-        """A value under what torch knows of it, where that says more: sizes that only running tells
-        are bound, simpler ones are checked when the program runs."""
+    def _cast_to_meta(self, node: FxNode, name: str, value: Expr, index: int) -> Expr:
+        """Casts a value to the shape that torch recorded where that is more precise: data-dependent
+        sizes are bound, simpler expressions are checked at run time."""
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
-        stated = TensorStructInfo(node.out_dims(place), node.out_dtype(place))
+        stated = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
         if are_disjoint(stated, info):
-            node.fail(f"{name!r} is {info} here, but the program says that it is {stated}")
+            node.fail(
+                f"result {name!r}: inferred {info}, but the exported program declares {stated}"
+            )
         known = self.builder.scopes[-1].symbols()
         if isinstance(info.dims, tuple) and not any(
-            _sharper(new, own, known) for new, own in zip(stated.dims, info.dims, strict=True)
+            _is_more_precise(new, own, known)
+            for new, own in zip(stated.dims, info.dims, strict=True)
         ):
             return value
-        return self.builder.match_cast(value, stated, name, node.place)
+        return self.builder.match_cast(value, stated, name, node.span)
 
-    def worked_out(self, value: Expr) -> Expr:
-        """A value that only constants make, as a constant; any other as it is."""
+    def fold_constant(self, value: Expr) -> Expr:
+        """Returns the value of an expression of constants as a constant; other values unchanged."""
         if not all_constant(value):
             return value
-        found = Interpreter(IRModule({})).value(self.builder.aside(lambda: value), RunScope({}, {}))
-        return Constant(np.asarray(found))
+        evaluated = Interpreter(IRModule({})).value(
+            self.builder.aside(lambda: value), RunScope({}, {})
+        )
+        return Constant(np.asarray(evaluated))
 
-    def shown(self, value: Any, name: str) -> Expr:
-        """A result of the program as it leaves the block that makes it."""
+    def emit_result(self, value: Any, name: str) -> Expr:
+        """Returns a result of the program as a variable that is visible outside its dataflow
+        block."""
         if type(value) is Constant:
             value = self.builder.emit_output(value, name) if self._open() else value
         elif isinstance(value, DataflowVar):
@@ -248,19 +262,20 @@ class TorchImporter:
         return self.builder.scopes[-1].in_dataflow
 
 
-def _sharper(stated: Dim, found: Dim, known: Collection[Sym]) -> bool:
-    """Whether what torch says of a size is new, or shorter than what was found."""
+def _is_more_precise(stated: Dim, found: Dim, known: Collection[Sym]) -> bool:
+    """Returns whether torch's expression of a size has new symbols or is simpler than the inferred
+    one."""
     if not dims.syms(stated) <= set(known):
         return True
     return dims.equal(stated, found) is None and len(dims.text(stated)) < len(dims.text(found))
 
 
-def placed(error: DiagnosticError, node: FxNode) -> DiagnosticError:
-    """An error with its node's place, where it has none."""
+def with_span(error: DiagnosticError, node: FxNode) -> DiagnosticError:
+    """Returns an error with the location and op of a node where it has none."""
     if all(d.span is not None for d in error.diagnostics):
         return error
-    made = [d.at(node.place) for d in error.diagnostics]
-    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in made])
+    result = [d.at(node.span) for d in error.diagnostics]
+    return DiagnosticError([d if d.op else attrs.evolve(d, op=node.spec.target) for d in result])
 
 
-__all__ = ["UNREADABLE", "TorchImporter", "placed"]
+__all__ = ["CONVERSION_ERRORS", "TorchImporter", "with_span"]

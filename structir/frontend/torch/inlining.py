@@ -1,5 +1,4 @@
-"""Blocks that stand for themselves, such as those under `no_grad`, with their nodes put in their
-place: so what they write is seen around them."""
+"""Inlining of block ops such as `no_grad`, so that their in-place writes are visible outside."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ BLOCKS = {
 AUTOCAST = "higher_order.wrap_with_autocast"  # one that is enabled changes dtypes, and stays
 
 
-def laid_open(program: ExportedModule) -> ExportedModule:
-    """A program without such blocks."""
+def inline_blocks(program: ExportedModule) -> ExportedModule:
+    """Returns a program with its blocks inlined."""
     graph, standing = _opened(program.graph)
     outputs = [attrs.evolve(o, value=_with(o.value, standing)) for o in program.outputs]
     return attrs.evolve(program, graph=graph, outputs=tuple(outputs))
 
 
 def _opened(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
-    """A graph without blocks, and what the results of blocks are instead."""
+    """Returns a graph with its blocks inlined, and the replacements of the blocks' results."""
     body = _Body(graph)
     for spec in graph.nodes:
         args = {name: body.argument(value) for name, value in spec.args.items()}
@@ -41,13 +40,13 @@ def _opened(graph: FxGraph) -> tuple[FxGraph, Mapping[str, Any]]:
 
 def _is_block(spec: NodeSpec) -> bool:
     values = list(spec.args.values())
-    place = BLOCKS.get(spec.target, (len(values), 0))[0]
+    index = BLOCKS.get(spec.target, (len(values), 0))[0]
     enabled = spec.target == AUTOCAST and values[2:3] != [False]
-    return not enabled and place < len(values) and isinstance(values[place], FxGraph)
+    return not enabled and index < len(values) and isinstance(values[index], FxGraph)
 
 
 class _Body:
-    """The nodes of a graph as blocks are laid open."""
+    """The nodes of a graph while blocks are inlined."""
 
     def __init__(self, graph: FxGraph) -> None:
         self.nodes: list[NodeSpec] = []
@@ -57,14 +56,14 @@ class _Body:
         self.standing: dict[str, Any] = {}
 
     def argument(self, value: Any) -> Any:
-        """An argument with what the results of blocks are instead."""
+        """Returns an argument with the results of blocks replaced."""
         return _opened(value)[0] if isinstance(value, FxGraph) else _with(value, self.standing)
 
     def open(self, spec: NodeSpec) -> None:
-        """Put the nodes of a block in its place."""
+        """Replaces a block with its nodes."""
         values = list(spec.args.values())
-        place, first = BLOCKS[spec.target]
-        inner = values[place]
+        index, first = BLOCKS[spec.target]
+        inner = values[index]
         inputs = [name for given in inner.inputs for name in names_of(given)]
         own: dict[str, Any] = dict(zip(inputs, values[first:], strict=True))
         for node in inner.nodes:
@@ -82,16 +81,16 @@ class _Body:
         self.standing |= dict(zip(names_of(spec.outputs), _flat(results), strict=False))
 
     def fresh(self, name: str) -> str:
-        """A name that no value has."""
-        made, count = name, 0
-        while made in self.names:
+        """Returns a fresh name."""
+        result, count = name, 0
+        while result in self.names:
             count += 1
-            made = f"{name}_in{count}"
-        self.names.add(made)
-        return made
+            result = f"{name}_in{count}"
+        self.names.add(result)
+        return result
 
     def graph(self, old: FxGraph) -> FxGraph:
-        """The graph as it is now."""
+        """Returns the graph with the inlined nodes."""
         return attrs.evolve(
             old,
             nodes=tuple(self.nodes),
@@ -102,18 +101,18 @@ class _Body:
 
 
 def _flat(values: Any) -> list[Any]:
-    """The values in nested lists that are references; others stand for no result."""
-    found = []
+    """Returns the references in nested lists; other items are not results."""
+    results = []
     for value in values:
         if isinstance(value, list | tuple):
-            found += _flat(value)
+            results += _flat(value)
         elif isinstance(value, Ref):
-            found.append(value)
-    return found
+            results.append(value)
+    return results
 
 
 def _with(value: Any, standing: Mapping[str, Any]) -> Any:
-    """A value with other ones in the place of some names."""
+    """Returns a value with some references replaced."""
     if isinstance(value, Ref):
         return standing.get(value.name, value)
     if isinstance(value, tuple):

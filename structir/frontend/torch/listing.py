@@ -1,5 +1,7 @@
-"""A graph as a text with one line for each node, so that messages can show the node they mean and
-the line of Python that it comes from."""
+"""A printed form of a graph, one line per node, that diagnostics show as source.
+
+Each line ends with the user's Python line that the node was traced from.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +19,32 @@ from structir.frontend.torch.graph import (
     names_of,
 )
 
-LONGEST = 240  # characters of a line
+MAX_LENGTH = 240  # characters of a line
 FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+)[^\n]*(?:\n[ \t]*(?P<code>[^\n]*))?')
 OWN = re.compile(r"(^|/)torch/|^<")  # frames of torch itself, and of code that it makes
 
 
-def listed(nodes: Sequence[NodeSpec], where: str) -> list[Span]:
-    """For each node its place in the listing of its graph."""
+def node_spans(nodes: Sequence[NodeSpec], where: str) -> list[Span]:
+    """Returns the location of each node in the printed form of its graph."""
     lines = [line_of(node) for node in nodes]
     source = Source(where, "\n".join([text + comment for text, comment in lines]))
     return [Span(source, i, 0, i, len(text)) for i, (text, _) in enumerate(lines, start=1)]
 
 
 def line_of(node: NodeSpec) -> tuple[str, str]:
-    """A node in one line, such as `y = aten.relu.default(x)`, and where it comes from."""
+    """Returns the printed form of a node, such as `y = aten.relu.default(x)`, and its origin as a
+    comment."""
     outputs = ", ".join(names_of(node.outputs)) or "_"
     args = ", ".join(_shown(name, value) for name, value in node.args.items())
     text = _plain(f"{outputs} = {node.target}({args})")
-    text = text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
+    text = text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 4] + " ..."
     origin = origin_of(node.trace)
-    return text, _plain(f"  # {origin}")[:LONGEST] if origin else ""
+    return text, _plain(f"  # {origin}")[:MAX_LENGTH] if origin else ""
 
 
 def origin_of(trace: str) -> str:
-    """The user's own line that a node comes from, out of a stack trace."""
+    """Returns the innermost user frame of a stack trace as `file:line: code`, or an empty
+    string."""
     frames = list(FRAME.finditer(trace[:20_000]))
     own = [f for f in frames if not OWN.search(f["file"])]
     if not own:

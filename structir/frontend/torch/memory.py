@@ -1,7 +1,7 @@
-"""Tensors that share memory: what is written through one of them is seen through the others.
+"""Functionalization of in-place writes: tracks which tensors alias the same memory.
 
-Torch writes in place; here every value is new. A view is remembered with the node that made it:
-a write through it is carried to what it is a view of, and a read after a write makes it anew.
+Torch writes in place; StructIR values are immutable. Each view is recorded with its node. A write
+through a view is propagated to its base, and a read after a write rebuilds the view.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from structir.ir.expr import Expr
 
 @attrs.frozen(eq=False)
 class TensorView:
-    """A tensor that shares the memory of another one: the node that made it, and its place among
-    the node's results."""
+    """A tensor that aliases another one: the node that creates it, and its index among the
+    results."""
 
     node: FxNode
     base: str
-    place: int
-    write: Write | None  # None where it is the very same tensor
-    unsure: bool = False  # whether torch may have made a copy
+    index: int
+    write: Write | None  # None if it is the same tensor
+    unsure: bool = False  # torch may have made a copy
 
 
 class ViewRebuilder(Protocol):
-    """What makes a view anew."""
+    """The interface that rebuilds a view."""
 
     builder: Any
 
     def results(self, node: FxNode) -> list[Any]:
-        """What the mapping of a node gives."""
+        """Returns the results of the mapping of a node."""
         ...
 
 
 class AliasState:
-    """Which tensors of a graph share memory, and which of them are out of date."""
+    """The alias relation of the tensors of a graph, and which of them are stale."""
 
     def __init__(self, maker: ViewRebuilder) -> None:
         self.maker = maker
         self.views: dict[str, TensorView] = {}
         self.aliases: dict[str, str] = {}
-        self.changes: dict[str, int] = {}  # by the root of a family: how often it was written
-        self.seen: dict[str, int] = {}  # by name: the changes that its value knows of
+        self.changes: dict[str, int] = {}  # number of writes, by root tensor
+        self.seen: dict[str, int] = {}  # number of writes that the value of a name reflects
 
-    def note(self, node: FxNode) -> None:
-        """Remember a node that makes views."""
+    def record_view(self, node: FxNode) -> None:
+        """Records the views that a node creates."""
         write = find_view(node.spec.target)
         if write is None:
             return
@@ -59,30 +59,32 @@ class AliasState:
             return
         copies = may_copy(node.spec.target)
         unsure = copies is not None and copies(node)
-        for place, name in enumerate(names_of(node.spec.outputs)):
-            self.views[name] = TensorView(node, self._own(first.name), place, write, unsure)
+        for index, name in enumerate(names_of(node.spec.outputs)):
+            self.views[name] = TensorView(
+                node, self._resolve_alias(first.name), index, write, unsure
+            )
             self.seen[name] = self.changes.get(self.root(name), 0)
 
-    def same(self, name: str, of: str) -> None:
-        """Remember that a name stands for the very same tensor as another one."""
+    def record_alias(self, name: str, of: str) -> None:
+        """Records that two names are the same tensor."""
         if name != of:
-            self.aliases[name] = self._own(of)
+            self.aliases[name] = self._resolve_alias(of)
 
-    def _own(self, name: str) -> str:
+    def _resolve_alias(self, name: str) -> str:
         while name in self.aliases:
             name = self.aliases[name]
         return name
 
     def root(self, name: str) -> str:
-        """The tensor that owns the memory."""
-        name = self._own(name)
+        """Returns the name of the tensor that owns the memory."""
+        name = self._resolve_alias(name)
         while name in self.views:
-            name = self._own(self.views[name].base)
+            name = self._resolve_alias(self.views[name].base)
         return name
 
     def read(self, scope: FxScope, name: str) -> Any:
-        """The value of a name, made anew if its memory was written since."""
-        name = self._own(name)
+        """Returns the value of a name, rebuilt if its memory was written since."""
+        name = self._resolve_alias(name)
         view = self.views.get(name)
         if view is None:
             return scope.values[name]
@@ -90,60 +92,60 @@ class AliasState:
         if self.seen[name] != now:
             if view.unsure:
                 raise _unsure(view)
-            scope.values[name] = self._again(view, name)
+            scope.values[name] = self._rebuild(view, name)
             self.seen[name] = now
         return scope.values[name]
 
-    def _again(self, view: TensorView, name: str) -> Expr:
-        made = self.maker.results(view.node)[view.place]
-        return self.maker.builder.emit(made, name)
+    def _rebuild(self, view: TensorView, name: str) -> Expr:
+        result = self.maker.results(view.node)[view.index]
+        return self.maker.builder.emit(result, name)
 
     def write(self, node: FxNode, name: str, new: Expr) -> None:
-        """Give a tensor new elements, and what it is a view of."""
-        name, scope = self._own(name), node.scope
-        self._carry(scope, name, new)
+        """Returns updates a tensor and its base after a write."""
+        name, scope = self._resolve_alias(name), node.scope
+        self._propagate(scope, name, new)
         root = self.root(name)
         self.changes[root] = self.changes.get(root, 0) + 1
-        while name in self.views:  # those on the way are up to date
+        while name in self.views:  # the views in between are up to date
             self.seen[name] = self.changes[root]
-            name = self._own(self.views[name].base)
+            name = self._resolve_alias(self.views[name].base)
 
-    def _carry(self, scope: FxScope, name: str, new: Expr) -> None:
+    def _propagate(self, scope: FxScope, name: str, new: Expr) -> None:
         while name in self.views:
             view = self.views[name]
             if view.unsure:
                 raise _unsure(view)
-            base = self._own(view.base)
+            base = self._resolve_alias(view.base)
             self.read(scope, base)
             assert view.write is not None
-            with self.maker.builder.at(view.node.place):
+            with self.maker.builder.at(view.node.span):
                 whole = self.maker.builder.emit(view.write(ViewNode(view), new), base)
             scope.values[name], name, new = new, base, whole
         scope.values[name] = new
 
 
 class ViewNode(FxNode):
-    """A view as its writer sees it: the node that made it, and which of its results it is."""
+    """The node of a view that a write-back receives, with the index of its result."""
 
     def __init__(self, view: TensorView) -> None:
         node = view.node
-        super().__init__(node.spec, node.host, node.scope, node.place)
-        self.place_among = view.place
+        super().__init__(node.spec, node.host, node.scope, node.span)
+        self.result_index = view.index
 
 
 def _unsure(view: TensorView) -> DiagnosticError:
     return DiagnosticError(
         Diagnostic(
-            "a tensor is written in place that may or may not share its memory with this one",
-            view.node.place,
+            "cannot determine whether this view aliases a tensor that is written in place",
+            view.node.span,
             view.node.spec.target,
-            hint="export a functional program: ep.run_decompositions()",
+            hint="export a functional program: `ep = ep.run_decompositions()`",
         )
     )
 
 
 def written_names(nodes: tuple[NodeSpec, ...], in_place: Any) -> set[str]:
-    """The inputs of a graph that its nodes write, through views or by themselves."""
+    """Returns the inputs of a graph that its nodes write, directly or through views."""
     base: dict[str, str] = {}
     written: set[str] = set()
     for spec in nodes:

@@ -1,4 +1,4 @@
-"""`from_exported_program` and `from_pt2`: a whole exported program as a module."""
+"""`from_exported_program` and `from_pt2`: import an exported torch program."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from structir.frontend.torch import ops
 from structir.frontend.torch.archive import Archive, wrong
 from structir.frontend.torch.checks import check_sizes
 from structir.frontend.torch.graph import ExportedModule, FxGraph, Ref, program_of
-from structir.frontend.torch.importer import UNREADABLE, TorchImporter
-from structir.frontend.torch.inlining import AUTOCAST, laid_open
+from structir.frontend.torch.importer import CONVERSION_ERRORS, TorchImporter
+from structir.frontend.torch.inlining import AUTOCAST, inline_blocks
 from structir.frontend.torch.node import FxScope
 from structir.frontend.torch.params import Parameters
 from structir.frontend.torch.scalars import as_tensor
@@ -27,7 +27,12 @@ from structir.ir.module import IRModule
 from structir.lazy import lazy_module
 
 torch = lazy_module("torch")
-UNKNOWN = (AttributeError, KeyError, IndexError, TypeError)  # releases of torch differ here
+UNKNOWN = (
+    AttributeError,
+    KeyError,
+    IndexError,
+    TypeError,
+)  # torch's internals differ between releases
 Progress = Callable[[int, int], None]
 CHOICES = frozenset(f"higher_order.{name}" for name in ("cond", "while_loop", "scan", "map_impl"))
 
@@ -39,53 +44,55 @@ def from_exported_program(
     weights_as_inputs: bool = False,
     progress: Progress | None = None,
 ) -> IRModule:
-    """The module of a program that `torch.export.export` has made: its function `main`.
+    """Imports an `ExportedProgram` of `torch.export.export` as a module with the function `main`.
 
-    Sizes are called as the `Dim`s that the program was exported with, or else as torch calls them;
-    `names` gives them others, such as `{"s77": "batch"}`. Parameters and buffers are constants, or
-    with `weights_as_inputs` the last parameters of `main`.
+    Symbolic sizes have the names of the program's `Dim`s, or else torch's symbols; `names` renames
+    them, such as `{"s77": "batch"}`. Parameters and buffers are constants, or with
+    `weights_as_inputs` the last parameters of `main`. `progress(done, total)` is called after each
+    node.
+
+    Raises `DiagnosticError` for an op without a mapping, and `MissingExtraError` without torch.
     """
     names = {**_dim_names(program), **(names or {})}
     while True:
         try:
             return _module(_stored(program), "program", names, weights_as_inputs, progress)
         except UnmappedOpsError as error:
-            program = _said_by_others(program, error)
+            program = _decompose(program, error)
 
 
 def _stored(program: Any) -> IO[bytes]:
-    """A program as torch would store it."""
+    """Returns a program serialized with `torch.export.save`."""
     held = io.BytesIO()
     try:
         torch.export.save(program, held)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        message = "exported programs need torch: pip install structir[torch]"
+        message = "importing an ExportedProgram requires torch: pip install structir[torch]"
         raise MissingExtraError(message) from None
-    except Exception as error:  # torch raises whatever its serialiser meets
-        raise wrong(f"torch cannot write this program: {error}") from error
+    except Exception as error:  # torch's serializer raises arbitrary exceptions
+        raise wrong(f"torch.export.save failed: {error}") from error
     return held
 
 
-def _said_by_others(program: Any, error: UnmappedOpsError) -> Any:
-    """The program with these ops said by others, where torch knows how; autocast is settled."""
+def _decompose(program: Any, error: UnmappedOpsError) -> Any:
+    """Returns the program with the unmapped ops decomposed by torch and autocast resolved."""
     known = torch.export.default_decompositions()
-    table = {op: said for op, said in known.items() if str(op) in error.names}
+    table = {op: fields for op, fields in known.items() if str(op) in error.names}
     if not table and AUTOCAST not in error.names:
         raise error
     return program.run_decompositions(table)
 
 
 def _dim_names(program: Any) -> dict[str, str]:
-    """The names of the `Dim`s that a program was exported with, by the symbols that torch has made
-    of them; torch keeps them only until the program is stored."""
+    """Returns the names of the `Dim`s of a program by torch symbol; a stored program lacks them."""
     try:
         values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
         modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
         known = modes[0].shape_env.source_name_to_debug_name
         sources = modes[0].shape_env.var_to_sources
-        places = [(str(var), s.name) for var, listed in sources.items() for s in listed]
+        places = [(str(var), s.name) for var, items in sources.items() for s in items]
         named = [(var, name() if callable(name) else name) for var, name in places]
         return {var: known[name] for var, name in named if name in known}
     except UNKNOWN:
@@ -99,15 +106,15 @@ def from_pt2(
     weights_as_inputs: bool = False,
     progress: Progress | None = None,
 ) -> IRModule:
-    """The module of a file that `torch.export.save` has written; torch itself is not needed."""
+    """Imports a `.pt2` file that `torch.export.save` has written; torch is not needed."""
     if not isinstance(path, str | os.PathLike):
         return _module(path, "program", names, weights_as_inputs, progress)
-    place = Path(path)
+    path = Path(path)
     try:
-        with place.open("rb") as file:
-            return _module(file, place.name, names, weights_as_inputs, progress)
+        with path.open("rb") as file:
+            return _module(file, path.name, names, weights_as_inputs, progress)
     except OSError as error:
-        raise wrong(f"{place.name} cannot be read: {error.strerror}") from error
+        raise wrong(f"cannot read {path.name}: {error.strerror}") from error
 
 
 def _module(
@@ -120,15 +127,17 @@ def _module(
     ops.load()
     archive = Archive(file, name)
     try:
-        program = laid_open(program_of(archive.program()))
+        program = inline_blocks(program_of(archive.program()))
         check_supported(program.graph)
         symbols = TorchSymbols(names or {})
         count = _counter(progress, len(program.graph.nodes))
         importer = TorchImporter(symbols, program.ranges, count)
         params = Parameters(archive, program, importer, as_inputs)
-        return _built(importer, program, params, name)
-    except UNREADABLE as error:  # names that are no text, fields that contradict each other
-        raise wrong(f"{name} cannot be understood ({type(error).__name__}: {error})") from error
+        return _build_module(importer, program, params, name)
+    except CONVERSION_ERRORS as error:  # inconsistent fields
+        raise wrong(
+            f"{name}: not a valid exported program ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
@@ -144,27 +153,27 @@ def _counter(progress: Progress | None, total: int) -> Callable[[], None]:
     return count
 
 
-def _built(
+def _build_module(
     importer: TorchImporter, program: ExportedModule, params: Parameters, where: str
 ) -> IRModule:
     graph, builder = program.graph, importer.builder
     named = [o.value.name for o in program.outputs if isinstance(o.value, Ref)]
     scope = FxScope(graph, params.values, where, frozenset(named))
-    shown = [o for o in program.outputs if o.kind == "user"]
+    outputs = [o for o in program.outputs if o.kind == "user"]
     kept = params.changed(program)
     attributes: dict[str, Any] = {
         "input_names": tuple([p.name for p in params.variables]),
-        "output_names": tuple([*_output_names(shown), *kept]),
+        "output_names": tuple([*_output_names(outputs), *kept]),
         "num_input": params.inputs,
     }
     with builder.function("main", params.variables, attrs=attributes):
         with builder.dataflow() if is_flat(graph) else nullcontext():
             check_sizes(importer, program, params)
-            found = importer.run(scope)
-            user = [v for v, o in zip(found, program.outputs, strict=True) if o.kind == "user"]
+            match = importer.run(scope)
+            user = [v for v, o in zip(match, program.outputs, strict=True) if o.kind == "user"]
             values = [*user, *[importer.read(scope, name) for name in kept.values()]]
             results = [
-                importer.shown(_result(value), name)
+                importer.emit_result(_result(value), name)
                 for value, name in zip(values, attributes["output_names"], strict=True)
             ]
         if not results:
@@ -174,17 +183,17 @@ def _built(
 
 
 def is_flat(graph: FxGraph) -> bool:
-    """Whether a graph can stand in a dataflow block: no choices and loops are in it."""
+    """Returns whether a graph can be in a dataflow block: it has no conditionals and loops."""
     inner = [v for n in graph.nodes for v in n.args.values() if isinstance(v, FxGraph)]
     return all(n.target not in CHOICES for n in graph.nodes) and all(is_flat(g) for g in inner)
 
 
-def _output_names(shown: list[Any]) -> list[str]:
-    return [o.value.name if isinstance(o.value, Ref) else f"out_{k}" for k, o in enumerate(shown)]
+def _output_names(outputs: list[Any]) -> list[str]:
+    return [o.value.name if isinstance(o.value, Ref) else f"out_{k}" for k, o in enumerate(outputs)]
 
 
 def _result(value: Any) -> Expr:
-    """A result as an expression: numbers are tensors without axes, None the empty tuple."""
+    """Returns a result as an expression: a number is a tensor of rank 0, None the empty tuple."""
     if value is None:
         return Tuple(())
     if isinstance(value, Expr):
@@ -195,4 +204,6 @@ def _result(value: Any) -> Expr:
         return as_tensor(value, "int64")
     if isinstance(value, float | Ratio):
         return as_tensor(value, "float64")
-    raise DiagnosticError(Diagnostic(f"the program gives {value!r}, which is no tensor"))
+    raise DiagnosticError(
+        Diagnostic(f"program output: expected a tensor or a number, found {value!r}")
+    )

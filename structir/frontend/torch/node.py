@@ -1,5 +1,5 @@
-"""A node of an exported program as its mapping sees it: arguments by name, and what torch knows of
-its results."""
+"""The view of a torch node that mappings receive: arguments by name, and recorded result
+metadata."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ REQUIRED: Any = object()
 
 @attrs.frozen(eq=False)
 class FxScope:
-    """What names mean inside of one graph."""
+    """The scope of one graph: its values by name."""
 
     graph: FxGraph
     values: MutableMapping[str, Any]
     where: str
-    results: frozenset[str] = frozenset()  # values that are seen after the block
+    results: frozenset[str] = frozenset()  # values that are visible after the dataflow block
 
 
 class TorchImportContext(Protocol):
-    """What a mapping may ask of the import that it is part of."""
+    """The interface of the importer that mappings may use."""
 
     builder: NodeBuilder
     symbols: TorchSymbols
 
-    def inner(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
-        """The results of a graph within another one, built into the open scope."""
+    def build_subgraph(self, graph: FxGraph, operands: Sequence[Any], where: str) -> list[Any]:
+        """Builds a nested graph into the current scope; returns its outputs."""
         ...
 
     def is_size(self, stated: Any) -> bool:
-        """Whether a symbolic number is a variable that is never below 0."""
+        """Returns whether a symbolic number is a variable with a lower bound of at least 0."""
         ...
 
     def read(self, scope: FxScope, name: str) -> Any:
-        """What a name stands for now."""
+        """Returns the current value of a name, after the in-place writes so far."""
         ...
 
-    def worked_out(self, value: Expr) -> Expr:
-        """A value that only constants make, as a constant; any other as it is."""
+    def fold_constant(self, value: Expr) -> Expr:
+        """Returns the value of an expression of constants as a constant; other values unchanged."""
         ...
 
 
@@ -58,17 +58,17 @@ class FxNode:
     """One node of a graph."""
 
     def __init__(
-        self, spec: NodeSpec, host: TorchImportContext, scope: FxScope, place: Span
+        self, spec: NodeSpec, host: TorchImportContext, scope: FxScope, span: Span
     ) -> None:
-        self.spec, self.host, self.scope, self.place = spec, host, scope, place
+        self.spec, self.host, self.scope, self.span = spec, host, scope, span
 
     # ---- arguments
 
     def arg(self, name: str, default: Any = REQUIRED) -> Any:
-        """An argument: tensors are expressions, symbolic numbers sizes or `Ratio`s."""
+        """Returns an argument: a tensor is an expression, a symbolic number a size or a `Ratio`."""
         if name not in self.spec.args:
             if default is REQUIRED:
-                self.fail(f"argument {name!r} is missing")
+                self.fail(f"missing argument {name!r}")
             return default
         return self._value(self.spec.args[name])
 
@@ -80,169 +80,172 @@ class FxNode:
         return stated
 
     def __getitem__(self, name: str) -> Expr:
-        """A tensor."""
-        found = self.get(name)
-        if found is None:
-            self.fail(f"argument {name!r} is missing")
-        return found
+        """Returns a tensor argument; raises `DiagnosticError` if it is missing."""
+        value = self.get(name)
+        if value is None:
+            self.fail(f"missing argument {name!r}")
+        return value
 
     def get(self, name: str) -> Expr | None:
-        """A tensor, or None where it is not given."""
-        found = self.arg(name, None)
-        if found is not None and not isinstance(found, Expr):
-            self.fail(f"argument {name!r} must be a tensor")
-        return found
+        """Returns a tensor argument, or None if it is absent."""
+        value = self.arg(name, None)
+        if value is not None and not isinstance(value, Expr):
+            self.fail(f"argument {name!r}: expected a tensor, found {value!r}")
+        return value
 
     def operand(self, name: str, dtype: str) -> Expr:
-        """A tensor or a number as a tensor in a dtype."""
+        """Returns a tensor or number argument as a tensor in a dtype."""
         return as_tensor(self.arg(name), dtype)
 
     def positional(self) -> list[Any]:
-        """The values of all arguments in order."""
+        """Returns the values of all arguments in order."""
         return [self._value(v) for v in self.spec.args.values()]
 
     def size(self, name: str, default: Any = REQUIRED) -> Dim:
-        """An argument that is a whole number, which may be symbolic."""
+        """Returns an integer argument, which may be symbolic."""
         return self.whole(self.arg(name, default))
 
     def whole(self, value: Any) -> Dim:
-        """A whole number, which may be symbolic."""
+        """Returns a value as an integer, which may be symbolic; raises `DiagnosticError` for a
+        fraction."""
         if isinstance(value, Ratio):
             value = value.whole()
         if isinstance(value, int | Poly):
             return int(value) if isinstance(value, bool) else value
         if not isinstance(value, float) or not value.is_integer():
-            self.fail(f"a whole number is expected here, not {value!r}")
+            self.fail(f"expected an integer, found {value!r}")
         return int(value)
 
     def sizes(self, name: str, default: Any = REQUIRED) -> tuple[Dim, ...]:
-        """An argument that is a list of whole numbers, which may be symbolic."""
-        found = self.arg(name, default)
-        listed = found if isinstance(found, tuple | list) else (found,)
-        return tuple([self.whole(v) for v in listed])
+        """Returns an argument that is a list of integers, which may be symbolic."""
+        value = self.arg(name, default)
+        items = value if isinstance(value, tuple | list) else (value,)
+        return tuple([self.whole(v) for v in items])
 
     def ints(self, name: str, default: Any = REQUIRED) -> tuple[int, ...]:
-        """An argument that is a list of plain numbers."""
-        found = self.sizes(name, default)
-        if any(isinstance(d, Poly) for d in found):
-            self.fail(f"argument {name!r} must be plain numbers")
-        return found  # type: ignore[return-value]
+        """Returns an argument that is a list of constant integers."""
+        value = self.sizes(name, default)
+        if any(isinstance(d, Poly) for d in value):
+            self.fail(f"argument {name!r}: expected constant integers, found {value}")
+        return value  # type: ignore[return-value]
 
     def plain(self, name: str, default: Any = REQUIRED) -> int:
-        """An argument that is a plain number."""
+        """Returns an argument that is a constant integer."""
         return self.ints(name, default)[0]
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """An argument that is True or False."""
+        """Returns a boolean argument."""
         return bool(self.arg(name, default))
 
-    # ---- what is known of operands
+    # ---- StructInfo of operands
 
     def dims(self, name: str = "self") -> tuple[Dim, ...]:
-        """The sizes of an operand."""
+        """Returns the shape of an operand, which must be known."""
         return self.dims_of(self[name])
 
     def dims_of(self, x: Expr) -> tuple[Dim, ...]:
-        """The sizes of a tensor."""
-        found = tensor_info(x).dims
-        if not isinstance(found, tuple):
-            self.fail("the rank of an operand is not known")
-        return found
+        """Returns the shape of a tensor, whose rank must be known."""
+        sizes = tensor_info(x).dims
+        if not isinstance(sizes, tuple):
+            self.fail("expected an operand of known rank")
+        return sizes
 
     def static_dims(self, name: str = "self") -> tuple[int, ...]:
-        """The sizes of an operand, which must all be numbers."""
-        found = self.dims(name)
-        if any(isinstance(d, Poly) for d in found):
-            self.fail(f"the sizes of {name!r} must be numbers")
-        return found  # type: ignore[return-value]
+        """Returns the shape of an operand, which must be static."""
+        value = self.dims(name)
+        if any(isinstance(d, Poly) for d in value):
+            self.fail(f"argument {name!r}: expected a static shape, found {value}")
+        return value  # type: ignore[return-value]
 
     def rank(self, name: str = "self") -> int:
-        """How many axes an operand has."""
+        """Returns the rank of an operand."""
         return len(self.dims(name))
 
     def dtype(self, name: str = "self") -> str:
-        """The dtype of an operand."""
+        """Returns the dtype of an operand."""
         return self.dtype_of(self[name])
 
     def dtype_of(self, x: Expr) -> str:
-        """The dtype of a tensor."""
-        found = tensor_info(x).dtype
-        if found is None:
-            self.fail("the dtype of an operand is not known")
-        return found
+        """Returns the dtype of a tensor, which must be known."""
+        value = tensor_info(x).dtype
+        if value is None:
+            self.fail("expected an operand of known dtype")
+        return value
 
     def axis(self, name: str = "dim", default: Any = REQUIRED, of: str = "self") -> int:
-        """An argument that names an axis of an operand, counted from the front."""
-        return self.counted(self.plain(name, default), self.rank(of))
+        """Returns the axis that an argument names, normalized to [0, rank)."""
+        return self.normalize_axis(self.plain(name, default), self.rank(of))
 
-    def counted(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; a tensor without axes counts as having one."""
+    def normalize_axis(self, axis: int, rank: int) -> int:
+        """Returns an axis normalized to [0, rank); a tensor of rank 0 counts as rank 1."""
         most = max(rank, 1)
         if not -most <= axis < most:
-            self.fail(f"there is no axis {axis} among {rank}")
+            self.fail(f"axis {axis} is out of range for rank {rank}")
         return int(axis) % most
 
     def axes(self, name: str = "dim", of: str = "self") -> list[int] | None:
-        """An argument that names axes, counted from the front; None where it names none."""
-        found = self.arg(name, None)
-        if found is None or found == ():
+        """Returns the sorted axes that an argument names, normalized; None if it names none."""
+        value = self.arg(name, None)
+        if value is None or value == ():
             return None
-        return sorted({self.counted(a, self.rank(of)) for a in self.ints(name)})
+        return sorted({self.normalize_axis(a, self.rank(of)) for a in self.ints(name)})
 
-    # ---- what torch knows of the results
+    # ---- metadata of results
 
-    def meta(self, place: int = 0) -> Meta:
-        """What torch knows of a result."""
+    def meta(self, index: int = 0) -> Meta:
+        """Returns the metadata that torch recorded for a result."""
         names = names_of(self.spec.outputs)
-        found = self.scope.graph.tensors.get(names[place]) if place < len(names) else None
-        if found is None:
-            self.fail(f"nothing is told of result {place}")
-        return found
+        value = self.scope.graph.tensors.get(names[index]) if index < len(names) else None
+        if value is None:
+            self.fail(f"the exported program has no metadata of result {index}")
+        return value
 
-    def out_dtype(self, place: int = 0) -> str:
-        """The dtype of a result."""
-        dtype = self.meta(place).dtype
+    def out_dtype(self, index: int = 0) -> str:
+        """Returns the dtype that torch recorded for a result."""
+        dtype = self.meta(index).dtype
         if dtype is None:
-            self.fail("complex numbers are not supported")
+            self.fail("complex dtypes are not supported")
         return dtype
 
-    def out_dims(self, place: int = 0) -> tuple[Dim, ...]:
-        """The sizes of a result."""
-        return tuple([self.host.symbols.dim(s) for s in self.meta(place).sizes])
+    def out_dims(self, index: int = 0) -> tuple[Dim, ...]:
+        """Returns the shape that torch recorded for a result."""
+        return tuple([self.host.symbols.dim(s) for s in self.meta(index).sizes])
 
     # ---- results
 
     def emit(self, value: Expr, name: str | None = None) -> Var:
-        """Bind a value that is used more than once."""
+        """Binds a value to a variable; returns the variable."""
         if isinstance(value, Var):
             return value
         return self.host.builder.emit(value, name or self.part_name())
 
     def part_name(self) -> str:
-        """A name for something inside of the node."""
+        """Returns the name of an intermediate value of the node."""
         return f"{self.spec.name}_part"
 
-    def folded(self, value: Expr) -> Expr:
-        """A value worked out now, where nothing in it is symbolic; else bound."""
-        found = self.host.worked_out(value)
-        return found if isinstance(found, Constant) else self.emit(found)
+    def fold(self, value: Expr) -> Expr:
+        """Returns an expression of constants as a constant; binds any other."""
+        match = self.host.fold_constant(value)
+        return match if isinstance(match, Constant) else self.emit(match)
 
     def float_operand(self, name: str = "self") -> Expr:
-        """A tensor in the dtype of the result, or in float32 where that is no float."""
+        """Returns a tensor argument in the dtype of the result, or in float32 if that is not a
+        float."""
         dtype = self.out_dtype()
         return cast(self[name], dtype if is_float(dtype) else "float32")
 
     def fail(self, message: str, hint: str | None = None) -> NoReturn:
-        """Say what is wrong with this node."""
-        raise DiagnosticError(Diagnostic(message, self.place, self.spec.target, hint=hint))
+        """Raises the error of this node with its op and location."""
+        diagnostic = Diagnostic(message, self.span, self.spec.target, hint=hint, code="E0805")
+        raise DiagnosticError(diagnostic)
 
-    def refuse(self, name: str, kept: Any) -> None:
-        """Fail unless an argument is absent or as stated."""
-        found = self.arg(name, kept)
-        if found is not None and found != kept:
-            self.fail(f"{name}={found!r} is not supported")
+    def require_default(self, name: str, kept: Any) -> None:
+        """Raises `DiagnosticError` unless an argument is absent or has the supported value."""
+        value = self.arg(name, kept)
+        if value is not None and value != kept:
+            self.fail(f"{name}={value!r} is not supported")
 
 
-def same(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Whether sizes are provably equal."""
+def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Returns whether two shapes are provably equal."""
     return len(a) == len(b) and all(dims.equal(x, y) for x, y in zip(a, b, strict=True))

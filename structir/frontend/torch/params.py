@@ -1,4 +1,4 @@
-"""The inputs of an exported program: parameters of the function, and constants."""
+"""The inputs of an exported program as parameters of the function or constants."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STATE = ("parameter", "buffer", "constant")
 
 
 class Parameters:
-    """What stands for the inputs: variables for the user's own and for what the program changes,
-    constants for the rest."""
+    """The values of the inputs: variables for user inputs and mutated state, constants for the
+    rest."""
 
     def __init__(
         self, archive: Archive, program: ExportedModule, importer: TorchImporter, as_inputs: bool
@@ -29,12 +29,16 @@ class Parameters:
         self.program, self.symbols = program, importer.symbols
         self.values: dict[str, Any] = {}
         self.variables: list[Var] = []
-        self.measured: dict[str, tuple[Dim, ...]] = {}  # sizes as torch states them, by name
+        self.declared_sizes: dict[
+            str, tuple[Dim, ...]
+        ] = {}  # sizes as torch declares them, by name
         user = [i for i in program.inputs if i.kind == "user" and isinstance(i.value, Ref)]
         tensors = {i.value.name for i in user} & set(program.graph.tensors)
         numbers = [program.graph.scalars.get(i.value.name) for i in user]
         metas = {name: program.graph.tensors[name] for name in sorted(tensors)}
-        self.stated = solved(self.symbols, metas, [n for n in numbers if isinstance(n, str)])
+        self.stated = solve_input_sizes(
+            self.symbols, metas, [n for n in numbers if isinstance(n, str)]
+        )
         for given in user:
             self._variable(given)
         self.inputs = len(self.variables)
@@ -44,7 +48,7 @@ class Parameters:
     def _meta(self, given: Input) -> Meta:
         meta = self.program.graph.tensors.get(given.value.name)
         if meta is None:
-            raise wrong(f"nothing is told of the input {given.value.name!r}")
+            raise wrong(f"the exported program has no metadata of input {given.value.name!r}")
         return meta
 
     def _variable(self, given: Input) -> None:
@@ -52,7 +56,7 @@ class Parameters:
         scalar = self.program.graph.scalars.get(name)
         if scalar is not None:
             size = self.symbols.dim(scalar)
-            self.values[name], self.measured[name] = size, (size,)
+            self.values[name], self.declared_sizes[name] = size, (size,)
             self.variables.append(Var(name, PrimStructInfo("int64", value=size)))
             return
         meta = self._meta(given)
@@ -61,7 +65,7 @@ class Parameters:
         var = Var(name, TensorStructInfo(stated, meta.dtype))
         self.values[name] = var
         self.variables.append(var)
-        self.measured[name] = sizes
+        self.declared_sizes[name] = sizes
 
     def _state(self, archive: Archive, as_inputs: bool) -> None:
         payloads = archive.payloads("constants") | archive.payloads("weights")
@@ -71,44 +75,47 @@ class Parameters:
                 self.values[given.target] = given.value
             if given.kind not in STATE:
                 if given.kind not in ("user", "value"):
-                    raise wrong(f"the program needs {given.target!r}, an object that is no tensor")
+                    raise wrong(f"input {given.target!r}: expected a tensor, found a custom object")
                 continue
             name = given.value.name
             if as_inputs or name in changed or given.target in changed:
                 self._variable(given)
             elif given.target not in payloads:
-                raise wrong(f"{archive.name} does not hold the elements of {given.target!r}")
+                raise wrong(f"{archive.name} has no data of {given.target!r}")
             else:
                 self.values[name] = Constant(archive.tensor(given.target, payloads[given.target]))
 
     def changed(self, program: ExportedModule) -> dict[str, str]:
-        """What the program changes: by the name that it is told under, the value that holds its
-        elements in the end."""
-        found = {}
+        """Returns the mutated inputs and state: the output name, and the value with the final
+        elements."""
+        results = {}
         for output in program.outputs:
             if output.kind != "user":
-                found[f"{output.target}"] = output.value.name
+                results[f"{output.target}"] = output.value.name
         for given in program.inputs:
             if isinstance(given.value, Ref) and given.value.name in self.written:
-                found[given.target or given.value.name] = given.value.name
-        return found
+                results[given.target or given.value.name] = given.value.name
+        return results
 
 
-def solved(
+def solve_input_sizes(
     symbols: TorchSymbols, metas: Mapping[str, Meta], numbers: Sequence[str]
 ) -> dict[tuple[str, int], Dim]:
-    """Sizes under variables of their own, where torch's variables stand alone in no size: these are
-    worked out from them. An input of `2 * s` rows has `n` rows, and `s` is `n // 2`."""
+    """Returns fresh variables for input sizes, and solves torch's variables for them.
+
+    This applies to variables that are not themselves the size of an axis: an input of `2 * s` rows
+    gets `n` rows, and `s` becomes `n // 2`.
+    """
     sizes = {(n, k): symbols.dim(s) for n, m in metas.items() for k, s in enumerate(m.sizes)}
-    found = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
-    bound = {s for s in found if s is not None}
+    results = [dims.as_sym(d) for d in (*sizes.values(), *map(symbols.dim, numbers))]
+    bound = {s for s in results if s is not None}
     stated: dict[tuple[str, int], Dim] = {}
-    for place, size in sizes.items():
+    for index, size in sizes.items():
         for variable in sorted(dims.syms(size) - bound, key=lambda s: s.name):
             parts = dims.linear(size, variable)
             if parts is None or not isinstance(parts[0], int) or not dims.syms(parts[1]) <= bound:
                 continue
-            own = stated[place] = symbols.fresh(f"{place[0]}_{place[1]}")
+            own = stated[index] = symbols.fresh(f"{index[0]}_{index[1]}")
             symbols.define(variable, dims.floordiv(own - parts[1], parts[0]))
             bound.add(variable)
             break

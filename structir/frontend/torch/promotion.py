@@ -1,4 +1,4 @@
-"""The dtype that torch works in where operands have several: kinds of numbers, then widths."""
+"""Dtype promotion as in torch: by category (bool, integer, float), then by width."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from structir.ir.expr import Expr
 DEFAULT = {0: "bool", 1: "int64", 2: "float32"}
 
 
-def promoted(values: Iterable[Any]) -> str:
-    """The dtype of a result of these tensors and numbers.
+def promote_dtypes(values: Iterable[Any]) -> str:
+    """Returns the promoted dtype of tensors and numbers.
 
-    Tensors with axes tell, unless tensors without axes, or else numbers, are of a higher kind.
+    Tensors with axes determine it, unless a tensor of rank 0, or else a number, has a higher
+    category.
     """
     ranked: list[set[str]] = [set(), set(), set()]
     for value in values:
@@ -25,18 +26,18 @@ def promoted(values: Iterable[Any]) -> str:
         else:
             info = tensor_info(value)
             ranked[0 if info.ndim else 1].add(info.dtype or "float32")
-    made: str | None = None
+    result: str | None = None
     for group in ranked:
         if not group:
             continue
-        own = _joined(group)
-        if made is None or _kind(own) > _kind(made):
-            made = own
-    return made or "float32"
+        own = _common_dtype(group)
+        if result is None or _kind(own) > _kind(result):
+            result = own
+    return result or "float32"
 
 
 def _kind(dtype: str) -> int:
-    """0 for bool, 1 for integers, 2 for floats."""
+    """Returns the category of a dtype: 0 for bool, 1 for integers, 2 for floats."""
     return 2 if is_float(dtype) else 1 if is_int(dtype) else 0
 
 
@@ -46,8 +47,8 @@ def _number_kind(value: Any) -> int:
     return 0 if isinstance(value, bool) else 1
 
 
-def _joined(group: set[str]) -> str:
-    """The dtype that holds all of these."""
+def _common_dtype(group: set[str]) -> str:
+    """Returns the dtype that represents all of these."""
     highest = max(map(_kind, group))
     names = sorted(name for name in group if _kind(name) == highest)
     if len(names) == 1:

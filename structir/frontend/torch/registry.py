@@ -1,4 +1,4 @@
-"""The table of mappings: for each op of torch, what builds it, and how a view of it is written."""
+"""The registry of mappings: the function that builds each torch op, and the write-back of views."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _copies: dict[str, Callable[[Any], bool]] = {}
 
 
 def torch_op(*names: str) -> Callable[[Build], Build]:
-    """Register what builds these ops: `add` stands for every overload, `add.Scalar` for one.
+    """Registers the decorated function as the mapping of these ops.
 
-    A name without a namespace is one of `aten`.
+    `add` means every overload, `add.Scalar` one of them. A name without a namespace is in `aten`; a
+    name that starts with a colon has its own.
     """
 
     def register(build: Build) -> Build:
@@ -28,18 +29,20 @@ def torch_op(*names: str) -> Callable[[Build], Build]:
 
 
 def direct(ops: Mapping[str, Any]) -> None:
-    """Register ops of one operand, which is taken in the dtype of the result."""
+    """Registers unary ops, whose operand is cast to the dtype of the result."""
     for name, op in ops.items():
-        torch_op(name)(_applied(op))
+        torch_op(name)(_build_direct(op))
 
 
-def _applied(op: Any) -> Build:
+def _build_direct(op: Any) -> Build:
     return lambda node: op(node.operand("self", node.out_dtype()))
 
 
 def view_of(*names: str, copies: Callable[[Any], bool] | None = None) -> Callable[[Write], Write]:
-    """Register how new elements of a view are written into what it is a view of; `copies` tells of
-    a node whether it may give elements of its own instead."""
+    """Registers how a write to a view updates its base.
+
+    `copies(node)` is whether the op may return a copy instead of a view.
+    """
 
     def register(write: Write) -> Write:
         for name in names:
@@ -52,10 +55,10 @@ def view_of(*names: str, copies: Callable[[Any], bool] | None = None) -> Callabl
 
 
 def find_build(target: str) -> Build | None:
-    """What builds an op; None where nothing does."""
-    found = _builds.get(target) or _builds.get(f":{target}")
-    if found is not None:
-        return found
+    """Returns the mapping of an op, or None."""
+    value = _builds.get(target) or _builds.get(f":{target}")
+    if value is not None:
+        return value
     base, _, overload = target.rpartition(".")
     if overload == "out" or overload.endswith("_out"):
         return None
@@ -63,17 +66,17 @@ def find_build(target: str) -> Build | None:
 
 
 def find_view(target: str) -> Write | None:
-    """How a view is written; None where the op makes no view."""
+    """Returns the write-back of a view op, or None if the op returns no view."""
     return _views.get(target) or _views.get(target.rpartition(".")[0])
 
 
 def may_copy(target: str) -> Callable[[Any], bool] | None:
-    """What tells whether an op makes a copy in place of a view."""
+    """Returns the predicate whether a view op may return a copy, or None."""
     return _copies.get(target) or _copies.get(target.rpartition(".")[0])
 
 
 def in_place(target: str) -> str | None:
-    """For an op that writes its first operand, the op that gives the same as a new tensor."""
+    """Returns the functional form of an in-place op (`add_` -> `add`), or None."""
     space, _, rest = target.partition(".")
     base, _, overload = rest.partition(".")
     if not base.endswith("_") or base.endswith("__"):

@@ -1,4 +1,4 @@
-"""Numbers beside tensors: constants, sizes and quotients of sizes as tensors without axes."""
+"""Scalars: numbers, sizes and quotients of sizes as tensors of rank 0."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from structir.script import R
 
 
 def number(value: Any, dtype: str) -> Constant:
-    """A number as a tensor without axes."""
+    """Returns a number as a scalar constant of rank 0."""
     return Constant(np.asarray(value).astype(numpy_dtype(dtype)))
 
 
 def constant(values: Any, dtype: str = "int64") -> Constant:
-    """Numbers as a constant."""
+    """Returns numbers as a constant tensor."""
     return Constant(np.asarray(values, numpy_dtype(dtype)))
 
 
 def size_number(size: Dim, dtype: str = "int64") -> Expr:
-    """A size as a tensor without axes."""
+    """Returns a size as a tensor of rank 0."""
     if isinstance(size, int):
         return number(size, dtype)
-    made: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
-    return made if dtype == "int64" else R.astype(made, dtype)
+    result: Expr = R.full(ShapeExpr(()), PrimValue(size), dtype="int64")
+    return result if dtype == "int64" else R.astype(result, dtype)
 
 
 def tensor_info(value: Expr) -> TensorStructInfo:
-    """What is known of a tensor."""
+    """Returns the StructInfo of a tensor; raises `DiagnosticError` for another value."""
     info = value.struct_info
     if not isinstance(info, TensorStructInfo):
-        raise DiagnosticError(Diagnostic(f"a tensor is expected here, not {info}"))
+        raise DiagnosticError(Diagnostic(f"expected a tensor, found {info}", code="E0805"))
     return info
 
 
 def cast(x: Expr, dtype: str) -> Expr:
-    """A tensor in a dtype."""
+    """Returns a tensor cast to a dtype."""
     if tensor_info(x).dtype == dtype:
         return x
     if isinstance(x, Constant) and x.data.size == 1:
         return Constant(x.data.astype(numpy_dtype(dtype)))
-    made: Expr = R.astype(x, dtype)
-    return made
+    result: Expr = R.astype(x, dtype)
+    return result
 
 
 def as_tensor(value: Any, dtype: str) -> Expr:
-    """A tensor, a number, or a size as a tensor in a dtype."""
+    """Returns a tensor, number or size as a tensor in a dtype."""
     if isinstance(value, Expr):
         return cast(value, dtype)
     if isinstance(value, Poly):
@@ -61,7 +61,7 @@ def as_tensor(value: Any, dtype: str) -> Expr:
         return _quotient(value, dtype)
     if isinstance(value, int | float):
         return number(value, dtype)
-    raise DiagnosticError(Diagnostic(f"a number is expected here, not {value!r}"))
+    raise DiagnosticError(Diagnostic(f"expected a number, found {value!r}", code="E0805"))
 
 
 def _quotient(value: Ratio, dtype: str) -> Expr:
@@ -70,25 +70,25 @@ def _quotient(value: Ratio, dtype: str) -> Expr:
     if value.under == 1:
         return size_number(value.over, dtype)
     wide = dtype if is_float(dtype) else "float64"
-    made = R.divide(size_number(value.over, wide), size_number(value.under, wide))
-    return cast(made, dtype)
+    result = R.divide(size_number(value.over, wide), size_number(value.under, wide))
+    return cast(result, dtype)
 
 
-def shaped(x: Expr, sizes: Any) -> Expr:
-    """A tensor under another shape."""
-    made: Expr = R.reshape(x, ShapeExpr(tuple(sizes)))
-    return made
+def reshape_to(x: Expr, sizes: Any) -> Expr:
+    """Returns a tensor reshaped to other sizes."""
+    result: Expr = R.reshape(x, ShapeExpr(tuple(sizes)))
+    return result
 
 
 def product(sizes: Any) -> Dim:
-    """The product of sizes."""
-    made: Dim = 1
+    """Returns the product of sizes."""
+    result: Dim = 1
     for size in sizes:
-        made = made * size
-    return made
+        result = result * size
+    return result
 
 
-def counted(size: Dim, dtype: str = "int64") -> Expr:
-    """The numbers from 0 to below a size."""
-    made: Expr = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-    return cast(made, dtype)
+def index_range(size: Dim, dtype: str = "int64") -> Expr:
+    """Returns the range from 0 to a size, exclusive."""
+    result: Expr = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
+    return cast(result, dtype)

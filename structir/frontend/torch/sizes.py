@@ -1,4 +1,4 @@
-"""Symbolic expressions of exported programs, which are texts there, as sizes; nothing is run."""
+"""A parser of torch's symbolic size expressions, which are never executed."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from structir.errors import Diagnostic, DiagnosticError
 from structir.ir import dims
 from structir.ir.dims import Dim, Sym
 
-LONGEST = 20_000  # characters of an expression
-HIGHEST = 64  # power of a size
+MAX_LENGTH = 20_000  # characters of an expression
+MAX_EXPONENT = 64  # power of a size
 
 
 @attrs.frozen
 class Ratio:
-    """A quotient of sizes: a symbolic number that need not be whole."""
+    """A quotient of sizes: a symbolic rational number."""
 
     over: Dim
     under: Dim = 1
 
     def whole(self) -> Dim | None:
-        """The size that it is; None where it need not be one."""
+        """Returns the quotient as a size, or None if it need not be an integer."""
         return dims.exact_quotient(self.over, self.under)
 
 
 class UnreadableSizeError(Exception):
-    """An expression has no meaning for sizes."""
+    """Raised for an expression that has no meaning as a size."""
 
 
 class TorchSymbols:
-    """The symbolic variables of a program, by the names that torch gives them."""
+    """The symbolic variables of a program, by their torch names."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
@@ -43,23 +43,23 @@ class TorchSymbols:
         self.known: dict[str, Ratio] = {}
 
     def variable(self, name: str) -> Dim:
-        """The variable of a name."""
+        """Returns the variable of a torch name."""
         if name not in self.by_name:
             self.by_name[name] = dims.sym(identifier(self.names.get(name, name)))
         return self.by_name[name]
 
     def fresh(self, name: str) -> Dim:
-        """A size that torch has no name for."""
+        """Returns a fresh symbolic size."""
         return dims.sym(identifier(name))
 
     def define(self, variable: Sym, size: Dim) -> None:
-        """Let a variable stand for a size that others make."""
+        """Replaces a variable with an expression of other sizes."""
         changed = [n for n, d in self.by_name.items() if dims.as_sym(d) is variable]
         self.by_name.update(dict.fromkeys(changed, size))
         self.known.clear()
 
     def number(self, stated: Any) -> Ratio:
-        """What a number or an expression says."""
+        """Returns the value of a number or a symbolic expression."""
         if not isinstance(stated, str):
             fraction = Fraction(stated)
             return Ratio(fraction.numerator, fraction.denominator)
@@ -68,19 +68,20 @@ class TorchSymbols:
         return self.known[stated]
 
     def dim(self, stated: Any) -> Dim:
-        """What an expression that must be whole says."""
-        found = self.number(stated).whole()
-        if found is None:
-            raise unreadable(stated, "it need not be a whole number")
-        return found
+        """Returns the value of a symbolic expression as a size; raises `DiagnosticError` for a
+        fraction."""
+        value = self.number(stated).whole()
+        if value is None:
+            raise unreadable(stated, "not provably an integer")
+        return value
 
     def _read(self, text: str) -> Ratio:
-        if len(text) > LONGEST:
-            raise unreadable(text[:60], "it is too long")
+        if len(text) > MAX_LENGTH:
+            raise unreadable(text[:60], f"longer than {MAX_LENGTH} characters")
         try:
             return self._value(ast.parse(text.strip(), mode="eval").body)
         except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
-            raise unreadable(text, "it is no expression") from error
+            raise unreadable(text, "not an expression") from error
         except UnreadableSizeError as error:
             raise unreadable(text, str(error)) from error
 
@@ -101,40 +102,40 @@ class TorchSymbols:
             case ast.Call(func=ast.Name(id="Piecewise")):
                 return self._piecewise(tree.args)
             case ast.Call(func=ast.Name(id=name)):
-                raise UnreadableSizeError(f"{name} has no meaning here")
-        raise UnreadableSizeError(f"{ast.unparse(tree)[:60]} has no meaning here")
+                raise UnreadableSizeError(f"unsupported function {name}")
+        raise UnreadableSizeError(f"unsupported expression {ast.unparse(tree)[:60]}")
 
     def _piecewise(self, pieces: list[ast.expr]) -> Ratio:
-        found = []
+        results = []
         for piece in pieces:
             if not isinstance(piece, ast.Call | ast.Tuple):
-                raise UnreadableSizeError("a piece is no pair")
+                raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
             pair = piece.args if isinstance(piece, ast.Call) else piece.elts
             if len(pair) != 2:
-                raise UnreadableSizeError("a piece is no pair")
-            found.append([_whole(self._value(part)) for part in pair])
-        value = found.pop()[0]
-        for piece_value, condition in reversed(found):
+                raise UnreadableSizeError("expected a (value, condition) pair in Piecewise")
+            results.append([_whole(self._value(part)) for part in pair])
+        value = results.pop()[0]
+        for piece_value, condition in reversed(results):
             value = dims.select(condition, piece_value, value)
         return Ratio(value)
 
 
 def identifier(name: str) -> str:
-    """A name as a Python identifier."""
-    made = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
-    return made if made[:1].isalpha() or made[:1] == "_" else f"d_{made}"
+    """Returns a name as a Python identifier."""
+    result = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    return result if result[:1].isalpha() or result[:1] == "_" else f"d_{result}"
 
 
 def unreadable(text: str, reason: str) -> DiagnosticError:
-    """The error that says why an expression is no size."""
-    return DiagnosticError(Diagnostic(f"the size {text} cannot be understood: {reason}"))
+    """Returns the error of a size expression that cannot be parsed."""
+    return DiagnosticError(Diagnostic(f"cannot parse the size {text}: {reason}", code="E0808"))
 
 
 def _whole(ratio: Ratio) -> Dim:
-    found = ratio.whole()
-    if found is None:
-        raise UnreadableSizeError("a part of it need not be a whole number")
-    return found
+    value = ratio.whole()
+    if value is None:
+        raise UnreadableSizeError("an operand is not provably an integer")
+    return value
 
 
 def _negated(a: Ratio) -> Ratio:
@@ -157,10 +158,10 @@ def _quotient(a: Ratio, b: Ratio) -> Ratio:
 
 def _power(a: Ratio, b: Ratio) -> Ratio:
     exponent = _whole(b)
-    if not isinstance(exponent, int) or abs(exponent) > HIGHEST:
-        raise UnreadableSizeError("an exponent is no small number")
-    made = reduce(_product, [a] * abs(exponent), Ratio(1))
-    return made if exponent >= 0 else Ratio(made.under, made.over)
+    if not isinstance(exponent, int) or abs(exponent) > MAX_EXPONENT:
+        raise UnreadableSizeError(f"expected a constant exponent up to {MAX_EXPONENT}")
+    result = reduce(_product, [a] * abs(exponent), Ratio(1))
+    return result if exponent >= 0 else Ratio(result.under, result.over)
 
 
 def _floor(a: Ratio) -> Dim:

@@ -1,5 +1,4 @@
-"""What a program needs that nothing here maps: found over all its graphs before anything is
-built."""
+"""A check, before anything is built, that every op of a program can be imported."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from structir.frontend.torch.registry import find_build, in_place
 
 
 class UnmappedOpsError(DiagnosticError):
-    """A program has ops that nothing maps; `names` are theirs."""
+    """Raised for ops without a mapping; `names` are their targets."""
 
     def __init__(self, diagnostic: Diagnostic, names: frozenset[str]) -> None:
         super().__init__(diagnostic)
@@ -20,7 +19,7 @@ class UnmappedOpsError(DiagnosticError):
 
 
 def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
-    """A graph and all graphs within it."""
+    """Yields a graph and all graphs nested in it."""
     yield graph
     for node in graph.nodes:
         for value in node.args.values():
@@ -29,22 +28,24 @@ def all_graphs(graph: FxGraph) -> Iterator[FxGraph]:
 
 
 def check_supported(graph: FxGraph) -> None:
-    """Report all ops and element types that cannot be built, by name and count."""
+    """Raises one `UnmappedOpsError` that lists all unsupported ops and dtypes with their counts."""
     missing: Counter[str] = Counter()
     for part in all_graphs(graph):
         for node in part.nodes:
-            if not is_supported(node.target) and not _is_told(part, names_of(node.outputs)):
+            if not is_supported(node.target) and not _is_symbolic_arithmetic(
+                part, names_of(node.outputs)
+            ):
                 missing[node.target] += 1
         complexes = sum(meta.dtype is None for meta in part.tensors.values())
         if complexes:
-            missing["tensors of complex numbers"] += complexes
+            missing["tensor of a complex dtype"] += complexes
     if not missing:
         return
     total, kinds = sum(missing.values()), len(missing)
     diagnostic = Diagnostic(
         f"{total} node{'s' * (total > 1)} of {kinds} op{'s' * (kinds > 1)} cannot be imported",
         code="E0801",
-        hint="ep.run_decompositions() may say them by ops of the core set",
+        hint="decompose into core ATen ops: `ep = ep.run_decompositions()`",
     )
     for name, count in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
         diagnostic = diagnostic.note(f"{count} x {name}")
@@ -52,13 +53,13 @@ def check_supported(graph: FxGraph) -> None:
 
 
 def is_supported(target: str) -> bool:
-    """Whether an op has a mapping, or is one that writes in place what another op gives."""
+    """Returns whether an op has a mapping, or is the in-place form of one that has."""
     if find_build(target) is not None:
         return True
     functional = in_place(target)
     return functional is not None and find_build(functional) is not None
 
 
-def _is_told(graph: FxGraph, names: list[str]) -> bool:
-    """Whether a node only works out symbolic numbers, which the program states by itself."""
+def _is_symbolic_arithmetic(graph: FxGraph, names: list[str]) -> bool:
+    """Returns whether a node only computes symbolic numbers, which the program declares anyway."""
     return bool(names) and all(name in graph.scalars for name in names)

@@ -135,8 +135,8 @@ def test_guards_that_are_no_texts_are_refused():
             from_pt2(archive(doubled(N) | {"guards_code": guards}))
 
 
-def test_a_size_that_the_export_has_specialised_is_a_warning():
-    with pytest.warns(DiagnosticWarning, match="specialised axis 0 of x to 4"):
+def test_warns_of_a_specialized_size():
+    with pytest.warns(DiagnosticWarning, match="specialized axis 0 of x to 4"):
         module = from_pt2(archive(doubled(4, ["L['x'].size()[0] == 4"])))
     assert not accepted(module, np.ones((5, 3), "float32"))
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""How ONNX's ops are said in StructIR: a file for each family, found by listing this folder."""
+"""Mappings of ONNX ops to StructIR ops: one file per op family; `load` imports them all."""
 
 import importlib
 import pkgutil
@@ -7,6 +7,6 @@ from functools import cache
 
 @cache
 def load() -> None:
-    """Import every family, once; each registers its mappings."""
+    """Imports every file of this folder once; each registers its mappings."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")

@@ -62,14 +62,14 @@ def equal(node: OnnxNode) -> Expr:
 
 
 def aligned(node: OnnxNode) -> Expr:
-    """The right operand; before opset 7 an axis tells where it begins to meet the left one."""
+    """Returns the right operand; before opset 7, `axis` aligns it with the left operand's axes."""
     right = node[1]
     axis = node.attr("axis", None) if node.version < 7 and node.flag("broadcast") else None
     if axis is None:
         return right
     behind = node.rank(0) - axis % node.rank(0) - node.rank(1)
-    made: Expr = R.reshape(right, ShapeExpr((*node.dims(1), *[1] * behind)))
-    return made
+    result: Expr = R.reshape(right, ShapeExpr((*node.dims(1), *[1] * behind)))
+    return result
 
 
 @onnx_op("Pow")
@@ -133,22 +133,22 @@ Known = tuple[Any, str]
 
 
 def _each(act: Callable[..., Any], dtype: str | None = None) -> Callable[..., Known]:
-    """A carry that acts element by element, in the dtype of its first operand unless told."""
+    """Returns an elementwise folding rule, by default in the dtype of its first operand."""
 
     def carry(node: OnnxNode, *operands: Elements) -> Known:
         floats = is_float(node.dtype())
         shape = np.broadcast_shapes(*[o.shape for o in operands])
         flat = [np.broadcast_to(o, shape).ravel() for o in operands]
         items = [act(*each, floats) for each in zip(*flat, strict=True)]
-        made = np.empty(len(items), object)
-        made[:] = items
-        return made.reshape(shape), dtype or node.dtype()
+        result = np.empty(len(items), object)
+        result[:] = items
+        return result.reshape(shape), dtype or node.dtype()
 
     return carry
 
 
 def _exact(value: Any) -> Any:
-    """A number or a size that is whole; anything else cannot be carried."""
+    """Returns an integer or a size; raises ValueError for anything else, which cannot be folded."""
     if isinstance(value, float):
         if value != int(value):
             raise ValueError("not whole")
@@ -160,10 +160,10 @@ def _quotient(a: Any, b: Any, floats: bool) -> Any:
     if b == 0:
         raise ValueError("division by zero")
     if floats:
-        found = dims.exact_quotient(a, b)
-        if found is None:
+        value = dims.exact_quotient(a, b)
+        if value is None:
             raise ValueError("not whole")
-        return found
+        return value
     if isinstance(a, int) and isinstance(b, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     if dims.at_least(b, 0) is not True:
@@ -214,8 +214,8 @@ def _extreme(node: OnnxNode, *operands: Elements) -> Known:
 
 @carries("Where")
 def _where(node: OnnxNode, cond: Elements, x: Elements, y: Elements) -> Known:
-    made, _ = _each(lambda c, a, b, f: a if c else b)(node, cond, x, y)
-    return made, node.dtype(1)
+    result, _ = _each(lambda c, a, b, f: a if c else b)(node, cond, x, y)
+    return result, node.dtype(1)
 
 
 @carries("Cast")

@@ -21,7 +21,7 @@ ml_dtypes = lazy_module("ml_dtypes")
 def cast(node: OnnxNode) -> Any:
     dtype = node.dtype_attr("to") or ""
     if not dtype:
-        node.fail("attribute 'to' names no element type")
+        node.fail("attribute 'to': unknown element type")
     return _converted(node, dtype)
 
 
@@ -37,7 +37,7 @@ def _converted(node: OnnxNode, dtype: str) -> Any:
 
 
 def converted(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Expr:
-    """A tensor in another dtype; small floats saturate, small integers wrap around."""
+    """Returns a tensor in another dtype; small floats saturate, small integers wrap around."""
     own = node.tensor_info(x).dtype or "float32"
     if dtype in SMALL_FLOATS and saturate and dtype != "float8_e8m0fnu":
         x = R.astype(x, "float32") if own != "float32" else x
@@ -47,8 +47,8 @@ def converted(node: OnnxNode, x: Expr, dtype: str, saturate: bool = True) -> Exp
         x = R.astype(x, "int32")
     elif own in SMALL_FLOATS | SMALL_INTS and not is_float(dtype):
         x = R.astype(x, "float32")
-    made: Expr = R.astype(x, dtype)
-    return made
+    result: Expr = R.astype(x, dtype)
+    return result
 
 
 @onnx_op("BitCast")
@@ -59,7 +59,7 @@ def bit_cast(node: OnnxNode) -> Any:
     if node.dtype() == dtype:
         return node.values[0]
     if numpy_dtype(dtype).itemsize != numpy_dtype(node.dtype()).itemsize:
-        node.fail(f"{dtype} and {node.dtype()} are not of the same width")
+        node.fail(f"expected dtypes of equal width, found {node.dtype()} and {dtype}")
     if "bool" in (dtype, node.dtype()):
         return _of_bool(node, dtype)
     return R.memory.view(node[0], dtype=dtype)
@@ -68,5 +68,5 @@ def bit_cast(node: OnnxNode) -> Any:
 def _of_bool(node: OnnxNode, dtype: str) -> Expr:
     if dtype == "bool":
         return R.not_equal(node[0], number(np.int8(0), node.dtype()))
-    made: Expr = R.astype(node[0], dtype)
-    return made
+    result: Expr = R.astype(node[0], dtype)
+    return result

@@ -30,7 +30,7 @@ def constant_node(node: OnnxNode) -> Expr:
             return constant(node.attr(name), dtype)
     if "value_string" in given or "value_strings" in given:
         return Constant(np.array(node.attr(next(iter(given))), object))
-    raise node.wrong("a constant needs a value")
+    raise node.wrong("missing a value attribute")
 
 
 LITERALS = {
@@ -63,13 +63,13 @@ def _constant_of_shape(node: OnnxNode, shape: Elements) -> Any:
 
 @onnx_op("Range")
 def range_of(node: OnnxNode) -> Expr:
-    bounds = [node.elements(place) for place in range(3)]
+    bounds = [node.elements(index) for index in range(3)]
     dtype = node.dtype()
     if all(b is not None and not isinstance(b.item(), float) for b in bounds):
         start, end, step = [_number(b.item()) for b in bounds]  # type: ignore[union-attr]
         if not is_float(dtype) or not any(isinstance(b.item(), Poly) for b in bounds):  # type: ignore[union-attr]
             return R.arange(start, end, step, dtype=dtype)
-    start, end, step = [scalar(node, node[place]) for place in range(3)]
+    start, end, step = [scalar(node, node[index]) for index in range(3)]
     wide = [R.astype(v, "float64") for v in (start, end, step)]
     count = R.ceil(R.divide(R.subtract(wide[1], wide[0]), wide[2]))
     count = R.astype(R.maximum(count, constant(0.0, "float64")), "int64")
@@ -99,7 +99,7 @@ def eye_like(node: OnnxNode) -> Expr:
 @onnx_op("OneHot")
 def one_hot(node: OnnxNode) -> Expr:
     axis = node.attr("axis")
-    axis = node.counted(axis, node.rank() + 1)
+    axis = node.normalize_axis(axis, node.rank() + 1)
     depth = sizes_of(node, 1)[0]
     indices = R.expand_dims(R.astype(node[0], "int64"), [axis])
     behind = node.rank() - axis
@@ -136,11 +136,11 @@ def _window(terms: tuple[float, ...]) -> Any:
         turn = R.divide(
             R.multiply(places, constant(2 * np.pi, "float64")), size_number(length, "float64")
         )
-        made: Expr = constant(terms[0], "float64")
+        result: Expr = constant(terms[0], "float64")
         for k, weight in enumerate(terms[1:], start=1):
             wave = R.cos(R.multiply(turn, constant(float(k), "float64")))
-            made = R.add(made, R.multiply(wave, constant(weight, "float64")))
-        return R.astype(made, dtype)
+            result = R.add(result, R.multiply(wave, constant(weight, "float64")))
+        return R.astype(result, dtype)
 
     return build
 

@@ -17,10 +17,10 @@ def gemm(node: OnnxNode) -> Expr:
     left, right = node[0], node[1]
     left = R.permute_dims(left, [1, 0]) if node.attr("transA", 0) else left
     right = R.permute_dims(right, [1, 0]) if node.attr("transB", 0) else right
-    made = _scaled(node, R.matmul(left, right), node.attr("alpha", 1.0))
+    result = _scaled(node, R.matmul(left, right), node.attr("alpha", 1.0))
     if not node.has(2):
-        return made
-    return R.add(made, _scaled(node, node[2], node.attr("beta", 1.0)))
+        return result
+    return R.add(result, _scaled(node, node[2], node.attr("beta", 1.0)))
 
 
 def _scaled(node: OnnxNode, x: Expr, factor: float) -> Expr:
@@ -40,10 +40,10 @@ def einsum(node: OnnxNode) -> Expr:
 
 @onnx_op("Det")
 def det(node: OnnxNode) -> Expr:
-    """The determinant by elimination without division where the matrix is small."""
+    """Returns the determinant by elimination without division where the matrix is small."""
     *_, n, m = node.static_dims()
     if n != m or n > 4:
-        node.fail(f"the determinant of {n} x {m} matrices is not supported")
+        node.fail(f"expected static square matrices, found {n} x {m}")
     rows = [[_entry(node, i, j) for j in range(n)] for i in range(n)]
     return _expanded(rows)
 
@@ -55,7 +55,7 @@ def _entry(node: OnnxNode, i: int, j: int) -> Expr:
 
 
 def _expanded(rows: list[list[Expr]]) -> Expr:
-    """The determinant by its first row."""
+    """Returns the determinant by its first row."""
     if len(rows) == 1:
         return rows[0][0]
     total: Expr | None = None

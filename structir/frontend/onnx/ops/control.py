@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from structir.frontend.onnx.joins import bound, choice_of, common, differ
+from structir.frontend.onnx.joins import build_branches, cast_checked, common_info, differ
 from structir.frontend.onnx.node import ABSENT, OnnxNode, Split
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, scalar, size_number
@@ -38,26 +38,27 @@ def choice(node: OnnxNode) -> Any:
     then, other = node.attr("then_branch"), node.attr("else_branch")
     if isinstance(condition, Constant):
         chosen, unused = (then, other) if condition.data.item() else (other, then)
-        node.importer.looked_at(lambda: node.inside(unused))
-        return node.inside(chosen)
+        node.importer.build_unreachable(lambda: node.build_subgraph(unused))
+        return node.build_subgraph(chosen)
     if len(then.output) != len(other.output):
-        node.fail("the branches have different numbers of outputs")
-    sides = [lambda g=g: [v.expr for v in node.inside(g)] for g in (then, other)]
-    made = choice_of(node.importer, condition, sides, node.part_name())
-    pairs = list(zip(*made.infos, strict=True))
+        counts = f"{len(then.output)} and {len(other.output)}"
+        node.fail(f"expected branches with the same number of outputs, found {counts}")
+    sides = [lambda g=g: [v.expr for v in node.build_subgraph(g)] for g in (then, other)]
+    result = build_branches(node.importer, condition, sides, node.part_name())
+    pairs = list(zip(*result.infos, strict=True))
     if any(differ(pair) for pair in pairs):
         # the choice is made again, around all that follows it
         node.importer.builder.scopes[-1].bindings.pop()
         return Split(node, condition, (then, other))
-    return [_measured(node, made.made[k], _common(node, pair)) for k, pair in enumerate(pairs)]
+    return [_measured(node, result.var[k], _common(node, pair)) for k, pair in enumerate(pairs)]
 
 
 def _common(node: OnnxNode, infos: Sequence[Any]) -> StructInfo:
-    return common(node.importer, node.part_name(), infos)
+    return common_info(node.importer, node.part_name(), infos)
 
 
 def _measured(node: OnnxNode, value: Expr, info: StructInfo) -> Expr:
-    return bound(node.importer, node.part_name(), value, info, node.place)
+    return cast_checked(node.importer, node.part_name(), value, info, node.span)
 
 
 # ---- loops
@@ -65,14 +66,15 @@ def _measured(node: OnnxNode, value: Expr, info: StructInfo) -> Expr:
 
 @attrs.frozen(eq=False)
 class OnnxLoop:
-    """A loop: its values as they enter, and what builds its body from the values of a step."""
+    """A loop: its initial carried values, and the function that builds its body."""
 
     node: OnnxNode
     carried: tuple[Expr, ...]
     body: Callable[[Expr, Expr, list[Expr]], list[Expr]]  # next condition, carried, outputs
 
     def run(self, trips: Expr, condition: Expr, length: Dim | None) -> list[Expr]:
-        """The carried values at the end, then the outputs, of this length if it is known."""
+        """Returns the carried values at the end, then the outputs, of this length if it is
+        known."""
         builder, node = self.node.importer.builder, self.node
         body, infos, results = self._settled()
         grown = results[1 + len(self.carried) :]
@@ -91,14 +93,15 @@ class OnnxLoop:
             dtypes,
             sinfo_args=stated,
         )
-        made = builder.emit(call, node.part_name())
-        values = [made[k] for k in range(len(stated.fields))]
+        result = builder.emit(call, node.part_name())
+        values = [result[k] for k in range(len(stated.fields))]
         known = [*infos, *[self._stacked(info, length) for info in grown]]
         return [_measured(node, v, i) for v, i in zip(values, known, strict=True)]
 
     def _settled(self) -> tuple[Var, list[StructInfo], list[Any]]:
-        """The body as a function, what holds of the carried values at every step, and of all that
-        the body gives. A body that was built with too much taken to hold is built again."""
+        """Returns the body as a function, what holds of the carried values at every step, and of
+        all that the body gives. A body that was built with too much taken to hold is built again.
+        """
         node, infos = self.node, list[Any]([v.struct_info for v in self.carried])
         for _ in range(MOST_ROUNDS):
             body, results = self._function(infos)
@@ -120,20 +123,20 @@ class OnnxLoop:
         return [Var("step", INDEX), Var("going", FLAG), *carried]
 
     def _function(self, infos: Sequence[Any]) -> tuple[Var, list[Any]]:
-        """The body as a function, and what holds of its results inside."""
+        """Returns the body as a function, and what holds of its results inside."""
         params, results = self._params(infos), list[Any]()
 
         def build() -> Expr:
             inner = [_measured(self.node, v, i) for v, i in zip(params[2:], infos, strict=True)]
-            made = self.body(params[0], params[1], inner)
-            results.extend([r.struct_info for r in made])
-            return Tuple(tuple(made))
+            result = self.body(params[0], params[1], inner)
+            results.extend([r.struct_info for r in result])
+            return Tuple(tuple(result))
 
         name = f"{self.node.part_name()}_body"
         return self.node.importer.builder.local_function(params, build, name), results
 
     def _none(self, info: Any) -> Expr:
-        """The shape of an output that has not grown."""
+        """Returns the shape of an output that has not grown."""
         known = self.node.importer.builder.scopes[-1].symbols()
         sizes = info.dims if isinstance(info.dims, tuple) else (0,) * (info.ndim or 0)
         first = [d if dims.syms(d) <= known else 0 for d in sizes]
@@ -154,7 +157,7 @@ class OnnxLoop:
 
 
 def _closed(info: Any) -> StructInfo:
-    """An info without sizes, as the boundary of a loop's body states it."""
+    """Returns a StructInfo without sizes, for the signature of a loop body."""
     if not isinstance(info, TensorStructInfo):
         return OBJECT
     whole = isinstance(info.dims, tuple) and all(isinstance(d, int) for d in info.dims)
@@ -167,7 +170,7 @@ def _one_more(info: Any) -> StructInfo:
 
 
 def _holds(info: Any, after: Any) -> bool:
-    """Whether what was known of a value is still so after a step."""
+    """Returns whether the StructInfo of a value is invariant under an iteration."""
     if not isinstance(info, TensorStructInfo) or not isinstance(after, TensorStructInfo):
         return not isinstance(info, TensorStructInfo)
     if info.dtype != after.dtype or info.ndim != after.ndim:
@@ -179,7 +182,7 @@ def _holds(info: Any, after: Any) -> bool:
     return all(dims.equal(a, b) for a, b in zip(info.dims, after.dims, strict=True))
 
 
-@onnx_op("OnnxLoop")
+@onnx_op("Loop")
 def loop(node: OnnxNode) -> list[Expr]:
     graph = node.attr("body")
     names = [i.name for i in graph.input]
@@ -187,12 +190,12 @@ def loop(node: OnnxNode) -> list[Expr]:
     condition = scalar(node, node[1]) if node.has(1) else ABSENT
     carried = tuple([node[k] for k in range(2, len(node.values))])
     if len(names) != 2 + len(carried):
-        node.fail(f"the body takes {len(names)} values, but the loop has {2 + len(carried)}")
+        node.fail(f"body: expected {2 + len(carried)} inputs, found {len(names)}")
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         given = [OnnxValue(v) for v in (step, going, *inner)]
-        made = [v.expr for v in node.inside(graph, dict(zip(names, given, strict=True)))]
-        return [scalar(node, made[0]), *made[1:]]
+        result = [v.expr for v in node.build_subgraph(graph, dict(zip(names, given, strict=True)))]
+        return [scalar(node, result[0]), *result[1:]]
 
     return OnnxLoop(node, carried, body).run(trips, condition, None)
 
@@ -214,36 +217,36 @@ def scan(node: OnnxNode) -> list[Expr]:
 def _scanned(
     node: OnnxNode, graph: Any, states: list[Expr], read: list[Any], outputs: int
 ) -> list[Expr]:
-    """States moved along by the elements of the scanned operands, one after the other."""
+    """Builds a Scan as a loop over the elements of the scanned operands."""
     names = [i.name for i in graph.input]
-    places = [node.counted(a, len(_sizes(node, x))) for x, a, _ in read]
+    places = [node.normalize_axis(a, len(_sizes(node, x))) for x, a, _ in read]
     length = _sizes(node, read[0][0])[places[0]] if read else 0
     last = size_number(length - 1)
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         back_step = node.emit(R.subtract(last, step)) if any(b for *_, b in read) else step
         elements = [
-            node.emit(R.take(x, back_step if back else step, axis=place))
-            for (x, _, back), place in zip(read, places, strict=True)
+            node.emit(R.take(x, back_step if back else step, axis=index))
+            for (x, _, back), index in zip(read, places, strict=True)
         ]
         given = {n: OnnxValue(v) for n, v in zip(names, [*inner, *elements], strict=True)}
-        return [constant(True, "bool"), *[v.expr for v in node.inside(graph, given)]]
+        return [constant(True, "bool"), *[v.expr for v in node.build_subgraph(graph, given)]]
 
-    made = OnnxLoop(node, tuple(states), body).run(PrimValue(length), ABSENT, length)
-    grown = made[len(states) :]
+    result = OnnxLoop(node, tuple(states), body).run(PrimValue(length), ABSENT, length)
+    grown = result[len(states) :]
     turns = zip(
         grown,
         _axes(node, "output", outputs),
         _directions(node, "output", outputs),
         strict=True,
     )
-    return [*made[: len(states)], *[_turned(node, x, axis, back) for x, axis, back in turns]]
+    return [*result[: len(states)], *[_turned(node, x, axis, back) for x, axis, back in turns]]
 
 
 def _sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     sizes = node.tensor_info(x).dims
     if not isinstance(sizes, tuple):
-        node.fail("the rank of a scanned operand is not known")
+        node.fail("expected a scanned operand of known rank")
     return sizes
 
 
@@ -257,26 +260,26 @@ def _directions(node: OnnxNode, kind: str, count: int) -> tuple[int, ...]:
 
 
 def _turned(node: OnnxNode, x: Expr, axis: int, back: int) -> Expr:
-    """An output with its steps where the node wants them."""
+    """Returns a scan output with its time axis moved to the requested axis."""
     x = R.flip(x, axis=0) if back else x
     rank = node.tensor_info(x).ndim or 1
-    place = node.counted(axis, rank)
-    if place == 0:
+    index = node.normalize_axis(axis, rank)
+    if index == 0:
         return x
-    order = [*range(1, place + 1), 0, *range(place + 1, rank)]
+    order = [*range(1, index + 1), 0, *range(index + 1, rank)]
     return R.permute_dims(x, order)
 
 
 @onnx_op("Scan")
 def scan_of_batches(node: OnnxNode) -> list[Any]:
-    """Scan of opset 8: a batch of sequences, each scanned by itself."""
+    """Builds Scan of opset 8, which scans each sequence of a batch."""
     graph, count = node.attr("body"), node.attr("num_scan_inputs")
     if node.has(0):
-        node.fail("Scan of sequences of different lengths is not supported")
+        node.fail("sequence_lens is not supported")
     values = [node[k] for k in range(1, len(node.values))]
     batch = _sizes(node, values[0])[0]
     if not isinstance(batch, int):
-        node.fail("Scan of opset 8 needs a known number of sequences")
+        node.fail("Scan of opset 8 requires a static batch size")
     states = len(values) - count
     back = _directions(node, "input", count)
     outputs = len(node.outputs) - states

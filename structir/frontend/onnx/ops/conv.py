@@ -9,7 +9,7 @@ import numpy as np
 
 from structir.frontend.onnx.deform_conv import deformed_kernel
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.windows import window_of
 from structir.ir.dims import Poly
@@ -35,12 +35,12 @@ def conv(node: OnnxNode) -> Expr:
     return with_bias(node, convolved(node, node[0], node[1]), 2)
 
 
-def convolved(node: OnnxNode, x: Expr, weight: Expr, place: int = 1) -> Expr:
-    """The convolution that a node's attributes tell of, without its bias."""
-    sizes = kernel_sizes(node, place)
+def convolved(node: OnnxNode, x: Expr, weight: Expr, index: int = 1) -> Expr:
+    """Returns the convolution of a node without its bias."""
+    sizes = kernel_sizes(node, index)
     window = window_of(node, sizes)
     if not window.is_static:
-        x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant")
+        x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant")
     return CONVOLUTIONS[len(sizes)](
         x,
         weight,
@@ -51,25 +51,27 @@ def convolved(node: OnnxNode, x: Expr, weight: Expr, place: int = 1) -> Expr:
     )
 
 
-def kernel_sizes(node: OnnxNode, place: int = 1) -> tuple[int, ...]:
-    """The spatial sizes of the weight."""
-    sizes = node.dims(place)[2:]
+def kernel_sizes(node: OnnxNode, index: int = 1) -> tuple[int, ...]:
+    """Returns the spatial sizes of the weight."""
+    sizes = node.dims(index)[2:]
     given = node.attr("kernel_shape", None)
     if any(isinstance(d, Poly) for d in sizes):
         sizes = tuple(given or ())
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"a convolution over {len(sizes)} axes is not supported")
+        node.fail(f"convolution over {len(sizes)} axes is not supported")
     if given is not None and tuple(given) != sizes:
-        node.fail(f"kernel_shape is {list(given)}, but the weight has {list(sizes)}")
+        node.fail(
+            f"kernel_shape: expected {list(sizes)}, the sizes of the weight, found {list(given)}"
+        )
     return sizes  # type: ignore[return-value]
 
 
-def with_bias(node: OnnxNode, x: Expr, place: int) -> Expr:
-    """A number for each channel added, if it is given."""
-    if not node.has(place):
+def with_bias(node: OnnxNode, x: Expr, index: int) -> Expr:
+    """Returns a number for each channel added, if it is given."""
+    if not node.has(index):
         return x
     behind = [1] * (node.rank() - 2)
-    return R.add(x, R.reshape(node[place], ShapeExpr((1, node.dims(place)[0], *behind))))
+    return R.add(x, R.reshape(node[index], ShapeExpr((1, node.dims(index)[0], *behind))))
 
 
 @onnx_op("ConvTranspose")
@@ -81,9 +83,9 @@ def conv_transpose(node: OnnxNode) -> Expr:
     dilations = list(node.attr("dilations", None) or [1] * count)
     before, after = _trimmed(node, sizes, strides, dilations, extra)
     if node.is_constant(1) and set(dilations) == {1}:
-        made = _by_phases(node, sizes, strides)
+        result = _by_phases(node, sizes, strides)
     else:
-        made = TRANSPOSED[count](
+        result = TRANSPOSED[count](
             node[0],
             node[1],
             strides=strides,
@@ -95,16 +97,17 @@ def conv_transpose(node: OnnxNode) -> Expr:
     room = [max(0, e - a) for e, a in zip(extra, after, strict=True)]
     cut = [a - e for e, a in zip(extra, after, strict=True)]
     ends = [r - max(0, c) if c > 0 else r for r, c in zip(room, cut, strict=True)]
-    made = padded(node, made, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
-    return with_bias(node, made, 2)
+    result = emit_pad(node, result, [0, 0, *[-b for b in before]], [0, 0, *ends], "constant")
+    return with_bias(node, result, 2)
 
 
 def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Expr:
-    """The transposed convolution as a plain one with a channel for each phase of the strides, whose
-    results then stand side by side: it reads where the transposed one would write."""
+    """Returns the transposed convolution as a plain one with a channel for each phase of the
+    strides, whose results then stand side by side: it reads where the transposed one would write.
+    """
     count, groups = len(sizes), node.attr("group", 1)
     taps = [-(-k // s) for k, s in zip(sizes, strides, strict=True)]
-    made = CONVOLUTIONS[count](
+    result = CONVOLUTIONS[count](
         node[0],
         Constant(phases(node.constant(1), strides, taps, groups)),
         padding=[t - 1 for t in taps] * 2,
@@ -113,22 +116,22 @@ def _by_phases(node: OnnxNode, sizes: tuple[int, ...], strides: list[int]) -> Ex
     channels = groups * node.static_dims(1)[1]
     batch, *spatial = [node.dims()[0], *node.dims()[2:]]
     moves = [n + t - 1 for n, t in zip(spatial, taps, strict=True)]
-    whole = R.reshape(made, ShapeExpr((batch, channels, *strides, *moves)))
-    turned = [place for k in range(count) for place in (2 + count + k, 2 + k)]
+    whole = R.reshape(result, ShapeExpr((batch, channels, *strides, *moves)))
+    turned = [index for k in range(count) for index in (2 + count + k, 2 + k)]
     beside = R.permute_dims(whole, [0, 1, *turned])
     long = [n * s for n, s in zip(moves, strides, strict=True)]
-    made = R.reshape(beside, ShapeExpr((batch, channels, *long)))
+    result = R.reshape(beside, ShapeExpr((batch, channels, *long)))
     ends = [(n - 1) * s + k for n, s, k in zip(spatial, strides, sizes, strict=True)]
     axes = [k + 2 for k in range(count) if ends[k] != long[k]]
     if not axes:
-        return made
+        return result
     cut = [ends[a - 2] for a in axes]
-    return R.strided_slice(made, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(cut)))
+    return R.strided_slice(result, axes, ShapeExpr((0,) * len(axes)), ShapeExpr(tuple(cut)))
 
 
 def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> Array:
-    """The weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a channel
-    for each result and phase, the taps that meet it in reverse."""
+    """Returns the weight of a transposed convolution as that of a plain one: (I, O, *sizes) to a
+    channel for each result and phase, the taps that meet it in reverse."""
     count = len(strides)
     full = [t * s for t, s in zip(taps, strides, strict=True)]
     room = [(0, f - k) for f, k in zip(full, weight.shape[2:], strict=True)]
@@ -144,7 +147,7 @@ def phases(weight: Array, strides: list[int], taps: list[int], groups: int) -> A
 def _trimmed(
     node: OnnxNode, sizes: Any, strides: list[int], dilations: list[int], extra: list[int]
 ) -> tuple[list[int], list[int]]:
-    """How much is cut off before and after along each axis."""
+    """Returns how much is cut off before and after along each axis."""
     count = len(sizes)
     mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
     wanted = node.attr("output_shape", None)
@@ -160,7 +163,7 @@ def _trimmed(
         if wanted is not None:
             size = spatial[axis]
             if isinstance(size, Poly):
-                node.fail("output_shape needs known sizes of the operand")
+                node.fail("output_shape requires an operand of static shape")
             total = strides[axis] * (size - 1) + extra[axis] + extent - wanted[axis]
         else:
             total = extra[axis] + extent - strides[axis]
@@ -173,28 +176,29 @@ def _trimmed(
 
 @onnx_op("DeformConv")
 def deform_conv(node: OnnxNode) -> Expr:
-    """Readings of the image between its elements, then a product with the weights of each group."""
+    """Returns readings of the image between its elements, then a product with the weights of each
+    group."""
     if node.rank() != 4:
-        node.fail(f"a deformed convolution over {node.rank() - 2} axes is not supported")
+        node.fail(f"deformable convolution over {node.rank() - 2} axes is not supported")
     batch, channels, *_ = node.dims()
     outputs, inner, tall, wide = node.static_dims(1)
     moved, groups = node.attr("offset_group", 1) or 1, node.attr("group", 1) or 1
     strides = tuple(node.attr("strides", None) or (1, 1))
     dilations = tuple(node.attr("dilations", None) or (1, 1))
     pads = node.attr("pads", None) or (0,) * 4
-    made = node.dims(2)[2:]
+    result = node.dims(2)[2:]
     shape = (batch, moved, tall, wide)
-    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *made))))
+    offset = node.emit(R.reshape(node[2], ShapeExpr((*shape, 2, *result))))
     counts = node.get(4)
-    mask = R.ones(ShapeExpr((*shape, *made)), node.dtype())
+    mask = R.ones(ShapeExpr((*shape, *result)), node.dtype())
     if counts is not None:
-        mask = R.reshape(counts, ShapeExpr((*shape, *made)))
+        mask = R.reshape(counts, ShapeExpr((*shape, *result)))
     steps = (*strides, *dilations, pads[0], pads[1])
     kernel = node.importer.builder.kernel(deformed_kernel(node.dtype(), steps))
-    info = TensorStructInfo((batch, channels, tall, wide, *made), node.dtype())
+    info = TensorStructInfo((batch, channels, tall, wide, *result), node.dtype())
     read = node.emit(R.call_kernel(kernel, (node[0], offset, node.emit(mask)), out_sinfo=info))
-    terms, places = inner * tall * wide, made[0] * made[1]
+    terms, places = inner * tall * wide, result[0] * result[1]
     columns = R.reshape(read, ShapeExpr((batch, groups, terms, places)))
     weight = R.reshape(node[1], ShapeExpr((1, groups, outputs // groups, terms)))
-    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *made)))
+    product = R.reshape(R.matmul(weight, columns), ShapeExpr((batch, outputs, *result)))
     return with_bias(node, product, 3)

@@ -96,7 +96,7 @@ def celu(node: OnnxNode) -> Expr:
 
 
 def _elu(node: OnnxNode, alpha: float, over: float) -> Expr:
-    """alpha * (exp(x / over) - 1) where x is negative, x elsewhere."""
+    """Returns alpha * (exp(x / over) - 1) where x is negative, x elsewhere."""
     x = node[0]
     inner = x if over == 1.0 else R.divide(x, like(node, over))
     negative = R.multiply(like(node, alpha), R.subtract(R.exp(inner), like(node, 1.0)))

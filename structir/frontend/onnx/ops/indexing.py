@@ -1,4 +1,4 @@
-"""Reads and writes whose places are read from data."""
+"""Mappings of gather, scatter and other indexed reads and writes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like, size_number
 from structir.frontend.onnx.values import Elements, OnnxValue
@@ -20,7 +20,7 @@ from structir.script import R
 
 
 def from_the_front(node: OnnxNode, indices: Expr, size: Dim) -> Expr:
-    """Indices along an axis, negative ones counted from its end."""
+    """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(indices, Constant):
         data = indices.data.astype(np.int64)
         if (data >= 0).all():
@@ -40,8 +40,8 @@ def gather(node: OnnxNode) -> Expr:
 
 @carries("Gather")
 def _gather(node: OnnxNode, x: Elements, indices: Elements) -> Any:
-    made = np.take(x, indices.astype(np.int64), axis=node.attr("axis", 0))
-    return np.asarray(made, object), node.dtype()
+    result = np.take(x, indices.astype(np.int64), axis=node.attr("axis", 0))
+    return np.asarray(result, object), node.dtype()
 
 
 @onnx_op("GatherElements")
@@ -57,13 +57,13 @@ def gather_nd(node: OnnxNode) -> Expr:
 
 
 def _tuples(node: OnnxNode, batch: int = 0) -> Expr:
-    """Tuples of indices, negative ones counted from the end of their axis."""
+    """Returns tuples of indices, negative ones counted from the end of their axis."""
     indices, sizes = node[1], node.dims()[batch:]
     depth = node.dims(1)[-1]
     if isinstance(indices, Constant) and (indices.data >= 0).all():
         return Constant(indices.data.astype(np.int64))
     if not isinstance(depth, int):
-        node.fail("how many indices make a place is not known")
+        node.fail("indices: expected a last axis of known size")
     widths = R.shape_to_tensor(ShapeExpr(tuple(sizes[:depth])))
     if all(isinstance(s, int) for s in sizes[:depth]):
         widths = constant(list(sizes[:depth]))
@@ -76,7 +76,7 @@ REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min":
 def _reduction(node: OnnxNode) -> str:
     name = node.attr("reduction", "none")
     if name not in REDUCTIONS:
-        node.fail(f"there is no reduction {name!r}")
+        node.fail(f"unknown reduction {name!r}: expected none, add, mul, min or max")
     return REDUCTIONS[name]
 
 
@@ -94,13 +94,13 @@ def scatter_nd(node: OnnxNode) -> Expr:
 
 @onnx_op("NonZero")
 def non_zero(node: OnnxNode) -> Expr:
-    found = R.nonzero(node[0])
-    info = node.tensor_info(found)
+    value = R.nonzero(node[0])
+    info = node.tensor_info(value)
     if isinstance(info.dims, tuple) or not node.info().ndim:
-        return found
+        return value
     sizes = (node.rank(), node.importer.symbols.fresh(f"{node.part_name()}_1"))
     stated = TensorStructInfo(sizes, info.dtype)
-    return bound(node.importer, node.part_name(), found, stated, node.place)
+    return cast_checked(node.importer, node.part_name(), value, stated, node.span)
 
 
 @onnx_op("Compress")
@@ -110,10 +110,10 @@ def compress(node: OnnxNode) -> Any:
     if axis is None:
         x, axis = node.emit(R.flatten(x)), 0
     else:
-        axis = node.counted(axis, node.rank())
+        axis = node.normalize_axis(axis, node.rank())
     places = node.emit(R.squeeze(R.nonzero(node[1]), [0]))
     value = OnnxValue(places)
-    bound = node.importer.measured(value, node.part_name(), node.place)
+    bound = node.importer.name_sizes(value, node.part_name(), node.span)
     return R.take(x, bound.expr, axis=axis)
 
 
@@ -129,7 +129,8 @@ def reverse_sequence(node: OnnxNode) -> Expr:
 
 @onnx_op("TensorScatter")
 def tensor_scatter(node: OnnxNode) -> Expr:
-    """Updates written behind what each item of a batch holds already; around the end if asked."""
+    """Returns updates written behind what each item of a batch holds already; around the end if
+    asked."""
     axis = node.axis("axis", -2)
     sizes, added = node.dims(), node.dims(1)
     batch, rank = sizes[0], len(sizes)
@@ -146,7 +147,7 @@ def tensor_scatter(node: OnnxNode) -> Expr:
 
 @onnx_op("Col2Im")
 def col_to_im(node: OnnxNode) -> Expr:
-    """Blocks of columns added up where they stand in the image."""
+    """Builds Col2Im: sums blocks of columns at their positions in the image."""
     image, block = node.ints(1), node.ints(2)
     count = len(image)
     strides = node.attr("strides", None) or (1,) * count
@@ -167,13 +168,13 @@ def col_to_im(node: OnnxNode) -> Expr:
         flat = flat * wide[k] + at + np.arange(moves[k]).reshape(outer) * strides[k]
     batch, channels = sizes[0], dims.exact_quotient(sizes[1], int(np.prod(block)))
     if channels is None:
-        node.fail("the columns do not hold whole blocks")
+        node.fail("axis 1 of the input is not divisible by the block size")
     many = int(flat.size)
     columns = R.reshape(node[0], ShapeExpr((batch, channels, many)))
     total = int(np.prod(wide))
     zeros = R.full(ShapeExpr((batch, channels, total)), like(node, 0))
     places = R.broadcast_to(constant(flat.reshape(1, 1, many)), ShapeExpr((batch, channels, many)))
-    made = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
-    made = R.reshape(made, ShapeExpr((batch, channels, *wide)))
+    result = R.scatter_elements(zeros, places, columns, axis=2, reduction="add")
+    result = R.reshape(result, ShapeExpr((batch, channels, *wide)))
     before = [0, 0, *[-p for p in pads[:count]]]
-    return padded(node, made, before, [0, 0, *[-p for p in pads[count:]]], "constant")
+    return emit_pad(node, result, before, [0, 0, *[-p for p in pads[count:]]], "constant")

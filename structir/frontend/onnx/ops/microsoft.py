@@ -1,10 +1,10 @@
-"""Fused ops that ONNX Runtime's optimiser writes: activations with products, norms of sums."""
+"""Mappings of ONNX Runtime's fused ops: products with activations, norms of sums."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from structir.frontend.onnx.decompositions import one_said, said
+from structir.frontend.onnx.decompositions import build_as, build_as_one
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import channels_first, channels_last
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
@@ -21,40 +21,40 @@ PARAMETERS = {
 
 
 def activated(node: OnnxNode, x: Expr, name: str | None, numbers: tuple[float, ...]) -> Expr:
-    """A value under the activation that a fused node names."""
+    """Applies the activation that a fused node names."""
     if not name:
         return x
     if name == "Clip":
         return R.clip(x, *numbers)
-    return one_said(node, name, x, **dict(zip(PARAMETERS.get(name, ()), numbers, strict=False)))
+    return build_as_one(node, name, x, **dict(zip(PARAMETERS.get(name, ()), numbers, strict=False)))
 
 
 @onnx_op("FusedConv", domain=MICROSOFT)
 def fused_conv(node: OnnxNode) -> Expr:
-    made = one_said(node, "Conv", node[0], node[1], node.get(2))
-    return _finished(node, made, 3)
+    result = build_as_one(node, "Conv", node[0], node[1], node.get(2))
+    return _finished(node, result, 3)
 
 
 @onnx_op("NhwcFusedConv", domain=MICROSOFT)
 def fused_conv_of_last_channels(node: OnnxNode) -> Expr:
-    made = one_said(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
-    return _finished(node, channels_last(node, made), 3)
+    result = build_as_one(node, "Conv", channels_first(node, node[0]), node[1], node.get(2))
+    return _finished(node, channels_last(node, result), 3)
 
 
-def _finished(node: OnnxNode, x: Expr, place: int) -> Expr:
-    """A sum with the operand at a place, if there is one, and an activation."""
-    x = R.add(x, node[place]) if node.has(place) else x
+def _finished(node: OnnxNode, x: Expr, index: int) -> Expr:
+    """Returns a sum with the operand at an index, if present, under an activation."""
+    x = R.add(x, node[index]) if node.has(index) else x
     numbers = tuple(node.attr("activation_params", None) or ())
     return activated(node, x, node.attr("activation", None), numbers)
 
 
 @onnx_op("FusedGemm", domain=MICROSOFT)
 def fused_gemm(node: OnnxNode) -> Expr:
-    made = one_said(node, "Gemm", node[0], node[1], node.get(2))
+    result = build_as_one(node, "Gemm", node[0], node[1], node.get(2))
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     numbers = [node.attr(name, None) for name in names]
     given = tuple([v for v in numbers if v is not None])
-    return activated(node, made, node.attr("activation", None), given)
+    return activated(node, result, node.attr("activation", None), given)
 
 
 @onnx_op("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
@@ -64,16 +64,17 @@ def fused_mat_mul(node: OnnxNode) -> Expr:
     return product if alpha == 1.0 else R.multiply(product, like(node, alpha))
 
 
-def _turned(node: OnnxNode, place: int, name: str) -> Expr:
-    """An operand with its batch axes before its first one, and its last two in turn, as asked."""
-    order = list(range(node.rank(place)))
+def _turned(node: OnnxNode, index: int, name: str) -> Expr:
+    """Returns an operand with its batch axes before its first one, and its last two in turn, as
+    asked."""
+    order = list(range(node.rank(index)))
     if len(order) < 2:
-        return node[place]
+        return node[index]
     if node.flag(f"transBatch{name}"):
         order = [*order[1:-1], 0, order[-1]]
     if node.flag(f"trans{name}"):
         order = [*order[:-2], order[-1], order[-2]]
-    return node[place] if order == sorted(order) else R.permute_dims(node[place], order)
+    return node[index] if order == sorted(order) else R.permute_dims(node[index], order)
 
 
 @onnx_op("FusedMatMulActivation", domain=MICROSOFT)
@@ -104,7 +105,7 @@ def bias_softmax(node: OnnxNode) -> Expr:
     axis = node.axis("axis", 1)
     if axis == node.rank() - 1:
         return R.nn.softmax(summed, axis=axis)
-    flat = one_said(node, "Flatten", summed, axis=axis)
+    flat = build_as_one(node, "Flatten", summed, axis=axis)
     return R.reshape(R.nn.softmax(flat, axis=1), ShapeExpr(node.dims()))
 
 
@@ -114,13 +115,14 @@ def bias_softmax(node: OnnxNode) -> Expr:
 def layer_norm(
     node: OnnxNode, x: Expr, scale: Expr, shift: Expr | None, epsilon: float
 ) -> list[Any]:
-    """The norm of the last axis; the mean and one over the deviation where they are read."""
-    made = said(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
-    return list(made) if isinstance(made, list) else [made]
+    """Returns the norm of the last axis; the mean and one over the deviation where they are
+    read."""
+    result = build_as(node, "LayerNormalization", x, scale, shift, epsilon=epsilon, axis=-1)
+    return list(result) if isinstance(result, list) else [result]
 
 
 def root_mean_norm(node: OnnxNode, x: Expr, scale: Expr, axis: int, epsilon: float) -> list[Any]:
-    """A norm without a mean; and one over the root of the mean square."""
+    """Returns a norm without a mean; and one over the root of the mean square."""
     axes = list(range(axis, node.tensor_info(x).ndim or 0))
     mean = R.mean(R.multiply(x, x), axis=axes, keepdims=True)
     root = R.sqrt(R.add(mean, like(node, epsilon)))
@@ -137,22 +139,22 @@ def simplified_layer_normalization(node: OnnxNode) -> list[Any]:
 
 @onnx_op("LayerNormalization", domain=MICROSOFT)
 def layer_normalization(node: OnnxNode) -> Any:
-    return said(node, "LayerNormalization", *[node.get(k) for k in range(len(node.values))])
+    return build_as(node, "LayerNormalization", *[node.get(k) for k in range(len(node.values))])
 
 
 @onnx_op("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(node: OnnxNode) -> list[Any]:
     total = _sum(node, 4)
-    made = layer_norm(node, total, node[2], node.get(3), node.attr("epsilon", 1e-12))
-    return [*made, *[None] * (3 - len(made)), total]
+    result = layer_norm(node, total, node[2], node.get(3), node.attr("epsilon", 1e-12))
+    return [*result, *[None] * (3 - len(result)), total]
 
 
 @onnx_op("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_simplified_layer_normalization(node: OnnxNode) -> list[Any]:
     total = _sum(node, 3)
     axis = node.rank() - 1
-    made, over = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
-    return [made, None, over, total]
+    result, over = root_mean_norm(node, total, node[2], axis, node.attr("epsilon", 1e-5))
+    return [result, None, over, total]
 
 
 def _sum(node: OnnxNode, bias: int) -> Expr:
@@ -172,14 +174,14 @@ def embed_layer_normalization(node: OnnxNode) -> list[Any]:
         total = R.add(total, R.take(node[4], node[1], axis=0))
     total = node.emit(total)
     epsilon = node.attr("epsilon", 1e-12)
-    made = R.nn.layer_norm(total, node[5], node[6], [2], epsilon=epsilon)
+    result = R.nn.layer_norm(total, node[5], node[6], [2], epsilon=epsilon)
     if node.has(7):
         lengths = R.sum(R.astype(node[7], "int32"), axis=[1])
     else:
         lengths = R.zeros(ShapeExpr((batch,)), "int32")
-    return [made, lengths, total]
+    return [result, lengths, total]
 
 
 @onnx_op("Trilu", domain=MICROSOFT)
 def trilu(node: OnnxNode) -> Expr:
-    return one_said(node, "Trilu", *[node.get(k) for k in range(len(node.values))])
+    return build_as_one(node, "Trilu", *[node.get(k) for k in range(len(node.values))])

@@ -1,4 +1,4 @@
-"""Attention as ONNX Runtime's optimiser writes it: projections inside, masks of several shapes."""
+"""Mappings of ONNX Runtime's attention ops, with projections and masks of several formats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.microsoft_quantised import FLOAT, integer_product
 from structir.frontend.onnx.ops.quantise import spread
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import number, size_number
 from structir.ir.dims import Dim, exact_quotient
@@ -26,29 +26,29 @@ class HeadLayout:
     value: Expr
 
     def after(self, node: OnnxNode, keys: Expr, values: Expr) -> HeadLayout:
-        """With keys and values of the past before these."""
+        """Returns the keys and values with those of the past prepended."""
         key = node.emit(R.concat(Tuple((keys, self.key)), axis=2))
         value = node.emit(R.concat(Tuple((values, self.value)), axis=2))
         return HeadLayout(self.query, key, value)
 
 
 def sizes(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
-    """The sizes of a value."""
-    found = node.tensor_info(x).dims
-    if not isinstance(found, tuple):
-        node.fail("the rank of an operand of attention is not known")
-    return found
+    """Returns the sizes of a value."""
+    shape = node.tensor_info(x).dims
+    if not isinstance(shape, tuple):
+        node.fail("expected an operand of known rank")
+    return shape
 
 
 def split(node: OnnxNode, x: Expr, heads: int) -> Expr:
-    """Channels taken apart by heads, which come before the positions."""
+    """Splits channels into heads: (batch, length, channels) -> (batch, heads, length, size)."""
     batch, length, width = sizes(node, x)
-    apart = shaped(x, (batch, length, heads, width // heads))
+    apart = reshape_to(x, (batch, length, heads, width // heads))
     return node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
 
 
 def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
-    """The values weighted by how queries meet keys; heads side by side."""
+    """Returns the values weighted by how queries meet keys; heads side by side."""
     batch, count, length, width = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
     scores = R.matmul(heads.query, R.permute_dims(heads.key, [0, 1, 3, 2]))
@@ -57,13 +57,13 @@ def attended(node: OnnxNode, heads: HeadLayout, masks: list[Expr]) -> Expr:
         masks = [*masks, _causal(node, heads, length, total)]
     for mask in masks:
         scores = R.add(scores, mask)
-    made = R.matmul(R.nn.softmax(node.emit(scores), axis=3), heads.value)
+    result = R.matmul(R.nn.softmax(node.emit(scores), axis=3), heads.value)
     channels = sizes(node, heads.value)[3]
-    return shaped(R.permute_dims(made, [0, 2, 1, 3]), (batch, length, count * channels))
+    return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), (batch, length, count * channels))
 
 
 def _scale(node: OnnxNode, width: Dim, dtype: str) -> Expr:
-    """What scores are scaled by: as stated, or by the root of the channels of a head."""
+    """Returns the scale of the scores: the attribute, or 1 / sqrt(head size)."""
     stated = node.attr("scale", 0.0)
     if stated:
         return number(stated, dtype)
@@ -81,69 +81,69 @@ def _range(size: Dim) -> Expr:
 
 
 def _causal(node: OnnxNode, heads: HeadLayout, length: Dim, total: Dim) -> Expr:
-    """What keeps a position from those after it."""
-    rows = R.add(shaped(_range(length), (length, 1)), size_number(total - length))
-    later = R.greater(shaped(_range(total), (1, total)), rows)
+    """Returns the causal mask."""
+    rows = R.add(reshape_to(_range(length), (length, 1)), size_number(total - length))
+    later = R.greater(reshape_to(_range(total), (1, total)), rows)
     return _barred(node, heads, later, lowest=True)
 
 
 def _barred(node: OnnxNode, heads: HeadLayout, where: Expr, lowest: bool = False) -> Expr:
-    """A great negative number where attention is barred, else 0."""
+    """Returns a large negative number where attention is masked, else 0."""
     dtype = _dtype(node, heads.query)
     value = -3.4028235e38 if lowest else node.attr("mask_filter_value", -10000.0)
     return R.where(where, number(value, dtype), number(0, dtype))
 
 
-def masks_of(node: OnnxNode, place: int, heads: HeadLayout) -> list[Expr]:
-    """The mask operand: lengths of keys, ends and starts, or a flag for each key."""
-    if not node.has(place):
+def masks_of(node: OnnxNode, index: int, heads: HeadLayout) -> list[Expr]:
+    """Returns the mask operand: lengths of keys, ends and starts, or a flag for each key."""
+    if not node.has(index):
         return []
     batch, _, length, _ = sizes(node, heads.query)
     total = sizes(node, heads.key)[2]
-    mask, rank, zero = node[place], node.rank(place), number(0, node.dtype(place))
+    mask, rank, zero = node[index], node.rank(index), number(0, node.dtype(index))
     if rank == 2:
-        barred = shaped(R.equal(mask, zero), (batch, 1, 1, total))
+        barred = reshape_to(R.equal(mask, zero), (batch, 1, 1, total))
     elif rank == 3:
-        barred = shaped(R.equal(mask, zero), (batch, 1, length, total))
+        barred = reshape_to(R.equal(mask, zero), (batch, 1, length, total))
     elif rank == 1:
-        barred = _beyond(node, mask, node.dims(place)[0] == 2 * batch, batch, total)
+        barred = _beyond(node, mask, node.dims(index)[0] == 2 * batch, batch, total)
     else:
-        node.fail(f"a mask of {rank} axes is not supported")
+        node.fail(f"a mask of rank {rank} is not supported")
     return [_barred(node, heads, barred)]
 
 
 def _beyond(node: OnnxNode, mask: Expr, both: bool, batch: Dim, total: Dim) -> Expr:
-    """Keys after the end of their row, and before its start where that is given too."""
-    places = shaped(R.astype(_range(total), "int32"), (1, 1, 1, total))
+    """Returns the mask of keys after the end of their sequence, and before its start if given."""
+    places = reshape_to(R.astype(_range(total), "int32"), (1, 1, 1, total))
 
     def column(start: Dim) -> Expr:
         cut = R.strided_slice(mask, [0], (start,), (start + batch,))
-        return shaped(cut, (batch, 1, 1, 1))
+        return reshape_to(cut, (batch, 1, 1, 1))
 
     late = R.greater_equal(places, column(0))
     return R.logical_or(late, R.less(places, column(batch))) if both else late
 
 
 def projected(node: OnnxNode, whole: Expr) -> HeadLayout:
-    """Queries, keys and values, which stand side by side in the channels."""
+    """Splits concatenated channels into queries, keys and values."""
     count = int(node.attr("num_heads"))
     width = sizes(node, whole)[2]
     widths = list(node.attr("qkv_hidden_sizes", None) or [width // 3] * 3)
-    found, start = [], 0
+    value, start = [], 0
     for each in widths:
         cut = R.strided_slice(whole, [2], (start,), (start + each,))
-        found.append(split(node, node.emit(cut), count))
+        value.append(split(node, node.emit(cut), count))
         start = start + each
-    return HeadLayout(*found)
+    return HeadLayout(*value)
 
 
-def _with_past(node: OnnxNode, heads: HeadLayout, place: int) -> tuple[HeadLayout, Expr | None]:
-    """The heads behind those of the past, and what the next call gets as its past."""
-    if node.has(place):
-        keys, values = (R.take(node[place], number(k, "int64"), axis=0) for k in (0, 1))
+def _with_past(node: OnnxNode, heads: HeadLayout, index: int) -> tuple[HeadLayout, Expr | None]:
+    """Returns the heads behind those of the past, and what the next call gets as its past."""
+    if node.has(index):
+        keys, values = (R.take(node[index], number(k, "int64"), axis=0) for k in (0, 1))
         heads = heads.after(node, keys, values)
     present = None
-    if node.wants(1):
+    if node.is_used(1):
         present = R.stack(Tuple((heads.key, heads.value)), axis=0)
     return heads, present
 
@@ -179,7 +179,7 @@ def quantised_attention(node: OnnxNode) -> list[Any]:
 def multi_head_attention(node: OnnxNode) -> list[Any]:
     count = int(node.attr("num_heads"))
     start: Dim = 0
-    found = []
+    results = []
     for x in _three(node, count):
         if len(sizes(node, x)) == 3:
             width = sizes(node, x)[2]
@@ -187,8 +187,8 @@ def multi_head_attention(node: OnnxNode) -> list[Any]:
                 x = R.add(x, R.strided_slice(node[3], [0], (start,), (start + width,)))
                 start = start + width
             x = split(node, node.emit(x), count)
-        found.append(x)
-    heads = HeadLayout(*found)
+        results.append(x)
+    heads = HeadLayout(*results)
     if node.has(6) and node.has(7):
         heads = heads.after(node, node[6], node[7])
     masks = masks_of(node, 4, heads)
@@ -198,29 +198,29 @@ def multi_head_attention(node: OnnxNode) -> list[Any]:
 
 
 def _three(node: OnnxNode, count: int) -> list[Expr]:
-    """Queries, keys and values; packed, each head has its own side by side."""
+    """Returns queries, keys and values; packed operands have them interleaved per head."""
     if node.rank() == 5:
         return _unpacked(node, node[0], 3)
     if node.has(1) and node.rank(1) == 5:
         return [node[0], *_unpacked(node, node[1], 2)]
     if not node.has(1) or not node.has(2):
-        node.fail("keys and values are missing")
+        node.fail("missing operands key and value")
     return [node[0], node[1], node[2]]
 
 
 def _unpacked(node: OnnxNode, x: Expr, parts: int) -> list[Expr]:
-    """Out of (batch, length, heads, parts, channels)."""
+    """Splits a packed operand of shape (batch, length, heads, parts, channels)."""
     batch, length, heads, _, width = sizes(node, x)
-    found: list[Expr] = []
+    results: list[Expr] = []
     for k in range(parts):
         cut = R.strided_slice(x, [3], (k,), (k + 1,))
-        found.append(node.emit(shaped(cut, (batch, length, heads * width))))
-    return found
+        results.append(node.emit(reshape_to(cut, (batch, length, heads * width))))
+    return results
 
 
 @onnx_op("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(node: OnnxNode) -> Expr:
-    """Pairs of channels turned by the angles of their positions."""
+    """Applies rotary embedding to pairs of channels."""
     if node.flag("is_packed_batching"):
         node.fail("is_packed_batching is not supported")
     flat = node.rank() == 3
@@ -232,20 +232,20 @@ def rotary_embedding(node: OnnxNode) -> Expr:
         if node.attr("rotary_embedding_dim", 0):
             whole = exact_quotient(width, int(node.attr("num_heads")))
             if whole is None:
-                node.fail("the channels do not hold whole heads")
+                node.fail("the number of channels is not divisible by the number of heads")
             head = whole
-        apart = shaped(x, (batch, length, width // head, head))
+        apart = reshape_to(x, (batch, length, width // head, head))
         x = node.emit(R.permute_dims(apart, [0, 2, 1, 3]))
-    made = _turned(node, x, turned)
+    result = _turned(node, x, turned)
     if not flat:
-        return made
-    return shaped(R.permute_dims(made, [0, 2, 1, 3]), node.dims())
+        return result
+    return reshape_to(R.permute_dims(result, [0, 2, 1, 3]), node.dims())
 
 
 def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
-    """The first channels of each head turned, the others as they are."""
+    """Applies rotary embedding to the first channels of each head."""
     batch, _, length, head = sizes(node, x)
-    cosine, sine = [_angles(node, place, batch, length) for place in (2, 3)]
+    cosine, sine = [_angles(node, index, batch, length) for index in (2, 3)]
     half = turned // 2
     if node.flag("interleaved"):
         first, second = [R.strided_slice(x, [3], (k,), (turned,), (2,)) for k in (0, 1)]
@@ -256,21 +256,21 @@ def _turned(node: OnnxNode, x: Expr, turned: int) -> Expr:
     other = R.add(R.multiply(second, cosine), R.multiply(first, sine))
     if node.flag("interleaved"):
         pairs = R.stack(Tuple((real, other)), axis=4)
-        made = shaped(pairs, (*sizes(node, x)[:3], turned))
+        result = reshape_to(pairs, (*sizes(node, x)[:3], turned))
     else:
-        made = R.concat(Tuple((real, other)), axis=3)
+        result = R.concat(Tuple((real, other)), axis=3)
     if head == turned:
-        return made
+        return result
     rest = R.strided_slice(x, [3], (turned,), (head,))
-    return R.concat(Tuple((made, rest)), axis=3)
+    return R.concat(Tuple((result, rest)), axis=3)
 
 
-def _angles(node: OnnxNode, place: int, batch: Dim, length: Dim) -> Expr:
-    """The rows of a table at all positions, for every head."""
-    width = node.dims(place)[1]
+def _angles(node: OnnxNode, index: int, batch: Dim, length: Dim) -> Expr:
+    """Returns the rows of a table at all positions, for every head."""
+    width = node.dims(index)[1]
     if node.rank(1) == 1:
-        first = shaped(R.astype(node[1], "int64"), (1,))
-        rows = R.take(node[place], R.add(first, _range(length)), axis=0)
-        return node.emit(shaped(rows, (1, 1, length, width)))
-    rows = R.take(node[place], R.astype(node[1], "int64"), axis=0)
-    return node.emit(shaped(rows, (batch, 1, length, width)))
+        first = reshape_to(R.astype(node[1], "int64"), (1,))
+        rows = R.take(node[index], R.add(first, _range(length)), axis=0)
+        return node.emit(reshape_to(rows, (1, 1, length, width)))
+    rows = R.take(node[index], R.astype(node[1], "int64"), axis=0)
+    return node.emit(reshape_to(rows, (batch, 1, length, width)))

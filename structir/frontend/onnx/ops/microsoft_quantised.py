@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.decompositions import as_node, one_said
+from structir.frontend.onnx.decompositions import as_node, build_as_one
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.quantise import (
     dynamic_quantize_linear,
@@ -17,7 +17,7 @@ from structir.frontend.onnx.ops.quantise import (
     spread,
 )
 from structir.frontend.onnx.ops.recurrent import GateProducts, recurrent_layers
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.quantised_lstm import quantised_lstm_kernel
 from structir.frontend.onnx.registry import MICROSOFT, R, onnx_op
 from structir.frontend.onnx.scalars import constant, number
@@ -29,19 +29,19 @@ FLOAT = "float32"
 MOST_HIDDEN = 128  # of a quantised recurrent layer that is one kernel
 
 
-def read(node: OnnxNode, place: int) -> Expr:
-    """A quantised operand as numbers; its scale and its zero point stand behind it."""
-    x: Expr = R.astype(node[place], "int32")
-    if node.has(place + 2):
-        x = R.subtract(x, R.astype(spread(node, place + 2, None, place), "int32"))
-    return node.emit(R.multiply(R.astype(x, FLOAT), spread(node, place + 1, None, place)))
+def read(node: OnnxNode, index: int) -> Expr:
+    """Returns a dequantized operand; its scale and zero point are the next two operands."""
+    x: Expr = R.astype(node[index], "int32")
+    if node.has(index + 2):
+        x = R.subtract(x, R.astype(spread(node, index + 2, None, index), "int32"))
+    return node.emit(R.multiply(R.astype(x, FLOAT), spread(node, index + 1, None, index)))
 
 
-def written(node: OnnxNode, x: Expr, place: int) -> Expr:
-    """Numbers quantised by the scale at a place and the zero point behind it."""
-    zero = spread(node, place + 1, None) if node.has(place + 1) else None
-    dtype = node.dtype(place + 1) if node.has(place + 1) else node.dtype()
-    return quantised(node, R.divide(x, spread(node, place, None)), zero, dtype)
+def written(node: OnnxNode, x: Expr, index: int) -> Expr:
+    """Returns numbers quantized with the scale operand at an index and the zero point after it."""
+    zero = spread(node, index + 1, None) if node.has(index + 1) else None
+    dtype = node.dtype(index + 1) if node.has(index + 1) else node.dtype()
+    return quantised(node, R.divide(x, spread(node, index, None)), zero, dtype)
 
 
 @onnx_op("QLinearAdd", domain=MICROSOFT)
@@ -61,24 +61,24 @@ def q_linear_sigmoid(node: OnnxNode) -> Expr:
 
 @onnx_op("QLinearLeakyRelu", domain=MICROSOFT)
 def q_linear_leaky_relu(node: OnnxNode) -> Expr:
-    made = one_said(node, "LeakyRelu", read(node, 0), alpha=node.attr("alpha", 0.01))
-    return written(node, made, 3)
+    result = build_as_one(node, "LeakyRelu", read(node, 0), alpha=node.attr("alpha", 0.01))
+    return written(node, result, 3)
 
 
 @onnx_op("QLinearSoftmax", domain=MICROSOFT)
 def q_linear_softmax(node: OnnxNode) -> Expr:
     x, axis, rank = read(node, 0), node.axis("axis", -1), node.rank()
     if node.attr("opset", 13) < 13 and axis < rank - 1:
-        flat = one_said(node, "Flatten", x, axis=axis)
-        return written(node, shaped(R.nn.softmax(flat, axis=1), node.dims()), 3)
+        flat = build_as_one(node, "Flatten", x, axis=axis)
+        return written(node, reshape_to(R.nn.softmax(flat, axis=1), node.dims()), 3)
     return written(node, R.nn.softmax(x, axis=axis), 3)
 
 
 @onnx_op("QLinearConcat", domain=MICROSOFT)
 def q_linear_concat(node: OnnxNode) -> Expr:
-    parts = [read(node, place) for place in range(2, len(node.values), 3)]
-    made = R.concat(Tuple(tuple(parts)), axis=node.axis("axis", rank=node.rank(2)))
-    return written(node, made, 0)
+    parts = [read(node, index) for index in range(2, len(node.values), 3)]
+    result = R.concat(Tuple(tuple(parts)), axis=node.axis("axis", rank=node.rank(2)))
+    return written(node, result, 0)
 
 
 @onnx_op("QLinearWhere", domain=MICROSOFT)
@@ -89,22 +89,22 @@ def q_linear_where(node: OnnxNode) -> Expr:
 @onnx_op("QLinearReduceMean", domain=MICROSOFT)
 def q_linear_reduce_mean(node: OnnxNode) -> Expr:
     axes = node.attr("axes", None)
-    made = R.mean(
+    result = R.mean(
         read(node, 0),
-        axis=None if axes is None else [node.counted(a, node.rank()) for a in axes],
+        axis=None if axes is None else [node.normalize_axis(a, node.rank()) for a in axes],
         keepdims=node.flag("keepdims", 1),
     )
-    return written(node, made, 3)
+    return written(node, result, 3)
 
 
 def channels_first(node: OnnxNode, x: Expr) -> Expr:
-    """An operand with its last axis as the second one."""
+    """Returns an operand with its last axis as the second one."""
     rank = node.tensor_info(x).ndim or 0
     return node.emit(R.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
 
 
 def channels_last(node: OnnxNode, x: Expr) -> Expr:
-    """An operand with its second axis as the last one."""
+    """Returns an operand with its second axis as the last one."""
     x = node.emit(x)
     rank = node.tensor_info(x).ndim or 0
     return R.permute_dims(x, [0, *range(2, rank), 1])
@@ -113,8 +113,8 @@ def channels_last(node: OnnxNode, x: Expr) -> Expr:
 def _pooled(node: OnnxNode, op: str) -> Expr:
     last = node.flag("channels_last")
     x = channels_first(node, read(node, 0)) if last else read(node, 0)
-    made = one_said(node, op, x)
-    return written(node, channels_last(node, made) if last else made, 3)
+    result = build_as_one(node, op, x)
+    return written(node, channels_last(node, result) if last else result, 3)
 
 
 @onnx_op("QLinearAveragePool", domain=MICROSOFT)
@@ -137,7 +137,7 @@ def conv_of_either_layout(node: OnnxNode) -> Expr:
 
 @onnx_op("NhwcMaxPool", domain=MICROSOFT)
 def max_pool_of_last_channels(node: OnnxNode) -> Expr:
-    return channels_last(node, one_said(node, "MaxPool", channels_first(node, node[0])))
+    return channels_last(node, build_as_one(node, "MaxPool", channels_first(node, node[0])))
 
 
 # ---- products
@@ -146,8 +146,8 @@ def max_pool_of_last_channels(node: OnnxNode) -> Expr:
 def integer_product(
     node: OnnxNode, left: Expr, right: Expr, zero: Expr | None, zeros: Expr | None
 ) -> Expr:
-    """The product of small integers, their zero points taken off."""
-    return one_said(node, "MatMulInteger", left, right, zero, zeros)
+    """Returns the product of small integers minus their zero points."""
+    return build_as_one(node, "MatMulInteger", left, right, zero, zeros)
 
 
 @onnx_op("QGemm", domain=MICROSOFT)
@@ -158,18 +158,18 @@ def q_gemm(node: OnnxNode) -> Expr:
     if node.has(6):
         product = R.add(product, node[6])
     scale = R.multiply(spread(node, 1, None), spread(node, 4, None, 3))
-    made = R.multiply(R.astype(product, FLOAT), scale)
+    result = R.multiply(R.astype(product, FLOAT), scale)
     alpha = node.attr("alpha", 1.0)
-    made = made if alpha == 1.0 else R.multiply(made, number(alpha, FLOAT))
-    return written(node, made, 7) if node.has(7) else made
+    result = result if alpha == 1.0 else R.multiply(result, number(alpha, FLOAT))
+    return written(node, result, 7) if node.has(7) else result
 
 
 @onnx_op("MatMulIntegerToFloat", domain=MICROSOFT)
 def product_to_floats(node: OnnxNode) -> Expr:
     product = integer_product(node, node[0], node[1], node.get(4), node.get(5))
     scale = R.multiply(spread(node, 2, None, 0), spread(node, 3, -1, 1))
-    made = R.multiply(R.astype(product, node.dtype(2)), scale)
-    return R.add(made, node[6]) if node.has(6) else made
+    result = R.multiply(R.astype(product, node.dtype(2)), scale)
+    return R.add(result, node[6]) if node.has(6) else result
 
 
 @onnx_op("DynamicQuantizeMatMul", domain=MICROSOFT)
@@ -177,19 +177,20 @@ def dynamic_product(node: OnnxNode) -> Expr:
     x, scale, zero = quantised_now(node, node[0])
     product = integer_product(node, x, node[1], zero, node.get(3))
     both = R.multiply(scale, spread(node, 2, -1, 1))
-    made = R.multiply(R.astype(product, FLOAT), both)
-    return R.add(made, node[4]) if node.has(4) else made
+    result = R.multiply(R.astype(product, FLOAT), both)
+    return R.add(result, node[4]) if node.has(4) else result
 
 
 def quantised_now(node: OnnxNode, x: Expr) -> list[Expr]:
-    """An operand quantised over the range that it has: small integers, scale, zero point."""
-    made = dynamic_quantize_linear(as_node(node, "DynamicQuantizeLinear", [x]))
-    return [node.emit(v) for v in made]
+    """Returns an operand quantised over the range that it has: small integers, scale, zero
+    point."""
+    result = dynamic_quantize_linear(as_node(node, "DynamicQuantizeLinear", [x]))
+    return [node.emit(v) for v in result]
 
 
 @onnx_op("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_lstm(node: OnnxNode) -> list[Any]:
-    """The operand, and at each step the hidden state, are quantised before they meet the
+    """Returns the operand, and at each step the hidden state, are quantised before they meet the
     weights."""
     operands = [node.get(k) for k in range(8)]
     hidden = node.attr("hidden_size", None) or node.static_dims(2)[1]
@@ -203,10 +204,10 @@ def dynamic_lstm(node: OnnxNode) -> list[Any]:
 
 
 def _all_steps(node: OnnxNode, way: int, back: bool) -> tuple[Kernel, list[Expr]] | None:
-    """The kernel of one direction and its weights, where these are known, few, and fit int8. Many
-    pay for a loop over products by the processor's own sums."""
-    found = [_of_way(node, place, way) for place in (2, 10, 11)]
-    weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in found]
+    """Returns the kernel of one direction and its weights, where these are known, few, and fit
+    int8. Many pay for a loop over products by the processor's own sums."""
+    results = [_of_way(node, index, way) for index in (2, 10, 11)]
+    weights, scale, zeros = [x.data if isinstance(x, Constant) else None for x in results]
     if weights is None or scale is None or zeros is None or len(weights) > MOST_HIDDEN:
         return None
     moved = weights.astype(np.int32) - zeros.astype(np.int32)
@@ -224,23 +225,24 @@ def _all_steps(node: OnnxNode, way: int, back: bool) -> tuple[Kernel, list[Expr]
     return quantised_lstm_kernel(back), [Constant(np.ascontiguousarray(p)) for p in parts]
 
 
-def _quantised_product(node: OnnxNode, place: int, way: int, x: Expr) -> Expr:
-    """The product with the weights of one direction, gates last, their scale and zero point in the
-    operands from 8 on."""
-    at = 6 + 2 * place
-    weights, scale, zeros = [_of_way(node, k, way) for k in (place, at, at + 1)]
+def _quantised_product(node: OnnxNode, index: int, way: int, x: Expr) -> Expr:
+    """Returns the product with the weights of one direction, gates last, their scale and zero point
+    in the operands from 8 on."""
+    at = 6 + 2 * index
+    weights, scale, zeros = [_of_way(node, k, way) for k in (index, at, at + 1)]
     small, own, zero = quantised_now(node, x)
     product = integer_product(node, small, weights, zero, zeros)
     return R.multiply(R.astype(product, FLOAT), R.multiply(own, scale))
 
 
-def _of_way(node: OnnxNode, place: int, way: int) -> Expr:
-    return node.importer.worked_out(R.take(node[place], constant(way), axis=0))
+def _of_way(node: OnnxNode, index: int, way: int) -> Expr:
+    return node.importer.fold_constant(R.take(node[index], constant(way), axis=0))
 
 
 @onnx_op("MatMulNBits", domain=MICROSOFT)
 def product_of_few_bits(node: OnnxNode) -> Expr:
-    """The product with a weight of few bits, which has a scale and a zero point for each block."""
+    """Returns the product with a weight of few bits, which has a scale and a zero point for each
+    block."""
     terms, columns = int(node.attr("K")), int(node.attr("N"))
     bits, block = int(node.attr("bits", 4)), int(node.attr("block_size"))
     if node.has(4):
@@ -257,14 +259,14 @@ def product_of_few_bits(node: OnnxNode) -> Expr:
     scales = node.constant(2).reshape(columns, blocks).astype(FLOAT)
     weight = ((whole - zeros[..., None]) * scales[..., None]).reshape(columns, -1)[:, :terms]
     dtype = node.dtype()
-    made = R.matmul(node[0], Constant(np.ascontiguousarray(weight.T).astype(dtype)))
-    return R.add(made, node[5]) if node.has(5) else made
+    result = R.matmul(node[0], Constant(np.ascontiguousarray(weight.T).astype(dtype)))
+    return R.add(result, node[5]) if node.has(5) else result
 
 
 def _few_bits(packed: Array, bits: int) -> Array:
-    """Numbers of few bits out of bytes, the lowest bits first."""
+    """Returns numbers of few bits out of bytes, the lowest bits first."""
     if bits not in (2, 4, 8):
-        raise wrong(f"weights of {bits} bits are not supported")
+        raise wrong(f"{bits}-bit weights are not supported")
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     apart = (packed[..., None] >> shifts) & (2**bits - 1)
     return apart.reshape(*packed.shape[:-1], -1)

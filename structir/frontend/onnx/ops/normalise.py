@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import product, shaped
+from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import like
 from structir.ir.expr import Expr
@@ -14,7 +14,7 @@ from structir.script import R
 
 
 def _along(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], Expr]:
-    """An op along one axis. Before opset 13 all axes from that one on count as one."""
+    """Returns an op along one axis. Before opset 13 all axes from that one on count as one."""
 
     def build(node: OnnxNode) -> Expr:
         rank = node.rank()
@@ -23,8 +23,8 @@ def _along(act: Callable[[OnnxNode, Expr, int], Expr]) -> Callable[[OnnxNode], E
         axis, sizes = node.axis("axis", 1), node.dims()
         if axis == rank - 1:
             return act(node, node[0], axis)
-        flat = shaped(node[0], (product(sizes[:axis]), product(sizes[axis:])))
-        return shaped(act(node, flat, 1), sizes)
+        flat = reshape_to(node[0], (product(sizes[:axis]), product(sizes[axis:])))
+        return reshape_to(act(node, flat, 1), sizes)
 
     return build
 
@@ -41,33 +41,33 @@ def hardmax(node: OnnxNode, x: Expr, axis: int) -> Expr:
     sizes = node.tensor_info(x).dims
     behind = [1] * (len(sizes) - 1 - axis)
     places = R.arange(R.prim_value(0), R.prim_value(sizes[axis]), R.prim_value(1), dtype="int64")
-    hot = R.equal(shaped(places, (sizes[axis], *behind)), first)
+    hot = R.equal(reshape_to(places, (sizes[axis], *behind)), first)
     return R.astype(hot, node.dtype())
 
 
-def _by_channel(node: OnnxNode, place: int) -> Expr:
-    """A number for each channel, to be met with the operand."""
-    return shaped(node[place], (node.dims(place)[0], *[1] * (node.rank() - 2)))
+def _by_channel(node: OnnxNode, index: int) -> Expr:
+    """Returns a number for each channel, to be met with the operand."""
+    return reshape_to(node[index], (node.dims(index)[0], *[1] * (node.rank() - 2)))
 
 
 @onnx_op("BatchNormalization")
 def batch_normalization(node: OnnxNode) -> list[Any]:
     if node.rank() < 2:
-        node.fail(f"an operand of {node.rank()} axes has no channels")
-    if node.flag("training_mode") or (node.version < 14 and node.wants(1) and node.version >= 7):
+        node.fail(f"expected an operand of rank 2 or more, found rank {node.rank()}")
+    if node.flag("training_mode") or (node.version < 14 and node.is_used(1) and node.version >= 7):
         return _in_training(node)
     if node.version >= 14 and node.dtype() != node.dtype(3):
         return [_normalised(node, node[3], node[4])]
-    made = R.nn.batch_norm(
+    result = R.nn.batch_norm(
         *[node[k] for k in range(5)], axis=1, epsilon=node.attr("epsilon"), training=False
     )
-    return [node.emit(made)[0]]
+    return [node.emit(result)[0]]
 
 
 def _normalised(node: OnnxNode, mean: Expr, variance: Expr) -> Expr:
     dtype, behind = node.dtype(), [1] * (node.rank() - 2)
     mean, variance = (
-        R.astype(shaped(v, (node.dims(1)[0], *behind)), dtype) for v in (mean, variance)
+        R.astype(reshape_to(v, (node.dims(1)[0], *behind)), dtype) for v in (mean, variance)
     )
     deviation = R.sqrt(R.add(variance, like(node, node.attr("epsilon"))))
     scale = R.astype(_by_channel(node, 1), dtype)
@@ -103,7 +103,7 @@ def instance_normalization(node: OnnxNode) -> Expr:
 def layer_normalization(node: OnnxNode) -> list[Any]:
     axis = node.axis("axis", -1)
     axes = list(range(axis, node.rank()))
-    if not node.wants(1) and not node.wants(2) and node.dims(1) == node.dims()[axis:]:
+    if not node.is_used(1) and not node.is_used(2) and node.dims(1) == node.dims()[axis:]:
         shift = node.get(2) or R.zeros_like(node[1])
         return [R.nn.layer_norm(node[0], node[1], shift, axes, epsilon=node.attr("epsilon"))]
     mean = node.emit(R.mean(node[0], axis=axes, keepdims=True))
@@ -112,8 +112,8 @@ def layer_normalization(node: OnnxNode) -> list[Any]:
     over = node.emit(
         R.divide(like(node, 1.0), R.sqrt(R.add(variance, like(node, node.attr("epsilon")))))
     )
-    made = R.multiply(R.multiply(centred, over), node[1])
-    return [R.add(made, node[2]) if node.has(2) else made, mean, over]
+    result = R.multiply(R.multiply(centred, over), node[1])
+    return [R.add(result, node[2]) if node.has(2) else result, mean, over]
 
 
 @onnx_op("RMSNormalization")
@@ -143,7 +143,7 @@ def local_response_normalization(node: OnnxNode) -> Expr:
     size = node.attr("size")
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     x, sizes = node[0], node.dims()
-    squares = shaped(R.multiply(x, x), (sizes[0], 1, sizes[1], product(sizes[2:])))
+    squares = reshape_to(R.multiply(x, x), (sizes[0], 1, sizes[1], product(sizes[2:])))
     mean = R.nn.avg_pool2d(
         squares,
         pool_size=[size, 1],
@@ -152,4 +152,4 @@ def local_response_normalization(node: OnnxNode) -> Expr:
         count_include_pad=True,
     )
     base = R.add(like(node, node.attr("bias")), R.multiply(like(node, node.attr("alpha")), mean))
-    return R.divide(x, shaped(R.power(base, like(node, node.attr("beta"))), sizes))
+    return R.divide(x, reshape_to(R.power(base, like(node, node.attr("beta"))), sizes))

@@ -1,4 +1,4 @@
-"""Pools: over windows, and over all spatial axes."""
+"""Mappings of pooling over windows and global pooling."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import product, shaped
-from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.ops.shapes import product, reshape_to
+from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, like, number
 from structir.frontend.onnx.windows import OnnxWindow, window_of
@@ -29,7 +29,7 @@ MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_poo
 def _window(node: OnnxNode) -> OnnxWindow:
     sizes = tuple(node.attr("kernel_shape"))
     if not 1 <= len(sizes) <= 3:
-        node.fail(f"a pool over {len(sizes)} axes is not supported")
+        node.fail(f"pooling over {len(sizes)} axes is not supported")
     return window_of(node, sizes)
 
 
@@ -46,7 +46,7 @@ def _pooled(pools: dict[int, Pool], x: Expr, window: OnnxWindow, ceil: bool, **m
 
 
 def _rounded_up(node: OnnxNode, window: OnnxWindow) -> OnnxWindow:
-    """The window with so much padding after each axis that the last, partial windows fit.
+    """Returns the window with so much padding after each axis that the last, partial windows fit.
 
     No window begins beyond the elements and the padding before them.
     """
@@ -77,10 +77,10 @@ def _lowest(dtype: str) -> float:
 @onnx_op("MaxPool")
 def max_pool(node: OnnxNode) -> Any:
     window, ceil = _window(node), node.flag("ceil_mode")
-    if window.is_static and not node.wants(1):
+    if window.is_static and not node.is_used(1):
         return _pooled(MAX, node[0], window, ceil)
     window = _rounded_up(node, window) if ceil else window
-    if node.wants(1):
+    if node.is_used(1):
         return _with_positions(node, window)
     x, window = _padded_before(node, node[0], window, _lowest(node.dtype()))
     return _pooled(MAX, x, window, False)
@@ -89,14 +89,14 @@ def max_pool(node: OnnxNode) -> Any:
 def _padded_before(
     node: OnnxNode, x: Expr, window: OnnxWindow, value: float
 ) -> tuple[Expr, OnnxWindow]:
-    """Padding whose amounts are symbolic, done before the pool."""
-    x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
+    """Pads by symbolic amounts before pooling."""
+    x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
     none = (0,) * len(window.sizes)
     return x, attrs.evolve(window, before=none, after=none)
 
 
 def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
-    """The greatest elements, and where they are among all elements of the operand."""
+    """Returns the greatest elements, and where they are among all elements of the operand."""
     read = _windows(node, window)
     count = len(window.sizes)
     rank = 2 + 2 * count
@@ -105,30 +105,30 @@ def _with_positions(node: OnnxNode, window: OnnxWindow) -> list[Expr]:
     places = _windows(node, window, _numbered(node))
     sizes = node.tensor_info(read).dims
     flat = (*sizes[: 2 + count], math.prod(window.sizes))
-    first = R.argmax(shaped(read, flat), axis=2 + count, keepdims=True)
-    chosen = R.gather_elements(shaped(places, flat), R.astype(first, "int64"), axis=2 + count)
+    first = R.argmax(reshape_to(read, flat), axis=2 + count, keepdims=True)
+    chosen = R.gather_elements(reshape_to(places, flat), R.astype(first, "int64"), axis=2 + count)
     return [values, R.squeeze(chosen, [2 + count])]
 
 
 def _numbered(node: OnnxNode) -> Expr:
-    """For each element its number among all; by columns if the node asks for it."""
+    """Returns the flat index of each element, in column-major order if the node asks for it."""
     sizes = node.dims()
     total = R.arange(PrimValue(0), PrimValue(product(sizes)), PrimValue(1), dtype="int64")
     if not node.flag("storage_order"):
-        return node.emit(shaped(total, sizes))
+        return node.emit(reshape_to(total, sizes))
     turned = (*sizes[:2], *reversed(sizes[2:]))
     order = [0, 1, *reversed(range(2, len(sizes)))]
-    return node.emit(R.permute_dims(shaped(total, turned), order))
+    return node.emit(R.permute_dims(reshape_to(total, turned), order))
 
 
 def _windows(node: OnnxNode, window: OnnxWindow, x: Expr | None = None) -> Expr:
-    """The elements of each window along axes of their own."""
+    """Returns the elements of each window along axes of their own."""
     low = _lowest(node.dtype()) if x is None else -1
     x = node[0] if x is None else x
     count = len(window.sizes)
     dtype = node.tensor_info(x).dtype or "float32"
     value = number(low, dtype)
-    x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
+    x = emit_pad(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", value)
     x = node.emit(x)
     steps = zip(window.sizes, window.strides, window.dilations, strict=True)
     for k, (size, stride, dilation) in enumerate(steps):
@@ -138,7 +138,8 @@ def _windows(node: OnnxNode, window: OnnxWindow, x: Expr | None = None) -> Expr:
         starts = R.arange(PrimValue(0), PrimValue(moves), PrimValue(1), dtype="int64")
         inner = constant(np.arange(size) * dilation)
         places = R.add(
-            shaped(R.multiply(starts, constant(stride)), (moves, 1)), shaped(inner, (1, size))
+            reshape_to(R.multiply(starts, constant(stride)), (moves, 1)),
+            reshape_to(inner, (1, size)),
         )
         x = node.emit(R.take(x, places, axis=axis))
     outer = [2 + 2 * k for k in range(count)]
@@ -151,7 +152,8 @@ def average_pool(node: OnnxNode) -> Expr:
 
 
 def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, counted: bool) -> Expr:
-    """The mean over windows; padding counts if asked, what ceil_mode adds to it never does."""
+    """Returns the mean over windows; padding counts if asked, what ceil_mode adds to it never
+    does."""
     ceil = node.flag("ceil_mode")
     if window.is_static:
         return _pooled(MEAN, x, window, ceil, count_include_pad=counted)
@@ -159,13 +161,13 @@ def _mean(node: OnnxNode, x: Expr, window: OnnxWindow, counted: bool) -> Expr:
     ones = R.full(ShapeExpr(node.dims()), like(node, 1.0))
     before, after = [0, 0, *window.before], [0, 0, *window.after]
     if counted:
-        ones = padded(node, ones, before, after, "constant", 1.0)
+        ones = emit_pad(node, ones, before, after, "constant", 1.0)
         rest = [0, 0, *[a - b for a, b in zip(wide.after, window.after, strict=True)]]
-        ones = padded(node, ones, [0] * len(rest), rest, "constant", 0.0)
+        ones = emit_pad(node, ones, [0] * len(rest), rest, "constant", 0.0)
     else:
-        ones = padded(node, ones, before, [0, 0, *wide.after], "constant", 0.0)
+        ones = emit_pad(node, ones, before, [0, 0, *wide.after], "constant", 0.0)
     x, bare = _padded_before(node, x, wide, 0.0)
-    weight = node.importer.worked_out(_pooled(MEAN, ones, bare, False, count_include_pad=True))
+    weight = node.importer.fold_constant(_pooled(MEAN, ones, bare, False, count_include_pad=True))
     return R.divide(_pooled(MEAN, x, bare, False, count_include_pad=True), weight)
 
 
@@ -184,31 +186,31 @@ def lp_pool(node: OnnxNode) -> Expr:
 @onnx_op("MaxUnpool")
 def max_unpool(node: OnnxNode) -> Expr:
     sizes = node.sizes(2) if node.has(2) else _before_pooling(node)
-    flat = shaped(R.full(ShapeExpr(tuple(sizes)), like(node, 0)), (product(sizes),))
+    flat = reshape_to(R.full(ShapeExpr(tuple(sizes)), like(node, 0)), (product(sizes),))
     many = product(node.dims())
     own = _before_pooling(node)
-    places = shaped(node[1], (many,))
+    places = reshape_to(node[1], (many,))
     if node.has(2) and tuple(sizes) != tuple(own):
         places = _moved(node, places, own, tuple(sizes))
-    spread = R.scatter_elements(flat, places, shaped(node[0], (many,)), axis=0)
-    return shaped(spread, sizes)
+    spread = R.scatter_elements(flat, places, reshape_to(node[0], (many,)), axis=0)
+    return reshape_to(spread, sizes)
 
 
 def _moved(node: OnnxNode, places: Expr, own: Any, sizes: Any) -> Expr:
-    """Numbers of elements of one shape as those of another one."""
-    made: Expr = constant(0)
+    """Returns numbers of elements of one shape as those of another one."""
+    result: Expr = constant(0)
     for axis in reversed(range(len(own))):
         if any(isinstance(d, Poly) for d in (*own[axis:], *sizes[axis:])):
-            node.fail("output_shape needs known sizes")
+            node.fail("output_shape requires a static shape")
         along = R.mod(
             R.floor_divide(places, constant(math.prod(own[axis + 1 :]))), constant(own[axis])
         )
-        made = R.add(made, R.multiply(along, constant(math.prod(sizes[axis + 1 :]))))
-    return made
+        result = R.add(result, R.multiply(along, constant(math.prod(sizes[axis + 1 :]))))
+    return result
 
 
 def _before_pooling(node: OnnxNode) -> tuple[Any, ...]:
-    """The sizes of what a pool would have made this operand from."""
+    """Returns the sizes of what a pool would have made this operand from."""
     kernel = node.attr("kernel_shape")
     count = len(kernel)
     strides = node.attr("strides", None) or (1,) * count

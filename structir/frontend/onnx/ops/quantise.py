@@ -9,7 +9,7 @@ import numpy as np
 from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.ops.cast import converted
 from structir.frontend.onnx.ops.conv import convolved, with_bias
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import MICROSOFT, onnx_op
 from structir.frontend.onnx.scalars import number
 from structir.ir.dims import Dim
@@ -19,30 +19,30 @@ from structir.script import R
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """The least and the greatest number of an integer dtype."""
+    """Returns the least and the greatest number of an integer dtype."""
     bits = int(dtype.lstrip("uint"))
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype in SIGNED else (0, 2**bits - 1)
 
 
-def spread(node: OnnxNode, place: int, axis: int | None, like: int = 0) -> Expr:
-    """A scale or a zero point, to be met with the operand: one number, one for each element of an
-    axis, or one for each block along it."""
-    x, rank, own = node[place], node.rank(like), node.rank(place)
+def spread(node: OnnxNode, index: int, axis: int | None, like: int = 0) -> Expr:
+    """Returns a scale or a zero point, to be met with the operand: one number, one for each element
+    of an axis, or one for each block along it."""
+    x, rank, own = node[index], node.rank(like), node.rank(index)
     block = node.attr("block_size", 0)
     if own == rank and rank > 1 and block:
-        axis = node.counted(axis or 0, rank)
+        axis = node.normalize_axis(axis or 0, rank)
         repeated = R.repeat(x, int(block), axis=axis)
         size = node.dims(like)[axis]
         return R.strided_slice(repeated, [axis], (0,), (size,)) if rank else repeated
     if own == 0:
         return x
-    sizes = node.dims(place)
+    sizes = node.dims(index)
     if own == 1 and sizes[0] == 1:
-        return shaped(x, ())
+        return reshape_to(x, ())
     if own != 1 or axis is None:
         return x
-    axis = node.counted(axis, rank)
-    return shaped(x, (sizes[0], *[1] * (rank - 1 - axis)))
+    axis = node.normalize_axis(axis, rank)
+    return reshape_to(x, (sizes[0], *[1] * (rank - 1 - axis)))
 
 
 @onnx_op("QuantizeLinear")
@@ -61,15 +61,15 @@ def quantize_linear(node: OnnxNode) -> Expr:
 
 
 def quantised(node: OnnxNode, x: Expr, zero: Expr | None, dtype: str) -> Expr:
-    """Scaled numbers, shifted and rounded to a dtype, no further than it reaches."""
+    """Returns numbers divided by a scale, shifted, rounded, and saturated to a dtype."""
     if is_float(dtype):
         return converted(node, x, dtype, node.flag("saturate", 1))
     wide = R.round(R.astype(x, "float32"))
     if zero is not None:
         wide = R.add(wide, R.astype(zero, "float32"))
     low, high = limits(dtype)
-    made: Expr = R.astype(R.clip(wide, float(low), float(high)), "int32")
-    return R.astype(made, dtype) if dtype != "int32" else made
+    result: Expr = R.astype(R.clip(wide, float(low), float(high)), "int32")
+    return R.astype(result, dtype) if dtype != "int32" else result
 
 
 @onnx_op("DequantizeLinear")
@@ -85,18 +85,18 @@ def dequantize_linear(node: OnnxNode) -> Expr:
     return x if dtype == node.dtype(1) else R.astype(x, dtype)
 
 
-def less_zero(node: OnnxNode, place: int, zero: int, axis: int | None, dtype: str) -> Expr:
-    """An integer operand in a wider dtype, its zero point taken off."""
-    x = R.astype(node[place], dtype)
+def less_zero(node: OnnxNode, index: int, zero: int, axis: int | None, dtype: str) -> Expr:
+    """Returns an integer operand in a wider dtype minus its zero point."""
+    x = R.astype(node[index], dtype)
     if not node.has(zero):
         return x
-    return R.subtract(x, R.astype(spread(node, zero, axis, place), dtype))
+    return R.subtract(x, R.astype(spread(node, zero, axis, index), dtype))
 
 
-def farthest(node: OnnxNode, place: int, zero: int) -> int:
-    """How far from zero an integer operand can be at most, its zero point taken off."""
-    x, point = node[place], node.get(zero)
-    low, high = limits(node.dtype(place))
+def farthest(node: OnnxNode, index: int, zero: int) -> int:
+    """Returns the largest magnitude of an integer operand minus its zero point."""
+    x, point = node[index], node.get(zero)
+    low, high = limits(node.dtype(index))
     if isinstance(x, Constant) and x.data.size:
         low, high = int(x.data.min()), int(x.data.max())
     first, last = limits(node.dtype(zero)) if point is not None else (0, 0)
@@ -110,8 +110,8 @@ MOST_PARTS = 8  # of a product's terms
 
 
 def exact_parts(terms: Dim, left: int, right: int) -> tuple[str, int]:
-    """Floats that hold a sum of so many products of integers, and how many terms at once: products
-    of matrices of floats are fast, and these are exact."""
+    """Returns floats that hold a sum of so many products of integers, and how many terms at once:
+    products of matrices of floats are fast, and these are exact."""
     most = EXACT // max(left * right, 1)
     if isinstance(terms, int) and terms <= most * MOST_PARTS:
         parts = max(-(-terms // max(most, 1)), 1)
@@ -120,8 +120,8 @@ def exact_parts(terms: Dim, left: int, right: int) -> tuple[str, int]:
 
 
 def _product(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """The product of integer matrices in int32: as one of int8 if the right one is known, else
-    computed in floats."""
+    """Returns the product of integer matrices in int32: as one of int8 if the right one is known,
+    else computed in floats."""
     known = node.is_constant(places[1]) and node.rank(places[1]) == 2 and node.rank(places[0]) > 1
     if known and (not node.has(zeros[1]) or node.is_constant(zeros[1])):
         return _product_with_constant(node, places, zeros)
@@ -137,16 +137,17 @@ def _product(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) ->
     left, right = node.emit(left), node.emit(right)
     sums = []
     for start in range(0, int(terms), part):  # type: ignore[arg-type]
-        place = (start,), (start + part,)
-        row = R.strided_slice(left, [node.rank(places[0]) - 1], *place)
-        column = R.strided_slice(right, [max(node.rank(places[1]) - 2, 0)], *place)
+        index = (start,), (start + part,)
+        row = R.strided_slice(left, [node.rank(places[0]) - 1], *index)
+        column = R.strided_slice(right, [max(node.rank(places[1]) - 2, 0)], *index)
         sums.append(R.astype(R.matmul(row, column), "int32"))
     total: Expr = reduce(R.add, sums)
     return total
 
 
 def _product_with_constant(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """The product of int8 in int32, then what the zero points, and a move to int8, change of it."""
+    """Returns the product of int8 in int32, then what the zero points, and a move to int8, change
+    of it."""
     weights = node.constant(places[1]).astype(np.int32)
     given = node.constant(zeros[1]) if node.has(zeros[1]) else np.zeros(())
     point = given.astype(np.int32)
@@ -168,12 +169,13 @@ def _product_with_constant(node: OnnxNode, places: tuple[int, int], zeros: tuple
     return product
 
 
-def _as_signed(node: OnnxNode, place: int, zero: int) -> tuple[Expr, Expr | None]:
-    """The left operand of a product as int8, and its zero point as int32, unless it is 0."""
-    x, point = node[place], None
+def _as_signed(node: OnnxNode, index: int, zero: int) -> tuple[Expr, Expr | None]:
+    """Returns the left operand of a product as int8, and its zero point as int32, unless it is
+    0."""
+    x, point = node[index], None
     if node.has(zero):
-        point = R.astype(spread(node, zero, -2, place), "int32")
-    if node.dtype(place) != "uint8":
+        point = R.astype(spread(node, zero, -2, index), "int32")
+    if node.dtype(index) != "uint8":
         return x, point
     moved = number(128, "int32")
     x = node.emit(R.astype(R.subtract(R.astype(x, "int32"), moved), "int8"))
@@ -181,7 +183,7 @@ def _as_signed(node: OnnxNode, place: int, zero: int) -> tuple[Expr, Expr | None
 
 
 def _convolution(node: OnnxNode, places: tuple[int, int], zeros: tuple[int, int]) -> Expr:
-    """The convolution of integers in int32, computed in floats."""
+    """Returns the convolution of integers in int32, computed in floats."""
     bounds = [farthest(node, p, z) for p, z in zip(places, zeros, strict=True)]
     terms: Dim = 1
     for size in node.dims(places[1])[1:]:
@@ -220,7 +222,7 @@ def q_linear_mat_mul(node: OnnxNode) -> Expr:
 def q_linear_conv(node: OnnxNode) -> Expr:
     product = with_bias(node, _convolution(node, (0, 3), (2, 5)), 8)
     behind = [1] * (node.rank() - 2)
-    weights = node[4] if node.rank(4) == 0 else shaped(node[4], (-1, *behind))
+    weights = node[4] if node.rank(4) == 0 else reshape_to(node[4], (-1, *behind))
     scale = R.divide(R.multiply(spread(node, 1, None), weights), spread(node, 6, None))
     scaled = R.multiply(R.astype(product, "float32"), scale)
     return quantised(node, scaled, spread(node, 7, None), node.dtype(7))

@@ -11,7 +11,7 @@ import attrs
 
 from structir.frontend.onnx.node import ABSENT, OnnxNode
 from structir.frontend.onnx.ops.control import OnnxLoop
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, like, number
 from structir.frontend.recurrent_kernels import DTYPES, recurrent_kernel
@@ -38,23 +38,23 @@ class Layer:
     times: Activation | None = None  # how a hidden state meets the recurrence, if not plainly
 
     def gate(self, x: Expr, k: int) -> Expr:
-        """The k-th gate out of all of them side by side along the last axis."""
+        """Returns the k-th gate out of all of them side by side along the last axis."""
         axis = (self.node.tensor_info(x).ndim or 1) - 1
         cut = (k * self.hidden,), ((k + 1) * self.hidden,)
         return R.strided_slice(x, [axis], *cut)
 
     def clipped(self, x: Expr) -> Expr:
-        """A value no further from zero than the node allows."""
+        """Returns a value no further from zero than the node allows."""
         limit = self.node.attr("clip", None)
         return x if limit is None else R.clip(x, -limit, limit)
 
     def act(self, k: int, x: Expr) -> Expr:
-        """The k-th activation."""
+        """Returns the k-th activation."""
         return self.activations[k](self.clipped(x))
 
 
 def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | None) -> Activation:
-    """An activation by its ONNX name."""
+    """Returns an activation by its ONNX name."""
 
     def known(value: float | None, default: float) -> Constant:
         return like(node, default if value is None else value)
@@ -79,10 +79,10 @@ def _activation(node: OnnxNode, name: str, alpha: float | None, beta: float | No
         "tanh": R.tanh,
         "thresholdedrelu": lambda x: R.where(R.greater(x, known(alpha, 1.0)), x, zero),
     }
-    found = table.get(name.lower())
-    if found is None:
-        node.fail(f"there is no activation {name!r}")
-    return found
+    match = table.get(name.lower())
+    if match is None:
+        node.fail(f"unknown activation {name!r}")
+    return match
 
 
 def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
@@ -91,8 +91,8 @@ def _rnn_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
 
 
 def _recurrent(layer: Layer, h: Expr) -> Expr:
-    made = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
-    return made if layer.bias is None else R.add(made, layer.bias)
+    result = R.matmul(h, layer.recurrence) if layer.times is None else layer.times(h)
+    return result if layer.bias is None else R.add(result, layer.bias)
 
 
 def _lstm_cell(layer: Layer, gates: Expr, states: list[Expr]) -> list[Expr]:
@@ -167,17 +167,19 @@ class GateProducts:
 
 
 def recurrent_layers(node: OnnxNode, products: GateProducts | None = None) -> list[Any]:
-    """All directions of a recurrent layer."""
+    """Returns all directions of a recurrent layer."""
     kind = KINDS[node.op_type]
     by_batch = node.flag("layout")
     x = node.emit(R.permute_dims(node[0], [1, 0, 2])) if by_batch else node[0]
     direction = node.attr("direction")
     ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if ways is None:
-        node.fail(f"there is no direction {direction!r}")
-    made = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
-    whole = R.stack(Tuple(tuple([m[-1] for m in made])), axis=1)
-    last = [R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*made, strict=True))[:-1]]
+        node.fail(f"unknown direction {direction!r}: expected forward, reverse or bidirectional")
+    result = [_directed(node, kind, x, k, back, products) for k, back in enumerate(ways)]
+    whole = R.stack(Tuple(tuple([m[-1] for m in result])), axis=1)
+    last = [
+        R.stack(Tuple(tuple(column)), axis=0) for column in list(zip(*result, strict=True))[:-1]
+    ]
     if by_batch:
         whole = R.permute_dims(whole, [2, 0, 1, 3])
         last = [R.permute_dims(v, [1, 0, 2]) for v in last]
@@ -192,7 +194,7 @@ def _directed(
     back: bool,
     products: GateProducts | None,
 ) -> list[Expr]:
-    """The last states of one direction, then all hidden states along the first axis."""
+    """Returns the last states of one direction, then all hidden states along the first axis."""
     steps, batch, _ = _dims(node, x)
     hidden = int(node.attr("hidden_size", None) or node.static_dims(2)[2])
     layer, bias = _layer(node, kind, hidden, k, products)
@@ -216,21 +218,21 @@ def _directed(
         shown = after[0]
         if lengths is not None:
             runs = R.less(step, R.astype(lengths, "int64"))
-            runs = node.emit(shaped(runs, (batch, 1)))
+            runs = node.emit(reshape_to(runs, (batch, 1)))
             shown = node.emit(R.where(runs, shown, like(node, 0.0)))
             after = [
                 node.emit(R.where(runs, new, old)) for new, old in zip(after, inner, strict=True)
             ]
         return [constant(True, "bool"), *after, shown]
 
-    made = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
-    *last, whole = made
+    result = OnnxLoop(node, tuple(states), body).run(PrimValue(steps), ABSENT, steps)
+    *last, whole = result
     return [*last, _reversed(whole, lengths) if back else whole]
 
 
 def _is_plain(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
-    """Whether a layer does nothing beside what a kernel does: no peepholes, no limits, and the
-    usual activations."""
+    """Returns whether a layer does nothing beside what a kernel does: no peepholes, no limits, and
+    the usual activations."""
     names = [name.lower() for name in node.attr("activations", None) or ()]
     usual = [name.lower() for name in kind.activations]
     more = node.attr("clip", None) is not None or node.flag("input_forget")
@@ -241,7 +243,8 @@ def _is_plain(node: OnnxNode, kind: OnnxRecurrentKind) -> bool:
 def _by_kernel(
     layer: Layer, gates: Expr, states: list[Expr], back: bool, lengths: Expr | None
 ) -> list[Expr]:
-    """All steps by a kernel; its last states, then all hidden states along the first axis."""
+    """Returns all steps by a kernel; its last states, then all hidden states along the first
+    axis."""
     node = layer.node
     name = node.op_type.lower()
     if name == "gru" and not node.flag("linear_before_reset"):
@@ -253,7 +256,7 @@ def _by_kernel(
 
 
 def _run(layer: Layer, kernel: Kernel, weights: list[Expr], given: list[Expr]) -> list[Expr]:
-    """What a kernel makes of the gates, the states after them, and the weights."""
+    """Returns what a kernel makes of the gates, the states after them, and the weights."""
     node, states = layer.node, KINDS[layer.node.op_type].states
     steps, batch, _ = _dims(node, given[-1 - states])
     last = TensorStructInfo((batch, layer.hidden), node.dtype())
@@ -263,12 +266,12 @@ def _run(layer: Layer, kernel: Kernel, weights: list[Expr], given: list[Expr]) -
         tuple([node.emit(x) for x in (*given, *weights)]),
         out_sinfo=(whole, *[last for _ in range(states)]),
     )
-    made = node.emit(call)
-    return [*[node.emit(made[1 + s]) for s in range(states)], node.emit(made[0])]
+    result = node.emit(call)
+    return [*[node.emit(result[1 + s]) for s in range(states)], node.emit(result[0])]
 
 
 def _reversed(x: Expr, lengths: Expr | None) -> Expr:
-    """The steps in reverse, each sequence of a batch up to its own length."""
+    """Returns the steps in reverse, each sequence of a batch up to its own length."""
     if lengths is None:
         return R.flip(x, axis=0)
     return R.reverse_sequence(x, R.astype(lengths, "int64"), seq_axis=0, batch_axis=1)
@@ -277,22 +280,22 @@ def _reversed(x: Expr, lengths: Expr | None) -> Expr:
 def _dims(node: OnnxNode, x: Expr) -> tuple[Dim, ...]:
     sizes = node.tensor_info(x).dims
     if not isinstance(sizes, tuple) or len(sizes) != 3:
-        node.fail("the input must have three axes")
+        node.fail("expected an input of rank 3")
     return sizes
 
 
 def _row(node: OnnxNode, x: Expr, k: int) -> Expr:
-    """One direction of a weight, worked out now if it is a constant."""
+    """Returns one direction of a weight, folded if it is a constant."""
     return R.take(x, constant(k), axis=0)
 
 
 def _settled(node: OnnxNode, x: Expr) -> Expr:
-    found = node.importer.worked_out(x)
-    return found if isinstance(found, Constant) else node.emit(found)
+    value = node.importer.fold_constant(x)
+    return value if isinstance(value, Constant) else node.emit(value)
 
 
 def _met(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr:
-    """The products of the input with all gates of a direction."""
+    """Returns the products of the input with all gates of a direction."""
     if products is not None:
         return products.of_input(k, x)
     return R.matmul(x, _settled(node, R.permute_dims(_row(node, node[1], k), [1, 0])))
@@ -301,7 +304,7 @@ def _met(node: OnnxNode, x: Expr, k: int, products: GateProducts | None) -> Expr
 def _layer(
     node: OnnxNode, kind: OnnxRecurrentKind, hidden: int, k: int, products: GateProducts | None
 ) -> tuple[Layer, Expr | None]:
-    """One direction, and the bias of its input."""
+    """Returns one direction, and the bias of its input."""
     times: Activation | None = None
     recurrence: Expr = ABSENT
     if products is None:
@@ -319,17 +322,17 @@ def _layer(
     per = len(kind.activations)
     alphas, betas = list(node.attr("activation_alpha", ())), list(node.attr("activation_beta", ()))
     chosen = []
-    for place in range(k * per, (k + 1) * per):
-        name = names[place % len(names)]
-        alpha = alphas[place] if place < len(alphas) else None
-        beta = betas[place] if place < len(betas) else None
+    for index in range(k * per, (k + 1) * per):
+        name = names[index % len(names)]
+        alpha = alphas[index] if index < len(alphas) else None
+        beta = betas[index] if index < len(betas) else None
         chosen.append(_activation(node, name, alpha, beta))
     return Layer(node, hidden, recurrence, inner, holes, tuple(chosen), times), bias
 
 
-def _start(node: OnnxNode, place: int, k: int, batch: Dim, hidden: int) -> Expr:
-    """A state before the first step."""
-    if not node.has(place):
+def _start(node: OnnxNode, index: int, k: int, batch: Dim, hidden: int) -> Expr:
+    """Returns a state before the first step."""
+    if not node.has(index):
         return R.full(ShapeExpr((batch, hidden)), number(0, node.dtype()))
     axis = 1 if node.flag("layout") else 0
-    return node.emit(R.take(node[place], constant(k), axis=axis))
+    return node.emit(R.take(node[index], constant(k), axis=axis))

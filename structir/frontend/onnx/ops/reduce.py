@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import axes_of, shaped
+from structir.frontend.onnx.ops.shapes import axes_of, reshape_to
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, like
 from structir.frontend.onnx.values import Elements
@@ -23,7 +23,8 @@ Axes = list[int]
 
 
 def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable[[OnnxNode], Any]:
-    """A mapping from what reduces over axes; no axes mean all of them, or nothing at all."""
+    """Returns a mapping from what reduces over axes; no axes mean all of them, or nothing at
+    all."""
 
     def build(node: OnnxNode) -> Any:
         axes = axes_of(node)
@@ -32,7 +33,7 @@ def _reduction(reduce: Callable[[OnnxNode, Expr, Axes, bool], Expr]) -> Callable
         if axes is None and node.flag("noop_with_empty_axes"):
             return reduce(node, node[0], [], True)
         rank = node.rank()
-        places = [node.counted(a, rank) for a in (range(rank) if axes is None else axes)]
+        places = [node.normalize_axis(a, rank) for a in (range(rank) if axes is None else axes)]
         return reduce(node, node[0], places, node.flag("keepdims", 1))
 
     return build
@@ -43,9 +44,9 @@ def _plain(op: Any) -> Callable[[OnnxNode], Any]:
 
 
 def over(op: Any, x: Expr, axes: Axes, keep: bool) -> Expr:
-    """A reduction over some axes; over none it leaves every element as it is."""
-    made: Expr = op(x, axis=axes, keepdims=keep) if axes else x
-    return made
+    """Returns a reduction over some axes; over none it leaves every element as it is."""
+    result: Expr = op(x, axis=axes, keepdims=keep) if axes else x
+    return result
 
 
 onnx_op("ReduceSum")(_plain(R.sum))
@@ -63,8 +64,8 @@ onnx_op("ReduceLogSum")(_reduction(lambda n, x, axes, keep: R.log(over(R.sum, x,
 def reduce_l2(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
     dtype = node.dtype()
     wide = x if dtype.startswith("float") else R.astype(x, "float64")
-    made = R.sqrt(over(R.sum, R.multiply(wide, wide), axes, keep))
-    return made if dtype.startswith("float") else R.astype(made, dtype)
+    result = R.sqrt(over(R.sum, R.multiply(wide, wide), axes, keep))
+    return result if dtype.startswith("float") else R.astype(result, dtype)
 
 
 @onnx_op("ReduceLogSumExp")
@@ -75,8 +76,8 @@ def reduce_log_sum_exp(node: OnnxNode, x: Expr, axes: Axes, keep: bool) -> Expr:
     top = node.emit(R.max(x, axis=axes, keepdims=True))
     finite = R.where(R.isfinite(top), top, like(node, 0.0))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axis=axes, keepdims=True))
-    made = R.add(total, finite)
-    return made if keep else R.squeeze(made, axes)
+    result = R.add(total, finite)
+    return result if keep else R.squeeze(result, axes)
 
 
 def _extreme(op: Any) -> Callable[[OnnxNode], Any]:
@@ -114,13 +115,13 @@ onnx_op("ArgMin")(_position(R.argmin))
 
 def _running(op: Any) -> Callable[[OnnxNode], Expr]:
     def build(node: OnnxNode) -> Expr:
-        axis = node.counted(node.ints(1)[0], node.rank())
+        axis = node.normalize_axis(node.ints(1)[0], node.rank())
         x = R.flip(node[0], axis=axis) if node.flag("reverse") else node[0]
-        made = op(x, axis=axis, exclusive=node.flag("exclusive"))
+        result = op(x, axis=axis, exclusive=node.flag("exclusive"))
         dtype = node.dtype()
-        if made.struct_info.dtype != dtype:
-            made = R.astype(made, dtype)
-        return R.flip(made, axis=axis) if node.flag("reverse") else made
+        if result.struct_info.dtype != dtype:
+            result = R.astype(result, dtype)
+        return R.flip(result, axis=axis) if node.flag("reverse") else result
 
     return build
 
@@ -137,7 +138,7 @@ def top_k(node: OnnxNode) -> list[Any]:
     k = node.attr("k") if known else None if sizes is None else sizes.ravel()[0]
     size = node.dims()[axis]
     if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
-        node.fail(f"there are no {k} elements along an axis of {dims.text(size)}")
+        node.fail(f"k: expected 0 to {dims.text(size)}, the size of the axis, found {k}")
     counted = isinstance(k, int) and k > 0
     pair = node.emit(
         R.topk(
@@ -154,24 +155,24 @@ def top_k(node: OnnxNode) -> list[Any]:
 
 
 def _first(node: OnnxNode, x: Expr, axis: int, k: Dim | None) -> Expr:
-    """The first `k` elements along an axis; None for a number that operand 1 only tells at run
+    """Returns the first `k` elements along an axis; `k` is None if operand 1 is unknown at import
     time."""
     if k is not None:
         return R.strided_slice(x, [axis], ShapeExpr((0,)), ShapeExpr((k,)))
     rank, sizes = node.rank(), node.dims()
-    count = shaped(R.astype(node[1], "int64"), (1,))
+    count = reshape_to(R.astype(node[1], "int64"), (1,))
     parts = [R.shape_to_tensor(ShapeExpr((n,))) for n in sizes]
     ends = R.concat(Tuple((*parts[:axis], count, *parts[axis + 1 :])), axis=0)
     zeros, ones = constant([0] * rank), constant([1] * rank)
     cut = R.dynamic_strided_slice(x, zeros, ends, ones)
     length = node.importer.symbols.fresh(f"{node.part_name()}_{axis}")
     info = TensorStructInfo((*sizes[:axis], length, *sizes[axis + 1 :]), node.tensor_info(x).dtype)
-    return bound(node.importer, node.part_name(), cut, info, node.place)
+    return cast_checked(node.importer, node.part_name(), cut, info, node.span)
 
 
 @onnx_op("Unique")
 def unique(node: OnnxNode) -> Any:
-    made = node.emit(
+    result = node.emit(
         R.unique(
             node[0],
             sorted=node.flag("sorted", 1),
@@ -181,7 +182,7 @@ def unique(node: OnnxNode) -> Any:
             axis=node.attr("axis", None),
         )
     )
-    return [made[k] for k in range(4)]
+    return [result[k] for k in range(4)]
 
 
 @carries("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
@@ -196,5 +197,5 @@ def _reduced(node: OnnxNode, x: Elements, *rest: Elements) -> Any:
         "ReduceMax": dims.dim_max,
         "ReduceMin": dims.dim_min,
     }[node.op_type]
-    made = np.frompyfunc(act, 2, 1).reduce(x, axis=axes, keepdims=keep)
-    return np.asarray(made, object), node.dtype()
+    result = np.frompyfunc(act, 2, 1).reduce(x, axis=axes, keepdims=keep)
+    return np.asarray(result, object), node.dtype()

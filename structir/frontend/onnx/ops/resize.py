@@ -1,4 +1,4 @@
-"""Resize: each axis in turn, as a weighted sum of elements read at computed places."""
+"""Mapping of Resize: per axis, a weighted sum of elements gathered at computed coordinates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import number, size_number
 from structir.ir import dims
@@ -24,7 +24,7 @@ WORK = "float64"  # of places and weights; products are in the operand's dtype
 class ResizedAxis:
     """One axis to be resized."""
 
-    place: int
+    index: int
     size: Dim
     new: Dim
     scale: Any  # the factor as a number, or None where only the sizes tell it
@@ -33,7 +33,7 @@ class ResizedAxis:
 
 @attrs.frozen
 class Interpolation:
-    """How elements are read between places."""
+    """The interpolation of a resize: mode, coordinate transformation and their parameters."""
 
     method: str
     coordinates: str
@@ -80,7 +80,7 @@ def resize(node: OnnxNode) -> Expr:
 
 
 def scaled(size: Dim, scale: float) -> Dim:
-    """floor(size * scale)."""
+    """Returns floor(size * scale)."""
     if isinstance(size, int):
         return int(size * scale)
     over, under = float(scale).as_integer_ratio()
@@ -90,7 +90,7 @@ def scaled(size: Dim, scale: float) -> Dim:
 def _axes(node: OnnxNode, how: Interpolation) -> list[ResizedAxis]:
     rank = node.rank()
     given = node.attr("axes", None)
-    places = [node.counted(a, rank) for a in (range(rank) if given is None else given)]
+    places = [node.normalize_axis(a, rank) for a in (range(rank) if given is None else given)]
     own = node.dims()
     regions = [(0.0, 1.0)] * rank
     if how.coordinates == "tf_crop_and_resize":
@@ -120,7 +120,7 @@ def _axes(node: OnnxNode, how: Interpolation) -> list[ResizedAxis]:
 
 def _share(node: OnnxNode, new: Dim, old: Dim) -> float:
     if not isinstance(new, int) or not isinstance(old, int):
-        node.fail("keeping the aspect ratio needs known sizes")
+        node.fail("keep_aspect_ratio_policy requires a static shape")
     return new / old
 
 
@@ -139,29 +139,29 @@ def _resized(node: OnnxNode, axes: list[ResizedAxis], how: Interpolation) -> Exp
 def _nearest(node: OnnxNode, x: Expr, axis: ResizedAxis, how: Interpolation) -> Expr:
     whole = axis.scale is not None and float(axis.scale).is_integer()
     if whole and how.coordinates == "asymmetric" and how.rounding == "floor":
-        return R.repeat(x, int(axis.scale), axis=axis.place)
-    place = folded(node, _coordinates(node, axis, how))
+        return R.repeat(x, int(axis.scale), axis=axis.index)
+    coordinate = folded(node, _coordinates(node, axis, how))
     half = _real(0.5)
     rounded = {
-        "floor": lambda: R.floor(place),
-        "ceil": lambda: R.ceil(place),
-        "round_prefer_floor": lambda: R.ceil(R.subtract(place, half)),
-        "round_prefer_ceil": lambda: R.floor(R.add(place, half)),
+        "floor": lambda: R.floor(coordinate),
+        "ceil": lambda: R.ceil(coordinate),
+        "round_prefer_floor": lambda: R.ceil(R.subtract(coordinate, half)),
+        "round_prefer_ceil": lambda: R.floor(R.add(coordinate, half)),
     }[how.rounding]()
-    made = R.take(x, _inside(node, rounded, axis), axis=axis.place)
-    return _outside(node, made, place, axis, how)
+    result = R.take(x, _inside(node, rounded, axis), axis=axis.index)
+    return _outside(node, result, coordinate, axis, how)
 
 
-def _inside(node: OnnxNode, place: Expr, axis: ResizedAxis) -> Expr:
-    """Places as positions of elements, those beyond an edge at it."""
+def _inside(node: OnnxNode, coordinate: Expr, axis: ResizedAxis) -> Expr:
+    """Returns coordinates as indices, clamped to the axis."""
     last = _float(axis.size - 1)
-    return folded(node, R.astype(R.minimum(R.maximum(place, _real(0.0)), last), "int64"))
+    return folded(node, R.astype(R.minimum(R.maximum(coordinate, _real(0.0)), last), "int64"))
 
 
 def folded(node: OnnxNode, value: Expr) -> Expr:
-    """A value worked out now, where nothing in it is symbolic."""
-    found = node.importer.worked_out(value)
-    return found if isinstance(found, Constant) else node.emit(found)
+    """Returns an expression of constants as a constant; binds any other."""
+    match = node.importer.fold_constant(value)
+    return match if isinstance(match, Constant) else node.emit(match)
 
 
 def _float(size: Dim) -> Expr:
@@ -169,10 +169,10 @@ def _float(size: Dim) -> Expr:
 
 
 def _coordinates(node: OnnxNode, axis: ResizedAxis, how: Interpolation) -> Expr:
-    """For each new element its place among the old ones."""
+    """Returns the input coordinate of each output element."""
     transform = TRANSFORMS.get(how.coordinates)
     if transform is None:
-        node.fail(f"there is no coordinate transformation {how.coordinates!r}")
+        node.fail(f"unknown coordinate_transformation_mode {how.coordinates!r}")
     i = R.astype(R.arange(PrimValue(0), PrimValue(axis.new), PrimValue(1), dtype="int64"), WORK)
     old, new = _float(axis.size), _float(axis.new)
     if axis.scale is None:
@@ -183,7 +183,8 @@ def _coordinates(node: OnnxNode, axis: ResizedAxis, how: Interpolation) -> Expr:
 
 @attrs.frozen
 class ResizeTerms:
-    """What places are worked out from: the new elements counted, sizes and factor as numbers."""
+    """The terms of a coordinate transformation: indices of new elements, sizes and scale as
+    scalars."""
 
     axis: ResizedAxis
     i: Expr
@@ -242,37 +243,37 @@ TRANSFORMS: dict[str, Callable[[ResizeTerms], Expr]] = {
 
 
 def _interpolated(node: OnnxNode, x: Expr, axis: ResizedAxis, how: Interpolation) -> Expr:
-    """A weighted sum of the elements around each place."""
+    """Returns a weighted sum of the elements around each coordinate."""
     dtype = node.dtype()
     kept = dtype if dtype in ("float32", "float64") else "float32"
     x = x if node.tensor_info(x).dtype == kept else node.emit(R.astype(x, kept))
-    place = folded(node, _coordinates(node, axis, how))
-    base, weights = _weights(node, place, axis, how)
+    coordinate = folded(node, _coordinates(node, axis, how))
+    base, weights = _weights(node, coordinate, axis, how)
     places = [R.add(base, _real(float(k))) for k in range(len(weights))]
     start = 1 - len(weights) // 2
     places = [R.add(p, _real(float(start))) for p in places]
     if how.exclude:
         weights = _only_inside(node, places, weights, axis)
-    behind = [1] * (len(node.tensor_info(x).dims) - 1 - axis.place)
+    behind = [1] * (len(node.tensor_info(x).dims) - 1 - axis.index)
     terms = []
     for at, weight in zip(places, weights, strict=True):
         factor = folded(node, R.astype(weight, kept))
-        read = R.take(x, _inside(node, at, axis), axis=axis.place)
-        terms.append(R.multiply(read, shaped(factor, (axis.new, *behind))))
-    return _outside(node, reduce(R.add, terms), place, axis, how)
+        read = R.take(x, _inside(node, at, axis), axis=axis.index)
+        terms.append(R.multiply(read, reshape_to(factor, (axis.new, *behind))))
+    return _outside(node, reduce(R.add, terms), coordinate, axis, how)
 
 
 def _weights(
-    node: OnnxNode, place: Expr, axis: ResizedAxis, how: Interpolation
+    node: OnnxNode, coordinate: Expr, axis: ResizedAxis, how: Interpolation
 ) -> tuple[Expr, list[Expr]]:
-    """The element before each place, and the weights of the elements around it."""
-    base = folded(node, R.floor(place))
-    share = folded(node, R.subtract(place, base))
+    """Returns the element before each coordinate, and the weights of the elements around it."""
+    base = folded(node, R.floor(coordinate))
+    share = folded(node, R.subtract(coordinate, base))
     one = _real(1.0)
     shrink = 1.0
     if how.antialias:
         if not isinstance(axis.size, int) or not isinstance(axis.new, int):
-            node.fail("antialiasing needs known sizes")
+            node.fail("antialias requires a static shape")
         shrink = min(1.0, float(axis.scale or axis.new / axis.size))
     if how.method == "linear":
         if shrink == 1.0:
@@ -290,7 +291,7 @@ def _weights(
 
 
 def _distances(share: Expr, reach: int) -> list[Expr]:
-    """How far the elements from `reach - 1` before to `reach` after lie."""
+    """Returns the distances of the elements from `reach - 1` before to `reach` after it."""
     return [R.abs(R.subtract(share, _real(float(k)))) for k in range(1 - reach, reach + 1)]
 
 
@@ -298,10 +299,10 @@ def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
     d = folded(node, distance)
 
     def polynomial(*factors: float) -> Expr:
-        made: Expr = _real(factors[0])
+        result: Expr = _real(factors[0])
         for factor in factors[1:]:
-            made = R.add(R.multiply(made, d), _real(factor))
-        return made
+            result = R.add(R.multiply(result, d), _real(factor))
+        return result
 
     near = polynomial(a + 2, -(a + 3), 0.0, 1.0)
     far = polynomial(a, -5 * a, 8 * a, -4 * a)
@@ -310,7 +311,7 @@ def _cubic(node: OnnxNode, distance: Expr, a: float) -> Expr:
 
 
 def _of_one(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
-    """Weights that add up to one."""
+    """Returns weights normalized to a sum of 1."""
     weights = [folded(node, w) for w in weights]
     total = weights[0]
     for weight in weights[1:]:
@@ -322,7 +323,7 @@ def _of_one(node: OnnxNode, weights: list[Expr]) -> list[Expr]:
 def _only_inside(
     node: OnnxNode, places: list[Expr], weights: list[Expr], axis: ResizedAxis
 ) -> list[Expr]:
-    """Elements beyond an edge count for nothing."""
+    """Returns elements beyond an edge count for nothing."""
     last = _float(axis.size - 1)
     kept = [
         R.where(R.logical_and(R.greater_equal(p, _real(0.0)), R.less_equal(p, last)), w, _real(0.0))
@@ -332,13 +333,13 @@ def _only_inside(
 
 
 def _outside(
-    node: OnnxNode, made: Expr, place: Expr, axis: ResizedAxis, how: Interpolation
+    node: OnnxNode, made: Expr, coordinate: Expr, axis: ResizedAxis, how: Interpolation
 ) -> Expr:
-    """When cropping, places outside of the image have a value of their own."""
+    """Replaces elements at coordinates outside the image with the extrapolation value."""
     if how.coordinates != "tf_crop_and_resize":
         return made
     last = _float(axis.size - 1)
-    inside = R.logical_and(R.greater_equal(place, _real(0.0)), R.less_equal(place, last))
-    behind = [1] * (node.rank() - 1 - axis.place)
+    inside = R.logical_and(R.greater_equal(coordinate, _real(0.0)), R.less_equal(coordinate, last))
+    behind = [1] * (node.rank() - 1 - axis.index)
     dtype = node.tensor_info(made).dtype or "float32"
-    return R.where(shaped(inside, (axis.new, *behind)), made, number(how.outside, dtype))
+    return R.where(reshape_to(inside, (axis.new, *behind)), made, number(how.outside, dtype))

@@ -18,23 +18,23 @@ from structir.script import R
 
 
 def called(name: str, *args: Expr, info: StructInfo = OBJECT) -> Expr:
-    """A function on lists."""
+    """Calls an external function on lists."""
     return R.call_pure_packed(f"list.{name}", *args, sinfo_args=info)
 
 
-def items_of(node: OnnxNode, place: int = 0) -> StructInfo:
-    """What holds of every item of a list."""
-    value = node.values[place]
+def items_of(node: OnnxNode, index: int = 0) -> StructInfo:
+    """Returns the StructInfo common to the items of a list."""
+    value = node.values[index]
     if value is not None and value.items is not None:
         return value.items
-    info = node[place].struct_info
+    info = node[index].struct_info
     if not isinstance(info, TupleStructInfo) or not info.fields:
         return OBJECT
     return reduce(unify_to_lca, [unsized(f) for f in info.fields])
 
 
 def listed(node: OnnxNode, expr: Expr, items: StructInfo) -> OnnxValue:
-    """A list whose items are known so far."""
+    """Returns a list value with the StructInfo of its items."""
     return OnnxValue(expr, items=None if items == OBJECT else items)
 
 
@@ -57,19 +57,19 @@ def at(node: OnnxNode) -> Any:
     info = node[0].struct_info
     position = node.elements(1)
     if isinstance(info, TupleStructInfo) and position is not None:
-        place = position.item()
-        if -len(info.fields) <= place < len(info.fields):
-            return node[0][place]
+        index = position.item()
+        if -len(info.fields) <= index < len(info.fields):
+            return node[0][index]
     return _typed(node, called("at", node[0], node[1], info=items_of(node)))
 
 
 def _typed(node: OnnxNode, value: Expr) -> Expr:
-    """An element of a list; what the graph declares of it is checked when the program runs."""
-    declared = node.declared(0)
+    """Returns an element of a list, cast to the type that the graph declares for it."""
+    declared = node.declared_info(0)
     if value.struct_info != OBJECT or not isinstance(declared, TensorStructInfo):
         return value
     bound = node.emit(value)
-    return node.importer.builder.match_cast(bound, declared, node.part_name(), node.place)
+    return node.importer.builder.match_cast(bound, declared, node.part_name(), node.span)
 
 
 @onnx_op("SequenceInsert")
@@ -114,8 +114,8 @@ def split(node: OnnxNode) -> OnnxValue:
     own = node.info()
     kept = bool(keep.data.item())
     rank = None if own.ndim is None else own.ndim - (not kept)
-    made = called("parts", node[0], sizes, constant(node.axis("axis")), keep)
-    return listed(node, made, TensorStructInfo(None, own.dtype, rank))
+    result = called("parts", node[0], sizes, constant(node.axis("axis")), keep)
+    return listed(node, result, TensorStructInfo(None, own.dtype, rank))
 
 
 @onnx_op("Optional")
@@ -139,7 +139,8 @@ def get_element(node: OnnxNode) -> Any:
 
 @onnx_op("SequenceMap")
 def sequence_map(node: OnnxNode) -> list[OnnxValue]:
-    """A graph applied to the items of one list, or of several at once; tensors stay the same."""
+    """Returns a graph applied to the items of one list, or of several at once; tensors stay the
+    same."""
     graph = node.attr("body")
     lists = [k for k in range(len(node.values)) if is_list(node, k)]
     trips = length_of(node, 0)
@@ -147,33 +148,33 @@ def sequence_map(node: OnnxNode) -> list[OnnxValue]:
 
     def body(step: Expr, going: Expr, inner: list[Expr]) -> list[Expr]:
         given = {}
-        for place, declared in enumerate(graph.input):
-            value = node[place]
-            if place in lists:
-                item = node.emit(called("at", value, step, info=items_of(node, place)))
-                given[declared.name] = node.importer.measured(
-                    OnnxValue(item), declared.name, node.place
+        for index, declared in enumerate(graph.input):
+            value = node[index]
+            if index in lists:
+                item = node.emit(called("at", value, step, info=items_of(node, index)))
+                given[declared.name] = node.importer.name_sizes(
+                    OnnxValue(item), declared.name, node.span
                 )
             else:
                 given[declared.name] = OnnxValue(value)
-        made = [v.expr for v in node.inside(graph, given)]
-        infos[:] = [unsized(m.struct_info) for m in made]
-        grown = [called("insert", li, m) for li, m in zip(inner, made, strict=True)]
+        result = [v.expr for v in node.build_subgraph(graph, given)]
+        infos[:] = [unsized(m.struct_info) for m in result]
+        grown = [called("insert", li, m) for li, m in zip(inner, result, strict=True)]
         return [constant(True, "bool"), *grown]
 
     empties = tuple([node.emit(called("empty")) for _ in graph.output])
-    made = OnnxLoop(node, empties, body).run(trips, ABSENT, None)
-    return [listed(node, m, i) for m, i in zip(made, infos, strict=True)]
+    result = OnnxLoop(node, empties, body).run(trips, ABSENT, None)
+    return [listed(node, m, i) for m, i in zip(result, infos, strict=True)]
 
 
-def is_list(node: OnnxNode, place: int) -> bool:
-    """Whether an operand is a list."""
-    return not isinstance(node[place].struct_info, TensorStructInfo)
+def is_list(node: OnnxNode, index: int) -> bool:
+    """Returns whether an operand is a list."""
+    return not isinstance(node[index].struct_info, TensorStructInfo)
 
 
-def length_of(node: OnnxNode, place: int) -> Expr:
-    """How many items a list has."""
-    info = node[place].struct_info
+def length_of(node: OnnxNode, index: int) -> Expr:
+    """Returns how many items a list has."""
+    info = node[index].struct_info
     if isinstance(info, TupleStructInfo):
         return constant(len(info.fields))
-    return node.emit(called("length", node[place], info=TensorStructInfo((), "int64")))
+    return node.emit(called("length", node[index], info=TensorStructInfo((), "int64")))

@@ -11,7 +11,7 @@ from structir.frontend.onnx.node import OnnxNode
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, size_number
 from structir.frontend.onnx.sizes import run_time_sizes, sizes_of
-from structir.frontend.onnx.values import Elements, OnnxValue, as_elements, stated
+from structir.frontend.onnx.values import Elements, OnnxValue, as_elements, as_expression
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr, ShapeExpr
@@ -19,17 +19,17 @@ from structir.script import R
 
 
 def product(sizes: Any) -> Dim:
-    """The product of sizes."""
-    made: Dim = 1
+    """Returns the product of sizes."""
+    result: Dim = 1
     for size in sizes:
-        made = made * size
-    return made
+        result = result * size
+    return result
 
 
-def shaped(x: Expr, shape: Any) -> Expr:
-    """A tensor under another shape."""
-    made: Expr = R.reshape(x, ShapeExpr(tuple(shape)))
-    return made
+def reshape_to(x: Expr, shape: Any) -> Expr:
+    """Returns a tensor reshaped to other sizes."""
+    result: Expr = R.reshape(x, ShapeExpr(tuple(shape)))
+    return result
 
 
 @onnx_op("Shape")
@@ -38,35 +38,37 @@ def shape(node: OnnxNode) -> OnnxValue:
     start, end = node.attr("start", 0), node.attr("end", rank)
     sizes = node.dims()[slice(start, end)]
     elements = as_elements(list(sizes), (len(sizes),))
-    return OnnxValue(stated(elements, "int64"), elements)
+    return OnnxValue(as_expression(elements, "int64"), elements)
 
 
 @onnx_op("Size")
 def size(node: OnnxNode) -> OnnxValue:
     elements = as_elements([product(node.dims())], ())
-    return OnnxValue(stated(elements, "int64"), elements)
+    return OnnxValue(as_expression(elements, "int64"), elements)
 
 
 @onnx_op("Reshape")
 def reshape_by_operand(node: OnnxNode) -> Expr:
     if node.version < 5 and not node.has(1):
-        return shaped(node[0], _filled(node, list(node.attr("shape"))))
+        return reshape_to(node[0], _filled(node, list(node.attr("shape"))))
     if node.elements(1) is not None:
-        return shaped(node[0], _filled(node, list(node.sizes(1))))
-    return shaped(node[0], _run_time_shape(node))
+        return reshape_to(node[0], _filled(node, list(node.sizes(1))))
+    return reshape_to(node[0], _run_time_shape(node))
 
 
 def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
-    """The sizes of a Reshape with 0 and -1 worked out, where that can be done."""
+    """Returns the sizes of a Reshape with 0 and -1 resolved where possible."""
     if not node.flag("allowzero"):
         own = node.info().dims
-        for place, wanted in enumerate(sizes):
+        for position, wanted in enumerate(sizes):
             if isinstance(wanted, int) and wanted == 0:
-                if not isinstance(own, tuple) or place >= len(own):
-                    node.fail(f"size {place} of the shape copies an axis that is not there")
-                sizes[place] = own[place]
+                if not isinstance(own, tuple) or position >= len(own):
+                    node.fail(
+                        f"shape[{position}] is 0, but the operand has no axis {position} to copy"
+                    )
+                sizes[position] = own[position]
     if sizes.count(-1) > 1:
-        node.fail("the shape has more than one -1")
+        node.fail("shape: expected at most one -1")
     own = node.info().dims
     if -1 in sizes and isinstance(own, tuple):
         rest = product(s for s in sizes if not (isinstance(s, int) and s == -1))
@@ -79,7 +81,7 @@ def _filled(node: OnnxNode, sizes: list[Dim]) -> list[Dim]:
 
 
 def _run_time_shape(node: OnnxNode) -> tuple[Dim, ...]:
-    """The sizes of a Reshape that arrive when the program runs."""
+    """Returns the data-dependent sizes of a Reshape."""
     (count,) = node.static_dims(1)
     own = node.dims()
     asked = R.astype(node[1], "int64")
@@ -100,14 +102,14 @@ def flatten(node: OnnxNode) -> Expr:
     sizes, axis = node.dims(), node.attr("axis")
     axis = axis + len(sizes) if axis < 0 else axis
     if not 0 <= axis <= len(sizes):
-        node.fail(f"there is no axis {axis} among {len(sizes)}")
-    return shaped(node[0], (product(sizes[:axis]), product(sizes[axis:])))
+        node.fail(f"axis {axis} is out of range for rank {len(sizes)}")
+    return reshape_to(node[0], (product(sizes[:axis]), product(sizes[axis:])))
 
 
-def axes_of(node: OnnxNode, place: int = 1, name: str = "axes") -> tuple[int, ...] | None:
-    """Axes that arrive as an attribute or as an operand; None where none are given."""
-    if node.has(place) and name not in node.attributes:
-        return node.ints(place)
+def axes_of(node: OnnxNode, position: int = 1, name: str = "axes") -> tuple[int, ...] | None:
+    """Returns the axes of an attribute or operand, or None if absent."""
+    if node.has(position) and name not in node.attributes:
+        return node.ints(position)
     given = node.attr(name, None)
     return None if given is None else tuple(given)
 
@@ -117,12 +119,12 @@ def squeeze(node: OnnxNode) -> Expr:
     sizes, axes = node.dims(), axes_of(node)
     if axes is None:
         if any(isinstance(d, Poly) for d in sizes):
-            node.fail("which axes are 1 is not known: the axes must be given")
+            node.fail("missing axes: cannot determine the axes of size 1")
         axes = tuple([i for i, d in enumerate(sizes) if d == 1])
-    places = {node.counted(a, len(sizes)) for a in axes}
-    for place in places:
-        if dims.equal(sizes[place], 1) is False:
-            node.fail(f"axis {place} has the size {dims.text(sizes[place])}, not 1")
+    places = {node.normalize_axis(a, len(sizes)) for a in axes}
+    for position in places:
+        if dims.equal(sizes[position], 1) is False:
+            node.fail(f"axis {position}: expected size 1, found {dims.text(sizes[position])}")
     return R.squeeze(node[0], sorted(places)) if places else node[0]
 
 
@@ -130,9 +132,9 @@ def squeeze(node: OnnxNode) -> Expr:
 def unsqueeze(node: OnnxNode) -> Expr:
     axes = axes_of(node) or ()
     rank = node.rank() + len(axes)
-    places = sorted({node.counted(a, rank) for a in axes})
+    places = sorted({node.normalize_axis(a, rank) for a in axes})
     if len(places) < len(axes):
-        node.fail(f"an axis is given twice: {list(axes)}")
+        node.fail(f"axes: expected distinct axes, found {list(axes)}")
     return R.expand_dims(node[0], places) if places else node[0]
 
 
@@ -150,11 +152,13 @@ def expand(node: OnnxNode) -> Expr:
         sizes = sizes_of(node, 1)
         whole = R.full(ShapeExpr(sizes), constant(True, "bool"))
         return R.where(whole, node[0], node[0])
-    return R.broadcast_to(node[0], ShapeExpr(joined(node, node.dims(), node.sizes(1))))
+    return R.broadcast_to(node[0], ShapeExpr(broadcast_sizes(node, node.dims(), node.sizes(1))))
 
 
-def joined(node: OnnxNode, own: tuple[Dim, ...], asked: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The shape that two shapes broadcast to."""
+def broadcast_sizes(
+    node: OnnxNode, own: tuple[Dim, ...], asked: tuple[Dim, ...]
+) -> tuple[Dim, ...]:
+    """Returns the shape that two shapes broadcast to."""
     rank = max(len(own), len(asked))
     left = (1,) * (rank - len(own)) + own
     right = (1,) * (rank - len(asked)) + asked
@@ -182,12 +186,12 @@ def depth_to_space(node: OnnxNode) -> Expr:
     b = node.attr("blocksize")
     small = dims.exact_quotient(c, b * b)
     if small is None:
-        node.fail(f"{dims.text(c)} channels are not made of blocks of {b * b}")
+        node.fail(f"the number of channels, {dims.text(c)}, is not divisible by {b * b}")
     if node.attr("mode", "DCR") == "DCR":
         parted, order = (n, b, b, small, h, w), [0, 3, 4, 1, 5, 2]
     else:
         parted, order = (n, small, b, b, h, w), [0, 1, 4, 2, 5, 3]
-    return shaped(R.permute_dims(shaped(node[0], parted), order), (n, small, h * b, w * b))
+    return reshape_to(R.permute_dims(reshape_to(node[0], parted), order), (n, small, h * b, w * b))
 
 
 @onnx_op("SpaceToDepth")
@@ -195,10 +199,10 @@ def space_to_depth(node: OnnxNode) -> Expr:
     n, c, h, w = node.dims()
     b = node.attr("blocksize")
     rows, columns = dims.floordiv(h, b), dims.floordiv(w, b)
-    parted = shaped(node[0], (n, c, rows, b, columns, b))
+    parted = reshape_to(node[0], (n, c, rows, b, columns, b))
     by_column = node.attr("mode", "DCR") == "CRD"
     turned = R.permute_dims(parted, [0, 1, 3, 5, 2, 4] if by_column else [0, 3, 5, 1, 2, 4])
-    return shaped(turned, (n, c * b * b, rows, columns))
+    return reshape_to(turned, (n, c * b * b, rows, columns))
 
 
 # ---- known elements

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import shaped
-from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.ops.shapes import reshape_to
+from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, number, size_number
 from structir.ir import dims
@@ -30,34 +30,35 @@ def dft(node: OnnxNode) -> Expr:
 
 def _dft(node: OnnxNode, axis: int) -> Expr:
     rank = node.rank()
-    place = node.counted(axis, rank)
+    position = node.normalize_axis(axis, rank)
     inverse, half = node.flag("inverse"), node.flag("onesided")
-    given: Dim = node.dims()[place]
+    given: Dim = node.dims()[position]
     length = node.sizes(1)[0] if node.has(1) else (given - 1) * 2 if inverse and half else given
-    order = [*[k for k in range(rank - 1) if k != place], place, rank - 1]
+    order = [*[k for k in range(rank - 1) if k != position], position, rank - 1]
     held = dims.floordiv(length, 2) + 1 if inverse and half else length
     x = _fitted(node, node.emit(R.permute_dims(node[0], order)), given, held)
-    made = transformed(node, x, length, inverse, half)
+    result = transformed(node, x, length, inverse, half)
     back = [order.index(k) for k in range(rank)]
-    return R.permute_dims(made, back)
+    return R.permute_dims(result, back)
 
 
 def _fitted(node: OnnxNode, x: Expr, given: Dim, wanted: Dim) -> Expr:
-    """As many elements along the axis as are asked for: some cut off, or zeros after them."""
+    """Returns a tensor truncated or zero-padded along an axis to a size."""
     axis = len(node.tensor_info(x).dims) - 2
     if dims.equal(given, wanted) is True:
         return x
     if dims.at_least(given, wanted) is True:
         return R.strided_slice(x, [axis], (0,), (wanted,))
     if dims.at_least(wanted, given) is not True:
-        node.fail("whether the signal is shorter than its transform is not known")
+        node.fail("cannot determine whether the signal is shorter than dft_length")
     after: list[Dim] = [0] * (axis + 2)
     after[axis] = wanted - given
-    return node.emit(padded(node, x, [0] * (axis + 2), after, "constant"))
+    return node.emit(emit_pad(node, x, [0] * (axis + 2), after, "constant"))
 
 
 def transformed(node: OnnxNode, x: Expr, length: Dim, inverse: bool, half: bool) -> Expr:
-    """The transform over the last but one axis; the last one holds real and imaginary parts."""
+    """Returns the transform over the last but one axis; the last one holds real and imaginary
+    parts."""
     sizes = node.tensor_info(x).dims
     dtype, rank = node.dtype(), len(sizes)
     real = R.squeeze(R.strided_slice(x, [rank - 1], (0,), (1,)), [rank - 1])
@@ -75,30 +76,30 @@ def transformed(node: OnnxNode, x: Expr, length: Dim, inverse: bool, half: bool)
     if imaginary is not None:
         out_real = R.subtract(out_real, R.matmul(imaginary, turn))
         out_imaginary = R.add(out_imaginary, R.matmul(imaginary, cosines))
-    made = R.stack(Tuple((out_real, out_imaginary)), axis=rank - 1)
-    return R.divide(made, size_number(length, dtype)) if inverse else made
+    result = R.stack(Tuple((out_real, out_imaginary)), axis=rank - 1)
+    return R.divide(result, size_number(length, dtype)) if inverse else result
 
 
 def _angles(node: OnnxNode, rows: Dim, columns: Dim, length: Dim, f: Any, dtype: str) -> Expr:
-    """cos or sin of 2 pi j k / length; the product is taken modulo the length, to stay exact."""
+    """Returns cos or sin of 2 pi j k / length; j k is reduced modulo the length for accuracy."""
 
     def counted(size: Dim, shape: tuple[Dim, ...]) -> Expr:
         places = R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64")
-        return shaped(places, shape)
+        return reshape_to(places, shape)
 
     turns = R.multiply(counted(rows, (rows, 1)), counted(columns, (1, columns)))
     share = R.divide(
         R.astype(R.mod(turns, size_number(length)), "float64"), size_number(length, "float64")
     )
     angles = f(R.multiply(share, number(2 * math.pi, "float64")))
-    found = node.importer.worked_out(R.astype(angles, dtype))
-    return found if isinstance(found, Constant) else node.emit(found)
+    value = node.importer.fold_constant(R.astype(angles, dtype))
+    return value if isinstance(value, Constant) else node.emit(value)
 
 
 def _real_inverse(
     node: OnnxNode, real: Expr, imaginary: Expr | None, cosines: Expr, sines: Expr, length: Dim
 ) -> Expr:
-    """The real signal of half a spectrum: all but its ends count twice."""
+    """Returns the real signal of half a spectrum: all but its ends count twice."""
     dtype = node.dtype()
     kept = dims.floordiv(length, 2) + 1
     places = R.arange(PrimValue(0), PrimValue(kept), PrimValue(1), dtype="int64")
@@ -108,25 +109,27 @@ def _real_inverse(
     total = R.matmul(R.multiply(real, weight), cosines)
     if imaginary is not None:
         total = R.subtract(total, R.matmul(R.multiply(imaginary, weight), sines))
-    made = R.divide(total, size_number(length, dtype))
-    return R.expand_dims(made, [-1])
+    result = R.divide(total, size_number(length, dtype))
+    return R.expand_dims(result, [-1])
 
 
 @onnx_op("STFT")
 def stft(node: OnnxNode) -> Expr:
-    """Frames that begin every so many elements, weighted by a window, and their transforms."""
+    """Returns frames that begin every so many elements, weighted by a window, and their
+    transforms."""
     step = node.sizes(1)[0]
     length = node.sizes(3)[0] if node.has(3) else node.dims(2)[0]
     count = dims.floordiv(node.dims()[1] - length, step) + 1
     starts = R.arange(PrimValue(0), PrimValue(count), PrimValue(1), dtype="int64")
     inside = R.arange(PrimValue(0), PrimValue(length), PrimValue(1), dtype="int64")
     places = R.add(
-        shaped(R.multiply(starts, size_number(step)), (count, 1)), shaped(inside, (1, length))
+        reshape_to(R.multiply(starts, size_number(step)), (count, 1)),
+        reshape_to(inside, (1, length)),
     )
     x = node[0] if node.rank() == 3 else R.expand_dims(node[0], [2])
     frames = R.take(x, places, axis=1)
     if node.has(2):
-        frames = R.multiply(frames, shaped(node[2], (length, 1)))
+        frames = R.multiply(frames, reshape_to(node[2], (length, 1)))
     return transformed(node, node.emit(frames), length, False, node.flag("onesided"))
 
 
@@ -139,14 +142,14 @@ def mel_weight_matrix(node: OnnxNode) -> Expr:
     points = np.arange(bands + 2) * ((edges[1] - edges[0]) / (bands + 2)) + edges[0]
     hertz = 700 * (10 ** (points / 2595) - 1)
     at = np.floor((length + 1) * hertz / rate).astype(np.int64)
-    made = np.zeros((bins, bands))
+    result = np.zeros((bins, bands))
     for band in range(bands):
         left, middle, right = at[band : band + 3]
         if left == middle:
-            made[middle, band] = 1
+            result[middle, band] = 1
         else:
-            made[left : middle + 1, band] = np.arange(middle - left + 1) / (middle - left)
+            result[left : middle + 1, band] = np.arange(middle - left + 1) / (middle - left)
         if right > middle:
-            made[middle:right, band] = (right - np.arange(middle, right)) / (right - middle)
+            result[middle:right, band] = (right - np.arange(middle, right)) / (right - middle)
     dtype = node.dtype_attr("output_datatype", "float32") or "float32"
-    return constant(made, dtype)
+    return constant(result, dtype)

@@ -1,4 +1,4 @@
-"""Steps of optimisers: for each tensor the next value and the next state."""
+"""Mappings of optimizer steps: the next value and state of each tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = Callable[[OnnxNode, list[Expr]], list[Expr]]  # x, gradient, states -> x,
 
 
 def optimiser(name: str, states: int) -> Callable[[Step], Step]:
-    """Register a step for all tensors of a node: operands and results come kind by kind."""
+    """Registers a step for all tensors of a node: operands and results come kind by kind."""
 
     def register(step: Step) -> Step:
         def build(node: OnnxNode) -> list[Expr]:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from structir.frontend.torch.node import FxNode, same
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.frontend.torch.scalars import (
+    as_tensor,
+    cast,
+    index_range,
+    number,
+    reshape_to,
+    size_number,
+)
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
@@ -19,7 +26,7 @@ def attention(node: FxNode) -> Any:
     query, key, value = node["query"], node["key"], node["value"]
     dtype = node.dtype("query")
     if float(node.arg("dropout_p", 0.0)) != 0.0:
-        node.fail("attention with dropout draws random numbers, which is not supported")
+        node.fail("attention with dropout is not supported")
     if node.flag("enable_gqa"):
         key, value = (_shared(node, x) for x in (key, value))
     rank = node.rank("query")
@@ -39,12 +46,12 @@ def attention(node: FxNode) -> Any:
     if mask is not None and node.dtype_of(mask) == "bool":  # a row that sees nothing gives 0
         seen = R.max(cast(mask, "int8"), axis=[node.rank("attn_mask") - 1], keepdims=True)
         weights = R.where(cast(seen, "bool"), weights, number(0.0, dtype))
-    made = R.matmul(weights, value)
+    result = R.matmul(weights, value)
     if len(node.spec.outputs) == 1:
-        return made
+        return result
     most = node.emit(R.max(scores, axis=[rank - 1], keepdims=True))
     total = R.log(R.sum(R.exp(R.subtract(scores, most)), axis=[rank - 1], keepdims=True))
-    return [made, R.squeeze(R.add(total, most), [rank - 1])]
+    return [result, R.squeeze(R.add(total, most), [rank - 1])]
 
 
 def _scale(node: FxNode, dtype: str) -> Expr:
@@ -58,15 +65,17 @@ def _scale(node: FxNode, dtype: str) -> Expr:
 
 
 def _causal(length: Dim, total: Dim) -> Expr:
-    """Where a key is no later than the query."""
-    return R.less_equal(shaped(counted(total), (1, total)), shaped(counted(length), (length, 1)))
+    """Returns the causal mask: True where a key is not after the query."""
+    return R.less_equal(
+        reshape_to(index_range(total), (1, total)), reshape_to(index_range(length), (length, 1))
+    )
 
 
 def _shared(node: FxNode, x: Expr) -> Expr:
-    """Keys or values for every head of the queries, where several share them."""
+    """Returns keys or values for every head of the queries, where several share them."""
     heads, own = node.dims("query")[-3], node.dims_of(x)
-    if same((heads,), (own[-3],)):
+    if are_equal((heads,), (own[-3],)):
         return x
     each = dims.floordiv(heads, own[-3])
     spread = R.broadcast_to(R.expand_dims(x, [len(own) - 2]), (*own[:-2], each, *own[-2:]))
-    return node.emit(shaped(spread, (*own[:-3], heads, *own[-2:])))
+    return node.emit(reshape_to(spread, (*own[:-3], heads, *own[-2:])))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.promotion import promoted
+from structir.frontend.torch.promotion import promote_dtypes
 from structir.frontend.torch.registry import torch_op
 from structir.frontend.torch.scalars import as_tensor, number
 from structir.ir.dtype import is_float
@@ -17,9 +17,9 @@ Binary = Callable[[Expr, Expr], Expr]
 
 
 def pair(node: FxNode, dtype: str | None = None) -> tuple[Expr, Expr]:
-    """Both operands in one dtype: that of the result, or the one that torch promotes to."""
+    """Returns both operands in one dtype: that of the result, or the one that torch promotes to."""
     values = node.arg("self"), node.arg("other")
-    dtype = promoted(values) if dtype is None else dtype
+    dtype = promote_dtypes(values) if dtype is None else dtype
     left, right = (as_tensor(v, dtype) for v in values)
     return left, right
 
@@ -106,8 +106,8 @@ def divide(node: FxNode) -> Expr:
         return R.divide(left, right)
     if mode == "floor":
         return R.floor_divide(left, right)
-    made = R.divide(left, right)  # integers are rounded toward zero
-    return R.trunc(made) if is_float(node.out_dtype()) else made
+    result = R.divide(left, right)  # integers are rounded toward zero
+    return R.trunc(result) if is_float(node.out_dtype()) else result
 
 
 @torch_op("floor_divide")
@@ -149,8 +149,8 @@ def copy_sign(node: FxNode) -> Expr:
 def x_log_y(node: FxNode) -> Expr:
     left, right = pair(node, node.out_dtype())
     zero = number(0.0, node.out_dtype())
-    made = R.where(R.equal(left, zero), zero, R.multiply(left, R.log(right)))
-    return R.where(R.isnan(right), right, made)
+    result = R.where(R.equal(left, zero), zero, R.multiply(left, R.log(right)))
+    return R.where(R.isnan(right), right, result)
 
 
 @torch_op("hypot")
@@ -171,7 +171,7 @@ def power(node: FxNode) -> Expr:
 
 
 def _known_power(x: Expr, exponent: float, node: FxNode) -> Expr | None:
-    """A power that is some products or a root."""
+    """Returns a power that is some products or a root."""
     if exponent in (1, 2, 3, 4):
         x = node.emit(x)
         square = x if exponent == 1 else node.emit(R.multiply(x, x))
@@ -226,8 +226,8 @@ def masked_fill(node: FxNode) -> Expr:
 def add_of_two(node: FxNode) -> Expr:
     op = R.multiply if ".addcmul" in node.spec.target else R.divide
     dtype = node.out_dtype()
-    made = op(node.operand("tensor1", dtype), node.operand("tensor2", dtype))
-    return R.add(node.operand("self", dtype), _scaled(node, made, "value"))
+    result = op(node.operand("tensor1", dtype), node.operand("tensor2", dtype))
+    return R.add(node.operand("self", dtype), _scaled(node, result, "value"))
 
 
 @torch_op("lerp")
@@ -240,7 +240,7 @@ def between(node: FxNode) -> Expr:
 @torch_op("isclose")
 def is_close(node: FxNode) -> Expr:
     values = node["self"], node["other"]
-    dtype = promoted(values)
+    dtype = promote_dtypes(values)
     left, right = (as_tensor(v, dtype if is_float(dtype) else "float64") for v in values)
     wide = node.dtype_of(left)
     slack = R.multiply(number(node.arg("rtol", 1e-5), wide), R.abs(right))
@@ -258,7 +258,7 @@ def broadcast_tensors(node: FxNode) -> list[Any]:
 
 
 def reduced(x: Expr, how: int) -> Expr:
-    """A loss for each element: as it is, its mean, or its sum."""
+    """Returns a loss for each element: as it is, its mean, or its sum."""
     if how == 0:
         return x
     return R.mean(x) if how == 1 else R.sum(x)

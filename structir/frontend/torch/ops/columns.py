@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.padding import padded
+from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import constant, counted, number, shaped
+from structir.frontend.torch.scalars import constant, index_range, number, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr
@@ -27,7 +27,7 @@ class ColumnWindows:
     stride: list[int]
 
     def moves(self, sizes: tuple[Dim, ...]) -> list[Dim]:
-        """To how many places it moves along each axis."""
+        """Returns the number of window positions along each axis."""
         return [
             dims.floordiv(n + 2 * p - d * (k - 1) - 1, s) + 1
             for n, k, d, p, s in zip(
@@ -42,9 +42,9 @@ def _windows(node: FxNode) -> ColumnWindows:
 
 
 def _places(axis: int, windows: ColumnWindows, moves: Dim) -> Expr:
-    """For each element of the window and each move, a place along an axis."""
+    """Returns the index along an axis of each window element at each window position."""
     inner = constant(np.arange(windows.kernel[axis])[:, None] * windows.dilation[axis])
-    outer = R.multiply(shaped(counted(moves), (1, moves)), constant(windows.stride[axis]))
+    outer = R.multiply(reshape_to(index_range(moves), (1, moves)), constant(windows.stride[axis]))
     return R.add(inner, outer)
 
 
@@ -54,13 +54,13 @@ def to_columns(node: FxNode) -> Expr:
     *before, channels, rows, columns = node.dims()
     moves = windows.moves((rows, columns))
     around = [0] * (len(before) + 1) + windows.padding
-    x = node.emit(padded(node, x, around, around))
+    x = node.emit(emit_pad(node, x, around, around))
     first = len(before) + 1
     x = R.take(x, _places(0, windows, moves[0]), axis=first)
     x = R.take(x, _places(1, windows, moves[1]), axis=first + 2)
     order = [*range(first), first, first + 2, first + 1, first + 3]
     many = math.prod(windows.kernel)
-    return shaped(R.permute_dims(x, order), (*before, channels * many, moves[0] * moves[1]))
+    return reshape_to(R.permute_dims(x, order), (*before, channels * many, moves[0] * moves[1]))
 
 
 @torch_op("col2im")
@@ -70,16 +70,16 @@ def to_image(node: FxNode) -> Expr:
     moves, many = windows.moves(sizes), math.prod(windows.kernel)
     wide = [n + 2 * p for n, p in zip(sizes, windows.padding, strict=True)]
     rows, columns = (_places(k, windows, moves[k]) for k in range(2))
-    rows = shaped(rows, (windows.kernel[0], 1, moves[0], 1))
-    columns = shaped(columns, (1, windows.kernel[1], 1, moves[1]))
+    rows = reshape_to(rows, (windows.kernel[0], 1, moves[0], 1))
+    columns = reshape_to(columns, (1, windows.kernel[1], 1, moves[1]))
     flat = R.add(R.multiply(rows, R.full((), R.prim_value(wide[1]), dtype="int64")), columns)
     channels = node.out_dims()[-3]
     spread = (*before, channels, many * count)
-    at = R.broadcast_to(shaped(flat, (many * count,)), spread)
+    at = R.broadcast_to(reshape_to(flat, (many * count,)), spread)
     zeros = R.full(ShapeExpr((*before, channels, wide[0] * wide[1])), number(0, node.dtype()))
     put = R.scatter_elements(
-        zeros, at, shaped(node["self"], spread), axis=len(before) + 1, reduction="add"
+        zeros, at, reshape_to(node["self"], spread), axis=len(before) + 1, reduction="add"
     )
-    whole = shaped(put, (*before, channels, *wide))
+    whole = reshape_to(put, (*before, channels, *wide))
     trimmed = [0] * (len(before) + 1) + [-p for p in windows.padding]
-    return padded(node, whole, trimmed, trimmed)
+    return emit_pad(node, whole, trimmed, trimmed)

@@ -20,13 +20,13 @@ def linear(node: FxNode) -> Expr:
     weight = node["weight"]
     rank = node.rank("weight")
     turned = R.permute_dims(weight, [1, 0]) if rank == 2 else weight
-    made = R.matmul(node["input"], turned)
+    result = R.matmul(node["input"], turned)
     bias = node.get("bias")
-    return made if bias is None else R.add(made, bias)
+    return result if bias is None else R.add(result, bias)
 
 
 def _added(node: FxNode, product: Expr) -> Expr:
-    """beta * self + alpha * product."""
+    """Returns beta * self + alpha * product."""
     dtype = node.out_dtype()
     beta, alpha = node.arg("beta", 1), node.arg("alpha", 1)
     if alpha != 1:
@@ -80,8 +80,8 @@ def einsum(node: FxNode) -> Expr:
 def tensordot(node: FxNode) -> Expr:
     left, right = node["self"], node["other"]
     own, other = node.dims("self"), node.dims("other")
-    first = [node.counted(a, len(own)) for a in node.ints("dims_self")]
-    second = [node.counted(a, len(other)) for a in node.ints("dims_other")]
+    first = [node.normalize_axis(a, len(own)) for a in node.ints("dims_self")]
+    second = [node.normalize_axis(a, len(other)) for a in node.ints("dims_other")]
     names = [chr(ord("a") + k) for k in range(len(own) + len(other))]
     left_names, right_names = names[: len(own)], names[len(own) :]
     for a, b in zip(first, second, strict=True):
@@ -94,18 +94,18 @@ def tensordot(node: FxNode) -> Expr:
 
 @torch_op("bilinear")
 def bilinear(node: FxNode) -> Expr:
-    made = R.einsum(
+    result = R.einsum(
         Tuple((node["input1"], node["weight"], node["input2"])), subscripts="...i,oij,...j->...o"
     )
     bias = node.get("bias")
-    return made if bias is None else R.add(made, bias)
+    return result if bias is None else R.add(result, bias)
 
 
 @torch_op("cosine_similarity")
 def cosine_similarity(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     left, right = (node.emit(cast(node[n], dtype)) for n in ("x1", "x2"))
-    axis = node.counted(node.plain("dim", 1), max(node.rank("x1"), node.rank("x2")))
+    axis = node.normalize_axis(node.plain("dim", 1), max(node.rank("x1"), node.rank("x2")))
     edge = as_tensor(node.arg("eps", 1e-8), dtype)
 
     def length(x: Expr) -> Expr:

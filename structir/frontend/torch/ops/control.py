@@ -1,4 +1,4 @@
-"""Choices and loops: graphs within graphs as branches, and as functions that a loop calls."""
+"""Mappings of conditionals and loops: nested graphs become branches and loop bodies."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ ABSENT = Tuple(())
 
 
 def _tensors(node: FxNode, values: Sequence[Any], graph: FxGraph) -> list[Expr]:
-    """The results of a graph as tensors."""
-    made = []
+    """Returns the results of a graph as tensors."""
+    result = []
     for value, stated in zip(values, graph.outputs, strict=True):
         meta = graph.tensors.get(next(iter(names_of(stated)), ""))
-        made.append(as_tensor(value, meta.dtype if meta and meta.dtype else "int64"))
-    return made
+        result.append(as_tensor(value, meta.dtype if meta and meta.dtype else "int64"))
+    return result
 
 
-def _settled(node: FxNode, value: Expr, place: int) -> Expr:
-    """A result under the sizes that torch knows of it, checked when the program runs."""
-    stated = TensorStructInfo(node.out_dims(place), node.out_dtype(place))
+def _settled(node: FxNode, value: Expr, index: int) -> Expr:
+    """Returns a result cast to its recorded shape, which is checked at run time."""
+    stated = TensorStructInfo(node.out_dims(index), node.out_dtype(index))
     if value.struct_info == stated:
         return value
-    name = names_of(node.spec.outputs)[place]
+    name = names_of(node.spec.outputs)[index]
     bound = node.emit(value, name)
-    return node.host.builder.match_cast(bound, stated, name, node.place)
+    return node.host.builder.match_cast(bound, stated, name, node.span)
 
 
 @torch_op(":higher_order.cond")
@@ -47,13 +47,15 @@ def choice(node: FxNode) -> list[Expr]:
 
     def side(graph: FxGraph) -> Callable[[], Expr]:
         def build() -> Expr:
-            values = node.host.inner(graph, operands, f"{node.scope.where}: {node.spec.name}")
+            values = node.host.build_subgraph(
+                graph, operands, f"{node.scope.where}: {node.spec.name}"
+            )
             return Tuple(tuple(_tensors(node, values, graph)))
 
         return build
 
-    made = node.host.builder.if_else(condition, side(then), side(other), node.part_name())
-    return [_settled(node, made[k], k) for k in range(len(then.outputs))]
+    result = node.host.builder.if_else(condition, side(then), side(other), node.part_name())
+    return [_settled(node, result[k], k) for k in range(len(then.outputs))]
 
 
 # ---- loops
@@ -64,7 +66,8 @@ Body = Callable[[Expr, list[Expr]], tuple[Expr, list[Expr], list[Expr]]]
 def _iterated(
     node: FxNode, trips: Expr, first: Expr, carried: list[Expr], grown: list[Any], body: Body
 ) -> list[Expr]:
-    """The carried values after the last step, then the values of all steps along a new axis."""
+    """Returns the carried values after the last step, then the values of all steps along a new
+    axis."""
     builder = node.host.builder
     infos = [v.struct_info for v in carried]
     stem = node.part_name()
@@ -94,12 +97,12 @@ def _iterated(
         dtypes,
         sinfo_args=stated,
     )
-    made = builder.emit(call, stem)
-    return [_settled(node, made[k], k) for k in range(len(stated.fields))]
+    result = builder.emit(call, stem)
+    return [_settled(node, result[k], k) for k in range(len(stated.fields))]
 
 
 def _open(info: Any) -> StructInfo:
-    """An info without sizes that are symbolic, as the boundary of a loop's body states it."""
+    """Returns a StructInfo without symbolic sizes, for the signature of a loop body."""
     if all(isinstance(d, int) for d in info.dims):
         return info
     return TensorStructInfo(None, info.dtype, info.ndim)
@@ -116,13 +119,13 @@ def while_loop(node: FxNode) -> list[Expr]:
     where = f"{node.scope.where}: {node.spec.name}"
 
     def going(values: list[Expr]) -> Expr:
-        (made,) = node.host.inner(condition, [*values, *captured], where)
-        flag = as_tensor(made, "bool")
+        (result,) = node.host.build_subgraph(condition, [*values, *captured], where)
+        flag = as_tensor(result, "bool")
         return R.reshape(flag, ShapeExpr(())) if tensor_info(flag).ndim else flag
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
-        made = node.host.inner(graph, [*values, *captured], where)
-        after: list[Expr] = [node.emit(x) for x in _tensors(node, made, graph)]
+        result = node.host.build_subgraph(graph, [*values, *captured], where)
+        after: list[Expr] = [node.emit(x) for x in _tensors(node, result, graph)]
         return going(after), after, []
 
     return _iterated(node, ABSENT, node.emit(going(states)), states, [], body)
@@ -140,15 +143,17 @@ def scan(node: FxNode) -> list[Expr]:
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         now = [node.emit(R.take(x, step, axis=0)) for x in read]
-        made = _tensors(node, node.host.inner(graph, [*values, *now, *captured], where), graph)
-        return number(True, "bool"), made[:count], made[count:]
+        result = _tensors(
+            node, node.host.build_subgraph(graph, [*values, *now, *captured], where), graph
+        )
+        return number(True, "bool"), result[:count], result[count:]
 
     return _iterated(node, PrimValue(length), ABSENT, states, grown, body)
 
 
 @torch_op(":higher_order.map_impl")
 def mapped(node: FxNode) -> list[Expr]:
-    """A graph applied to each slice along the first axes."""
+    """Returns a graph applied to each slice along the first axes."""
     graph, read, *rest = node.positional()
     read, captured = [_bound(node, v) for v in read], list(rest[0]) if rest else []
     where = f"{node.scope.where}: {node.spec.name}"
@@ -156,8 +161,8 @@ def mapped(node: FxNode) -> list[Expr]:
 
     def body(step: Expr, values: list[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
         now = [node.emit(R.take(x, step, axis=0)) for x in read]
-        made = _tensors(node, node.host.inner(graph, [*now, *captured], where), graph)
-        return number(True, "bool"), [], made
+        result = _tensors(node, node.host.build_subgraph(graph, [*now, *captured], where), graph)
+        return number(True, "bool"), [], result
 
     return _iterated(node, PrimValue(node.dims_of(read[0])[0]), ABSENT, [], grown, body)
 
@@ -171,7 +176,7 @@ def _bound(node: FxNode, value: Expr) -> Expr:
 
 @torch_op("item", "_local_scalar_dense")
 def item(node: FxNode) -> Any:
-    """A number read from a tensor: a size where it can be none below 0, else the tensor."""
+    """Returns a number read from a tensor: a size if it is non-negative, else the tensor."""
     x = node["self"]
     x = R.reshape(x, ShapeExpr(())) if node.rank() else x
     name = names_of(node.spec.outputs)[0]
@@ -182,7 +187,7 @@ def item(node: FxNode) -> Any:
     vector = R.expand_dims(cast(x, "int64"), [0])
     shape = node.emit(R.tensor_to_shape(vector))
     info = R.Shape((size,))
-    node.host.builder.match_cast(shape, info, name, node.place)
+    node.host.builder.match_cast(shape, info, name, node.span)
     return size
 
 
@@ -196,5 +201,5 @@ def item(node: FxNode) -> Any:
     "_functional_assert_async",
 )
 def assertion(node: FxNode) -> list[Any]:
-    """What torch has checked about sizes; the ops check their own."""
+    """Ignores torch's size assertions: StructIR's ops check their own operands."""
     return []

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.node import FxNode
-from structir.frontend.torch.ops.padding import padded
+from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import shaped
+from structir.frontend.torch.scalars import reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim, Poly
 from structir.ir.expr import Expr
@@ -23,24 +23,24 @@ TRANSPOSED: dict[int, Callable[..., Expr]] = {
 
 
 def spread(node: FxNode, name: str, count: int, default: int) -> list[int]:
-    """An attribute with a number for each spatial axis, of which one may stand for all."""
-    found = list(node.ints(name, (default,))) or [default]
-    return found * count if len(found) == 1 else found
+    """Returns an attribute with one number per spatial axis; a single number is repeated."""
+    value = list(node.ints(name, (default,))) or [default]
+    return value * count if len(value) == 1 else value
 
 
 @torch_op("conv1d", "conv2d", "conv3d", "convolution")
 def convolution(node: FxNode) -> Expr:
     count = node.rank("weight") - 2
     if count not in CONVOLUTIONS:
-        node.fail(f"a convolution over {count} axes is not supported")
+        node.fail(f"convolution over {count} axes is not supported")
     if node.flag("transposed"):
         return transposed(node)
     x, bare = _batched(node, count)
     before, after = _padding(node, count)
     if any(isinstance(p, Poly) for p in (*before, *after)):
-        x = padded(node, x, [0, 0, *before], [0, 0, *after])
+        x = emit_pad(node, x, [0, 0, *before], [0, 0, *after])
         before, after = [0] * count, [0] * count
-    made = CONVOLUTIONS[count](
+    result = CONVOLUTIONS[count](
         x,
         node["weight"],
         strides=spread(node, "stride", count, 1),
@@ -48,11 +48,11 @@ def convolution(node: FxNode) -> Expr:
         dilation=spread(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, made, count, bare)
+    return _finished(node, result, count, bare)
 
 
 def _batched(node: FxNode, count: int) -> tuple[Expr, bool]:
-    """The operand with a batch of one where it has none."""
+    """Returns the operand with a batch of one where it has none."""
     if node.rank("input") == count + 2:
         return node["input"], False
     return R.expand_dims(node["input"], [0]), True
@@ -72,18 +72,18 @@ def _padding(node: FxNode, count: int) -> tuple[list[Dim], list[Dim]]:
     return same, same
 
 
-def _finished(node: FxNode, made: Expr, count: int, bare: bool) -> Expr:
+def _finished(node: FxNode, result: Expr, count: int, bare: bool) -> Expr:
     bias = node.get("bias")
     if bias is not None:
-        made = R.add(made, shaped(bias, (1, *node.dims("bias"), *[1] * count)))
-    return R.squeeze(made, [0]) if bare else made
+        result = R.add(result, reshape_to(bias, (1, *node.dims("bias"), *[1] * count)))
+    return R.squeeze(result, [0]) if bare else result
 
 
 @torch_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def transposed(node: FxNode) -> Any:
     count = node.rank("weight") - 2
     x, bare = _batched(node, count)
-    made = TRANSPOSED[count](
+    result = TRANSPOSED[count](
         x,
         node["weight"],
         strides=spread(node, "stride", count, 1),
@@ -92,4 +92,4 @@ def transposed(node: FxNode) -> Any:
         dilation=spread(node, "dilation", count, 1),
         groups=node.plain("groups", 1),
     )
-    return _finished(node, made, count, bare)
+    return _finished(node, result, count, bare)

@@ -1,4 +1,4 @@
-"""Tensors that are made: filled ones, ranges, triangles; copies and changes of dtype."""
+"""Mappings of tensor creation (fills, ranges, triangles), copies and dtype conversion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import numpy as np
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import diagonal_of
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, constant, counted, number, shaped
+from structir.frontend.torch.scalars import (
+    as_tensor,
+    cast,
+    constant,
+    index_range,
+    number,
+    reshape_to,
+)
 from structir.ir.dims import Poly
 from structir.ir.dtype import is_float
 from structir.ir.expr import Expr, PrimValue, ShapeExpr
@@ -39,7 +46,7 @@ def ones(node: FxNode) -> Expr:
     "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"
 )
 def empty(node: FxNode) -> Expr:
-    """Elements that nobody reads before they are written; here they are 0."""
+    """Returns elements that nobody reads before they are written; here they are 0."""
     return _full(node, 0)
 
 
@@ -53,10 +60,10 @@ def arange(node: FxNode) -> Expr:
     start, end, step = (node.arg(n, d) for n, d in (("start", 0), ("end", None), ("step", 1)))
     dtype = node.out_dtype()
     if all(isinstance(v, int | Poly) for v in (start, end, step)):
-        made = R.arange(PrimValue(start), PrimValue(end), PrimValue(step), dtype="int64")
-        return cast(made, dtype)
+        result = R.arange(PrimValue(start), PrimValue(end), PrimValue(step), dtype="int64")
+        return cast(result, dtype)
     wide = dtype if is_float(dtype) else "float64"
-    along = R.multiply(counted(node.out_dims()[0], wide), as_tensor(step, wide))
+    along = R.multiply(index_range(node.out_dims()[0], wide), as_tensor(step, wide))
     return cast(R.add(as_tensor(start, wide), along), dtype)
 
 
@@ -66,9 +73,9 @@ def linspace(node: FxNode) -> Expr:
     wide = dtype if is_float(dtype) else "float64"
     start, end = node.operand("start", wide), node.operand("end", wide)
     if count == 1:
-        return shaped(start, (1,))
+        return reshape_to(start, (1,))
     step = R.divide(R.subtract(end, start), as_tensor(count - 1, wide))
-    return cast(R.add(start, R.multiply(counted(count, wide), step)), dtype)
+    return cast(R.add(start, R.multiply(index_range(count, wide), step)), dtype)
 
 
 @torch_op("eye")
@@ -85,20 +92,20 @@ def triangle(node: FxNode) -> Expr:
 
 @torch_op("diag_embed")
 def diagonal_matrices(node: FxNode) -> Expr:
-    """The last axis along the diagonal of two axes, the last ones here."""
+    """Returns the last axis along the diagonal of two axes, the last ones here."""
     sizes, rank = node.out_dims(), len(node.out_dims())
-    node.refuse("offset", 0)
-    if node.counted(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:
-        node.fail("diag_embed is supported for the last two axes")
-    along = counted(sizes[-1])
-    on = R.equal(shaped(along, (sizes[-1], 1)), along)
+    node.require_default("offset", 0)
+    if node.normalize_axis(node.plain("dim1", -2), rank) != rank - 2 or sizes[-1] != sizes[-2]:
+        node.fail("diag_embed is only supported for the last two axes")
+    along = index_range(sizes[-1])
+    on = R.equal(reshape_to(along, (sizes[-1], 1)), along)
     return R.where(on, R.expand_dims(node["self"], [rank - 2]), number(0, node.dtype()))
 
 
 @torch_op("tril_indices", "triu_indices")
 def triangle_indices(node: FxNode) -> Expr:
-    made = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
-    places = made(node.plain("row"), node.plain("offset", 0), node.plain("col"))
+    result = np.tril_indices if ".tril" in node.spec.target else np.triu_indices
+    places = result(node.plain("row"), node.plain("offset", 0), node.plain("col"))
     return constant(np.stack(places), node.out_dtype())
 
 
@@ -108,10 +115,10 @@ def diagonal_matrix(node: FxNode) -> Expr:
     if node.rank() != 1:
         return diagonal_of(node, 0, 1, offset)
     (rows, columns), (size,) = node.out_dims(), node.dims()
-    row = shaped(counted(rows), (rows, 1))
-    column = shaped(counted(columns), (1, columns))
+    row = reshape_to(index_range(rows), (rows, 1))
+    column = reshape_to(index_range(columns), (1, columns))
     on = R.equal(R.add(row, number(offset, "int64")), column)
-    padded = shaped(node["self"], (size, 1) if offset >= 0 else (1, size))
+    padded = reshape_to(node["self"], (size, 1) if offset >= 0 else (1, size))
     if offset:
         before = R.full(
             ShapeExpr((abs(offset), 1)[:: 1 if offset > 0 else -1]), number(0, node.dtype())
@@ -125,7 +132,7 @@ def diagonal_matrix(node: FxNode) -> Expr:
 @torch_op("one_hot")
 def one_hot(node: FxNode) -> Expr:
     sizes = node.out_dims()
-    classes = counted(sizes[-1])
+    classes = index_range(sizes[-1])
     spread = R.expand_dims(node["self"], [len(sizes) - 1])
     return cast(R.equal(spread, classes), node.out_dtype())
 
@@ -174,8 +181,8 @@ def dropout(node: FxNode) -> Any:
     rate = node.arg("p", 0.5)
     if node.flag(name, "native_dropout" in node.spec.target) and rate != 0:
         node.fail(
-            "dropout in training mode draws random numbers, which is not supported",
-            "export the model in evaluation mode: model.eval()",
+            "dropout in training mode is not supported",
+            "call `model.eval()` before torch.export.export",
         )
     x = identity(node)
     return (

@@ -48,7 +48,7 @@ direct(
 
 
 def _of_floats(op: Any) -> Callable[[FxNode], Any]:
-    """An op that leaves integers as they are."""
+    """Returns an op that leaves integers as they are."""
     return lambda node: op(node["self"]) if is_float(node.dtype()) else node["self"]
 
 
@@ -57,7 +57,7 @@ for _name, _op in {"ceil": R.ceil, "floor": R.floor, "trunc": R.trunc, "fix": R.
 
 
 def _asked(op: Any, of_integers: bool) -> Callable[[FxNode], Expr]:
-    """A question to each element, whose answer is the same for all integers."""
+    """Registers an elementwise predicate that is constant for integers."""
 
     def build(node: FxNode) -> Expr:
         if is_float(node.dtype()):
@@ -90,18 +90,18 @@ def rounded(node: FxNode) -> Expr:
 
 
 def like(node: FxNode, value: Any) -> Expr:
-    """A number in the dtype of the result."""
+    """Returns a number in the dtype of the result."""
     return number(value, node.out_dtype())
 
 
 def x_of(node: FxNode) -> Expr:
-    """The operand in the dtype of the result."""
+    """Returns the operand in the dtype of the result."""
     return node.operand("self", node.out_dtype())
 
 
 @torch_op("expm1")
 def exp_minus_one(node: FxNode) -> Expr:
-    """sinh and exp of the half: near 0 nothing cancels."""
+    """Returns exp(x) - 1 as 2 sinh(x / 2) exp(x / 2), which is accurate near 0."""
     half = node.emit(R.multiply(x_of(node), like(node, 0.5)))
     near = R.multiply(R.multiply(like(node, 2.0), R.exp(half)), R.sinh(half))
     far = R.subtract(R.exp(x_of(node)), like(node, 1.0))
@@ -115,7 +115,7 @@ def exp_2(node: FxNode) -> Expr:
 
 @torch_op("log1p")
 def log_plus_one(node: FxNode) -> Expr:
-    """2 * atanh(x / (2 + x)) near 0, where adding 1 would lose digits."""
+    """Returns log(1 + x), as 2 atanh(x / (2 + x)) near 0, where 1 + x would lose digits."""
     x = node.emit(x_of(node))
     near = R.multiply(like(node, 2.0), R.atanh(R.divide(x, R.add(like(node, 2.0), x))))
     far = R.log(R.add(like(node, 1.0), x))

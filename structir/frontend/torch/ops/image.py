@@ -1,4 +1,4 @@
-"""Images made larger and smaller, and read at the places of a grid."""
+"""Mappings of interpolation and grid sampling of images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import attrs
 
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.frontend.torch.scalars import (
+    as_tensor,
+    cast,
+    index_range,
+    number,
+    reshape_to,
+    size_number,
+)
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, Tuple
@@ -25,7 +32,7 @@ Tap = tuple[Expr, Expr]  # the element that is read, and its weight
 class ScaledAxis:
     """One axis to be resized, and by how much as a number, where that is stated."""
 
-    place: int
+    index: int
     old: Dim
     new: Dim
     factor: float | None
@@ -55,7 +62,7 @@ def _image(node: FxNode) -> Expr:
 
 
 def _step(axis: ScaledAxis) -> Expr:
-    """How many old elements one new element goes over."""
+    """Returns the scale: input elements per output element."""
     if axis.factor:
         return _real(1.0 / axis.factor)
     return R.divide(size_number(axis.old, WORK), size_number(axis.new, WORK))
@@ -67,24 +74,24 @@ def _resized(node: FxNode, taps: Callable[[FxNode, ScaledAxis], list[Tap]]) -> E
     for axis in _axes(node):
         if dims.equal(axis.old, axis.new) is True and axis.factor in (None, 1.0):
             continue
-        behind = [1] * (len(node.dims_of(x)) - 1 - axis.place)
+        behind = [1] * (len(node.dims_of(x)) - 1 - axis.index)
         terms = []
         for at, weight in taps(node, axis):
-            factor = shaped(node.folded(cast(weight, dtype)), (axis.new, *behind))
-            terms.append(R.multiply(R.take(x, _inside(node, at, axis), axis=axis.place), factor))
+            factor = reshape_to(node.fold(cast(weight, dtype)), (axis.new, *behind))
+            terms.append(R.multiply(R.take(x, _inside(node, at, axis), axis=axis.index), factor))
         x = node.emit(reduce(R.add, terms))
     return x
 
 
 def _inside(node: FxNode, at: Expr, axis: ScaledAxis) -> Expr:
-    """Places of elements, those beyond an edge at it."""
+    """Returns coordinates as indices, clamped to the axis."""
     low = R.maximum(at, _real(0.0))
-    return node.folded(cast(R.minimum(low, as_tensor(axis.old - 1, WORK)), "int64"))
+    return node.fold(cast(R.minimum(low, as_tensor(axis.old - 1, WORK)), "int64"))
 
 
 def _places(node: FxNode, axis: ScaledAxis) -> Expr:
-    """For each new element its place among the old ones."""
-    along = counted(axis.new, WORK)
+    """Returns the input coordinate of each output element."""
+    along = index_range(axis.new, WORK)
     if node.flag("align_corners"):
         last = R.maximum(as_tensor(axis.new - 1, WORK), _real(1.0))
         return R.divide(R.multiply(along, as_tensor(axis.old - 1, WORK)), last)
@@ -93,28 +100,28 @@ def _places(node: FxNode, axis: ScaledAxis) -> Expr:
 
 
 def _linear(node: FxNode, axis: ScaledAxis) -> list[Tap]:
-    place = node.folded(R.maximum(_places(node, axis), _real(0.0)))
-    base = node.folded(R.floor(place))
-    share = node.folded(R.subtract(place, base))
+    coordinate = node.fold(R.maximum(_places(node, axis), _real(0.0)))
+    base = node.fold(R.floor(coordinate))
+    share = node.fold(R.subtract(coordinate, base))
     one = _real(1.0)
     return [(base, R.subtract(one, share)), (R.add(base, one), share)]
 
 
 def _cubic(node: FxNode, axis: ScaledAxis) -> list[Tap]:
-    place = node.folded(_places(node, axis))
-    base = node.folded(R.floor(place))
-    share = node.folded(R.subtract(place, base))
+    coordinate = node.fold(_places(node, axis))
+    base = node.fold(R.floor(coordinate))
+    share = node.fold(R.subtract(coordinate, base))
     return [(R.add(base, _real(float(k))), w) for k, w in cubic_weights(share, -0.75, _real)]
 
 
 def cubic_weights(share: Expr, a: float, real: Callable[[float], Expr]) -> list[tuple[int, Expr]]:
-    """The weights of the four elements around a place."""
+    """Returns the weights of the four elements around a place."""
 
     def polynomial(d: Expr, *factors: float) -> Expr:
-        made = real(factors[0])
+        result = real(factors[0])
         for factor in factors[1:]:
-            made = R.add(R.multiply(made, d), real(factor))
-        return made
+            result = R.add(R.multiply(result, d), real(factor))
+        return result
 
     def near(d: Expr) -> Expr:
         return polynomial(d, a + 2, -(a + 3), 0.0, 1.0)
@@ -157,11 +164,11 @@ def _nearest(node: FxNode, offset: float) -> Expr:
     for axis in _axes(node):
         whole = dims.exact_quotient(axis.new, axis.old)
         if isinstance(whole, int) and axis.factor in (None, whole):
-            x = node.emit(R.repeat(x, whole, axis=axis.place)) if whole > 1 else x
+            x = node.emit(R.repeat(x, whole, axis=axis.index)) if whole > 1 else x
             continue
-        along = R.add(counted(axis.new, "float32"), number(offset, "float32"))
-        place = R.floor(R.multiply(along, cast(_step(axis), "float32")))
-        x = node.emit(R.take(x, _inside(node, cast(place, WORK), axis), axis=axis.place))
+        along = R.add(index_range(axis.new, "float32"), number(offset, "float32"))
+        coordinate = R.floor(R.multiply(along, cast(_step(axis), "float32")))
+        x = node.emit(R.take(x, _inside(node, cast(coordinate, WORK), axis), axis=axis.index))
     return x
 
 
@@ -177,7 +184,7 @@ def grid_sample(node: FxNode) -> Expr:
     sizes = node.dims("input")[2:]
     count = len(sizes)
     reader = GridSampler(node, padding, node.flag("align_corners"))
-    taps = [reader.taps(reader.place(count - 1 - k, n), n, mode) for k, n in enumerate(sizes)]
+    taps = [reader.taps(reader.coordinate(count - 1 - k, n), n, mode) for k, n in enumerate(sizes)]
     image = node.emit(R.permute_dims(node["input"], [0, *range(2, count + 2), 1]))
     terms = []
     for chosen in combinations(*taps):
@@ -185,24 +192,24 @@ def grid_sample(node: FxNode) -> Expr:
         at = R.stack(Tuple(tuple([a for a, _ in chosen])), axis=count + 1)
         read = R.gather_nd(image, at, batch_dims=1)
         terms.append(R.multiply(read, R.expand_dims(weight, [count + 1])))
-    made = node.emit(reduce(R.add, terms))
-    return R.permute_dims(made, [0, count + 1, *range(1, count + 1)])
+    result = node.emit(reduce(R.add, terms))
+    return R.permute_dims(result, [0, count + 1, *range(1, count + 1)])
 
 
 @attrs.frozen(eq=False)
 class GridSampler:
-    """How a grid is read."""
+    """The sampling of a grid: interpolation, padding mode and corner alignment."""
 
     node: FxNode
     padding: str
     aligned: bool
 
     def number(self, value: Any) -> Expr:
-        """A number in the dtype of the grid."""
+        """Returns a number in the dtype of the grid."""
         return as_tensor(value, self.node.dtype("grid"))
 
-    def place(self, k: int, size: Dim) -> Expr:
-        """A coordinate of the grid in elements of the image."""
+    def coordinate(self, k: int, size: Dim) -> Expr:
+        """Returns a grid coordinate in units of image elements."""
         last = self.node.rank("grid") - 1
         grid = R.squeeze(R.strided_slice(self.node["grid"], [last], (k,), (k + 1,)), [last])
         shifted = R.add(grid, self.number(1.0))
@@ -212,19 +219,20 @@ class GridSampler:
         wide = R.multiply(shifted, self.number(size))
         return self.node.emit(R.multiply(R.subtract(wide, self.number(1.0)), half))
 
-    def bounded(self, place: Expr, size: Dim) -> Expr:
-        """A place within the image."""
+    def bounded(self, coordinate: Expr, size: Dim) -> Expr:
+        """Returns a coordinate mapped into the image according to the padding mode."""
         last = self.number(size - 1)
         if self.padding == "reflection":
-            place = self.mirrored(place, size)
-        return R.minimum(R.maximum(place, self.number(0.0)), last)
+            coordinate = self.mirrored(coordinate, size)
+        return R.minimum(R.maximum(coordinate, self.number(0.0)), last)
 
-    def mirrored(self, place: Expr, size: Dim) -> Expr:
-        """A place thrown back at the edges: at the middle of the last element, or at its end."""
+    def mirrored(self, coordinate: Expr, size: Dim) -> Expr:
+        """Returns a coordinate reflected at the edges: at the centre of the last element, or its
+        end."""
         low = 0.0 if self.aligned else -0.5
         span = self.number(size - 1 if self.aligned else size)
         span = R.maximum(span, self.number(1e-6))
-        away = self.node.emit(R.abs(R.subtract(place, self.number(low))))
+        away = self.node.emit(R.abs(R.subtract(coordinate, self.number(low))))
         turns = self.node.emit(R.floor(R.divide(away, span)))
         rest = self.node.emit(R.subtract(away, R.multiply(turns, span)))
         two = self.number(2.0)
@@ -232,23 +240,23 @@ class GridSampler:
         inner = R.where(even, rest, R.subtract(span, rest))
         return R.add(inner, self.number(low))
 
-    def taps(self, place: Expr, size: Dim, mode: str) -> list[Tap]:
-        """The elements that are read along an axis."""
+    def taps(self, coordinate: Expr, size: Dim, mode: str) -> list[Tap]:
+        """Returns the elements to interpolate along an axis, with their weights."""
         if mode != "cubic" and self.padding != "zeros":
-            place = self.node.emit(self.bounded(place, size))
+            coordinate = self.node.emit(self.bounded(coordinate, size))
         if mode == "nearest":
-            return [self.tap(R.round(place), self.number(1.0), size)]
-        base = self.node.emit(R.floor(place))
-        share = self.node.emit(R.subtract(place, base))
+            return [self.tap(R.round(coordinate), self.number(1.0), size)]
+        base = self.node.emit(R.floor(coordinate))
+        share = self.node.emit(R.subtract(coordinate, base))
         one = self.number(1.0)
         if mode == "linear":
-            found = [(0, R.subtract(one, share)), (1, share)]
+            results = [(0, R.subtract(one, share)), (1, share)]
         else:
-            found = cubic_weights(share, -0.75, self.number)
-        return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in found]
+            results = cubic_weights(share, -0.75, self.number)
+        return [self.tap(R.add(base, self.number(float(k))), w, size) for k, w in results]
 
     def tap(self, at: Expr, weight: Expr, size: Dim) -> Tap:
-        """One element; outside of an image that is padded with zeros it weighs nothing."""
+        """Returns one element and its weight, which is 0 outside an image with zero padding."""
         at = self.node.emit(at)
         if self.padding == "zeros":
             inside = R.logical_and(
@@ -270,19 +278,19 @@ def affine_grid(node: FxNode) -> Expr:
     aligned = node.flag("align_corners")
     lines = []
     for k, size in enumerate(spatial):
-        along, many = counted(size, dtype), as_tensor(size, dtype)
+        along, many = index_range(size, dtype), as_tensor(size, dtype)
         one, two = number(1, dtype), number(2, dtype)
         if aligned:
             last = R.maximum(R.subtract(many, one), one)
             line = R.subtract(R.divide(R.multiply(two, along), last), one)
         else:
             line = R.subtract(R.divide(R.add(R.multiply(two, along), one), many), one)
-        line = shaped(line, (size, *[1] * (count - 1 - k)))
+        line = reshape_to(line, (size, *[1] * (count - 1 - k)))
         lines.append(R.broadcast_to(line, tuple(spatial)))
     ones = R.full(tuple(spatial), number(1, dtype))
     points = R.stack(Tuple((*reversed(lines), ones)), axis=count)
     many_points = reduce(lambda a, b: a * b, spatial)
-    made = R.matmul(
-        shaped(points, (many_points, count + 1)), R.permute_dims(node["theta"], [0, 2, 1])
+    result = R.matmul(
+        reshape_to(points, (many_points, count + 1)), R.permute_dims(node["theta"], [0, 2, 1])
     )
-    return shaped(made, (batch, *spatial, count))
+    return reshape_to(result, (batch, *spatial, count))

@@ -1,4 +1,4 @@
-"""Reads and writes whose places are read from data."""
+"""Mappings of gather, scatter and other indexed reads and writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import numpy as np
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import reordered
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, counted, number, shaped, size_number
+from structir.frontend.torch.scalars import (
+    as_tensor,
+    cast,
+    index_range,
+    number,
+    reshape_to,
+    size_number,
+)
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
@@ -20,7 +27,7 @@ from structir.script import R
 
 
 def from_front(node: FxNode, places: Expr, size: Dim) -> Expr:
-    """Places along an axis, negative ones counted from its end."""
+    """Returns indices along an axis, normalized to be non-negative."""
     if isinstance(places, Constant):
         data = places.data.astype(np.int64)
         if (data >= 0).all():
@@ -41,7 +48,7 @@ def index_select(node: FxNode) -> Expr:
     if not node.rank():
         return node["self"]
     if node.rank("index") == 0:
-        index = shaped(index, (1,))
+        index = reshape_to(index, (1,))
     return R.take(node["self"], cast(index, "int64"), axis=axis)
 
 
@@ -71,19 +78,19 @@ def take_along(node: FxNode) -> Expr:
 
 
 def _masked(node: FxNode, given: Sequence[Expr | None], x: Expr) -> list[Expr | None]:
-    """Indices in which a mask stands as the places that are True along each of its axes."""
-    made: list[Expr | None] = []
+    """Returns indices with each boolean mask replaced by the indices of its True elements."""
+    result: list[Expr | None] = []
     for index in given:
         if index is None or node.dtype_of(index) not in ("bool", "uint8"):
-            made.append(index)
+            result.append(index)
             continue
         rank = len(node.dims_of(index))
         places = node.emit(R.nonzero(cast(index, "bool")))
         count = node.host.symbols.fresh(f"{node.spec.name}_found")
         sizes = (rank, count)
-        places = node.host.builder.match_cast(places, _vector(sizes), None, node.place)
-        made += [R.take(places, number(k, "int64"), axis=0) for k in range(rank)]
-    return made
+        places = node.host.builder.match_cast(places, _vector(sizes), None, node.span)
+        result += [R.take(places, number(k, "int64"), axis=0) for k in range(rank)]
+    return result
 
 
 def _vector(sizes: tuple[Dim, ...]) -> Any:
@@ -91,8 +98,8 @@ def _vector(sizes: tuple[Dim, ...]) -> Any:
 
 
 def _apart(given: Sequence[Expr | None], rank: int) -> tuple[list[int], list[int], list[int]]:
-    """The axes that are indexed, the others, and the order of axes of the result: the broadcast
-    axes of adjacent indices stand in their place, else first."""
+    """Returns the indexed axes, the others, and the axis order of the result: the broadcast axes of
+    adjacent indices replace them, others are first."""
     at = [k for k, index in enumerate(given) if index is not None]
     rest = [k for k in range(rank) if k not in at]
     adjacent = at == list(range(at[0], at[-1] + 1))
@@ -111,13 +118,13 @@ def index(node: FxNode) -> Expr:
     if len(at) == 1:
         return R.take(node["self"], places[0], axis=at[0])
     x = reordered(node["self"], [*at, *rest])
-    made = node.emit(R.index_tensor(x, Tuple(tuple(places))))
-    many = len(node.dims_of(made)) - len(rest)
-    return reordered(made, _back(many, len(before), len(rest)))
+    result = node.emit(R.index_tensor(x, Tuple(tuple(places))))
+    many = len(node.dims_of(result)) - len(rest)
+    return reordered(result, _back(many, len(before), len(rest)))
 
 
 def _back(many: int, before: int, rest: int) -> list[int]:
-    """The order that puts the broadcast axes behind the axes that stand before them."""
+    """Returns the permutation that moves the broadcast axes to the position of the indexed axes."""
     others = list(range(many, many + rest))
     return [*others[:before], *range(many), *others[before:]]
 
@@ -151,11 +158,11 @@ def index_put(node: FxNode) -> Expr:
 
 
 def _whole_mask(node: FxNode, given: Sequence[Expr | None]) -> Expr | None:
-    """A mask over the first axes of the operand, if it is the only index."""
+    """Returns a mask over the first axes of the operand, if it is the only index."""
     if len(given) != 1 or given[0] is None or node.dtype_of(given[0]) != "bool":
         return None
     own = node.dims_of(given[0])
-    return shaped(given[0], (*own, *[1] * (node.rank() - len(own))))
+    return reshape_to(given[0], (*own, *[1] * (node.rank() - len(own))))
 
 
 def _broadcast(node: FxNode, places: Sequence[Expr]) -> tuple[Dim, ...]:
@@ -170,20 +177,20 @@ def masked_select(node: FxNode) -> Expr:
     sizes = node.dims() if node.rank() >= node.rank("mask") else node.dims("mask")
     mask = R.broadcast_to(node["mask"], sizes)
     x = node.emit(R.flatten(R.broadcast_to(node["self"], sizes)))
-    found = _masked(node, [node.emit(R.flatten(mask))], x)[0]
-    return R.take(x, found, axis=0)
+    value = _masked(node, [node.emit(R.flatten(mask))], x)[0]
+    return R.take(x, value, axis=0)
 
 
 @torch_op("masked_scatter")
 def masked_scatter(node: FxNode) -> Expr:
-    """The elements of a source, one after the other, where the mask is True."""
+    """Returns the elements of a source, one after the other, where the mask is True."""
     sizes = node.dims()
     mask = node.emit(R.flatten(R.broadcast_to(node["mask"], sizes)))
     rank = R.subtract(R.cumsum(cast(mask, "int64"), axis=0), number(1, "int64"))
     source = R.flatten(node["source"])
     at = R.maximum(rank, number(0, "int64"))
-    made = R.where(mask, R.take(source, at, axis=0), R.flatten(node["self"]))
-    return shaped(made, sizes)
+    result = R.where(mask, R.take(source, at, axis=0), R.flatten(node["self"]))
+    return reshape_to(result, sizes)
 
 
 @torch_op("nonzero", "argwhere")
@@ -199,16 +206,16 @@ def nonzero_by_axis(node: FxNode) -> list[Any]:
 
 @torch_op("select.int", "select_copy.int")
 def select(node: FxNode) -> Expr:
-    """One slice along an axis, at a known place, a size, or a place that data tell."""
-    axis, place = node.axis(), node.arg("index")
+    """Returns one slice along an axis, at a known place, a size, or a place that data tell."""
+    axis, position = node.axis(), node.arg("index")
     size = node.dims()[axis]
-    if isinstance(place, Expr):
-        return R.take(node["self"], from_front(node, place, size), axis=axis)
-    place = node.whole(place)
-    if not isinstance(place, int):
-        return R.take(node["self"], as_tensor(place, "int64"), axis=axis)
-    place = place + size if place < 0 else place
-    return R.squeeze(R.strided_slice(node["self"], [axis], (place,), (place + 1,)), [axis])
+    if isinstance(position, Expr):
+        return R.take(node["self"], from_front(node, position, size), axis=axis)
+    position = node.whole(position)
+    if not isinstance(position, int):
+        return R.take(node["self"], as_tensor(position, "int64"), axis=axis)
+    position = position + size if position < 0 else position
+    return R.squeeze(R.strided_slice(node["self"], [axis], (position,), (position + 1,)), [axis])
 
 
 # ---- writes
@@ -239,7 +246,7 @@ def scatter(node: FxNode) -> Expr:
 
 
 def _neutral(node: FxNode, how: str, sizes: tuple[Dim, ...]) -> Expr:
-    """What leaves the elements as they are that are combined with it."""
+    """Returns the identity element of a reduction."""
     dtype = node.dtype()
     least = -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
     most = math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
@@ -248,7 +255,7 @@ def _neutral(node: FxNode, how: str, sizes: tuple[Dim, ...]) -> Expr:
 
 
 def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Expr:
-    """How many elements each mean is of."""
+    """Returns how many elements each mean is of."""
     dtype = node.dtype()
     first = number(int(node.flag("include_self", True)), dtype)
     counts = R.full(ShapeExpr(node.dims()), first)
@@ -258,7 +265,7 @@ def _counts(node: FxNode, index: Expr, sizes: tuple[Dim, ...], axis: int) -> Exp
 
 
 def _corner(node: FxNode, x: Expr, sizes: tuple[Dim, ...]) -> Expr:
-    """The first elements along every axis."""
+    """Returns the first elements along every axis."""
     own = node.dims_of(x)
     axes = [k for k, (a, b) in enumerate(zip(own, sizes, strict=True)) if a != b]
     if not axes:
@@ -276,8 +283,8 @@ def slice_scatter(node: FxNode) -> Expr:
     return R.slice_scatter(node["self"], node["src"], first, last, step, axis=axis)
 
 
-def _bound(node: FxNode, place: Any, size: Dim) -> Dim:
-    whole = node.whole(place)
+def _bound(node: FxNode, position: Any, size: Dim) -> Dim:
+    whole = node.whole(position)
     if isinstance(whole, int) and whole < 0:
         return whole + size
     return size if isinstance(whole, int) and whole >= 1 << 31 else whole
@@ -285,10 +292,12 @@ def _bound(node: FxNode, place: Any, size: Dim) -> Dim:
 
 @torch_op("select_scatter")
 def select_scatter(node: FxNode) -> Expr:
-    axis, place = node.axis(), node.size("index")
-    place = place + node.dims()[axis] if isinstance(place, int) and place < 0 else place
+    axis, position = node.axis(), node.size("index")
+    position = (
+        position + node.dims()[axis] if isinstance(position, int) and position < 0 else position
+    )
     src = R.expand_dims(node["src"], [axis])
-    return R.slice_scatter(node["self"], src, place, place + 1, 1, axis=axis)
+    return R.slice_scatter(node["self"], src, position, position + 1, 1, axis=axis)
 
 
 @torch_op("index_add", "index_copy", "index_fill")
@@ -306,13 +315,13 @@ def index_write(node: FxNode) -> Expr:
         new = reordered(node["source"], order)
         factor = node.arg("alpha", 1)
         new = new if factor == 1 else R.multiply(new, as_tensor(factor, node.dtype()))
-    made = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
-    return reordered(made, [order.index(k) for k in range(rank)])
+    result = R.index_put(x, Tuple((places,)), new, accumulate=base == "index_add")
+    return reordered(result, [order.index(k) for k in range(rank)])
 
 
 @torch_op("repeat_interleave.Tensor")
 def repeated_places(node: FxNode) -> Expr:
-    """Each place as many times as its element tells."""
+    """Builds repeat_interleave: each index repeated as often as its element says."""
     return cast(_repeated(node, node.out_dims()[0]), node.out_dtype())
 
 
@@ -330,14 +339,14 @@ def _repeated(node: FxNode, size: Dim) -> Expr:
     repeats = cast(node["repeats"], "int64")
     ends = node.emit(R.cumsum(repeats, axis=0))
     _bind_size(node, size, node.emit(R.sum(repeats, axis=[0], keepdims=True)))
-    return R.bucketize(counted(size), ends, right=True)
+    return R.bucketize(index_range(size), ends, right=True)
 
 
 def _bind_size(node: FxNode, size: Dim, one: Expr) -> None:
-    """Let a size of the result be the element of a vector of one, when the program runs."""
+    """Binds a symbolic size of the result to the only element of a vector."""
     if not dims.syms(size) <= node.host.builder.scopes[-1].symbols():
         shape = node.emit(R.tensor_to_shape(one))
-        node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.place)
+        node.host.builder.match_cast(shape, R.Shape((size,)), node.part_name(), node.span)
 
 
 @torch_op("bincount")
@@ -356,9 +365,9 @@ def bin_counts(node: FxNode) -> Expr:
 
 @torch_op("_unique2", "unique_dim")
 def unique(node: FxNode) -> list[Expr]:
-    """Different elements in order, where each went, and how many there were."""
+    """Returns different elements in order, where each went, and how many there were."""
     axis = node.plain("dim") if "dim" in node.spec.args else None
-    made = node.emit(
+    result = node.emit(
         R.unique(
             node["self"],
             sorted=True,
@@ -369,11 +378,11 @@ def unique(node: FxNode) -> list[Expr]:
         )
     )
     nothing = R.full(ShapeExpr((0,)), number(0, "int64"))
-    inverse, counts = cast(made[1], "int64"), cast(made[2], "int64")
+    inverse, counts = cast(result[1], "int64"), cast(result[2], "int64")
     if axis is None:
         inverse = R.reshape(inverse, ShapeExpr(node.dims()))
     return [
-        made[0],
+        result[0],
         inverse if axis is not None or node.flag("return_inverse") else nothing,
         counts if node.flag("return_counts") else nothing,
     ]
@@ -381,35 +390,35 @@ def unique(node: FxNode) -> list[Expr]:
 
 @torch_op("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def embedding_bag(node: FxNode) -> list[Expr]:
-    """Sums or means of the rows between offsets; the rest of the results nobody reads."""
+    """Returns sums or means of the rows between offsets; the rest of the results nobody reads."""
     mode, passed = node.plain("mode", 0), node.arg("padding_idx", None)
     if mode not in (0, 1) or passed not in (None, -1):
-        node.fail("embedding bags of extremes, or that pass over an index, are not supported")
+        node.fail("embedding_bag with mode max or padding_idx is not supported")
     places = cast(node["indices"], "int64")
     rows = node.emit(R.take(node["weight"], places, axis=0))
     dtype, (count, width) = node.out_dtype(), node.dims_of(rows)
     weights = node.get("per_sample_weights")
     if weights is not None:
-        rows = node.emit(R.multiply(rows, shaped(weights, (count, 1))))
+        rows = node.emit(R.multiply(rows, reshape_to(weights, (count, 1))))
     starts = cast(node["offsets"], "int64")
-    after = cast(R.bucketize(counted(count), starts, right=True), "int64")
+    after = cast(R.bucketize(index_range(count), starts, right=True), "int64")
     bag = node.emit(R.subtract(after, number(1, "int64")))
     bags = node.out_dims()[0]  # with include_last_offset the last offset is the end
     zeros = R.full(ShapeExpr((bags, width)), number(0, dtype))
-    made = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
+    result = R.index_put(zeros, Tuple((bag,)), rows, accumulate=True)
     if mode == 1:
         none = R.full(ShapeExpr((bags,)), number(0, dtype))
         ones = R.full(ShapeExpr((count,)), number(1, dtype))
         many = R.index_put(none, Tuple((bag,)), ones, accumulate=True)
-        made = R.divide(made, R.maximum(shaped(many, (bags, 1)), number(1, dtype)))
+        result = R.divide(result, R.maximum(reshape_to(many, (bags, 1)), number(1, dtype)))
     rest = [R.full(ShapeExpr(node.out_dims(k)), number(0, "int64")) for k in (1, 2, 3)]
-    return [made, *rest]
+    return [result, *rest]
 
 
 @torch_op("isin")
 def is_in(node: FxNode) -> Expr:
     rank = node.rank("elements")
     tests = R.flatten(node["test_elements"])
-    found = R.equal(R.expand_dims(node["elements"], [rank]), tests)
-    made = R.astype(R.max(R.astype(found, "int8"), axis=[rank]), "bool")
-    return R.logical_not(made) if node.flag("invert") else made
+    value = R.equal(R.expand_dims(node["elements"], [rank]), tests)
+    result = R.astype(R.max(R.astype(value, "int8"), axis=[rank]), "bool")
+    return R.logical_not(result) if node.flag("invert") else result

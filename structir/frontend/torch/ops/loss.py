@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from what was to be predicted."""
+"""Mappings of loss functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def absolute(node: FxNode) -> Expr:
 
 @torch_op("smooth_l1_loss", "huber_loss")
 def bent(node: FxNode) -> Expr:
-    """Squared near 0, straight beyond an edge."""
+    """Returns a loss that is quadratic near 0 and linear beyond a threshold."""
     left, right = _pair(node)
     smooth, dtype = ".smooth" in node.spec.target, node.out_dtype()
     edge = float(node.arg("beta" if smooth else "delta", 1.0))
@@ -109,7 +109,7 @@ def negative_likelihood(node: FxNode) -> Expr:
 @torch_op("nll_loss_forward", "nll_loss2d_forward")
 def negative_likelihood_and_weight(node: FxNode) -> list[Any]:
     if node.get("weight") is not None:
-        node.fail("the total of the weights is not made")
+        node.fail("the output total_weight is not supported")
     return [_likelihood(node, node["self"]), number(0, node.out_dtype(1))]
 
 
@@ -122,7 +122,7 @@ def cross_entropy(node: FxNode) -> Expr:
     if node.rank("target") < node.rank():
         return _likelihood(node, node.emit(scores))
     if node.get("weight") is not None:
-        node.fail("cross entropy with weights of classes and shares is not supported")
+        node.fail("cross entropy with class weights and class probabilities is not supported")
     each = R.negative(R.sum(R.multiply(scores, node["target"]), axis=[axis]))
     how = node.plain("reduction", 1)
     return reduced(each, how)

@@ -6,7 +6,7 @@ from typing import Any
 
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, number, shaped
+from structir.frontend.torch.scalars import as_tensor, cast, number, reshape_to
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr
 from structir.script import R
@@ -20,10 +20,10 @@ def softmax(node: FxNode) -> Expr:
         return (
             R.multiply(x, number(0, node.out_dtype())) if op is R.nn.log_softmax else R.ones_like(x)
         )
-    made = op(x, axis=node.axis())
+    result = op(x, axis=node.axis())
     if "_safe_softmax" in node.spec.target:
-        return R.where(R.isnan(node.emit(made)), number(0.0, node.out_dtype()), made)
-    return made
+        return R.where(R.isnan(node.emit(result)), number(0.0, node.out_dtype()), result)
+    return result
 
 
 def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
@@ -31,11 +31,11 @@ def _ones(sizes: tuple[Dim, ...], dtype: str, value: float = 1.0) -> Expr:
 
 
 def _affine(node: FxNode, sizes: tuple[Dim, ...], dtype: str) -> tuple[Expr, Expr]:
-    """The weight and the bias; ones and zeros where they are not given."""
+    """Returns the weight and the bias; ones and zeros where they are not given."""
     weight, bias = node.get("weight"), node.get("bias")
     return (
-        node.folded(_ones(sizes, dtype)) if weight is None else cast(weight, dtype),
-        node.folded(_ones(sizes, dtype, 0.0)) if bias is None else cast(bias, dtype),
+        node.fold(_ones(sizes, dtype)) if weight is None else cast(weight, dtype),
+        node.fold(_ones(sizes, dtype, 0.0)) if bias is None else cast(bias, dtype),
     )
 
 
@@ -72,7 +72,7 @@ def rms_norm(node: FxNode) -> Expr:
 def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
     dtype = node.dtype("input")
     weight, bias = _affine(node, (node.dims("input")[1],), dtype)
-    made = node.emit(
+    result = node.emit(
         R.nn.batch_norm(
             node["input"],
             weight,
@@ -84,7 +84,7 @@ def _batch_norm(node: FxNode, mean: Expr, variance: Expr) -> Expr:
             training=False,
         )
     )
-    return made[0]
+    return result[0]
 
 
 @torch_op("batch_norm")
@@ -97,8 +97,8 @@ def batch_norm(node: FxNode) -> Expr:
 @torch_op("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
 def batch_norm_at_inference(node: FxNode) -> list[Expr]:
     nothing = _ones((0,), node.dtype("input"), 0.0)
-    made = _batch_norm(node, node["running_mean"], node["running_var"])
-    return [made, *[nothing] * (len(node.spec.outputs) - 1)]
+    result = _batch_norm(node, node["running_mean"], node["running_var"])
+    return [result, *[nothing] * (len(node.spec.outputs) - 1)]
 
 
 @torch_op("_native_batch_norm_legit.no_stats")
@@ -107,11 +107,11 @@ def batch_norm_by_batch(node: FxNode) -> list[Expr]:
 
 
 def _by_own(node: FxNode) -> list[Expr]:
-    """By the mean and the variance of the batch itself; none is remembered."""
+    """Normalizes with the mean and variance of the batch, without running statistics."""
     if node.get("running_mean") is not None:
         node.fail(
-            "batch_norm in training mode changes its running mean and variance",
-            "export the model in evaluation mode: model.eval()",
+            "batch_norm in training mode is not supported",
+            "call `model.eval()` before torch.export.export",
         )
     rank = node.rank("input")
     axes = [0, *range(2, rank)]
@@ -137,9 +137,9 @@ def _by_groups(node: FxNode, x: Expr, axes: list[int], weight: Expr, bias: Expr)
     edge = number(float(node.arg("eps", 1e-5)), node.dtype("input"))
     even = R.divide(centred, R.sqrt(R.add(variance, edge)))
     sizes = node.dims("input")
-    even = shaped(even, sizes)
+    even = reshape_to(even, sizes)
     behind = [1] * (len(sizes) - 2)
-    weight, bias = (shaped(v, (sizes[1], *behind)) for v in (weight, bias))
+    weight, bias = (reshape_to(v, (sizes[1], *behind)) for v in (weight, bias))
     return R.add(R.multiply(even, weight), bias)
 
 
@@ -149,13 +149,13 @@ def group_norm(node: FxNode) -> Any:
     groups = node.plain("num_groups" if "num_groups" in node.spec.args else "group")
     weight, bias = _affine(node, (sizes[1],), node.dtype("input"))
     each = node.whole(sizes[1]) // groups
-    x = node.emit(shaped(node["input"], (sizes[0], groups, each, *sizes[2:])))
+    x = node.emit(reshape_to(node["input"], (sizes[0], groups, each, *sizes[2:])))
     axes = list(range(2, len(sizes) + 1))
-    made = _by_groups(node, x, axes, weight, bias)
+    result = _by_groups(node, x, axes, weight, bias)
     if "native" not in node.spec.target:
-        return made
+        return result
     edge = number(float(node.arg("eps")), node.dtype("input"))
-    return [made, R.mean(x, axis=axes), R.rsqrt(R.add(R.variance(x, axis=axes), edge))]
+    return [result, R.mean(x, axis=axes), R.rsqrt(R.add(R.variance(x, axis=axes), edge))]
 
 
 @torch_op("normalize")
@@ -168,10 +168,10 @@ def normalize(node: FxNode) -> Expr:
 
 @torch_op("_weight_norm", "_weight_norm_interface")
 def weight_norm(node: FxNode) -> Any:
-    """A weight of stated lengths: those of its slices along one axis."""
+    """Returns a weight of stated lengths: those of its slices along one axis."""
     v, g = node["v"], node["g"]
     kept = node.axis("dim", 0, of="v")
     axes = [k for k in range(node.rank("v")) if k != kept]
     length = node.emit(R.sqrt(R.sum(R.multiply(v, v), axis=axes, keepdims=True)))
-    made = R.multiply(v, R.divide(g, length))
-    return [made, length] if len(node.spec.outputs) > 1 else made
+    result = R.multiply(v, R.divide(g, length))
+    return [result, length] if len(node.spec.outputs) > 1 else result

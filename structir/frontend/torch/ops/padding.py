@@ -1,4 +1,4 @@
-"""Padding around tensors: of a value, of what lies at the edge, mirrored, or around the end."""
+"""Mappings of padding: constant, replicate, reflect and circular."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from structir.script import R
 MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "circular"}
 
 
-def padded(
+def emit_pad(
     node: FxNode,
     x: Expr,
     before: Sequence[Dim],
@@ -24,7 +24,7 @@ def padded(
     value: Any = 0.0,
     mode: str = "constant",
 ) -> Expr:
-    """A tensor with more elements around it; negative amounts take elements away."""
+    """Returns a padded tensor; negative amounts crop."""
     x = _cut(node, x, before, after)
     before, after = ([p if _adds(p) else 0 for p in side] for side in (before, after))
     both = [*before, *after]
@@ -35,7 +35,7 @@ def padded(
         widths = [w for pair in zip(before, after, strict=True) for w in pair]
         return R.nn.pad(x, widths, pad_mode=MODES[mode], pad_value=float(value))
     if mode != "constant":
-        node.fail(f"symbolic amounts of padding in the mode {mode!r} are not supported")
+        node.fail(f"symbolic padding is not supported in mode {mode!r}")
     for axis, amounts in enumerate(zip(before, after, strict=True)):
         x = _blocks(node, x, axis, amounts, number(value, dtype))
     return x
@@ -62,19 +62,19 @@ def _keeps(amount: Dim) -> bool:
 
 
 def _blocks(node: FxNode, x: Expr, axis: int, amounts: Sequence[Dim], value: Expr) -> Expr:
-    """Blocks of a value put before and after along an axis."""
+    """Returns blocks of a value put before and after along an axis."""
     sizes, parts = list(node.dims_of(x)), [x]
-    for place, amount in zip((0, len(parts)), amounts, strict=True):
+    for index, amount in zip((0, len(parts)), amounts, strict=True):
         if dims.equal(amount, 0) is True:
             continue
         sizes[axis] = amount
         block = R.full(ShapeExpr(tuple(sizes)), value)
-        parts.insert(0 if place == 0 else len(parts), block)
+        parts.insert(0 if index == 0 else len(parts), block)
     return x if len(parts) == 1 else node.emit(R.concat(parts, axis=axis))
 
 
 def _amounts(node: FxNode, name: str) -> tuple[list[Dim], list[Dim]]:
-    """The amounts for every axis: torch lists pairs from the last axis on."""
+    """Returns the amounts for every axis: torch lists pairs from the last axis on."""
     given, rank = node.sizes(name), node.rank()
     before: list[Dim] = [0] * rank
     after: list[Dim] = [0] * rank
@@ -89,15 +89,15 @@ def pad(node: FxNode) -> Expr:
     mode = node.arg("mode", "constant")
     value = node.arg("value", None)
     if mode not in MODES:
-        node.fail(f"there is no padding mode {mode!r}")
-    return padded(node, node["self"], before, after, 0.0 if value is None else value, mode)
+        node.fail(f"unknown padding mode {mode!r}")
+    return emit_pad(node, node["self"], before, after, 0.0 if value is None else value, mode)
 
 
 @torch_op("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def mirrored(node: FxNode) -> Expr:
-    return padded(node, node["self"], *_amounts(node, "padding"), mode="reflect")
+    return emit_pad(node, node["self"], *_amounts(node, "padding"), mode="reflect")
 
 
 @torch_op("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def edged(node: FxNode) -> Expr:
-    return padded(node, node["self"], *_amounts(node, "padding"), mode="replicate")
+    return emit_pad(node, node["self"], *_amounts(node, "padding"), mode="replicate")

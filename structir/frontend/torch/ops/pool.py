@@ -1,4 +1,4 @@
-"""Pools over windows, and pools that give a stated size."""
+"""Mappings of pooling over windows and adaptive pooling."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.conv import spread
-from structir.frontend.torch.ops.padding import padded
+from structir.frontend.torch.ops.padding import emit_pad
 from structir.frontend.torch.ops.shapes import reordered
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import cast, constant, counted, number, product, shaped
+from structir.frontend.torch.scalars import cast, constant, index_range, number, product, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.dtype import is_float
@@ -24,7 +24,7 @@ MEAN: dict[int, Pool] = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_poo
 
 
 def _axes_of(node: FxNode) -> int:
-    """Over how many axes a pool goes, by its name."""
+    """Returns the number of spatial axes of a pooling op, from its name."""
     return int(node.spec.target.partition("pool")[2][0])
 
 
@@ -42,8 +42,7 @@ def _window(node: FxNode, count: int) -> tuple[list[int], list[int], list[int], 
 
 
 def _ceiling(node: FxNode, x: Expr, count: int) -> list[Dim]:
-    """With so much padding behind that the last, partial windows fit: by the sizes that torch
-    tells."""
+    """Extends the padding for ceil_mode, so that windows cover torch's recorded output sizes."""
     kernel, strides, padding, dilation = _window(node, count)
     sizes, wanted = node.dims_of(x)[2:], node.out_dims()[-count:]
     after: list[Dim] = []
@@ -59,7 +58,7 @@ def max_pool(node: FxNode) -> Expr:
     count = _axes_of(node)
     x, bare = _batched(node, count)
     kernel, strides, padding, dilation = _window(node, count)
-    made = MAX[count](
+    result = MAX[count](
         x,
         pool_size=kernel,
         strides=strides,
@@ -67,7 +66,7 @@ def max_pool(node: FxNode) -> Expr:
         dilation=dilation,
         ceil_mode=node.flag("ceil_mode"),
     )
-    return R.squeeze(made, [0]) if bare else made
+    return R.squeeze(result, [0]) if bare else result
 
 
 def _lowest(node: FxNode) -> float:
@@ -76,12 +75,12 @@ def _lowest(node: FxNode) -> float:
 
 @torch_op("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_places(node: FxNode) -> list[Expr]:
-    """The greatest elements, and where they are in the plane that they are of."""
+    """Returns the greatest elements, and where they are in the plane that they are of."""
     count = _axes_of(node)
     best = max_pool(node)
     x, bare = _batched(node, count)
-    flat = counted(product(node.dims_of(x)[2:]))
-    plane = shaped(flat, (1, 1, *node.dims_of(x)[2:]))
+    flat = index_range(product(node.dims_of(x)[2:]))
+    plane = reshape_to(flat, (1, 1, *node.dims_of(x)[2:]))
     values, places = _taken(node, x, _lowest(node)), _taken(node, plane, -1)
     rank = 2 + count
     at = R.argmax(values, axis=rank, keepdims=True)
@@ -92,22 +91,22 @@ def max_pool_with_places(node: FxNode) -> list[Expr]:
 
 
 def _taken(node: FxNode, x: Expr, filler: float) -> Expr:
-    """The elements of each window along a last axis."""
+    """Returns the elements of each window along a last axis."""
     count = _axes_of(node)
     kernel, strides, padding, dilation = _window(node, count)
     after: list[Dim] = list(padding)
     if node.flag("ceil_mode"):
         after = _ceiling(node, x, count)
-    x = node.emit(padded(node, x, [0, 0, *padding], [0, 0, *after], filler))
+    x = node.emit(emit_pad(node, x, [0, 0, *padding], [0, 0, *after], filler))
     for k in range(count):
         axis = 2 + 2 * k
         moves = node.out_dims()[-count + k]
-        starts = R.multiply(shaped(counted(moves), (moves, 1)), constant(strides[k]))
+        starts = R.multiply(reshape_to(index_range(moves), (moves, 1)), constant(strides[k]))
         inner = constant([[j * dilation[k] for j in range(kernel[k])]])
         x = node.emit(R.take(x, R.add(starts, inner), axis=axis))
     outer = [2 + 2 * k for k in range(count)]
     x = node.emit(reordered(x, [0, 1, *outer, *[a + 1 for a in outer]]))
-    return node.emit(shaped(x, (*node.dims_of(x)[: 2 + count], math.prod(kernel))))
+    return node.emit(reshape_to(x, (*node.dims_of(x)[: 2 + count], math.prod(kernel))))
 
 
 @torch_op("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -117,7 +116,7 @@ def mean_pool(node: FxNode) -> Expr:
     kernel, strides, padding, _ = _window(node, count)
     divisor = node.arg("divisor_override", None)
     if divisor is None:
-        made = MEAN[count](
+        result = MEAN[count](
             x,
             pool_size=kernel,
             strides=strides,
@@ -126,16 +125,16 @@ def mean_pool(node: FxNode) -> Expr:
             count_include_pad=node.flag("count_include_pad", True),
         )
     else:
-        made = _divided(node, x, divisor)
-    return R.squeeze(made, [0]) if bare else made
+        result = _divided(node, x, divisor)
+    return R.squeeze(result, [0]) if bare else result
 
 
 def _divided(node: FxNode, x: Expr, divisor: int) -> Expr:
-    """The sums of windows over a number."""
+    """Returns the sums of windows over a number."""
     count = _axes_of(node)
     kernel, strides, padding, _ = _window(node, count)
     after = _ceiling(node, x, count) if node.flag("ceil_mode") else padding
-    whole = padded(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
+    whole = emit_pad(node, x, [0, 0, *padding], [0, 0, *after], 0.0)
     mean = MEAN[count](whole, pool_size=kernel, strides=strides)
     return R.multiply(mean, number(math.prod(kernel) / divisor, node.out_dtype()))
 
@@ -156,15 +155,15 @@ def adaptive_mean(node: FxNode) -> Expr:
 
 @torch_op("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max(node: FxNode) -> Any:
-    made = _adaptive(node, R.max)
+    result = _adaptive(node, R.max)
     if len(node.spec.outputs) > 1:
-        return [made, R.full(ShapeExpr(node.out_dims(1)), number(0, "int64"))]
-    return made
+        return [result, R.full(ShapeExpr(node.out_dims(1)), number(0, "int64"))]
+    return result
 
 
 def _adaptive(node: FxNode, op: Any) -> Expr:
-    """Each axis in turn: windows that begin at floor(i * size / new) and end before
-    ceil((i + 1) * size / new)."""
+    """Returns each axis in turn: windows that begin at floor(i * size / new) and end before ceil((i
+    + 1) * size / new)."""
     count = _axes_of(node)
     x, rank = node["self"], node.rank()
     wanted = node.out_dims()[-count:]
@@ -183,9 +182,9 @@ def _along(node: FxNode, x: Expr, axis: int, size: Dim, new: Dim, op: Any) -> Ex
     each = dims.exact_quotient(size, new)
     if each is not None:
         sizes = node.dims_of(x)
-        return op(shaped(x, (*sizes[:axis], new, each, *sizes[axis + 1 :])), axis=[axis + 1])
+        return op(reshape_to(x, (*sizes[:axis], new, each, *sizes[axis + 1 :])), axis=[axis + 1])
     if not isinstance(new, int):
-        node.fail("an adaptive pool needs a size that is a number")
+        node.fail("adaptive pooling requires a static size")
     pieces = []
     for i in range(new):
         start, end = dims.floordiv(size * i, new), dims.ceildiv(size * (i + 1), new)

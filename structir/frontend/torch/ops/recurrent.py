@@ -51,7 +51,7 @@ def recurrent(node: FxNode) -> list[Expr]:
     if node.dtype("input") not in DTYPES:
         node.fail(f"recurrent layers of {node.dtype('input')} are not supported")
     if node.flag("train") and float(node.arg("dropout", 0.0)) != 0.0:
-        node.fail("dropout between layers draws random numbers, which is not supported")
+        node.fail("dropout between layers in training mode is not supported")
     by_batch = node.flag("batch_first")
     bare = node.rank("input") == 2
     starts = node.arg("hx")
@@ -70,7 +70,7 @@ def recurrent(node: FxNode) -> list[Expr]:
 def _layers(
     node: FxNode, kind: TorchRecurrentKind, x: Expr, starts: list[Expr]
 ) -> tuple[Expr, list[Expr]]:
-    """All layers in turn, each in one or both directions."""
+    """Returns all layers in turn, each in one or both directions."""
     ways = [False, True] if node.flag("bidirectional") else [False]
     given = list(node.arg("params"))
     each = 4 if node.flag("has_biases", True) else 2
@@ -78,14 +78,14 @@ def _layers(
         node.fail("layers with projections are not supported")
     last: list[list[Expr]] = []
     for layer in range(node.plain("num_layers")):
-        made = []
+        result = []
         for k, back in enumerate(ways):
-            place = layer * len(ways) + k
-            weights = _weights(node, kind, given[place * each : (place + 1) * each])
-            states = [R.take(s, number(place, "int64"), axis=0) for s in starts]
-            made.append(_directed(node, kind, node.emit(x), weights, states, back))
-        x = made[0][0] if len(made) == 1 else R.concat([m[0] for m in made], axis=2)
-        last += [m[1:] for m in made]
+            index = layer * len(ways) + k
+            weights = _weights(node, kind, given[index * each : (index + 1) * each])
+            states = [R.take(s, number(index, "int64"), axis=0) for s in starts]
+            result.append(_directed(node, kind, node.emit(x), weights, states, back))
+        x = result[0][0] if len(result) == 1 else R.concat([m[0] for m in result], axis=2)
+        last += [m[1:] for m in result]
     return x, [R.stack(Tuple(tuple(column)), axis=0) for column in zip(*last, strict=True)]
 
 
@@ -94,14 +94,14 @@ def _weights(node: FxNode, kind: TorchRecurrentKind, given: list[Expr]) -> Weigh
         ordered = _in_order(node, kind, x)
         if isinstance(ordered, Constant):
             return Constant(np.ascontiguousarray(ordered.data.T))
-        return node.folded(R.permute_dims(ordered, [1, 0]))
+        return node.fold(R.permute_dims(ordered, [1, 0]))
 
-    biases = [node.folded(_in_order(node, kind, b)) for b in given[2:]]
+    biases = [node.fold(_in_order(node, kind, b)) for b in given[2:]]
     return Weights(turned(given[0]), turned(given[1]), *(biases or (None, None)))
 
 
 def _in_order(node: FxNode, kind: TorchRecurrentKind, x: Expr) -> Expr:
-    """The gates, which lie along the first axis, in the order of the kernel."""
+    """Returns weights with their gates (axis 0) in the order of the kernel."""
     if kind.gates == (0,):
         return x
     count = len(kind.gates)
@@ -121,7 +121,7 @@ def _directed(
     states: list[Expr],
     back: bool,
 ) -> list[Expr]:
-    """All hidden states of one direction, then its last states."""
+    """Returns all hidden states of one direction, then its last states."""
     gates = R.matmul(x, weights.own)
     gates = node.emit(gates if weights.own_bias is None else R.add(gates, weights.own_bias))
     steps, batch, width = node.dims_of(gates)
@@ -139,15 +139,15 @@ def _directed(
         (gates, *states, weights.recurrence, bias),
         out_sinfo=(whole, *[last for _ in states]),
     )
-    made = node.emit(call)
-    return [node.emit(made[k]) for k in range(1 + len(states))]
+    result = node.emit(call)
+    return [node.emit(result[k]) for k in range(1 + len(states))]
 
 
 def _unrolled(node: FxNode, gates: Expr, weights: Weights, state: Expr, back: bool) -> list[Expr]:
-    """Each step by itself, for a cell that no kernel is there for."""
+    """Unrolls the time steps, for a cell without a kernel."""
     steps = node.dims_of(gates)[0]
     if not isinstance(steps, int):
-        node.fail("how many steps there are must be a number")
+        node.fail("expected a static number of time steps")
     shown: list[Expr] = []
     for k in reversed(range(steps)) if back else range(steps):
         parts = [R.take(gates, number(k, "int64"), axis=0), R.matmul(state, weights.recurrence)]

@@ -9,14 +9,21 @@ from typing import Any
 from structir.frontend.torch.node import FxNode
 from structir.frontend.torch.ops.shapes import between
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, counted, number, product, shaped
+from structir.frontend.torch.scalars import (
+    as_tensor,
+    cast,
+    index_range,
+    number,
+    product,
+    reshape_to,
+)
 from structir.ir import dims
 from structir.ir.expr import Expr, Tuple
 from structir.script import R
 
 
 def axes_of(node: FxNode, name: str = "dim") -> list[int] | None:
-    """The axes that are reduced; None where all are."""
+    """Returns the axes that are reduced; None where all are."""
     return node.axes(name)
 
 
@@ -61,13 +68,13 @@ def any_or_all(node: FxNode) -> Expr:
     whole = node.operand("self", "bool")
     if not node.rank():
         return cast(whole, node.out_dtype())
-    made = op(cast(whole, "int8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
-    return cast(made, node.out_dtype())
+    result = op(cast(whole, "int8"), axis=axes_of(node), keepdims=node.flag("keepdim"))
+    return cast(result, node.out_dtype())
 
 
 @torch_op("max", "min")
 def extreme(node: FxNode) -> Any:
-    """The extreme of all elements, of two tensors, or along an axis and where it is."""
+    """Returns the extreme of all elements, of two tensors, or along an axis and where it is."""
     high = ".max" in node.spec.target
     if "other" in node.spec.args:
         dtype = node.out_dtype()
@@ -105,7 +112,7 @@ def place_of_extreme(node: FxNode) -> Expr:
 
 
 def spread_of(node: FxNode) -> tuple[Expr, Expr]:
-    """The variance over the axes, and the mean."""
+    """Returns the variance over the axes, and the mean."""
     x, axes, keep = node["self"], axes_of(node), node.flag("keepdim")
     correction: Any = node.arg("correction", None)
     if correction is None:
@@ -148,10 +155,10 @@ def log_sum_exp(node: FxNode) -> Expr:
     most = node.emit(R.max(x, axis=axes, keepdims=True))
     finite = node.emit(R.where(R.isfinite(most), most, number(0.0, node.out_dtype())))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axis=axes, keepdims=True))
-    made = R.add(total, finite)
+    result = R.add(total, finite)
     if node.flag("keepdim") or not node.rank():
-        return made
-    return R.squeeze(made, axes if axes is not None else list(range(node.rank())))
+        return result
+    return R.squeeze(result, axes if axes is not None else list(range(node.rank())))
 
 
 @torch_op("linalg_vector_norm", "norm", "frobenius_norm")
@@ -191,7 +198,7 @@ torch_op("cumprod")(_running(R.cumprod))
 
 @torch_op("logcumsumexp")
 def running_log_sum_exp(node: FxNode) -> Expr:
-    """Around the greatest element of all, which is subtracted first."""
+    """Builds logcumsumexp; the maximum is subtracted first for stability."""
     x, axis = node["self"], node.axis()
     most = node.emit(R.max(x, axis=[axis], keepdims=True))
     return R.add(R.log(R.cumsum(R.exp(R.subtract(x, most)), axis=axis)), most)
@@ -200,13 +207,13 @@ def running_log_sum_exp(node: FxNode) -> Expr:
 @torch_op("trace")
 def trace(node: FxNode) -> Expr:
     rows, columns = node.dims()
-    same = R.equal(shaped(counted(rows), (rows, 1)), counted(columns))
+    same = R.equal(reshape_to(index_range(rows), (rows, 1)), index_range(columns))
     return R.sum(R.where(same, cast(node["self"], node.out_dtype()), number(0, node.out_dtype())))
 
 
 @torch_op("diff")
 def differences(node: FxNode) -> Expr:
-    """Differences of neighbours, taken `n` times; torch joins no tensors where `n` is 0."""
+    """Returns the n-th differences; for n = 0, `prepend` and `append` are ignored as in torch."""
     count, axis, dtype = node.plain("n", 1), node.axis("dim", -1), node.out_dtype()
     given = [node.get(name) for name in ("prepend", "self", "append")]
     parts = [cast(x, dtype) for x in given if x is not None] if count else [node["self"]]
@@ -216,7 +223,7 @@ def differences(node: FxNode) -> Expr:
 
 
 def _step(node: FxNode, x: Expr, axis: int, minus: Any) -> Expr:
-    """The difference of each element and the one before; none where there are none."""
+    """Returns the difference of each element and the one before; none where there are none."""
     size = node.dims_of(x := node.emit(x))[axis]
     if dims.equal(size, 0) is True:
         return x
@@ -246,17 +253,17 @@ def arg_sort(node: FxNode) -> Expr:
 @torch_op("topk")
 def top_k(node: FxNode) -> list[Expr]:
     axis, count = node.axis("dim", -1), node.size("k")
-    made = node.emit(
+    result = node.emit(
         R.topk(node["self"], k=count, axis=axis, largest=node.flag("largest", True), dtype="int64")
     )
-    return [made[0], made[1]]
+    return [result[0], result[1]]
 
 
 @torch_op("kthvalue")
 def k_th(node: FxNode) -> list[Expr]:
-    axis, place = node.axis("dim", -1), node.plain("k") - 1
+    axis, index = node.axis("dim", -1), node.plain("k") - 1
     order = node.emit(cast(R.argsort(node["self"], axis=axis), "int64"))
-    at = node.emit(R.strided_slice(order, [axis], (place,), (place + 1,)))
+    at = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
     value = R.gather_elements(node["self"], at, axis=axis)
     if node.flag("keepdim"):
         return [value, at]
@@ -265,7 +272,7 @@ def k_th(node: FxNode) -> list[Expr]:
 
 @torch_op("median")
 def median(node: FxNode) -> Any:
-    """The lower one of two elements in the middle."""
+    """Returns the lower one of two elements in the middle."""
     x, whole = node["self"], "dim" not in node.spec.args
     if whole:
         x = R.reshape(x, (product(node.dims()),))
@@ -273,8 +280,8 @@ def median(node: FxNode) -> Any:
     x = node.emit(x)
     size = node.dims_of(x)[axis]
     order = node.emit(cast(R.argsort(x, axis=axis), "int64"))
-    place = (size - 1) // 2
-    at = node.emit(R.strided_slice(order, [axis], (place,), (place + 1,)))
+    index = (size - 1) // 2
+    at = node.emit(R.strided_slice(order, [axis], (index,), (index + 1,)))
     value = R.gather_elements(x, at, axis=axis)
     if whole:
         return R.reshape(value, ())
@@ -286,9 +293,9 @@ def median(node: FxNode) -> Any:
 @torch_op("bucketize", "searchsorted")
 def buckets(node: FxNode) -> Expr:
     if ".searchsorted" in node.spec.target:
-        node.refuse("sorter", None)
+        node.require_default("sorter", None)
         if node.rank("sorted_sequence") != 1:
-            node.fail("only one row of sorted elements is supported")
+            node.fail("expected a sorted_sequence of rank 1")
         edges = node["sorted_sequence"]
     else:
         edges = node["boundaries"]

@@ -1,4 +1,4 @@
-"""The same elements under another shape or order of axes, pieces of tensors and their joining."""
+"""Mappings of reshaping, permutation, slicing and concatenation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from structir.frontend.torch.graph import names_of
-from structir.frontend.torch.node import FxNode, same
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.registry import torch_op
-from structir.frontend.torch.scalars import as_tensor, cast, counted, shaped
+from structir.frontend.torch.scalars import as_tensor, cast, index_range, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr, ShapeExpr, Tuple
@@ -30,12 +30,12 @@ from structir.script import R
 )
 def reshape(node: FxNode) -> Expr:
     sizes = node.out_dims()
-    return node["self"] if same(sizes, node.dims()) else shaped(node["self"], sizes)
+    return node["self"] if are_equal(sizes, node.dims()) else reshape_to(node["self"], sizes)
 
 
 @torch_op("unsqueeze", "unsqueeze_copy")
 def unsqueeze(node: FxNode) -> Expr:
-    return R.expand_dims(node["self"], [node.counted(node.plain("dim"), node.rank() + 1)])
+    return R.expand_dims(node["self"], [node.normalize_axis(node.plain("dim"), node.rank() + 1)])
 
 
 @torch_op("squeeze", "squeeze_copy")
@@ -49,24 +49,24 @@ def squeeze(node: FxNode) -> Expr:
 @torch_op("permute", "permute_copy")
 def permute(node: FxNode) -> Expr:
     rank = node.rank()
-    return reordered(node["self"], [node.counted(a, rank) for a in node.ints("dims", ())])
+    return reordered(node["self"], [node.normalize_axis(a, rank) for a in node.ints("dims", ())])
 
 
 def reordered(x: Expr, order: list[int]) -> Expr:
-    """A tensor with its axes in another order."""
+    """Returns a tensor with its axes in another order."""
     return x if order == sorted(order) else R.permute_dims(x, order)
 
 
 def order_of(node: FxNode) -> list[int]:
-    """The order of axes that a node which moves axes makes."""
+    """Returns the order of axes that a node which moves axes makes."""
     rank = node.rank()
     order = list(range(rank))
     base = node.spec.target.split(".")[1]
     if base.startswith("permute"):
-        return [node.counted(a, rank) for a in node.ints("dims", ())]
+        return [node.normalize_axis(a, rank) for a in node.ints("dims", ())]
     if base.startswith("movedim") or base == "moveaxis":
-        first = [node.counted(a, rank) for a in node.ints("source")]
-        places = [node.counted(a, rank) for a in node.ints("destination")]
+        first = [node.normalize_axis(a, rank) for a in node.ints("source")]
+        places = [node.normalize_axis(a, rank) for a in node.ints("destination")]
         rest = iter(a for a in order if a not in first)
         put = dict(zip(places, first, strict=True))
         return [put[k] if k in put else next(rest) for k in order]
@@ -99,7 +99,7 @@ def reorder(node: FxNode) -> Expr:
 @torch_op("expand", "expand_copy", "expand_as", "broadcast_to")
 def expand(node: FxNode) -> Expr:
     sizes = node.out_dims()
-    return node["self"] if same(sizes, node.dims()) else R.broadcast_to(node["self"], sizes)
+    return node["self"] if are_equal(sizes, node.dims()) else R.broadcast_to(node["self"], sizes)
 
 
 @torch_op("repeat", "tile")
@@ -108,7 +108,7 @@ def repeat(node: FxNode) -> Expr:
     counts, rank = node.sizes(name), node.rank()
     x = node["self"]
     if len(counts) > rank:
-        x = shaped(x, (*[1] * (len(counts) - rank), *node.dims()))
+        x = reshape_to(x, (*[1] * (len(counts) - rank), *node.dims()))
     counts = (1,) * (rank - len(counts)) + counts
     return x if all(c == 1 for c in counts) else R.tile(x, ShapeExpr(counts))
 
@@ -118,7 +118,7 @@ def repeat_each(node: FxNode) -> Expr:
     count, axis = node.plain("repeats"), node.arg("dim", None)
     x = node["self"]
     if axis is None:
-        return shaped(R.repeat(R.flatten(x), count, axis=0), node.out_dims())
+        return reshape_to(R.repeat(R.flatten(x), count, axis=0), node.out_dims())
     return R.repeat(x, count, axis=node.axis())
 
 
@@ -143,7 +143,7 @@ TO_THE_END = 1 << 31
 
 
 def between(node: FxNode, x: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
-    """The elements from a start to before an end along an axis."""
+    """Returns the elements from a start to before an end along an axis."""
     size = node.dims_of(x)[axis]
     if isinstance(end, int) and end >= TO_THE_END:
         end = size
@@ -163,7 +163,7 @@ def unbind(node: FxNode) -> list[Any]:
 
 
 def pieces_of(node: FxNode) -> tuple[int, list[Dim]]:
-    """The axis that a node splits, and the sizes of the pieces."""
+    """Returns the axis that a node splits, and the sizes of the pieces."""
     axis = node.axis("dim", 0)
     count = len(node.spec.outputs[0]) if isinstance(node.spec.outputs[0], tuple) else 1
     return axis, [node.out_dims(k)[axis] for k in range(count)]
@@ -181,12 +181,12 @@ def pieces_of(node: FxNode) -> tuple[int, list[Dim]]:
 )
 def split(node: FxNode) -> list[Any]:
     axis, sizes = pieces_of(node)
-    made: list[Any] = []
+    result: list[Any] = []
     start: Dim = 0
     for size in sizes:
-        made.append(between(node, node["self"], axis, start, start + size))
+        result.append(between(node, node["self"], axis, start, start + size))
         start = start + size
-    return made
+    return result
 
 
 @torch_op("diagonal", "diagonal_copy")
@@ -196,36 +196,36 @@ def diagonal(node: FxNode) -> Expr:
 
 
 def diagonal_of(node: FxNode, first: int, second: int, offset: int) -> Expr:
-    """The diagonal of two axes, which are moved to the end."""
+    """Returns the diagonal of two axes, which are moved to the end."""
     rank = node.rank()
     rest = [a for a in range(rank) if a not in (first, second)]
     x = node.emit(reordered(node["self"], [first, second, *rest]))
-    along = counted(node.out_dims()[-1])
+    along = index_range(node.out_dims()[-1])
     rows = R.add(along, as_tensor(max(-offset, 0), "int64"))
     columns = R.add(along, as_tensor(max(offset, 0), "int64"))
-    made = R.index_tensor(x, Tuple((rows, columns)))
-    return reordered(made, [*range(1, rank - 1), 0])
+    result = R.index_tensor(x, Tuple((rows, columns)))
+    return reordered(result, [*range(1, rank - 1), 0])
 
 
 @torch_op("as_strided")
 def strided(node: FxNode) -> Expr:
-    """Elements by their places in memory, where these are the places in the operand."""
+    """Builds as_strided as a gather from a contiguous operand."""
     meta = node.scope.graph.tensors.get(node.spec.args["self"].name)
     symbol = node.host.symbols.dim
     if meta is None or not lies_in_order(symbol, meta.sizes, meta.strides):
-        node.fail("as_strided of a tensor whose elements do not lie in the order of its axes")
+        node.fail("as_strided is only supported for a contiguous tensor")
     sizes, steps = node.sizes("size"), node.sizes("stride")
     first = node.arg("storage_offset", None)
     at: Expr = as_tensor(0 if first is None else node.whole(first), "int64")
     for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
         behind = [1] * (len(sizes) - 1 - axis)
-        line = R.multiply(counted(size), as_tensor(step, "int64"))
-        at = R.add(at, shaped(line, (size, *behind)))
-    return R.take(R.flatten(node["self"]), node.folded(at), axis=0)
+        line = R.multiply(index_range(size), as_tensor(step, "int64"))
+        at = R.add(at, reshape_to(line, (size, *behind)))
+    return R.take(R.flatten(node["self"]), node.fold(at), axis=0)
 
 
 def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> bool:
-    """Whether elements lie in memory in the order of their axes."""
+    """Returns whether strides are contiguous."""
     step: Dim = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         whole = symbol(size)
@@ -239,14 +239,14 @@ def lies_in_order(symbol: Callable[[Any], Dim], sizes: Any, strides: Any) -> boo
 
 @torch_op("unfold")
 def windows(node: FxNode) -> Expr:
-    """Windows along an axis, each along a new last axis."""
+    """Returns windows along an axis, each along a new last axis."""
     axis, size, step = node.axis("dimension"), node.plain("size"), node.plain("step")
     moves, rank = node.out_dims()[axis], node.rank()
     starts = R.arange(R.prim_value(0), R.prim_value(moves), R.prim_value(1), dtype="int64")
     inner = R.arange(R.prim_value(0), R.prim_value(size), R.prim_value(1), dtype="int64")
-    starts = R.multiply(shaped(starts, (moves, 1)), as_tensor(step, "int64"))
-    made = R.take(node["self"], R.add(starts, shaped(inner, (1, size))), axis=axis)
-    return reordered(made, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+    starts = R.multiply(reshape_to(starts, (moves, 1)), as_tensor(step, "int64"))
+    result = R.take(node["self"], R.add(starts, reshape_to(inner, (1, size))), axis=axis)
+    return reordered(result, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
 # ---- joined
@@ -257,7 +257,7 @@ def concat(node: FxNode) -> Expr:
     dtype, rank = node.out_dtype(), len(node.out_dims())
     given = [x for x in node.arg("tensors") if len(node.dims_of(x)) == rank]
     parts = [cast(x, dtype) for x in given]
-    axis = node.counted(node.plain("dim", 0), rank)
+    axis = node.normalize_axis(node.plain("dim", 0), rank)
     return parts[0] if len(parts) == 1 else R.concat(Tuple(tuple(parts)), axis=axis)
 
 
@@ -265,7 +265,7 @@ def concat(node: FxNode) -> Expr:
 def stack(node: FxNode) -> Expr:
     dtype = node.out_dtype()
     parts = [cast(x, dtype) for x in node.arg("tensors")]
-    axis = node.counted(node.plain("dim", 0), len(node.out_dims()))
+    axis = node.normalize_axis(node.plain("dim", 0), len(node.out_dims()))
     return R.stack(Tuple(tuple(parts)), axis=axis)
 
 
@@ -283,18 +283,18 @@ def _with_axes(node: FxNode, x: Expr, kind: str, rank: int) -> Expr:
     if len(own) == rank:
         return x
     if kind == "column_stack":
-        return shaped(x, (*own, 1))
+        return reshape_to(x, (*own, 1))
     if kind == "dstack":
         whole = own if len(own) == 2 else (1, *(own or (1,)))
-        return shaped(x, (*whole, 1))
-    return shaped(x, (*[1] * (rank - len(own)), *own))
+        return reshape_to(x, (*whole, 1))
+    return reshape_to(x, (*[1] * (rank - len(own)), *own))
 
 
 @torch_op("atleast_1d", "atleast_2d", "atleast_3d")
 def with_axes(node: FxNode) -> Any:
     if isinstance(node.arg(next(iter(node.spec.args))), tuple):
-        return [shaped(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
-    return shaped(node["self"], node.out_dims())
+        return [reshape_to(x, node.out_dims(k)) for k, x in enumerate(node.arg("tensors"))]
+    return reshape_to(node["self"], node.out_dims())
 
 
 @torch_op("flip", "fliplr", "flipud")
@@ -312,15 +312,15 @@ def roll(node: FxNode) -> Expr:
     shifts, axes = node.ints("shifts"), node.ints("dims", ())
     x = node["self"]
     if not axes:
-        return shaped(R.roll(R.flatten(x), shifts[0], [0]), node.dims())
+        return reshape_to(R.roll(R.flatten(x), shifts[0], [0]), node.dims())
     for shift, axis in zip(shifts, axes, strict=True):
-        x = R.roll(x, shift, [node.counted(axis, node.rank())])
+        x = R.roll(x, shift, [node.normalize_axis(axis, node.rank())])
     return x
 
 
 @torch_op("rot90")
 def turned(node: FxNode) -> Expr:
-    first, second = [node.counted(a, node.rank()) for a in node.ints("dims", (0, 1))]
+    first, second = [node.normalize_axis(a, node.rank()) for a in node.ints("dims", (0, 1))]
     order = list(range(node.rank()))
     order[first], order[second] = second, first
     x = node["self"]
@@ -338,13 +338,13 @@ def turned(node: FxNode) -> Expr:
 def mesh(node: FxNode) -> list[Any]:
     tensors = node.arg("tensors")
     by_columns = node.arg("indexing", "ij") == "xy"
-    made = []
+    result = []
     for k, x in enumerate(tensors):
         sizes = node.out_dims(k)
-        place = 1 - k if by_columns and k < 2 and len(tensors) > 1 else k
-        behind = [1] * (len(sizes) - 1 - place)
-        made.append(R.broadcast_to(shaped(x, (*[1] * place, sizes[place], *behind)), sizes))
-    return made
+        index = 1 - k if by_columns and k < 2 and len(tensors) > 1 else k
+        behind = [1] * (len(sizes) - 1 - index)
+        result.append(R.broadcast_to(reshape_to(x, (*[1] * index, sizes[index], *behind)), sizes))
+    return result
 
 
 @torch_op("pixel_shuffle")
@@ -358,15 +358,15 @@ def pixel_unshuffle(node: FxNode) -> Expr:
     *before, channels, _, _ = node.dims()
     *_, rows, columns = sizes
     k = len(before)
-    parted = shaped(node["self"], (*before, channels, rows, factor, columns, factor))
+    parted = reshape_to(node["self"], (*before, channels, rows, factor, columns, factor))
     order = [*range(k), k, k + 2, k + 4, k + 1, k + 3]
-    return shaped(reordered(parted, order), sizes)
+    return reshape_to(reordered(parted, order), sizes)
 
 
 @torch_op("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(node: FxNode) -> Expr:
     groups, (batch, _, *rest) = node.plain("groups"), node.dims()
     each = dims.floordiv(node.dims()[1], groups)
-    parted = shaped(node["self"], (batch, groups, each, *rest))
+    parted = reshape_to(node["self"], (batch, groups, each, *rest))
     order = [0, 2, 1, *range(3, 3 + len(rest))]
-    return shaped(reordered(parted, order), node.dims())
+    return reshape_to(reordered(parted, order), node.dims())

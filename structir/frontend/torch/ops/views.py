@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from structir.frontend.torch.node import FxNode, same
+from structir.frontend.torch.node import FxNode, are_equal
 from structir.frontend.torch.ops.shapes import lies_in_order, order_of, pieces_of, reordered
 from structir.frontend.torch.registry import view_of
-from structir.frontend.torch.scalars import product, shaped
+from structir.frontend.torch.scalars import product, reshape_to
 from structir.ir import dims
 from structir.ir.dims import Dim
 from structir.ir.expr import Expr
@@ -16,7 +16,7 @@ from structir.script import R
 
 
 def _may_copy(node: FxNode) -> bool:
-    """Whether an op that gives a view where it can may give a copy here."""
+    """Returns whether an op that gives a view where it can may give a copy here."""
     name = node.spec.args["self"].name
     meta = node.scope.graph.tensors.get(name)
     symbol = node.host.symbols.dim
@@ -27,7 +27,7 @@ def _may_copy(node: FxNode) -> bool:
 @view_of("view.default", "view_as", "unflatten", "unsqueeze", "squeeze", "_unsafe_view")
 @view_of("alias", "detach", "detach_", "lift_fresh", "positive", "lift")
 def write_reshaped(part: FxNode, new: Expr) -> Expr:
-    return new if same(part.dims(), part.dims_of(new)) else shaped(new, part.dims())
+    return new if are_equal(part.dims(), part.dims_of(new)) else reshape_to(new, part.dims())
 
 
 @view_of("transpose.int", "permute", "t", "numpy_T", "mT", "movedim", "swapaxes", "swapdims")
@@ -36,17 +36,17 @@ def write_reordered(part: FxNode, new: Expr) -> Expr:
     return reordered(new, [order.index(k) for k in range(len(order))])
 
 
-@view_of("expand", "expand_as", copies=lambda node: not same(node.out_dims(), node.dims()))
+@view_of("expand", "expand_as", copies=lambda node: not are_equal(node.out_dims(), node.dims()))
 def write_expanded(part: FxNode, new: Expr) -> Expr:
     return new
 
 
 @view_of("select.int")
 def write_selected(part: FxNode, new: Expr) -> Expr:
-    axis, place = part.axis(), part.size("index")
+    axis, position = part.axis(), part.size("index")
     size = part.dims()[axis]
-    place = place + size if isinstance(place, int) and place < 0 else place
-    return written(part, R.expand_dims(new, [axis]), axis, place, place + 1)
+    position = position + size if isinstance(position, int) and position < 0 else position
+    return written(part, R.expand_dims(new, [axis]), axis, position, position + 1)
 
 
 @view_of("slice.Tensor", "narrow.default")
@@ -62,15 +62,15 @@ def write_slice(part: FxNode, new: Expr) -> Expr:
     return written(part, new, axis, start, end, part.plain("step", 1))
 
 
-def from_front(place: Dim, size: Dim) -> Dim:
-    """A bound of a slice counted from the front, within the axis."""
-    if isinstance(place, int) and place < 0:
-        place = dims.dim_max(place + size, 0)
-    return place if dims.at_least(size, place) is True else dims.dim_min(place, size)
+def from_front(position: Dim, size: Dim) -> Dim:
+    """Returns a bound of a slice counted from the front, within the axis."""
+    if isinstance(position, int) and position < 0:
+        position = dims.dim_max(position + size, 0)
+    return position if dims.at_least(size, position) is True else dims.dim_min(position, size)
 
 
 def written(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int = 1) -> Expr:
-    """The whole with new elements from a start to before an end."""
+    """Returns the whole with new elements from a start to before an end."""
     whole = part["self"]
     size = part.dims()[axis]
     if step != 1:
@@ -83,29 +83,29 @@ def written(part: FxNode, new: Expr, axis: int, start: Dim, end: Dim, step: int 
 @view_of("split", "split_with_sizes", "chunk", "tensor_split")
 def write_piece(part: Any, new: Expr) -> Expr:
     axis, sizes = pieces_of(part)
-    start = sum(sizes[: part.place_among])
-    return written(part, new, axis, start, start + sizes[part.place_among])
+    start = sum(sizes[: part.result_index])
+    return written(part, new, axis, start, start + sizes[part.result_index])
 
 
 @view_of("unbind.int")
 def write_unbound(part: Any, new: Expr) -> Expr:
-    axis, place = part.axis("dim", 0), part.place_among
-    return written(part, R.expand_dims(new, [axis]), axis, place, place + 1)
+    axis, position = part.axis("dim", 0), part.result_index
+    return written(part, R.expand_dims(new, [axis]), axis, position, position + 1)
 
 
 @view_of("diagonal")
 def write_diagonal(part: FxNode, new: Expr) -> Expr:
     sizes, offset = part.dims(), part.plain("offset", 0)
     if len(sizes) != 2 or part.axis("dim1", 0) != 0 or part.axis("dim2", 1) != 1:
-        part.fail("writing a diagonal of more than a matrix is not supported")
+        part.fail("writing a diagonal is only supported for matrices")
     count = part.out_dims()[-1]
     along = R.arange(R.prim_value(0), R.prim_value(count), R.prim_value(1), dtype="int64")
-    flat = shaped(part["self"], (product(sizes),))
+    flat = reshape_to(part["self"], (product(sizes),))
     from_row, from_column = max(-offset, 0), max(offset, 0)
-    wide = part.host.worked_out(_number(sizes[1]))
+    wide = part.host.fold_constant(_number(sizes[1]))
     rows = R.multiply(R.add(along, _number(from_row)), wide)
     places = R.add(R.add(rows, along), _number(from_column))
-    return shaped(R.scatter_elements(flat, places, new, axis=0), sizes)
+    return reshape_to(R.scatter_elements(flat, places, new, axis=0), sizes)
 
 
 def _number(size: Dim) -> Expr:

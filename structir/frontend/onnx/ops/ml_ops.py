@@ -1,4 +1,4 @@
-"""Ops of ai.onnx.ml: features made ready, and linear models."""
+"""Mappings of ai.onnx.ml: feature preprocessing and linear models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import shaped
+from structir.frontend.onnx.ops.shapes import reshape_to
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import like, number
 from structir.frontend.onnx.tensors import array_of
@@ -17,22 +17,22 @@ from structir.ir.struct_info import TensorStructInfo
 FLOAT = "float32"
 
 
-def as_floats(node: OnnxNode, place: int = 0) -> Expr:
-    """An operand in floats, which these ops compute in."""
-    x = node[place]
-    return x if node.dtype(place) in (FLOAT, "float64") else R.astype(x, FLOAT)
+def as_floats(node: OnnxNode, index: int = 0) -> Expr:
+    """Returns an operand in floats, which these ops compute in."""
+    x = node[index]
+    return x if node.dtype(index) in (FLOAT, "float64") else R.astype(x, FLOAT)
 
 
 def row(values: Any, dtype: str = FLOAT) -> Constant:
-    """Attribute values, one for each feature."""
+    """Returns attribute values, one for each feature."""
     return Constant(np.asarray(values, dtype))
 
 
 @onnx_op("ArrayFeatureExtractor", domain=CLASSIC)
 def array_feature_extractor(node: OnnxNode) -> Expr:
-    places = shaped(R.astype(node[1], "int64"), (-1,))
-    made = R.take(node[0], places, axis=node.rank() - 1)
-    return shaped(made, (1, -1)) if node.rank() == 1 else made
+    places = reshape_to(R.astype(node[1], "int64"), (-1,))
+    result = R.take(node[0], places, axis=node.rank() - 1)
+    return reshape_to(result, (1, -1)) if node.rank() == 1 else result
 
 
 @onnx_op("Binarizer", domain=CLASSIC)
@@ -70,7 +70,7 @@ def normalizer(node: OnnxNode) -> Expr:
     elif norm == "L2":
         size = R.sqrt(R.sum(R.multiply(x, x), **axes))
     else:
-        node.fail(f"there is no norm {norm!r}")
+        node.fail(f"unknown norm {norm!r}: expected MAX, L1 or L2")
     size, zero = node.emit(size), number(0, FLOAT)
     return R.divide(x, R.where(R.equal(size, zero), number(1, FLOAT), size))
 
@@ -85,7 +85,7 @@ def feature_vectorizer(node: OnnxNode) -> Expr:
 def one_hot_encoder(node: OnnxNode) -> Expr:
     categories = node.attr("cats_int64s", None)
     if categories is None:
-        node.fail("categories that are texts are not supported")
+        node.fail("string categories are not supported")
     apart = R.expand_dims(R.astype(node[0], "int64"), [node.rank()])
     return R.astype(R.equal(apart, row(categories, "int64")), FLOAT)
 
@@ -97,7 +97,7 @@ KINDS = {"strings": None, "int64s": "int64", "floats": FLOAT}
 
 @onnx_op("LabelEncoder", domain=CLASSIC)
 def label_encoder(node: OnnxNode) -> Expr:
-    """A table from keys to values; either may be texts."""
+    """Returns a table from keys to values; either may be texts."""
     keys, _ = _column(node, "keys")
     values, dtype = _column(node, "values")
     default = _default(node, dtype)
@@ -108,7 +108,7 @@ def label_encoder(node: OnnxNode) -> Expr:
 
 
 def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
-    """Keys or values, and their dtype; texts stand in one."""
+    """Returns keys or values, and their dtype; strings are joined in one string."""
     if f"{name}_tensor" in node.attributes:
         data = array_of(node.attr(f"{name}_tensor"), None)
         if data.dtype == object:
@@ -120,7 +120,7 @@ def _column(node: OnnxNode, name: str) -> tuple[Expr, str | None]:
             return StringImm("\0".join(given)), None
         if given is not None:
             return row(given, str(dtype)), dtype
-    raise node.wrong(f"{name} are missing")
+    raise node.wrong(f"missing attribute {name}")
 
 
 def _text(value: Any) -> str:
@@ -150,16 +150,16 @@ def linear_regressor(node: OnnxNode) -> Expr:
 
 def _linear(node: OnnxNode, rows: int) -> Expr:
     coefficients = np.asarray(node.attr("coefficients"), FLOAT).reshape(rows, -1)
-    made = R.matmul(R.astype(node[0], FLOAT), Constant(np.ascontiguousarray(coefficients.T)))
+    result = R.matmul(R.astype(node[0], FLOAT), Constant(np.ascontiguousarray(coefficients.T)))
     shift = node.attr("intercepts", None)
-    return made if shift is None else R.add(made, row(shift))
+    return result if shift is None else R.add(result, row(shift))
 
 
 @onnx_op("LinearClassifier", domain=CLASSIC)
 def linear_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_ints", None)
     if labels is None:
-        node.fail("labels that are texts are not supported")
+        node.fail("string labels are not supported")
     width = node.dims()[-1]
     rows = len(node.attr("intercepts", None) or labels)
     if isinstance(width, int) and width:
@@ -169,25 +169,26 @@ def linear_classifier(node: OnnxNode) -> list[Any]:
 
 
 def classified(node: OnnxNode, scores: Expr, labels: Any, count: int, how: str) -> list[Any]:
-    """The label of the greatest score, and all scores; a lone score is that of the second label."""
+    """Returns the label of the greatest score, and all scores; a lone score is that of the second
+    label."""
     names = row(labels, "int64")
     if count == 1 and len(labels) == 2:
-        made = node.emit(transformed(node, scores, how))
+        result = node.emit(transformed(node, scores, how))
         limit = 0.0 if how in ("NONE", "LOGISTIC") else 0.5
-        second = shaped(R.greater(scores, number(limit, FLOAT)), (-1,))
+        second = reshape_to(R.greater(scores, number(limit, FLOAT)), (-1,))
         chosen = R.where(second, number(labels[1], "int64"), number(labels[0], "int64"))
-        other = R.subtract(number(1, FLOAT), made) if how == "LOGISTIC" else R.negative(made)
-        return [chosen, R.concat(Tuple((other, made)), axis=1)]
+        other = R.subtract(number(1, FLOAT), result) if how == "LOGISTIC" else R.negative(result)
+        return [chosen, R.concat(Tuple((other, result)), axis=1)]
     best = R.argmax(scores, axis=1)
     return [R.take(names, best, axis=0), transformed(node, scores, how)]
 
 
 def transformed(node: OnnxNode, x: Expr, how: str) -> Expr:
-    """Scores as the node wants to give them."""
+    """Returns scores as the node wants to give them."""
     if how == "NONE":
         return x
     if how == "LOGISTIC":
         return R.sigmoid(x)
     if how == "SOFTMAX":
         return R.nn.softmax(x, axis=1)
-    raise node.wrong(f"the transform {how!r} is not supported")
+    raise node.wrong(f"unsupported post_transform {how!r}")

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees of ai.onnx.ml, in the newest form and in the older two."""
+"""Mappings of the decision tree ensembles of ai.onnx.ml: TreeEnsemble and the two older ops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.classic import FLOAT, as_floats, classified, row, transformed
+from structir.frontend.onnx.ops.ml_ops import FLOAT, as_floats, classified, row, transformed
 from structir.frontend.onnx.registry import CLASSIC, R, onnx_op
 from structir.frontend.onnx.scalars import number
 from structir.frontend.onnx.tensors import array_of
@@ -23,7 +23,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def voted(node: OnnxNode, trees: Trees, targets: int, how: str) -> Expr:
-    """What the leaves that each row reaches say of each target."""
+    """Builds a tree ensemble; returns the combined leaf weights of each target."""
     x = node.emit(as_floats(node))
     info = node.tensor_info(x)
     dtype, kind = str(info.dtype), "sum" if how in ("SUM", "AVERAGE") else how.lower()
@@ -33,27 +33,27 @@ def voted(node: OnnxNode, trees: Trees, targets: int, how: str) -> Expr:
         (x, *[Constant(a) for a in trees.arrays(dtype)]),
         out_sinfo=(TensorStructInfo(shape, dtype), TensorStructInfo(shape, "bool")),
     )
-    made: Expr = node.emit(node.emit(call)[0])
+    result: Expr = node.emit(node.emit(call)[0])
     if how == "AVERAGE":
-        made = R.divide(made, number(len(trees.roots), dtype))
-    return made
+        result = R.divide(result, number(len(trees.roots), dtype))
+    return result
 
 
 @onnx_op("TreeEnsemble", domain=CLASSIC)
 def tree_ensemble(node: OnnxNode) -> Expr:
     trees = _newest(node)
     how = AGGREGATES[node.attr("aggregate_function", 1)]
-    made = voted(node, trees, int(node.attr("n_targets")), how)
-    return transformed(node, made, TRANSFORMS[node.attr("post_transform", 0)])
+    result = voted(node, trees, int(node.attr("n_targets")), how)
+    return transformed(node, result, TRANSFORMS[node.attr("post_transform", 0)])
 
 
 def _numbers(node: OnnxNode, name: str) -> list[Any]:
-    found = node.attr(name, None)
-    return [] if found is None else array_of(found, None).ravel().tolist()
+    value = node.attr(name, None)
+    return [] if value is None else array_of(value, None).ravel().tolist()
 
 
 def _newest(node: OnnxNode) -> Trees:
-    """Inner nodes first, leaves behind them; the members of a set end with NaN."""
+    """Returns the trees of TreeEnsemble: inner nodes, then leaves; NaN ends a set of members."""
     modes, members = _numbers(node, "nodes_modes"), _numbers(node, "membership_values")
     weights = _numbers(node, "leaf_weights")
     inner, leaves = len(modes), len(weights)
@@ -62,7 +62,7 @@ def _newest(node: OnnxNode) -> Trees:
     for k, mode in enumerate(modes):
         if mode == MEMBER:
             if not ends:
-                node.fail("a set of membership_values has no end")
+                node.fail("membership_values: expected NaN at the end of each set")
             first[k], last[k] = start, ends.pop(0)
             start = last[k] + 1
 
@@ -90,39 +90,39 @@ def _newest(node: OnnxNode) -> Trees:
 @onnx_op("TreeEnsembleRegressor", domain=CLASSIC)
 def tree_ensemble_regressor(node: OnnxNode) -> Expr:
     how, targets = node.attr("aggregate_function", "SUM"), int(node.attr("n_targets"))
-    made = voted(node, _older(node, "target"), targets, how)
+    result = voted(node, _older(node, "target"), targets, how)
     base = node.attr("base_values", None)
-    made = made if base is None else R.add(made, row(base))
-    return transformed(node, R.astype(made, FLOAT), node.attr("post_transform"))
+    result = result if base is None else R.add(result, row(base))
+    return transformed(node, R.astype(result, FLOAT), node.attr("post_transform"))
 
 
 @onnx_op("TreeEnsembleClassifier", domain=CLASSIC)
 def tree_ensemble_classifier(node: OnnxNode) -> list[Any]:
     labels = node.attr("classlabels_int64s", None)
     if labels is None:
-        node.fail("labels that are texts are not supported")
+        node.fail("string labels are not supported")
     trees = _older(node, "class")
     lone = len(labels) == 2 and len(set(trees.targets)) == 1
     if lone:
         trees = attrs.evolve(trees, targets=[0] * len(trees.targets))
-    made = voted(node, trees, 1 if lone else len(labels), "SUM")
+    result = voted(node, trees, 1 if lone else len(labels), "SUM")
     base = node.attr("base_values", None)
-    made = node.emit(R.astype(made if base is None else R.add(made, row(base)), FLOAT))
+    result = node.emit(R.astype(result if base is None else R.add(result, row(base)), FLOAT))
     how = node.attr("post_transform")
     if lone and how == "NONE":
-        return _two_labels(node, made, labels)
-    return classified(node, made, labels, 1 if lone else len(labels), how)
+        return _two_labels(node, result, labels)
+    return classified(node, result, labels, 1 if lone else len(labels), how)
 
 
 def _two_labels(node: OnnxNode, second: Expr, labels: Sequence[int]) -> list[Any]:
-    """The label of a lone probability, which is that of the second label."""
+    """Returns the labels of a single column of scores, which is that of the second label."""
     flat = R.reshape(R.greater(second, number(0.5, FLOAT)), (-1,))
     chosen = R.where(flat, number(labels[1], "int64"), number(labels[0], "int64"))
     return [chosen, R.concat((R.subtract(number(1, FLOAT), second), second), axis=1)]
 
 
 def _older(node: OnnxNode, kind: str) -> Trees:
-    """Nodes named by tree and number, each its own place; leaves have entries of a list."""
+    """Returns the trees of the older ops, whose nodes are identified by tree and node id."""
     tree_ids, numbers = node.attr("nodes_treeids"), node.attr("nodes_nodeids")
     places = {pair: k for k, pair in enumerate(zip(tree_ids, numbers, strict=True))}
     modes = [_mode(node, text) for text in node.attr("nodes_modes")]
@@ -132,8 +132,8 @@ def _older(node: OnnxNode, kind: str) -> Trees:
     bounds = np.searchsorted(np.asarray(owners)[order], np.arange(len(modes) + 1))
 
     def child(side: str) -> list[int]:
-        found = zip(tree_ids, node.attr(f"nodes_{side}nodeids"), modes, strict=True)
-        return [0 if mode == LEAF else places[tree, k] for tree, k, mode in found]
+        value = zip(tree_ids, node.attr(f"nodes_{side}nodeids"), modes, strict=True)
+        return [0 if mode == LEAF else places[tree, k] for tree, k, mode in value]
 
     weights, targets = node.attr(f"{kind}_weights"), node.attr(f"{kind}_ids")
     firsts: dict[int, int] = {}
@@ -161,5 +161,5 @@ def _mode(node: OnnxNode, text: str) -> int:
         return LEAF
     short = text.removeprefix("BRANCH_")
     if short not in MODES[:-1]:
-        node.fail(f"there is no mode {text!r}")
+        node.fail(f"unknown node mode {text!r}")
     return MODES.index(short)

@@ -1,4 +1,4 @@
-"""Random numbers and images out of files: functions from outside."""
+"""Mappings of random generation and image decoding, which call external functions."""
 
 from __future__ import annotations
 
@@ -14,59 +14,63 @@ from structir.ir.struct_info import TensorStructInfo
 from structir.script import R
 
 
-def drawn(node: OnnxNode, name: str, sizes: Any, first: float, second: float, dtype: str) -> Expr:
-    """Random numbers of a shape; without a seed the name of the output is one."""
+def generate(
+    node: OnnxNode, name: str, sizes: Any, first: float, second: float, dtype: str
+) -> Expr:
+    """Generates random numbers of a shape; the output name is the default seed."""
     seed = node.attr("seed", None)
     if seed is None:
         seed = sum(map(ord, node.outputs[0])) / 7
     shape = ShapeExpr(tuple(sizes))
     info = TensorStructInfo(tuple(sizes), "float64")
     numbers = [PrimValue(float(v)) for v in (first, second, seed)]
-    made = R.call_pure_packed(f"draw.{name}", shape, *numbers, sinfo_args=info)
-    return made if dtype == "float64" else R.astype(made, dtype)
+    result = R.call_pure_packed(f"draw.{name}", shape, *numbers, sinfo_args=info)
+    return result if dtype == "float64" else R.astype(result, dtype)
 
 
 @onnx_op("RandomUniform")
 def random_uniform(node: OnnxNode) -> Expr:
     dtype = node.dtype_attr("dtype", "float32") or "float32"
-    return drawn(node, "uniform", node.attr("shape"), node.attr("low"), node.attr("high"), dtype)
+    return generate(node, "uniform", node.attr("shape"), node.attr("low"), node.attr("high"), dtype)
 
 
 @onnx_op("RandomUniformLike")
 def random_uniform_like(node: OnnxNode) -> Expr:
     dtype = node.dtype_attr("dtype", node.dtype()) or "float32"
-    return drawn(node, "uniform", node.dims(), node.attr("low"), node.attr("high"), dtype)
+    return generate(node, "uniform", node.dims(), node.attr("low"), node.attr("high"), dtype)
 
 
 @onnx_op("RandomNormal")
 def random_normal(node: OnnxNode) -> Expr:
     dtype = node.dtype_attr("dtype", "float32") or "float32"
-    return drawn(node, "normal", node.attr("shape"), node.attr("mean"), node.attr("scale"), dtype)
+    return generate(
+        node, "normal", node.attr("shape"), node.attr("mean"), node.attr("scale"), dtype
+    )
 
 
 @onnx_op("RandomNormalLike")
 def random_normal_like(node: OnnxNode) -> Expr:
     dtype = node.dtype_attr("dtype", node.dtype()) or "float32"
-    return drawn(node, "normal", node.dims(), node.attr("mean"), node.attr("scale"), dtype)
+    return generate(node, "normal", node.dims(), node.attr("mean"), node.attr("scale"), dtype)
 
 
 @onnx_op("Dropout")
 def dropout(node: OnnxNode) -> list[Any]:
-    """Nothing is dropped at inference; in training, what a seed says."""
+    """Builds Dropout: the identity at inference, a seeded random mask in training."""
     training = node.values[2] if len(node.values) > 2 else None
     if training is not None and node.constant(2).any():
         return _dropped(node)
     mask = R.full_like(node[0], np.bool_(True), dtype="bool")
     if node.version < 10:
         mask = R.ones_like(node[0])
-    return [node.values[0], mask if node.wants(1) else None]
+    return [node.values[0], mask if node.is_used(1) else None]
 
 
 def _dropped(node: OnnxNode) -> list[Any]:
     dtype = node.dtype()
     ratio = R.astype(node[1], "float64") if node.has(1) else number(0.5, "float64")
-    drawn_here = drawn(node, "evenly", node.dims(), 0.0, 1.0, "float64")
-    mask = node.emit(R.greater_equal(drawn_here, ratio))
+    uniform = generate(node, "evenly", node.dims(), 0.0, 1.0, "float64")
+    mask = node.emit(R.greater_equal(uniform, ratio))
     rest = R.subtract(number(1.0, "float64"), ratio)
     scale = R.where(R.greater(rest, number(0.0, "float64")), rest, number(1.0, "float64"))
     scaled = R.multiply(node[0], R.astype(R.divide(number(1.0, "float64"), scale), dtype))

@@ -1,4 +1,4 @@
-"""Ops on texts: functions from outside, as StructIR itself computes with numbers only."""
+"""Mappings of ops on strings, which call external functions: StructIR has no string dtype."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from structir.script import R
 
 
 def called(name: str, *args: Expr, info: StructInfo) -> Expr:
-    """A function on texts."""
+    """Calls an external function on strings."""
     return R.call_pure_packed(f"text.{name}", *args, sinfo_args=info)
 
 
@@ -30,7 +30,7 @@ def split(node: OnnxNode) -> list[Any]:
     rank = node.rank()
     infos = TensorStructInfo(None, None, rank + 1), TensorStructInfo(node.dims(), "int64")
     most = node.attr("maxsplit", None)
-    made = node.emit(
+    result = node.emit(
         called(
             "split",
             node[0],
@@ -39,7 +39,7 @@ def split(node: OnnxNode) -> list[Any]:
             info=TupleStructInfo(infos),
         )
     )
-    return [made[0], made[1]]
+    return [result[0], result[1]]
 
 
 @onnx_op("RegexFullMatch")
@@ -48,7 +48,7 @@ def regex_full_match(node: OnnxNode) -> Expr:
     try:
         re.compile(pattern)
     except re.error as error:
-        node.fail(f"the pattern cannot be read: {error}")
+        node.fail(f"invalid regular expression: {error}")
     info = TensorStructInfo(node.dims(), "bool")
     return called("matches", node[0], StringImm(pattern), info=info)
 
@@ -64,13 +64,13 @@ def string_normalizer(node: OnnxNode) -> Expr:
 
 @onnx_op("TfIdfVectorizer")
 def tf_idf_vectorizer(node: OnnxNode) -> Expr:
-    """Counts of runs of elements; their weights in place of them, or times them."""
+    """Returns counts of runs of elements; their weights in place of them, or times them."""
     texts, weights = node.attr("pool_strings", None), node.attr("weights", None)
     pool: Expr = StringImm("\0".join(texts)) if texts is not None else _listed(node, "pool_int64s")
     width = max(node.attr("ngram_indexes")) + 1
     lengths = [int(node.attr(f"{name}_gram_length")) for name in ("min", "max")]
-    made = called(
-        "grams",
+    result = called(
+        "ngrams",
         node[0],
         pool,
         _listed(node, "ngram_counts"),
@@ -81,14 +81,14 @@ def tf_idf_vectorizer(node: OnnxNode) -> Expr:
     )
     how = node.attr("mode")
     if how == "TF" or (how == "TFIDF" and weights is None):
-        return made
+        return result
     zero = Constant(np.zeros((), np.float32))
     spread = np.ones(width, np.float32)
     if weights is not None:
         spread[list(node.attr("ngram_indexes"))] = weights
     if how == "TFIDF":
-        return R.multiply(made, Constant(spread))
-    return R.where(R.greater(made, zero), Constant(spread), zero)
+        return R.multiply(result, Constant(spread))
+    return R.where(R.greater(result, zero), Constant(spread), zero)
 
 
 def _listed(node: OnnxNode, name: str) -> Constant:

@@ -1,4 +1,4 @@
-"""Ops that cut tensors or put them together: slices, concat, split, padding."""
+"""Mappings of slicing, concatenation, splitting and padding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.padding import padded
+from structir.frontend.onnx.padding import emit_pad
 from structir.frontend.onnx.registry import carries, onnx_op
 from structir.frontend.onnx.scalars import constant, scalar
 from structir.frontend.onnx.values import Elements
@@ -33,29 +33,31 @@ def _concat(node: OnnxNode, *parts: Elements) -> Any:
 @onnx_op("Split")
 def split(node: OnnxNode) -> list[Expr]:
     rank = node.rank()
-    axis = node.counted(node.attr("axis", 0), rank)
+    axis = node.normalize_axis(node.attr("axis", 0), rank)
     size = node.dims()[axis]
     counts = _counts(node, size)
-    made, start = [], 0
+    result, start = [], 0
     for count in counts:
         end: Any = start + count
-        made.append(R.strided_slice(node[0], [axis], ShapeExpr((start,)), ShapeExpr((end,))))
+        result.append(R.strided_slice(node[0], [axis], ShapeExpr((start,)), ShapeExpr((end,))))
         start = end
-    return made
+    return result
 
 
 def _counts(node: OnnxNode, size: Dim) -> list[Any]:
-    """The size of each part."""
+    """Returns the size of each part."""
     if node.has(1):
         return list(node.sizes(1))
     if "split" in node.attributes:
         return list(node.attr("split"))
     parts = node.attr("num_outputs", None) or len(node.outputs)
     if parts > len(node.outputs):
-        node.fail(f"num_outputs is {parts}, but the node has {len(node.outputs)}")
+        node.fail(
+            f"num_outputs: expected {len(node.outputs)}, the outputs of the node, found {parts}"
+        )
     each = dims.ceildiv(size, parts) if node.version >= 18 else dims.exact_quotient(size, parts)
     if each is None:
-        node.fail(f"{dims.text(size)} elements cannot be split in {parts} equal parts")
+        node.fail(f"cannot split an axis of size {dims.text(size)} into {parts} equal parts")
     return [each] * (parts - 1) + [size - each * (parts - 1)]
 
 
@@ -79,11 +81,11 @@ def slice_by_operands(node: OnnxNode) -> Expr:
 
 
 def _cut(node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[int]) -> Expr:
-    places = [node.counted(a, node.rank()) for a in axes]
+    places = [node.normalize_axis(a, node.rank()) for a in axes]
     if len(set(places)) < len(places) or not len(places) == len(starts) == len(ends) == len(steps):
-        node.fail("axes, starts, ends and steps do not fit together")
+        node.fail("axes, starts, ends and steps must have equal lengths")
     if 0 in steps:
-        node.fail("a step is 0")
+        node.fail("steps must not be 0")
     if not places:
         return node[0]
     sizes = node.dims()
@@ -107,7 +109,8 @@ def _cut(node: OnnxNode, axes: list[int], starts: Any, ends: Any, steps: list[in
 
 
 def _first(start: Dim, size: Dim, step: int) -> Dim:
-    """A start before the first element: going down, ONNX begins at it where Python has nothing."""
+    """Returns a start before the first element: going down, ONNX begins at it where Python has
+    nothing."""
     if step < 0 and isinstance(start, int) and start < -1:
         return dims.dim_max(size + start, 0)
     return start
@@ -118,14 +121,14 @@ def _is(a: Dim, b: Dim) -> bool:
 
 
 def _run_time_slice(node: OnnxNode) -> Expr:
-    """A slice whose bounds arrive when the program runs: one bound for every axis."""
+    """Returns a slice with data-dependent bounds, one per axis."""
     rank = node.rank()
     (count,) = node.static_dims(1)
     axes = node.ints(3) if node.has(3) else tuple(range(count))
-    places = [node.counted(a, rank) for a in axes]
+    places = [node.normalize_axis(a, rank) for a in axes]
 
-    def spread(place: int, other: list[Any]) -> Expr:
-        given = node.emit(R.astype(node[place], "int64")) if node.has(place) else None
+    def spread(position: int, other: list[Any]) -> Expr:
+        given = node.emit(R.astype(node[position], "int64")) if node.has(position) else None
         parts = [
             R.take(given, constant([places.index(k)]), axis=0)
             if k in places and given is not None
@@ -164,15 +167,17 @@ def pad(node: OnnxNode) -> Expr:
     by_attribute = attribute in node.attributes
     pads = list(node.attr(attribute)) if by_attribute else list(node.sizes(1))
     rank = node.rank()
-    axes = [node.counted(a, rank) for a in node.ints(3)] if node.has(3) else list(range(rank))
+    axes = (
+        [node.normalize_axis(a, rank) for a in node.ints(3)] if node.has(3) else list(range(rank))
+    )
     if len(pads) != 2 * len(axes):
-        node.fail(f"{len(pads)} pads are given for {len(axes)} axes")
+        node.fail(f"pads: expected {2 * len(axes)} values for {len(axes)} axes, found {len(pads)}")
     before: list[Dim] = [0] * rank
     after: list[Dim] = [0] * rank
-    for place, axis in enumerate(axes):
-        before[axis], after[axis] = pads[place], pads[place + len(axes)]
+    for position, axis in enumerate(axes):
+        before[axis], after[axis] = pads[position], pads[position + len(axes)]
     filler = node.get(2) if not by_attribute else None
     value: Any = node.attr("value", 0.0) if by_attribute else 0.0
     if filler is not None:
         value = scalar(node, filler)
-    return padded(node, node[0], before, after, mode, value)
+    return emit_pad(node, node[0], before, after, mode, value)

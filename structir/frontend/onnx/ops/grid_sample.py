@@ -1,4 +1,4 @@
-"""Reads at places that a grid holds, grids of affine maps, and regions of images."""
+"""Mappings of GridSample, AffineGrid, RoiAlign and NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from functools import reduce
 from itertools import product as combinations
 from typing import Any
 
-from structir.frontend.onnx.joins import bound
+from structir.frontend.onnx.joins import cast_checked
 from structir.frontend.onnx.nms import suppression_kernel
 from structir.frontend.onnx.node import OnnxNode
-from structir.frontend.onnx.ops.shapes import product, shaped
+from structir.frontend.onnx.ops.shapes import product, reshape_to
 from structir.frontend.onnx.registry import onnx_op
 from structir.frontend.onnx.scalars import constant, number, size_number
 from structir.ir import dims
@@ -29,15 +29,15 @@ def affine_grid(node: OnnxNode) -> Expr:
     axes = [_places(node, size, k, spatial, dtype, aligned) for k, size in enumerate(spatial)]
     ones = R.full(ShapeExpr(tuple(spatial)), number(1, dtype))
     points = R.stack(Tuple((*reversed(axes), ones)), axis=count)
-    flat = shaped(points, (product(spatial), count + 1))
-    made = R.matmul(flat, R.permute_dims(node[0], [0, 2, 1]))
-    return shaped(made, (batch, *spatial, count))
+    flat = reshape_to(points, (product(spatial), count + 1))
+    result = R.matmul(flat, R.permute_dims(node[0], [0, 2, 1]))
+    return reshape_to(result, (batch, *spatial, count))
 
 
 def _places(
     node: OnnxNode, size: Dim, k: int, spatial: list[Dim], dtype: str, aligned: bool
 ) -> Expr:
-    """For each element of an image its place along an axis, from -1 to 1."""
+    """Returns the coordinate of each element of an image along an axis, in [-1, 1]."""
     i = R.astype(R.arange(PrimValue(0), PrimValue(size), PrimValue(1), dtype="int64"), dtype)
     n = size_number(size, dtype)
     one, two = number(1, dtype), number(2, dtype)
@@ -45,7 +45,7 @@ def _places(
         line = R.subtract(R.divide(R.multiply(two, i), R.subtract(n, one)), one)
     else:
         line = R.subtract(R.divide(R.add(R.multiply(two, i), one), n), one)
-    line = shaped(line, (size, *[1] * (len(spatial) - 1 - k)))
+    line = reshape_to(line, (size, *[1] * (len(spatial) - 1 - k)))
     return R.broadcast_to(line, ShapeExpr(tuple(spatial)))
 
 
@@ -54,13 +54,13 @@ def grid_sample(node: OnnxNode) -> Expr:
     spatial = node.dims()[2:]
     mode = METHODS.get(node.attr("mode"))
     if mode is None:
-        node.fail(f"there is no mode {node.attr('mode')!r}")
+        node.fail(f"unknown mode {node.attr('mode')!r}")
     padding, aligned = node.attr("padding_mode"), node.flag("align_corners")
     count = len(spatial)
     taps = []
     for k, size in enumerate(spatial):
-        place = _coordinate(node, count - 1 - k, size, aligned)
-        taps.append(_taps(node, place, size, mode, padding, aligned))
+        position = _coordinate(node, count - 1 - k, size, aligned)
+        taps.append(_taps(node, position, size, mode, padding, aligned))
     image = node.emit(R.permute_dims(node[0], [0, *range(2, count + 2), 1]))
     terms = []
     for chosen in combinations(*taps):
@@ -71,12 +71,12 @@ def grid_sample(node: OnnxNode) -> Expr:
         index = R.stack(Tuple(tuple([at for at, *_ in chosen])), axis=count + 1)
         read = R.gather_nd(image, index, batch_dims=1)
         terms.append(R.multiply(read, R.expand_dims(weight, [count + 1])))
-    made = node.emit(reduce(R.add, terms))
-    return R.permute_dims(made, [0, count + 1, *range(1, count + 1)])
+    result = node.emit(reduce(R.add, terms))
+    return R.permute_dims(result, [0, count + 1, *range(1, count + 1)])
 
 
 def _coordinate(node: OnnxNode, k: int, size: Dim, aligned: bool) -> Expr:
-    """A coordinate of the grid in elements of the image."""
+    """Returns a grid coordinate in units of image elements."""
     dtype = node.dtype()
     last = node.rank(1) - 1
     grid = R.squeeze(R.strided_slice(node[1], [last], (k,), (k + 1,)), [last])
@@ -92,17 +92,17 @@ Tap = tuple[Expr, Expr, Expr]  # the element, its weight, whether it is inside
 
 
 def _taps(
-    node: OnnxNode, place: Expr, size: Dim, mode: str, padding: str, aligned: bool
+    node: OnnxNode, position: Expr, size: Dim, mode: str, padding: str, aligned: bool
 ) -> list[Tap]:
-    """The elements that are read along an axis."""
+    """Returns the elements to interpolate along an axis, with their weights."""
     dtype = node.dtype()
     one = number(1, dtype)
     if mode != "cubic":
-        place = node.emit(_bounded(node, place, size, padding, aligned))
+        position = node.emit(_bounded(node, position, size, padding, aligned))
     if mode == "nearest":
-        return [_tap(node, R.round(place), one, size, padding, aligned)]
-    base = node.emit(R.floor(place))
-    share = node.emit(R.subtract(place, base))
+        return [_tap(node, R.round(position), one, size, padding, aligned)]
+    base = node.emit(R.floor(position))
+    share = node.emit(R.subtract(position, base))
     if mode == "linear":
         weights = [(0, R.subtract(one, share)), (1, share)]
     else:
@@ -123,19 +123,19 @@ def _tap(node: OnnxNode, at: Expr, weight: Expr, size: Dim, padding: str, aligne
     return node.emit(index), node.emit(weight), node.emit(kept)
 
 
-def _bounded(node: OnnxNode, place: Expr, size: Dim, padding: str, aligned: bool) -> Expr:
-    """A place that lies outside moved to where the padding reads."""
+def _bounded(node: OnnxNode, position: Expr, size: Dim, padding: str, aligned: bool) -> Expr:
+    """Returns a coordinate mapped into the image according to the padding mode."""
     dtype = node.dtype()
     zero, last = number(0, dtype), size_number(size - 1, dtype)
     if padding == "border":
-        return R.minimum(R.maximum(place, zero), last)
+        return R.minimum(R.maximum(position, zero), last)
     if padding != "reflection":
-        return place
+        return position
     low = number(0 if aligned else -0.5, dtype)
     span = size_number(size - 1 if aligned else size, dtype)
     span = node.emit(R.maximum(span, number(1, dtype))) if aligned else span
     double = R.multiply(span, number(2, dtype))
-    away = R.abs(R.subtract(place, low))
+    away = R.abs(R.subtract(position, low))
     turned = node.emit(R.subtract(away, R.multiply(double, R.floor(R.divide(away, double)))))
     folded = R.add(R.minimum(turned, R.subtract(double, turned)), low)
     return R.minimum(R.maximum(folded, zero), last)
@@ -146,10 +146,10 @@ def _cubic(node: OnnxNode, distance: Expr, a: float = -0.75) -> Expr:
     d = node.emit(distance)
 
     def polynomial(*factors: float) -> Expr:
-        made: Expr = number(factors[0], dtype)
+        result: Expr = number(factors[0], dtype)
         for factor in factors[1:]:
-            made = R.add(R.multiply(made, d), number(factor, dtype))
-        return made
+            result = R.add(R.multiply(result, d), number(factor, dtype))
+        return result
 
     near, far = polynomial(a + 2, -(a + 3), 0.0, 1.0), polynomial(a, -5 * a, 8 * a, -4 * a)
     return R.where(R.less_equal(d, number(1, dtype)), near, far)
@@ -181,8 +181,8 @@ def non_max_suppression(node: OnnxNode) -> Any:
     overlap = node[3] if node.has(3) else constant(0.0, "float32")
     score = node[4] if node.has(4) else constant(-3.4e38, "float32")
     if node.has(2) and node.elements(2) is None:
-        node.needs(2)
-    given = [node.emit(shaped(v, (1,))) for v in (most, overlap, score)]
+        node.require_known(2)
+    given = [node.emit(reshape_to(v, (1,))) for v in (most, overlap, score)]
     images, classes, count = node.dims(1)
     limit = node.sizes(2)[0] if node.has(2) else 0
     room = images * classes * dims.dim_min(limit, count)
@@ -195,17 +195,17 @@ def non_max_suppression(node: OnnxNode) -> Any:
 
 
 def _picked(node: OnnxNode, pair: Expr) -> Expr:
-    """As many rows as boxes are picked."""
+    """Slices the result to the number of selected boxes."""
     rows, count = node.emit(pair[0]), node.emit(pair[1])
-    width = R.concat(Tuple((shaped(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
+    width = R.concat(Tuple((reshape_to(R.astype(count, "int64"), (1,)), constant([3]))), axis=0)
     picked = R.dynamic_strided_slice(rows, constant([0, 0]), width, constant([1, 1]))
     sizes = (node.importer.symbols.fresh(f"{node.part_name()}_0"), 3)
     info = TensorStructInfo(sizes, "int64")
-    return bound(node.importer, node.part_name(), picked, info, node.place)
+    return cast_checked(node.importer, node.part_name(), picked, info, node.span)
 
 
 def _corners(node: OnnxNode) -> Expr:
-    """Boxes given by centre and size as two corners."""
+    """Returns boxes in centre format as corners."""
     x, y, w, h = (R.strided_slice(node[0], [2], (k,), (k + 1,)) for k in range(4))
     half = number(0.5, node.dtype())
     w, h = node.emit(R.multiply(w, half)), node.emit(R.multiply(h, half))
