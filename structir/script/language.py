@@ -16,7 +16,7 @@ from structir.printer.constants import inline_constant
 from structir.printer.parser.calls import packed_call
 from structir.printer.parser.kernels import kernel_call
 from structir.printer.parser.parser import parse_struct_info
-from structir.printer.parser.signatures import build_signature_call as signed_call
+from structir.printer.parser.signatures import build_signature_call as read_signature_call
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, SyntaxForm, info_form
 from structir.script.source import function_of, is_member
 
@@ -90,8 +90,8 @@ def _taken(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
 
 
 def _info(value: Any) -> StructInfo:
-    made: StructInfo = value() if isinstance(value, FormMaker) else value
-    return made
+    result: StructInfo = value() if isinstance(value, FormMaker) else value
+    return result
 
 
 def _infos(value: Any) -> Any:
@@ -141,7 +141,7 @@ class Language(Namespace):
         """An opaque call whose sizes are stated: `R.sig("*s a b; *s b c -> *s a c")(x, y)`."""
         given = {"signature": signature, "function": function, "dtype": dtype}
         options = {name: value for name, value in given.items() if value}
-        return lambda *args: signed_call(options, args, None)
+        return lambda *args: read_signature_call(options, args, None)
 
     def row(self, name: str) -> RowVar:
         """A new row variable, for signatures: `s = R.row("s")`, then `R.Tensor((*s, n))`."""
@@ -149,8 +149,8 @@ class Language(Namespace):
 
     def dims(self, names: str) -> Any:
         """New symbolic dims by name: `m, k = R.dims("m k")`; one alone for a single name."""
-        made = [symbolic.SymVar(name) for name in names.replace(",", " ").split()]
-        return made[0] if len(made) == 1 else made
+        result = [symbolic.SymVar(name) for name in names.replace(",", " ").split()]
+        return result[0] if len(result) == 1 else result
 
     def tuple(self, *fields: Expr) -> Tuple:
         """Several values as one."""

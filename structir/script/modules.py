@@ -22,7 +22,7 @@ class ModuleLanguage:
         frame = sys._getframe(1)
         filename, line, namespace = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
         if cls is None:
-            return lambda made: module_at(filename, line, namespace, vars(made).values())
+            return lambda result: module_at(filename, line, namespace, vars(result).values())
         return module_at(filename, line, namespace, vars(cls).values())
 
     def kernel(self, function: Callable[..., Any] | None = None, **launch: Any) -> Any:

@@ -24,8 +24,8 @@ class SizeLanguage:
             raise AttributeError(f"T has no {name}; it has {', '.join(dir(self))}")
 
         def apply(*sizes: Any) -> Any:
-            made = function(*[as_dim(size) for size in sizes])
-            return symbolic.to_sympy(made)
+            result = function(*[as_dim(size) for size in sizes])
+            return symbolic.to_sympy(result)
 
         return apply
 

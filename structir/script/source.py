@@ -29,11 +29,11 @@ def module_at(
     filename: str, line: int, namespace: dict[str, Any], members: Iterable[Any] = ()
 ) -> IRModule:
     """The module whose class begins, decorators included, at a line."""
-    real = frozenset([name for member in members for name in _real_names(member)])
-    return parse_source(source_at(filename, line, namespace), real=real)
+    evaluated_names = frozenset([name for member in members for name in _evaluated_names(member)])
+    return parse_source(source_at(filename, line, namespace), evaluated_names=evaluated_names)
 
 
-def _real_names(function: Any) -> Iterator[str]:
+def _evaluated_names(function: Any) -> Iterator[str]:
     """The names of the sizes in annotations, which Python has evaluated."""
     for info in getattr(function, "__annotations__", {}).values():
         if isinstance(info, StructInfo):
@@ -55,7 +55,7 @@ def kernel_of(function: Callable[..., Any]) -> Kernel:
 def _read(function: Callable[..., Any]) -> IRModule:
     code = function.__code__
     source = source_at(code.co_filename, code.co_firstlineno, function.__globals__)
-    return parse_source(source, real=frozenset(_real_names(function)))
+    return parse_source(source, evaluated_names=frozenset(_evaluated_names(function)))
 
 
 def is_member(function: Callable[..., Any]) -> bool:

@@ -27,7 +27,7 @@ from structir.printer import constants
 from structir.printer.parser.context import Context
 from structir.printer.parser.forms import info_of, is_info, read_form
 from structir.printer.parser.kernels import read_kernel_call
-from structir.printer.parser.signatures import is_signed, signed_call
+from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_FUNCTIONS, is_number
 from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
 from structir.printer.syntax import (
@@ -56,8 +56,8 @@ def _call(context: Context, node: ast.Call) -> Any:
                 return _call_of_language(context, node, rest)
             if head == "T":
                 return _size_function(context, node, rest)
-    elif is_signed(node):
-        return signed_call(context, node)
+    elif is_signature_call(node):
+        return read_signature_call(context, node)
     elif type(func) is ast.Name and func.id == "float":
         return _python_float(context, node)
     return _call_of_function(context, node)
@@ -68,7 +68,7 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
         op = find_op(name)
         if op is not None:
             return _call_of_op(context, node, op)
-        rule = _WORDS.get(name)
+        rule = _FORM_RULES.get(name)
         if rule is not None:
             return rule(context, node)
         if name in LEAF_OF_NAME:
@@ -83,9 +83,9 @@ def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
     near = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
     hint = f"did you mean {' or '.join(f'R.{n}' for n in near)}?" if near else "dir(R) lists all"
     diagnostic = Diagnostic(
-        f"there is no op R.{name}", context.place.span(node.func), hint=hint, code="E0101"
+        f"there is no op R.{name}", context.source_map.span(node.func), hint=hint, code="E0101"
     )
-    return _within(context, ParseError(diagnostic), node, name)
+    return _add_call_context(context, ParseError(diagnostic), node, name)
 
 
 def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
@@ -98,18 +98,18 @@ def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
             if keyword.arg is None:
                 raise unsupported(context, keyword, "write the arguments one by one")
             keywords[keyword.arg] = argument(context, keyword.value)
-        return op.definition.bind(tuple(given), keywords, context.place.span(node))
+        return op.definition.bind(tuple(given), keywords, context.source_map.span(node))
     except DiagnosticError as error:
-        raise _within(context, error, node, op.name) from None
+        raise _add_call_context(context, error, node, op.name) from None
 
 
-def _within(context: Context, error: DiagnosticError, node: ast.Call, name: str) -> DiagnosticError:
+def _add_call_context(context: Context, error: DiagnosticError, node: ast.Call, name: str) -> DiagnosticError:
     """The error of a call or of an argument, told with the op and the operands beside it."""
     first = error.diagnostics[0]
-    told = {note.span for note in first.notes}
+    mentioned_names = {note.span for note in first.notes}
     for item in node.args:
         known = context.names.get(item.id) if isinstance(item, ast.Name) else None
-        if isinstance(known, Var) and known.span not in told:
+        if isinstance(known, Var) and known.span not in mentioned_names:
             first = first.note(f"{known.name}: {known.struct_info}", known.span)
     first = attrs.evolve(first, op=first.op or name)
     return type(error)([first, *error.diagnostics[1:]])
@@ -120,7 +120,7 @@ def _call_of_function(context: Context, node: ast.Call) -> Call:
         callee = argument(context, node.func)
         if node.keywords:
             raise unsupported(context, node.keywords[0], "arguments of a function go by place")
-        span = context.place.span(node)
+        span = context.source_map.span(node)
         if not isinstance(callee, Expr):
             raise context.error(node.func, f"{ast.unparse(node.func)} is not a function")
         args = [context.expr(argument(context, item), item) for item in node.args]
@@ -147,7 +147,7 @@ def _packed(context: Context, node: ast.Call) -> Call:
     parts = zip(given[1:], node.args[1:], strict=True)
     args = tuple([context.expr(value, item) for value, item in parts])
     infos = (stated,) if isinstance(stated, StructInfo) else stated
-    return packed_call(given[0], args, infos, pure, context.place.span(node))
+    return packed_call(given[0], args, infos, pure, context.source_map.span(node))
 
 
 def packed_call(
@@ -173,16 +173,16 @@ def _const(context: Context, node: ast.Call) -> Constant:
     if dtype is not None and dtype not in DTYPES:
         raise context.error(node, f"{dtype!r} is not a dtype", dtype_hint(dtype))
     try:
-        made = constants.inline_constant(value, dtype)
+        result = constants.inline_constant(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         hint = 'a constant is a number, a bool or a list of them: R.const([1, 2], "float32")'
         raise context.error(node, f"this is no constant: {error}", hint) from None
-    return Constant(made.data, made.struct_info, context.place.span(node))
+    return Constant(result.data, result.struct_info, context.source_map.span(node))
 
 
 def _tuple_call(context: Context, node: ast.Call) -> Tuple:
     fields = [context.expr(argument(context, item), item) for item in node.args]
-    return Tuple(tuple(fields), span=context.place.span(node))
+    return Tuple(tuple(fields), span=context.source_map.span(node))
 
 
 def _python_float(context: Context, node: ast.Call) -> float:
@@ -218,8 +218,8 @@ def match_cast(
     value = operand(context, node.args[0])
     with context.binding_sizes():
         info = info_of(context, node.args[1])
-    span = context.place.span(node)
-    check_cast(value, info, span, context.place.span(node.args[1]))
+    span = context.source_map.span(node)
+    check_cast(value, info, span, context.source_map.span(node.args[1]))
     return context.emit_cast(value, info, span, name, target, annotation)
 
 
@@ -236,7 +236,7 @@ def check_cast(value: Expr, info: StructInfo, span: Span, place: Span) -> None:
         )
 
 
-_WORDS: dict[str, Callable[[Context, ast.Call], Any]] = {
+_FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     CONST: _const,
     TUPLE: _tuple_call,
     CALL_PACKED: _packed,

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import attrs
 
-RUN = 512  # shorter runs are read as they stand
-PIECE = 256
-SIMPLE = re.compile(r"[ \t]+\w+ *(?::.*)?= *(?!T\.).*[\w)\]\"]$")
+MIN_RUN_LENGTH = 512  # shorter runs are read as they stand
+PIECE_LENGTH = 256
+SIMPLE_LINE = re.compile(r"[ \t]+\w+ *(?::.*)?= *(?!T\.).*[\w)\]\"]$")
 WRAPPER = "if True:\n"
 
 
@@ -31,8 +31,8 @@ class LineRun:
 
     def pieces(self) -> Iterator[tuple[list[ast.stmt], int]]:
         """The statements, a piece at a time, each with how far its line numbers are off."""
-        for start in range(0, len(self.lines), PIECE):
-            piece = WRAPPER + "\n".join(self.lines[start : start + PIECE])
+        for start in range(0, len(self.lines), PIECE_LENGTH):
+            piece = WRAPPER + "\n".join(self.lines[start : start + PIECE_LENGTH])
             try:
                 wrapper = ast.parse(piece).body[0]
             except (SyntaxError, RecursionError, MemoryError, ValueError):
@@ -45,7 +45,7 @@ def lines_of(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def without_runs(text: str) -> tuple[str, dict[int, LineRun]]:
+def extract_runs(text: str) -> tuple[str, dict[int, LineRun]]:
     """The text without its long runs, and the runs by the line that stands for each."""
     lines = lines_of(text)
     runs: dict[int, LineRun] = {}
@@ -56,7 +56,7 @@ def without_runs(text: str) -> tuple[str, dict[int, LineRun]]:
         if own == depth and own >= 0:
             continue
         if (
-            depth >= 0 and number - start > RUN
+            depth >= 0 and number - start > MIN_RUN_LENGTH
         ):  # the last line stays: a branch is read from its end
             runs[start + 1] = LineRun(lines[start : number - 1], start)
         start, depth = number, own
@@ -70,4 +70,4 @@ def without_runs(text: str) -> tuple[str, dict[int, LineRun]]:
 
 def _depth(line: str) -> int:
     """How deep a simple line is indented; -1 for any other line."""
-    return len(line) - len(line.lstrip()) if SIMPLE.match(line) else -1
+    return len(line) - len(line.lstrip()) if SIMPLE_LINE.match(line) else -1

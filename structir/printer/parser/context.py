@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_NESTING = 64
-MOST_TERMS = 2500  # of one chain of operators: no Python that there is reads fewer than 2,900
-MOST_VALUES = 1 << 18  # in a tuple and the tuples within it
-NEAREST = 2
+MAX_TERMS = 2500  # of one chain of operators: no Python that there is reads fewer than 2,900
+MAX_VALUES = 1 << 18  # in a tuple and the tuples within it
+MAX_SUGGESTIONS = 2
 
 
 class AlreadyReported(Exception):
@@ -65,7 +65,7 @@ class Depth:
         self.level -= 1
 
 
-WRONG: Any = object()  # the value of a name whose binding was wrong
+INVALID: Any = object()  # the value of a name whose binding was wrong
 MISSING: Any = object()
 
 
@@ -127,33 +127,33 @@ class Context:
     """The state of reading one function of a module, and of everything nested in it."""
 
     def __init__(self, place: SourceMap, module: Any = None, function: str = "") -> None:
-        self.place = place
+        self.source_map = place
         self.function = function  # of the module, that is being read
         self.module = module  # what else the text holds: modules.ModuleContext
         self.names: dict[str, Any] = {}
         self.infos: dict[str, StructInfo] = {}  # by their text, as long as its sizes mean the same
         self.scope = BuilderScope()
         self.outputs: frozenset[str] | None = None  # of the open dataflow block
-        self.own: set[str] = set()  # symbolic dims that the innermost function declares
-        self.promised: dict[str, StructInfo] = {}  # annotations of what the next branch gives
+        self.declared_dims: set[str] = set()  # symbolic dims that the innermost function declares
+        self.branch_annotations: dict[str, StructInfo] = {}  # annotations of what the next branch gives
         self.declares_strings = False
         self.declares_names = False
         self.binds_sizes = False  # what is read binds the sizes that stand alone in it
         self.keeps_infos = True  # the struct info that is being read may stand for its text
         self.has_rows = False
-        self.real: frozenset[str] = frozenset()  # names of sizes that Python knows in signatures
+        self.evaluated_names: frozenset[str] = frozenset()  # names of sizes that Python knows in signatures
         self.strict = False
         self.depth = Depth()
-        self.found: list[Diagnostic] = []
+        self.errors: list[Diagnostic] = []
         self.error_class: type[DiagnosticError] = ParseError
         self._undo: list[tuple[str, Any]] = []
         self._fresh: dict[str, int] = {}
 
     def copy(self) -> Context:
         """The same names in a context of its own, to read a body in."""
-        made = Context(self.place, self.module, self.function)
-        made.names, made.own, made.strict = dict(self.names), set(self.own), self.strict
-        return made
+        result = Context(self.source_map, self.module, self.function)
+        result.names, result.declared_dims, result.strict = dict(self.names), set(self.declared_dims), self.strict
+        return result
 
     @contextmanager
     def binding_sizes(self) -> Iterator[None]:
@@ -168,21 +168,21 @@ class Context:
 
     def error(self, node: Any, message: str, hint: str | None = None, code: str = "") -> ParseError:
         """Returns an error located at a node."""
-        return ParseError(Diagnostic(message, self.place.span(node), hint=hint, code=code))
+        return ParseError(Diagnostic(message, self.source_map.span(node), hint=hint, code=code))
 
     def report(self, error: DiagnosticError, node: Any) -> None:
         """Keep an error and go on reading."""
-        if not self.found:
+        if not self.errors:
             self.error_class = type(error)
-        span = self.place.span(node)
-        self.found += [diagnostic.at(span) for diagnostic in error.diagnostics]
+        span = self.source_map.span(node)
+        self.errors += [diagnostic.at(span) for diagnostic in error.diagnostics]
 
     def nested(self, node: Any, terms: int = 0) -> Depth:
         """Guard against texts nested deeper than they can be read, and chains of too many terms;
         leaving it goes up again."""
         depth = self.depth
-        if depth.level >= MAX_NESTING or terms > MOST_TERMS:
-            limit = f"{MOST_TERMS} terms are" if terms > MOST_TERMS else f"{MAX_NESTING} is"
+        if depth.level >= MAX_NESTING or terms > MAX_TERMS:
+            limit = f"{MOST_TERMS} terms are" if terms > MAX_TERMS else f"{MAX_NESTING} is"
             hint = f"bind inner parts to names: {limit} the limit"
             raise self.error(node, "nested too deeply", hint)
         depth.level += 1
@@ -234,7 +234,7 @@ class Context:
     def lookup(self, node: ast.Name) -> Any:
         """What a name means here."""
         value = self.names.get(node.id, MISSING)
-        if value is WRONG:
+        if value is INVALID:
             raise AlreadyReported
         if value is MISSING or type(value) is OutOfScope:
             if value is MISSING and self.module is not None:
@@ -242,7 +242,7 @@ class Context:
             if value is MISSING:
                 raise self.undefined(node)
             if type(value) is OutOfScope:
-                if value.var is WRONG:
+                if value.var is INVALID:
                     raise AlreadyReported
                 raise self._out_of_scope(node, value)
         return value
@@ -256,8 +256,8 @@ class Context:
         known: dict[str, Any] = {
             n: v for n, v in self.names.items() if isinstance(v, Var) or type(v) is Poly
         }
-        near = difflib.get_close_matches(node.id, known, NEAREST)
-        diagnostic = Diagnostic(f"{node.id} is not defined", self.place.span(node), code="E0102")
+        near = difflib.get_close_matches(node.id, known, MAX_SUGGESTIONS)
+        diagnostic = Diagnostic(f"{node.id} is not defined", self.source_map.span(node), code="E0102")
         for name in near:
             if isinstance(known[name], Var):
                 diagnostic = diagnostic.note(f"{name}: {known[name].struct_info}", known[name].span)
@@ -268,17 +268,17 @@ class Context:
         )
 
     def _out_of_scope(self, node: ast.Name, gone: OutOfScope) -> ParseError:
-        diagnostic = Diagnostic(gone.message, self.place.span(node), hint=gone.hint, code="E0104")
+        diagnostic = Diagnostic(gone.message, self.source_map.span(node), hint=gone.hint, code="E0104")
         if isinstance(gone.var, Var):
             diagnostic = diagnostic.note(f"{node.id}: {gone.var.struct_info}", gone.var.span)
         return ParseError(diagnostic)
 
     def declare(self, name: str) -> Poly:
         """A new symbolic dim."""
-        made = sym(name)
-        self.define(name, made)
-        self.own.add(name)
-        return made
+        result = sym(name)
+        self.define(name, result)
+        self.declared_dims.add(name)
+        return result
 
     def row(self, name: str) -> RowVar:
         """The row variable of a name, which has its star; a new one where the name is free."""
@@ -300,7 +300,7 @@ class Context:
     def fresh(self) -> str:
         """A name for what the text leaves unnamed: `lv` in a dataflow block, `gv` outside."""
         stem = "gv" if self.outputs is None else "lv"
-        written = self.place.stems
+        written = self.source_map.stems
         count = self._fresh.get(stem, 0)
         name = f"{stem}{count}" if count else stem
         while name in written:
@@ -319,11 +319,11 @@ class Context:
         annotation: StructInfo | None = None,
     ) -> Var:
         """Bind a value to a new variable at the end of the open sequence."""
-        span = value.span if node is None else self.place.span(node)
+        span = value.span if node is None else self.source_map.span(node)
         info = value.struct_info
         if info is None:
             info = deduce(value)
-        if type(info) is TupleStructInfo and _holds_more(info, MOST_VALUES):
+        if type(info) is TupleStructInfo and exceeds(info, MAX_VALUES):
             raise ParseError(Diagnostic(f"a tuple holds more than {MOST_VALUES} values", span))
         if annotation is not None and annotation is not info:
             info = annotate(annotation, info, name or "the value", span, value)
@@ -359,7 +359,7 @@ class Context:
         self.scope.define(info)
         outputs = self.outputs
         kind = Var if outputs is None or name in outputs else DataflowVar
-        place = span if node is None else self.place.span(node)
+        place = span if node is None else self.source_map.span(node)
         var = kind(name or self.fresh(), annotation or info, place)
         self.scope.bindings.append(MatchCast(var, value, info, span))
         return var
@@ -375,7 +375,7 @@ class Context:
         if isinstance(value, Expr):
             return value
         kind = type(value)
-        span = self.place.span(node)
+        span = self.source_map.span(node)
         if kind is tuple or kind is list:
             parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node] * len(value)
             fields = [self.expr(item, part) for item, part in zip(value, parts, strict=True)]
@@ -387,7 +387,7 @@ class Context:
         raise self.error(node, f"{value!r} is not a value of a program")
 
 
-def _holds_more(info: TupleStructInfo, most: int) -> bool:
+def exceeds(info: TupleStructInfo, most: int) -> bool:
     """Whether the tuples within a tuple hold more values than this: a text of few lines can name
     one that no memory holds."""
     todo: list[StructInfo] = [info]

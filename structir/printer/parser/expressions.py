@@ -14,7 +14,7 @@ from structir.printer.parser.context import Context
 from structir.printer.parser.sizes import (
     BINARY,
     COMPARISONS,
-    MOST_BITS,
+    MAX_BITS,
     is_number,
     static_binary,
     static_compare,
@@ -26,7 +26,7 @@ from structir.printer.syntax import METADATA
 @reads(ast.Constant)
 def _constant(context: Context, node: ast.Constant) -> Any:
     value = node.value
-    if type(value) is int and value.bit_length() > MOST_BITS:
+    if type(value) is int and value.bit_length() > MAX_BITS:
         raise context.error(node, f"a number has more than {MOST_BITS} bits")
     if value is None or type(value) in (int, float, bool, str):
         return value
@@ -65,14 +65,14 @@ def _attribute(context: Context, node: ast.Attribute) -> Any:
 @reads(ast.Subscript)
 def _subscript(context: Context, node: ast.Subscript) -> Any:
     if isinstance(node.value, ast.Name) and node.value.id == METADATA:
-        return _referred(context, node)
+        return _referenced_constant(context, node)
     with context.nested(node):
         base = argument(context, node.value)
         index = value_of(context, node.slice)
     if type(index) is not int:
         hint = "the field of a tuple is a constant; elements of a tensor are taken by R.take"
         raise context.error(node, "an index must be a constant integer", hint)
-    span = context.place.span(node)
+    span = context.source_map.span(node)
     item = TupleGetItem(context.expr(base, node.value), index, None, span)
     info = deduce(item)
     if index < 0:
@@ -80,7 +80,7 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
     return TupleGetItem(item.tuple_value, index, info, span)
 
 
-def _referred(context: Context, node: ast.Subscript) -> Constant:
+def _referenced_constant(context: Context, node: ast.Subscript) -> Constant:
     name = getattr(node.slice, "value", None)
     beside = context.module.constants if context.module is not None else {}
     found = constants.referred_constant(name, beside) if isinstance(name, str) else None
@@ -113,7 +113,7 @@ def _operator(context: Context, node: ast.expr, symbol: str, *operands: Any) -> 
     op = _operators().get(symbol)
     if op is None:
         raise unsupported(context, node)
-    call: Call = op.definition.bind(operands, {}, context.place.span(node))
+    call: Call = op.definition.bind(operands, {}, context.source_map.span(node))
     return call
 
 

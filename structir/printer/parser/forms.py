@@ -23,7 +23,7 @@ from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_for
 
 def info_of(context: Context, node: ast.expr) -> StructInfo:
     """The struct info that an annotation states."""
-    text = context.place.on_one_line(node)
+    text = context.source_map.on_one_line(node)
     if text is not None:
         known = context.infos.get(text)
         if known is not None:
@@ -57,8 +57,8 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     fields = form.complete({})
     if _required(form) - fields.keys():
         raise _missing_fields(context, node, form)
-    made: StructInfo = form.node(**fields)
-    return made
+    result: StructInfo = form.node(**fields)
+    return result
 
 
 def _required(form: SyntaxForm) -> set[str]:
@@ -112,18 +112,18 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
                 raise context.error(keyword, f"R.{form.name} has no {keyword.arg}", hint)
             fields[named.name] = _FIELDS[named.kind](context, keyword.value)
     try:
-        made = form.complete(fields)
-        _check_dtype(context, node, made)
+        result = form.complete(fields)
+        _check_dtype(context, node, result)
         if not issubclass(form.node, StructInfo):
-            made["span"] = context.place.span(node)
-        return form.node(**made)
+            result["span"] = context.source_map.span(node)
+        return form.node(**result)
     except TypeError as error:
         if issubclass(form.node, StructInfo) and _required(form) - form.complete(fields).keys():
             raise _missing_fields(context, node, form) from None
         raise context.error(node, f"R.{form.name} is not complete: {error}") from None
     except DiagnosticError as error:
-        told = error.diagnostics[0]
-        raise context.error(node, told.message, told.hint) from None
+        mentioned_names = error.diagnostics[0]
+        raise context.error(node, mentioned_names.message, mentioned_names.hint) from None
 
 
 def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:
@@ -178,9 +178,9 @@ def _axis(context: Context, node: ast.expr) -> Any:
         known = context.names.get(node.id, MISSING)
         if known is MISSING:
             return context.declare(node.id)
-    if context.real and context.declares_strings:
+    if context.evaluated_names and context.declares_strings:
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and inner.id in context.real - context.names.keys():
+            if isinstance(inner, ast.Name) and inner.id in context.evaluated_names - context.names.keys():
                 context.declare(inner.id)
     if context.declares_names:
         for inner in ast.walk(node):

@@ -100,7 +100,7 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
 def _declare(context: Context, node: ast.Assign) -> None:
     """A nested function that declares a dim means its own, whatever the name means outside."""
     target = node.targets[0]
-    if isinstance(target, ast.Name) and target.id not in context.own:
+    if isinstance(target, ast.Name) and target.id not in context.declared_dims:
         context.declare(target.id)
 
 
@@ -126,9 +126,9 @@ def _parameter(context: Context, node: ast.arg) -> Var:
         hint = f"{node.arg}: R.Object says that nothing is known"
         raise context.error(node, f"parameter {node.arg} has no struct info", hint)
     info = info_of(context, node.annotation)
-    if type(context.names.get(node.arg)) is Poly and node.arg in context.own:
+    if type(context.names.get(node.arg)) is Poly and node.arg in context.declared_dims:
         raise context.error(node, f"{node.arg} is a parameter and a symbolic dim at once")
-    var = Var(node.arg, info, context.place.span(node))
+    var = Var(node.arg, info, context.source_map.span(node))
     context.define(node.arg, var)
     return var
 
@@ -155,22 +155,22 @@ def read_function(context: Context, signature: FunctionSignature, read_body: Rea
         result = read_body(context, signature.node.body)
         info = result_info(deduce(result), signature.params, scope.outer_symbols)
         if signature.ret is not None:
-            span = context.place.span(signature.node.returns or signature.node)
+            span = context.source_map.span(signature.node.returns or signature.node)
             what = f"the result of {signature.name}"
             try:
                 annotate(signature.ret, info, what, span, result)
             except DiagnosticError as error:
-                raise _of_op(error, result, scope) from None
+                raise _attribute_to_op(error, result, scope) from None
             info = signature.ret
         body = scope.sequence(result)
     finally:
         context.scope = outer
     attributes = signature.attributes or NO_ATTRS
-    span = context.place.span(signature.node)
+    span = context.source_map.span(signature.node)
     return Function(signature.params, body, info, signature.pure, attributes, span)
 
 
-def _of_op(error: DiagnosticError, result: Expr, scope: BuilderScope) -> DiagnosticError:
+def _attribute_to_op(error: DiagnosticError, result: Expr, scope: BuilderScope) -> DiagnosticError:
     """The error of a result, told with the op that made it."""
     values = [b.value for block in scope.blocks for b in block.bindings if b.var is result]
     values += [b.value for b in scope.bindings if b.var is result]
@@ -182,17 +182,17 @@ def _of_op(error: DiagnosticError, result: Expr, scope: BuilderScope) -> Diagnos
 
 def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody) -> Var:
     """A function inside another, bound to its name. With a return annotation it may call itself."""
-    mark, own, outputs = context.mark(), context.own, context.outputs
-    context.own, context.outputs = set(), None
+    mark, own, outputs = context.mark(), context.declared_dims, context.outputs
+    context.declared_dims, context.outputs = set(), None
     with context.nested(node):
         try:
             signature = read_signature(context, node)
             var = None
             if signature.ret is not None:
-                var = Var(node.name, signature.info(), context.place.span(node))
+                var = Var(node.name, signature.info(), context.source_map.span(node))
                 context.define(node.name, var)
             function = read_function(context, signature, read_body)
         finally:
-            context.own, context.outputs = own, outputs
+            context.declared_dims, context.outputs = own, outputs
             context.leave(mark, "{name} is bound in a nested function", "return it from there")
     return context.emit_function(function, node.name, node, var)

@@ -79,7 +79,7 @@ def scalar(scope: KernelScope, node: ast.expr, dtype: str | None = None) -> Scal
     if dtype is not None and found.dtype not in (dtype, *WEAK):
         message = f"{ast.unparse(node)} is {found.dtype}, not {dtype}"
         raise scope.wrong(node, message, f"convert it: T.{dtype}(...)")
-    return settled(scope, found, dtype or WEAK.get(found.dtype, found.dtype), node)
+    return resolve_dtype(scope, found, dtype or WEAK.get(found.dtype, found.dtype), node)
 
 
 def test(scope: KernelScope, node: ast.expr) -> Scalar:
@@ -101,7 +101,7 @@ def read(scope: KernelScope, node: ast.expr) -> Scalar:
         return rule(scope, node)
 
 
-def settled(scope: KernelScope, found: Scalar, dtype: str, node: ast.AST) -> Scalar:
+def resolve_dtype(scope: KernelScope, found: Scalar, dtype: str, node: ast.AST) -> Scalar:
     """An expression in a dtype, if it has none yet."""
     if found.dtype not in WEAK or (found.dtype == dtype):
         return found
@@ -111,10 +111,10 @@ def settled(scope: KernelScope, found: Scalar, dtype: str, node: ast.AST) -> Sca
     if isinstance(found, Literal):
         return _literal(scope, found, dtype, node)
     assert isinstance(found, Apply)
-    args = tuple([settled(scope, arg, dtype, node) for arg in found.args])
-    made = Apply(found.fn, args, dtype, found.span)
+    args = tuple([resolve_dtype(scope, arg, dtype, node) for arg in found.args])
+    result = Apply(found.fn, args, dtype, found.span)
     _check_kind(scope, node, SCALAR_FUNCTIONS[found.fn], args)
-    return made
+    return result
 
 
 def _literal(scope: KernelScope, found: Literal, dtype: str, node: ast.AST) -> Literal:
@@ -155,7 +155,7 @@ def _name(scope: KernelScope, node: ast.Name) -> Scalar:
         return scope.locals[node.id]
     if dim is not None:
         return Size(dim, span=span)
-    raise scope.wrong(node, f"{node.id} is not defined", scope.near(node.id))
+    raise scope.wrong(node, f"{node.id} is not defined", scope.suggest(node.id))
 
 
 def _subscript(scope: KernelScope, node: ast.Subscript) -> Scalar:
@@ -209,10 +209,10 @@ def _extent(scope: KernelScope, node: ast.Subscript, base: ast.expr) -> Extent:
 def operation(scope: KernelScope, node: ast.AST, symbol: str, *args: Scalar) -> Scalar:
     """An operator on operands; numbers take on the dtype of what they meet."""
     row = BINARY[symbol] if len(args) == 2 else UNARY[symbol]
-    return _applied(scope, node, row, args)
+    return _apply_function(scope, node, row, args)
 
 
-def _applied(
+def _apply_function(
     scope: KernelScope, node: ast.AST, row: ScalarFunction, args: Sequence[Scalar]
 ) -> Scalar:
     dtype = _common(scope, node, args)
@@ -220,7 +220,7 @@ def _applied(
         dtype = "float" if row.kind == "float" else dtype
         dtype = WEAK[dtype] if row.test else dtype
     if dtype not in WEAK:
-        args = [settled(scope, arg, dtype, node) for arg in args]
+        args = [resolve_dtype(scope, arg, dtype, node) for arg in args]
         _check_kind(scope, node, row, args)
     elif not row.takes(dtype):
         _check_kind(scope, node, row, args)
@@ -299,12 +299,12 @@ def _compare(scope: KernelScope, node: ast.Compare) -> Scalar:
     return found
 
 
-def _choice(scope: KernelScope, node: ast.IfExp) -> Scalar:
+def _conditional(scope: KernelScope, node: ast.IfExp) -> Scalar:
     condition = test(scope, node.test)
     sides = [read(scope, node.body), read(scope, node.orelse)]
     dtype = _common(scope, node, sides)
     dtype = WEAK.get(dtype, dtype)
-    args = [settled(scope, side, dtype, node) for side in sides]
+    args = [resolve_dtype(scope, side, dtype, node) for side in sides]
     return Apply("select", (condition, *args), dtype, scope.span(node))
 
 
@@ -324,7 +324,7 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
         known = ", ".join([*OF_PYTHON, *[f"T.{n}" for n in sorted({*OF_T, *CONVERSIONS})]])
         message = f"{ast.unparse(node.func)} is not a function of kernels"
         raise scope.wrong(node, message, f"there are {known}")
-    if row in (*OF_THREADS, *OF_LANES) and not scope.launched:
+    if row in (*OF_THREADS, *OF_LANES) and not scope.has_threads:
         raise scope.wrong(node, f"{name} is known where there are threads", LAUNCH_HINT)
     args = [read(scope, item) for item in node.args]
     fits = len(args) == row.count if row.count >= 0 else len(args) >= 2
@@ -338,7 +338,7 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
         value, lane = scalar(scope, node.args[0]), scalar(scope, node.args[1], "int64")
         _check_kind(scope, node, row, (value,))
         return Apply(row.name, (value, lane), value.dtype, scope.span(node))
-    return _applied(scope, node, row, args)
+    return _apply_function(scope, node, row, args)
 
 
 def _conversion(scope: KernelScope, node: ast.Call, dtype: str) -> Scalar:
@@ -347,7 +347,7 @@ def _conversion(scope: KernelScope, node: ast.Call, dtype: str) -> Scalar:
     value = read(scope, node.args[0])
     if value.dtype in WEAK:
         fits = dtype != "bool" and (value.dtype == "int" or is_float(dtype))
-        value = settled(scope, value, dtype if fits else SETTLED[value.dtype], node.args[0])
+        value = resolve_dtype(scope, value, dtype if fits else SETTLED[value.dtype], node.args[0])
     return Apply("cast", (value,), dtype, scope.span(node))
 
 
@@ -370,6 +370,6 @@ _RULES: dict[type[ast.AST], Callable[[KernelScope, Any], Scalar]] = {
     ast.UnaryOp: _unary,
     ast.BoolOp: _boolean,
     ast.Compare: _compare,
-    ast.IfExp: _choice,
+    ast.IfExp: _conditional,
     ast.Call: _call,
 }

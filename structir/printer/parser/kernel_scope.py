@@ -13,7 +13,7 @@ from structir.ir.expr import Var
 from structir.ir.kernel import Local, Scalar
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer.parser.context import Context
-from structir.printer.parser.values import word_of
+from structir.printer.parser.values import construct_name
 from structir.printer.syntax import KERNEL_NAMES, RESERVED
 
 LAUNCH_HINT = 'threads are there under @I.kernel(target="cuda", blocks="n // 256 + 1", threads=256)'
@@ -29,24 +29,24 @@ class KernelScope:
         self.vars: dict[str, Var] = {}  # parameters and scratch arrays
         self.locals: dict[str, Local] = {}  # one number each, of one dtype
         self.bound: frozenset[str] | None = frozenset()  # on every way that leads here
-        self.counting: list[str] = []  # the variables of the loops around
+        self.loop_vars: list[str] = []  # the variables of the loops around
         self.depth = 0  # of loops
-        self.parted = False  # whether it runs in parts
-        self.launched = False  # whether many threads take the statements
+        self.is_partitioned = False  # whether it runs in parts
+        self.has_threads = False  # whether many threads take the statements
 
     # ---- errors
 
     def span(self, node: ast.AST) -> Span:
         """Where a node stands."""
-        return self.context.place.span(node)
+        return self.context.source_map.span(node)
 
     def wrong(
-        self, node: ast.AST, message: str, hint: str, *told: str, code: str = "E0110"
+        self, node: ast.AST, message: str, hint: str, *mentioned_names: str, code: str = "E0110"
     ) -> ParseError:
         """Returns an error located at a node, with the StructInfo of the arrays it mentions."""
         diagnostic = Diagnostic(message, self.span(node), self.name, hint=hint, code=code)
         names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
-        mentioned = [n for n in dict.fromkeys([*names, *told]) if n in self.vars]
+        mentioned = [n for n in dict.fromkeys([*names, *mentioned_names]) if n in self.vars]
         for name in mentioned or list(self.vars)[:1]:
             var = self.vars[name]
             diagnostic = diagnostic.note(f"{name}: {var.struct_info}", var.span)
@@ -73,7 +73,7 @@ class KernelScope:
         if found is None or not isinstance(found.struct_info, TensorStructInfo):
             known = node.id in self.locals or self.dim(node.id) is not None or found is not None
             what = f"{node.id} is a number, not an array" if known else f"{node.id} is not defined"
-            raise self.wrong(node, what, self.near(node.id))
+            raise self.wrong(node, what, self.suggest(node.id))
         if node.id not in (self.bound or ()):
             raise self.unbound(node)
         return found
@@ -94,7 +94,7 @@ class KernelScope:
     def may_bind(self, node: ast.Name) -> None:
         """Refuse names that mean something else."""
         name = node.id
-        if name in self.counting:
+        if name in self.loop_vars:
             hint = "give the value another name; a while loop counts as it likes"
             raise self.wrong(node, f"{name} is counted by the loop around", hint)
         if name in self.vars:
@@ -114,14 +114,14 @@ class KernelScope:
             raise self.wrong(
                 node, message, f"convert it, T.{local.dtype}(...), or use another name"
             )
-        self.now_bound(node.id)
+        self.mark_bound(node.id)
         return local
 
-    def now_bound(self, *names: str) -> None:
+    def mark_bound(self, *names: str) -> None:
         """From here on these names have values."""
         self.bound = (self.bound or frozenset()) | set(names)
 
-    def joined(self, ends: Iterable[frozenset[str] | None]) -> None:
+    def join_branches(self, ends: Iterable[frozenset[str] | None]) -> None:
         """After several ways, what is bound at the end of each that comes here."""
         reaching = [end for end in ends if end is not None]
         self.bound = frozenset.intersection(*reaching) if reaching else NEVER

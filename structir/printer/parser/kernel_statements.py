@@ -37,7 +37,7 @@ from structir.printer.parser.kernel_scalars import (
     operation,
     read,
     scalar,
-    settled,
+    resolve_dtype,
     test,
 )
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
@@ -57,7 +57,7 @@ HINTS: dict[type[ast.AST], str] = {
     ast.Raise: "nothing is raised in a kernel",
     ast.Expr: "a value that nothing names does nothing",
 }
-MOST_LOOPS = 16
+MAX_LOOPS = 16
 PLAIN = "a kernel has assignments, for i in range(n), while, if, break and continue"
 
 
@@ -68,7 +68,7 @@ def read_block(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelSta
         try:
             if scope.bound is NEVER:
                 raise scope.wrong(node, "this is never reached", "take it out, or the jump before")
-            if not (is_nothing(node) or _is_declared(node)):
+            if not (is_nothing(node) or _is_dim_declaration(node)):
                 found.append(_statement(scope, node))
         except DiagnosticError as error:
             scope.context.report(error, node)
@@ -81,12 +81,12 @@ def _expand_runs(scope: KernelScope, nodes: Sequence[ast.stmt]) -> Iterator[ast.
     for node in nodes:
         value = node.value if isinstance(node, ast.Expr) else None
         held = isinstance(value, ast.Constant) and value.value is ...
-        run = scope.context.place.run_at(node) if held else None
+        run = scope.context.source_map.run_at(node) if held else None
         if run is None:
             yield node
             continue
         for piece, shift in run.pieces():
-            with scope.context.place.shifted(shift):
+            with scope.context.source_map.shifted(shift):
                 yield from piece
 
 
@@ -97,7 +97,7 @@ def is_nothing(node: ast.stmt) -> bool:
     return docstring or isinstance(node, ast.Pass)
 
 
-def _is_declared(node: ast.stmt) -> bool:
+def _is_dim_declaration(node: ast.stmt) -> bool:
     """`n = T.int64()`, which the signature has read."""
     return isinstance(node, ast.Assign) and is_declaration(node.value)
 
@@ -105,7 +105,7 @@ def _is_declared(node: ast.stmt) -> bool:
 def _assume_bound(scope: KernelScope, node: ast.stmt) -> None:
     """What a wrong statement binds is not reported again where it is used."""
     names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _stores(n)]
-    scope.now_bound(*[name for name in names if name in scope.locals])
+    scope.mark_bound(*[name for name in names if name in scope.locals])
 
 
 def _stores(name: ast.Name) -> bool:
@@ -147,7 +147,7 @@ def _value_for(scope: KernelScope, node: ast.expr, dtype: str | None) -> Scalar:
     found = read(scope, node)
     if dtype is None or found.dtype not in ("int", "float"):
         return scalar(scope, node)
-    return settled(scope, found, dtype, node)
+    return resolve_dtype(scope, found, dtype, node)
 
 
 def _target(scope: KernelScope, node: ast.expr) -> Element:
@@ -172,17 +172,17 @@ def _augmented(scope: KernelScope, node: ast.AugAssign) -> KernelStatement:
     else:
         target = _target(scope, node.target)
     value = read(scope, node.value)
-    made = operation(scope, node, symbol, target, value)
-    if made.dtype != target.dtype:
+    result = operation(scope, node, symbol, target, value)
+    if result.dtype != target.dtype:
         raise scope.wrong(node, f"{symbol}= gives {made.dtype}, not {target.dtype}", PLAIN)
-    value = settled(scope, value, target.dtype, node)
+    value = resolve_dtype(scope, value, target.dtype, node)
     return Assign(target, value, symbol, scope.span(node))
 
 
 def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, shared: bool) -> Scratch:
     """`row = T.zeros((n, 4), "float32")`, `part = T.shared((256,), "float32")`."""
     call: Any = node.value
-    if shared != scope.launched:
+    if shared != scope.has_threads:
         hint = "threads share T.shared((256,), ...); kernels without threads have T.zeros"
         raise scope.wrong(node, f"{ast.unparse(call.func)} is not part of this kernel", hint)
     if not isinstance(target, ast.Name) or len(call.args) != 2 or call.keywords:
@@ -201,7 +201,7 @@ def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, shared: boo
         raise scope.wrong(node, "what threads share has sizes that are numbers", "write them out")
     array = Var(target.id, TensorStructInfo(dims, dtype), scope.span(target))
     scope.vars[target.id] = array
-    scope.now_bound(target.id)
+    scope.mark_bound(target.id)
     return Scratch(array, scope.span(node), path_of(call.func) == f"T.{ZEROS}", shared)
 
 
@@ -214,10 +214,10 @@ def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
     if not plain or len(names) != 2 or len(ends) != 2:
         hint = "write low, high = T.part(n), then loops from low to high"
         raise scope.wrong(node, "a part has two ends, of an extent", hint)
-    if scope.parted or scope.depth or scope.locals or scope.launched:
+    if scope.is_partitioned or scope.depth or scope.locals or scope.has_threads:
         hint = "it stands before all other statements, after arrays of the kernel's own"
         raise scope.wrong(node, "a kernel runs in parts as a whole", hint)
-    scope.parted = True
+    scope.is_partitioned = True
     extent = size_of(scope.context, call.args[0])
     for name in names:
         scope.may_bind(name)
@@ -230,9 +230,9 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
     call = node.value
     name = (path_of(call.func) or "") if isinstance(call, ast.Call) else ""
     if name == f"T.{SYNC}":
-        return _waiting(scope, node)
+        return _sync(scope, node)
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
-    if function is None or not isinstance(call, ast.Call) or scope.launched:
+    if function is None or not isinstance(call, ast.Call) or scope.has_threads:
         raise scope.unsupported(node, HINTS[ast.Expr])
     words = (*[f"{place}.flat[i]" for place in function.places], *function.integers)
     hint = f"write {name}({', '.join(words)})"
@@ -249,10 +249,10 @@ def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
     return LibraryCall(name.removeprefix("T."), (*places, *integers), scope.span(node))
 
 
-def _waiting(scope: KernelScope, node: ast.Expr) -> Sync:
+def _sync(scope: KernelScope, node: ast.Expr) -> Sync:
     """`T.sync_threads()`."""
     call: Any = node.value
-    if not scope.launched or call.args or call.keywords:
+    if not scope.has_threads or call.args or call.keywords:
         raise scope.wrong(node, "there are no threads here to wait for", LAUNCH_HINT)
     return Sync(scope.span(node))
 
@@ -267,21 +267,21 @@ def _for(scope: KernelScope, node: ast.For) -> For:
         hint = "write for i in range(n), range(start, stop) or range(start, stop, 2)"
         raise scope.wrong(node.iter, "a loop counts a name through a range", hint)
     start, stop, step = _range(scope, call)  # type: ignore[arg-type]
-    if target.id in scope.counting:
+    if target.id in scope.loop_vars:
         hint = "give each loop a variable of its own"
         raise scope.wrong(target, f"{target.id} is counted by the loop around", hint)
     scope.may_bind(target)
     before = scope.bound
     variable = scope.bind(target, "int64")
-    scope.counting.append(target.id)
+    scope.loop_vars.append(target.id)
     body = _body(scope, node.body)
-    scope.counting.pop()
+    scope.loop_vars.pop()
     scope.bound = before
     return For(variable, start, stop, step, body, scope.span(node))
 
 
 def _body(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelStatement, ...]:
-    if scope.depth == MOST_LOOPS:
+    if scope.depth == MAX_LOOPS:
         hint = "Python itself knows no more: put the inner loops into a kernel of their own"
         raise scope.wrong(nodes[0], f"more than {MOST_LOOPS} loops within each other", hint)
     scope.depth += 1
@@ -322,16 +322,16 @@ def _if(scope: KernelScope, node: ast.If) -> Branch:
     then = read_block(scope, node.body)
     first, scope.bound = scope.bound, before
     otherwise = read_block(scope, node.orelse)
-    scope.joined([first, scope.bound])
+    scope.join_branches([first, scope.bound])
     return Branch(condition, then, otherwise, scope.span(node))
 
 
-def _jump(made: type[Break] | type[Continue]) -> Callable[[KernelScope, Any], KernelStatement]:
+def _jump(result: type[Break] | type[Continue]) -> Callable[[KernelScope, Any], KernelStatement]:
     def jump(scope: KernelScope, node: ast.stmt) -> KernelStatement:
         if not scope.depth:
             raise scope.wrong(node, "there is no loop around", PLAIN)
         scope.bound = NEVER
-        return made(scope.span(node))
+        return result(scope.span(node))
 
     return jump
 

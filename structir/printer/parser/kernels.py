@@ -30,7 +30,7 @@ from structir.printer.syntax import (
     THREADS,
 )
 
-MOST_THREADS = 1024  # of a block
+MAX_THREADS = 1024  # of a block
 
 
 def is_kernel(node: ast.stmt) -> bool:
@@ -54,11 +54,11 @@ def read_kernel(context: Context, node: ast.FunctionDef) -> Kernel:
         raise scope.wrong(node, "a kernel stands under @I.kernel, and nothing else", "take it out")
     params = _params(scope, node)
     blocks, threads = _launch(scope, node.decorator_list[0])
-    scope.launched = blocks is not None
+    scope.has_threads = blocks is not None
     body = read_block(scope, node.body)
     kernel = Kernel(params, body, node.name, scope.span(node), blocks, threads)
-    if not context.found:
-        context.found += kernel_violations(kernel)
+    if not context.errors:
+        context.errors += kernel_violations(kernel)
     return kernel
 
 
@@ -73,7 +73,7 @@ def _launch(scope: KernelScope, node: ast.expr) -> tuple[Size | None, int]:
     if target != CUDA:
         raise scope.wrong(node, f"there are no kernels for {target!r}", LAUNCH_HINT)
     threads = static_of(scope.context, given[THREADS])
-    if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+    if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
         message = f"a block has 1 to {MOST_THREADS} threads"
         raise scope.wrong(given[THREADS], message, LAUNCH_HINT)
     dim = size_of(scope.context, given[BLOCKS])
@@ -103,15 +103,15 @@ def _param(scope: KernelScope, node: ast.arg) -> Var:
         message = (
             f"parameter {node.arg} of a kernel is a tensor of known rank and dtype, or a number"
         )
-        raise _described(scope.wrong(node, message, hint), info)
+        raise _with_info_note(scope.wrong(node, message, hint), info)
     if node.arg in KERNEL_NAMES or scope.dim(node.arg) is not None:
         raise scope.wrong(node, f"{node.arg} has a meaning already", "use another name")
     var = scope.vars[node.arg] = Var(node.arg, info, scope.span(node))
-    scope.now_bound(node.arg)
+    scope.mark_bound(node.arg)
     return var
 
 
-def _described(error: ParseError, info: StructInfo) -> ParseError:
+def _with_info_note(error: ParseError, info: StructInfo) -> ParseError:
     return ParseError(error.diagnostics[0].note(f"it is {info}"))
 
 
@@ -131,7 +131,7 @@ def read_kernel_call(context: Context, node: ast.Call) -> Call:
     items = args.fields if isinstance(args, Tuple) else args if isinstance(args, tuple) else (args,)
     nodes = getattr(given["args"], "elts", [given["args"]] * len(items))
     operands = [context.expr(item, part) for item, part in zip(items, nodes, strict=True)]
-    return kernel_call(callee, tuple(operands), _stated(context, given[OUT_SINFO]), node, context)
+    return kernel_call(callee, tuple(operands), _declared_results(context, given[OUT_SINFO]), node, context)
 
 
 def _callee(context: Context, node: ast.expr) -> GlobalVar:
@@ -151,7 +151,7 @@ def _callee(context: Context, node: ast.expr) -> GlobalVar:
     return found
 
 
-def _stated(context: Context, node: ast.expr) -> tuple[StructInfo, ...]:
+def _declared_results(context: Context, node: ast.expr) -> tuple[StructInfo, ...]:
     if is_info(node):
         return (info_of(context, node),)
     items = getattr(node, "elts", None)
@@ -169,6 +169,6 @@ def kernel_call(
     context: Context | None = None,
 ) -> Call:
     """A call in destination-passing style: operands, then new arrays for the stated results."""
-    span = None if node is None or context is None else context.place.span(node)
+    span = None if node is None or context is None else context.source_map.span(node)
     call = Call(callee, operands, sinfo_args=stated, span=span)
     return Call(callee, operands, sinfo_args=stated, struct_info=deduce(call), span=span)

@@ -29,7 +29,7 @@ from structir.printer.parser.statements import read_body
 from structir.printer.parser.values import path_of, unsupported
 from structir.printer.syntax import MODULE_ATTRS
 
-PASSED_OVER = frozenset({"I.module_global_infos"})
+IGNORED_CALLS = frozenset({"I.module_global_infos"})
 
 
 class ModuleContext:
@@ -40,14 +40,14 @@ class ModuleContext:
         place: SourceMap,
         constants: Mapping[str, Any],
         strict: bool,
-        real: frozenset[str] = frozenset(),
+        evaluated_names: frozenset[str] = frozenset(),
     ) -> None:
-        self.place = place
+        self.source_map = place
         self.constants = constants
         self.strict = strict
-        self.real = real  # names of sizes in signatures that Python evaluated
+        self.evaluated_names = evaluated_names  # names of sizes in signatures that Python evaluated
         self.name = "Module"
-        self.bare = True  # functions that stand alone call each other by name
+        self.functions_are_bare = True  # functions that stand alone call each other by name
         self.aliases: set[str] = {"cls"}
         self.attributes: dict[str, Any] = {}
         self.nodes: dict[str, ast.FunctionDef] = {}
@@ -57,8 +57,8 @@ class ModuleContext:
         self.kernel_nodes: dict[str, ast.FunctionDef] = {}
         self.kernels: dict[str, Kernel] = {}
         self.members: dict[str, None] = {}  # functions and kernels, as they are written
-        self.found: list[DiagnosticError] = []
-        self.guesses: dict[str, set[str]] = {}  # for each function, the results it took for unknown
+        self.errors: list[DiagnosticError] = []
+        self.unknown_results: dict[str, set[str]] = {}  # for each function, the results it took for unknown
 
     # ---- what a function of the text asks
 
@@ -78,7 +78,7 @@ class ModuleContext:
 
     def value_of(self, context: Context, name: str, node: ast.Name) -> Any:
         """A function that stands alone, by its name."""
-        if not self.bare or name not in self.members:
+        if not self.functions_are_bare or name not in self.members:
             return MISSING
         return self.global_var(context, name, node)
 
@@ -88,7 +88,7 @@ class ModuleContext:
 
     def global_var(self, context: Context, name: str, node: ast.expr) -> GlobalVar:
         """A reference to a function, with the most that is known of it by now."""
-        span = context.place.span(node)
+        span = context.source_map.span(node)
         if name in self.kernel_nodes:
             if name not in self.kernels:
                 raise AlreadyReported
@@ -99,7 +99,7 @@ class ModuleContext:
         known = self.functions.get(name)
         info = signature.info() if known is None else known.struct_info
         if info.ret == OBJECT and signature.ret is None:
-            self.guesses.setdefault(context.function, set()).add(name)
+            self.unknown_results.setdefault(context.function, set()).add(name)
         return GlobalVar(name, info, span)
 
     # ---- reading
@@ -114,30 +114,30 @@ class ModuleContext:
         for name in self.order():
             self.read_function(name)
         self.raise_diagnostics()
-        self.read_again()
+        self.reparse_cycles()
         found: dict[str, Node] = {**self.functions, **self.kernels}
         functions = {name: found[name] for name in self.members}
         return IRModule(functions, self.attributes, self.name)
 
     def raise_diagnostics(self) -> None:
         """Raise what was found, as one error of the first one's class."""
-        if self.found:
-            diagnostics = [d for error in self.found for d in error.diagnostics]
-            raise type(self.found[0])(dict.fromkeys(diagnostics))
+        if self.errors:
+            diagnostics = [d for error in self.errors for d in error.diagnostics]
+            raise type(self.errors[0])(dict.fromkeys(diagnostics))
 
     def collect(self, nodes: list[ast.stmt]) -> None:
         """Find the functions; imports, docstrings and what a script does are passed over."""
-        context = Context(self.place)
+        context = Context(self.source_map)
         for node in nodes:
             try:
                 self.member(context, node)
             except DiagnosticError as error:
-                self.found.append(error)
+                self.errors.append(error)
 
     def member(self, context: Context, node: ast.stmt) -> None:
         """One statement outside of functions."""
         if isinstance(node, ast.ClassDef):
-            self.name, self.bare = node.name, False
+            self.name, self.functions_are_bare = node.name, False
             self.aliases.add(node.name)
             self.collect(node.body)
         elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
@@ -151,7 +151,7 @@ class ModuleContext:
         elif isinstance(node, ast.FunctionDef):
             hint = f"write @R.function, or @I.kernel, above def {node.name}"
             raise context.error(node, f"{node.name} has no decorator of the language", hint)
-        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_beside(node):
+        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_ignored(node):
             hint = "a text holds functions under @R.function, alone or in a class; "
             hint += 'other Python goes under if __name__ == "__main__"'
             raise unsupported(context, node, hint)
@@ -159,7 +159,7 @@ class ModuleContext:
     def attribute(self, context: Context, node: ast.Call) -> None:
         """`I.module_attrs({...})`."""
         path = path_of(node.func)
-        if path in PASSED_OVER:
+        if path in IGNORED_CALLS:
             return
         value = static_of(context, node.args[0]) if node.args else None
         if path != f"I.{MODULE_ATTRS}" or not isinstance(value, dict):
@@ -168,41 +168,41 @@ class ModuleContext:
 
     def read_signature(self, name: str, node: ast.FunctionDef) -> None:
         """The signature of one function, in a context of its own."""
-        context = self.contexts[name] = Context(self.place, self, name)
-        context.strict, context.real = self.strict, self.real
+        context = self.contexts[name] = Context(self.source_map, self, name)
+        context.strict, context.evaluated_names = self.strict, self.evaluated_names
         try:
             self.signatures[name] = read_signature(context, node)
         except DiagnosticError as error:
-            self.found.append(error)
+            self.errors.append(error)
 
     def read_kernel(self, name: str, node: ast.FunctionDef) -> None:
         """One kernel, in a context of its own."""
-        context = Context(self.place, self, name)
+        context = Context(self.source_map, self, name)
         try:
             kernel = read_kernel(context, node)
         except DiagnosticError as error:
             context.report(error, node)
-        if context.found:
-            self.found.append(context.error_class(context.found))
+        if context.errors:
+            self.errors.append(context.error_class(context.errors))
         else:
             self.kernels[name] = kernel
 
-    def read_again(self) -> None:
+    def reparse_cycles(self) -> None:
         """Functions of a cycle took each other's results for unknown; now they are known.
 
         A result was deduced from calls that may give anything, so it is true of every call. It is
         taken as stated then: no function is read more often than there are results to learn.
         """
-        while stale := [name for name in self.nodes if self.learned(name)]:
+        while stale := [name for name in self.nodes if self.adopt_inferred_results(name)]:
             for name in stale:
-                self.guesses.pop(name)
+                self.unknown_results.pop(name)
                 self.read_function(name)
             self.raise_diagnostics()
 
-    def learned(self, caller: str) -> bool:
+    def adopt_inferred_results(self, caller: str) -> bool:
         """Whether a result that a function took for unknown has turned out."""
         found = False
-        for name in self.guesses.get(caller, ()):
+        for name in self.unknown_results.get(caller, ()):
             result = self.functions[name].ret_struct_info
             if result != OBJECT:
                 self.signatures[name] = attrs.evolve(self.signatures[name], ret=result)
@@ -221,8 +221,8 @@ class ModuleContext:
             pass
         except DiagnosticError as error:
             context.report(error, signature.node)
-        if context.found:
-            self.found.append(context.error_class(context.found))
+        if context.errors:
+            self.errors.append(context.error_class(context.errors))
 
     def order(self) -> Iterator[str]:
         """Functions whose result is not stated come before those that call them, cycles aside."""
@@ -245,17 +245,17 @@ class ModuleContext:
     def calls_of(self, callees: list[str]) -> dict[str, list[str]]:
         """For each function, which of these it mentions."""
         wanted = set(callees)
-        mention = re.compile(r"\b(\w+)\(" if self.bare else r"\.(\w+)")
-        first = self.place.source.first_line - self.place.line_shift
+        mention = re.compile(r"\b(\w+)\(" if self.functions_are_bare else r"\.(\w+)")
+        first = self.source_map.source.first_line - self.source_map.line_shift
         found = {}
         for name, node in self.nodes.items():
-            lines = self.place.lines[node.lineno - first + 1 : (node.end_lineno or 0) - first + 1]
+            lines = self.source_map.lines[node.lineno - first + 1 : (node.end_lineno or 0) - first + 1]
             mentioned = mention.findall("\n".join(lines))
             found[name] = [callee for callee in dict.fromkeys(mentioned) if callee in wanted]
         return found
 
 
-def _is_beside(node: ast.stmt) -> bool:
+def _is_ignored(node: ast.stmt) -> bool:
     """A docstring, or what is done only where the file runs as a script."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)

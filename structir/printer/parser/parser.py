@@ -16,18 +16,18 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.printer.parser import calls, expressions
-from structir.printer.parser.chunked_parse import WRAPPER, LineRun, Unsplittable, without_runs
+from structir.printer.parser.chunked_parse import WRAPPER, LineRun, Unsplittable, extract_runs
 from structir.printer.parser.context import AlreadyReported, Context, SourceMap
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.modules import ModuleContext
-from structir.printer.parser.sizes import MOST_BITS
+from structir.printer.parser.sizes import MAX_BITS
 
 symbolic = lazy_module("structir.ir.symbolic")
 
 LONG_NUMBER = re.compile(r"[0-9a-fA-F_]{64,}")
 
 # What reads expressions registers itself; naming the rooms here makes them complete.
-RULE_ROOMS = (calls, expressions)
+RULE_MODULES = (calls, expressions)
 
 
 def parse(
@@ -53,17 +53,17 @@ def parse_source(
     *,
     strict: bool = False,
     constants: Mapping[str, Any] | None = None,
-    real: frozenset[str] = frozenset(),
+    evaluated_names: frozenset[str] = frozenset(),
 ) -> IRModule:
     """The module of a source, which may be a piece of a file and indented. `real` names sizes that
     Python evaluated in signatures."""
     with collection_paused():
         try:
             whole = LONG_NUMBER.search(source.text) is not None
-            text, runs = (source.text, {}) if whole else without_runs(source.text)
-            return _parse(source, text, runs, strict, constants or {}, real)
+            text, runs = (source.text, {}) if whole else extract_runs(source.text)
+            return _parse(source, text, runs, strict, constants or {}, evaluated_names)
         except Unsplittable:
-            return _parse(source, source.text, {}, strict, constants or {}, real)
+            return _parse(source, source.text, {}, strict, constants or {}, evaluated_names)
 
 
 def _parse(
@@ -72,13 +72,13 @@ def _parse(
     runs: dict[int, LineRun],
     strict: bool,
     constants: Mapping[str, Any],
-    real: frozenset[str],
+    evaluated_names: frozenset[str],
 ) -> IRModule:
     indented = text.lstrip("\r\n")[:1] in (" ", "\t")
     tree = _tree(source, WRAPPER + text if indented else text, indented)
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
     place = SourceMap(source, source.first_line - 1 - indented, runs)
-    module = ModuleContext(place, constants, strict, real)
+    module = ModuleContext(place, constants, strict, evaluated_names)
     try:
         return module.read(ast.Module(body, []))
     except RecursionError:
@@ -113,7 +113,7 @@ def _check_literal_size(source: Source, tree: ast.Module, indented: bool) -> Non
     """Python reads numbers that it does not print."""
     for node in ast.walk(tree):
         value = getattr(node, "value", None)
-        if type(value) is int and value.bit_length() > MOST_BITS:
+        if type(value) is int and value.bit_length() > MAX_BITS:
             line = node.lineno - indented + source.first_line - 1  # type: ignore[attr-defined]
             column = node.col_offset  # type: ignore[attr-defined]
             span = Span(source, line, column, line, column + 1)

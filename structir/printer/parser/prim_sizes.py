@@ -28,7 +28,7 @@ def bind_prim_sizes(context: Context, value: Any) -> Any:
     for arg, is_length in zip(value.args, flags, strict=False):
         if is_length and _is_unknown(arg):
             lengths.setdefault(arg, sym(arg.name))  # type: ignore[attr-defined]
-    sharper = _sharper(value, lengths)
+    sharper = _refine_call(value, lengths)
     if sharper is None:
         return value
     for arg, length in lengths.items():
@@ -44,19 +44,19 @@ def _is_unknown(arg: Expr) -> bool:
     return plain and info.value is None and is_int(info.dtype)
 
 
-def _sharper(call: Call, lengths: dict[Expr, Poly]) -> Call | None:
+def _refine_call(call: Call, lengths: dict[Expr, Poly]) -> Call | None:
     """The call over symbolic lengths, if each of them is the size of an axis of its result."""
     if not lengths:
         return None
     args = tuple([PrimValue(lengths[arg]) if arg in lengths else arg for arg in call.args])
-    made = replace(call, args=args, struct_info=None)
+    result = replace(call, args=args, struct_info=None)
     try:
-        info = call.op.definition.deduce(made)  # type: ignore[attr-defined]
+        info = call.op.definition.deduce(result)  # type: ignore[attr-defined]
     except DiagnosticError:
         return None
     own = {as_sym(d) for d in _sizes(info)}
     named = all(as_sym(length) in own for length in lengths.values())
-    return replace(made, struct_info=info) if named else None
+    return replace(result, struct_info=info) if named else None
 
 
 def _sizes(info: StructInfo) -> tuple[Dim, ...]:

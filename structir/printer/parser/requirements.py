@@ -22,7 +22,7 @@ def require(context: Context, node: ast.Call) -> None:
         raise context.error(node, f"R.{REQUIRE} takes facts", HINT)
     conditions = tuple([c for item in node.args for c in _conditions(context, item)])
     if conditions:
-        span = context.place.span(node)
+        span = context.source_map.span(node)
         value, info = cast_of(conditions, span)
         context.emit_cast(value, info, span, "_", node)
 

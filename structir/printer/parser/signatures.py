@@ -27,12 +27,12 @@ def by_signature(call: Call) -> StructInfo:
     return info
 
 
-def is_signed(node: ast.Call) -> bool:
+def is_signature_call(node: ast.Call) -> bool:
     """Whether a call is one of `R.sig(...)`."""
     return isinstance(node.func, ast.Call) and path_of(node.func.func) == f"R.{SIG}"
 
 
-def signed_call(context: Context, node: ast.Call) -> Call:
+def read_signature_call(context: Context, node: ast.Call) -> Call:
     """The call that `R.sig(...)(...)` writes."""
     head = node.func
     assert isinstance(head, ast.Call)
@@ -47,7 +47,7 @@ def signed_call(context: Context, node: ast.Call) -> Call:
             head, f"{options['dtype']!r} is not a dtype", dtype_hint(options["dtype"])
         )
     args = [context.expr(argument(context, item), item) for item in node.args]
-    return build_signature_call(options, tuple(args), context.place.span(node))
+    return build_signature_call(options, tuple(args), context.source_map.span(node))
 
 
 def build_signature_call(

@@ -33,8 +33,8 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] =
     ast.Eq: ("==", "eq", operator.eq),
     ast.NotEq: ("!=", "ne", operator.ne),
 }
-LARGEST_POWER = 64
-MOST_BITS = 256  # of a number: what is longer may be too long to be printed
+MAX_POWER = 64
+MAX_BITS = 256  # of a number: what is longer may be too long to be printed
 NUMBERS = (int, float, bool, Poly)
 
 
@@ -61,13 +61,13 @@ def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> A
         raise context.error(node, f"this has no value: {error}") from None
     except DiagnosticError as error:
         raise context.error(node, error.diagnostics[0].message, error.diagnostics[0].hint) from None
-    if type(value) is int and value.bit_length() > MOST_BITS:
+    if type(value) is int and value.bit_length() > MAX_BITS:
         raise context.error(node, f"this number has more than {MOST_BITS} bits")
     return value
 
 
 def _small_power(base: Any, exponent: Any) -> bool:
-    return bool(abs(exponent) <= LARGEST_POWER)
+    return bool(abs(exponent) <= MAX_POWER)
 
 
 def static_compare(node: ast.Compare, left: Any, right: Any) -> Any:
@@ -123,7 +123,7 @@ def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any
     try:
         return read(context, tree)
     except ParseError as error:
-        place = context.place.span(node)
+        place = context.source_map.span(node)
         diagnostic = error.diagnostics[0]
         raise ParseError(
             type(diagnostic)(diagnostic.message, place, hint=diagnostic.hint)

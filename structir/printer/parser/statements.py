@@ -17,7 +17,7 @@ from structir.ir.expr import ATOMS, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
-from structir.printer.parser.context import WRONG, AlreadyReported, Context
+from structir.printer.parser.context import INVALID, AlreadyReported, Context
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import is_declaration, local_function
 from structir.printer.parser.prim_sizes import bind_prim_sizes
@@ -61,7 +61,7 @@ def read_statement(context: Context, node: ast.stmt) -> None:
 def _mark_invalid(context: Context, node: ast.stmt) -> None:
     """What a wrong statement was to define is known to be wrong."""
     for name in targets(node):
-        context.define(name, WRONG)
+        context.define(name, INVALID)
 
 
 def targets(node: ast.AST) -> list[str]:
@@ -99,7 +99,7 @@ def _annotated(context: Context, node: ast.AnnAssign) -> None:
         raise unsupported(context, node, "only a name can be bound")
     info = info_of(context, node.annotation)
     if node.value is None:
-        context.promised[target.id] = info
+        context.branch_annotations[target.id] = info
     else:
         bind(context, target, node.value, info)
 
@@ -110,7 +110,7 @@ def bind(
     """`name: annotation = value`; None for what declares a size or names the module."""
     name = target.id
     if is_declaration(value):
-        if type(context.names.get(name)) is not Poly or name not in context.own:
+        if type(context.names.get(name)) is not Poly or name not in context.declared_dims:
             context.declare(name)
         return None
     if isinstance(value, ast.Name) and context.names_module(value):
@@ -119,9 +119,9 @@ def bind(
     if isinstance(value, ast.Call) and path_of(value.func) == f"R.{MATCH_CAST}":
         var = match_cast(context, value, name, target, annotation)
     else:
-        made = context.expr(value_of(context, value), value)
-        made = bind_prim_sizes(context, made) if annotation is None else made
-        var = bound(context, made, name, target, annotation)
+        result = context.expr(value_of(context, value), value)
+        result = bind_prim_sizes(context, result) if annotation is None else result
+        var = bound(context, result, name, target, annotation)
     context.define(name, var)
     return var
 
@@ -135,7 +135,7 @@ def bound(
         check = base_check(annotation, known)
         if check not in (PASS, FAIL_L0) and not contradicts(annotation, known):
             operand_ = context.atom(value, node)
-            span = context.place.span(node)
+            span = context.source_map.span(node)
             return context.emit_cast(operand_, annotation, span, name, node)
     return context.emit(value, name, node, annotation)
 
@@ -154,7 +154,7 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     if not isinstance(info, TupleStructInfo) or len(info.fields) != len(names):
         raise context.error(value, f"{len(names)} names cannot be given the fields of {info}")
     for index, item in enumerate(names):
-        field = TupleGetItem(whole, index, info.fields[index], context.place.span(item))
+        field = TupleGetItem(whole, index, info.fields[index], context.source_map.span(item))
         context.define(item.id, context.emit(field, item.id, item))
 
 
@@ -162,7 +162,7 @@ def _expression(context: Context, node: ast.Expr) -> None:
     """A value that nothing names: a call for its effect. Docstrings are no bindings."""
     value = node.value
     if isinstance(value, ast.Constant):
-        run = context.place.run_at(node) if value.value is ... else None
+        run = context.source_map.run_at(node) if value.value is ... else None
         if run is not None:
             return _run(context, run)
         if isinstance(value.value, str):
@@ -182,7 +182,7 @@ def _expression(context: Context, node: ast.Expr) -> None:
 def _run(context: Context, run: LineRun) -> None:
     """Many simple statements, of which only a piece has an `ast` at a time."""
     for nodes, shift in run.pieces():
-        with context.place.shifted(shift):
+        with context.source_map.shifted(shift):
             read_statements(context, nodes)
 
 
@@ -224,10 +224,10 @@ def _is_call(node: ast.expr, word: str) -> bool:
 
 
 def _if(context: Context, node: ast.If) -> None:
-    context.define(*_choice(context, node))
+    context.define(*_conditional(context, node))
 
 
-def _choice(context: Context, node: ast.If) -> tuple[str, Var]:
+def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
     """An if whose branches end by giving one name its value."""
     if context.outputs is not None:
         raise context.error(
@@ -240,12 +240,12 @@ def _choice(context: Context, node: ast.If) -> tuple[str, Var]:
     if name is None or names[1][:1] != [name]:
         hint = "let the last line of each branch bind the same name"
         raise context.error(node, "the branches do not give one name its value", hint, "E0105")
-    promised = context.promised.pop(name, None)
+    promised = context.branch_annotations.pop(name, None)
     with context.nested(node):
         cond = operand(context, node.test)
         then = _branch(context, node.body)
         other = _branch(context, node.orelse)
-    value = If(cond, then, other, None, context.place.span(node.test))
+    value = If(cond, then, other, None, context.source_map.span(node.test))
     value = If(cond, then, other, deduce(value), value.span)
     return name, context.emit(value, name, node.test, promised)
 
@@ -253,7 +253,7 @@ def _choice(context: Context, node: ast.If) -> tuple[str, Var]:
 def _branch(context: Context, nodes: list[ast.stmt]) -> SeqExpr:
     with _region(context, "{name} is bound in a branch only", "let both branches give one name"):
         read_statements(context, nodes[:-1])
-        body = _given(context, nodes[-1])
+        body = _branch_result(context, nodes[-1])
         return context.scope.sequence(body)
 
 
@@ -269,7 +269,7 @@ def _region(context: Context, why: str, hint: str) -> Iterator[None]:
         context.leave(mark, why, hint)
 
 
-def _given(context: Context, node: ast.stmt) -> Expr:
+def _branch_result(context: Context, node: ast.stmt) -> Expr:
     """What a branch gives, from its last line. A value that is known already needs no variable."""
     if isinstance(node, ast.Assign | ast.AnnAssign) and _binds_value(node):
         annotated = isinstance(node, ast.AnnAssign)
@@ -282,7 +282,7 @@ def _given(context: Context, node: ast.stmt) -> Expr:
             return value
         return bound(context, value, target.id, target, info)
     if isinstance(node, ast.If):
-        return _choice(context, node)[1]
+        return _conditional(context, node)[1]
     read_statement(context, node)
     given = context.names[targets(node)[0]]
     if not isinstance(given, Expr):

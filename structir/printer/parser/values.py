@@ -27,7 +27,7 @@ def reads(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
     return register
 
 
-WORDS: dict[type[ast.AST], str] = {
+CONSTRUCT_NAMES: dict[type[ast.AST], str] = {
     ast.Assign: "assignment",
     ast.AugAssign: "assignment with an operator",
     ast.BoolOp: "and/or",
@@ -87,15 +87,15 @@ def path_of(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
-def word_of(node: ast.AST) -> str:
+def construct_name(node: ast.AST) -> str:
     """What a piece of Python is called."""
-    return WORDS.get(type(node), type(node).__name__.lower())
+    return CONSTRUCT_NAMES.get(type(node), type(node).__name__.lower())
 
 
 def unsupported(context: Context, node: ast.AST, hint: str | None = None) -> ParseError:
     """The error for Python that is not of the language, with the variables that it mentions."""
     message = f"Python's {word_of(node)} is not part of the language"
-    diagnostic = Diagnostic(message, context.place.span(node), code="E0103")
+    diagnostic = Diagnostic(message, context.source_map.span(node), code="E0103")
     for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
         known = context.names.get(name)
         if isinstance(known, Var):
