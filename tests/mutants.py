@@ -90,18 +90,18 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "a size that broadcasts to a known one is that one",
-            "if small == large or surely_not_one(store, small):",
+            "if small == large or proves_not_one(store, small):",
             "if True:",
         ),
         (
             "what is open about a broadcast is forgotten",
-            "if not _below(store, inner, outer):",
-            "if _below(store, inner, outer) is None:",
+            "if not _propagate_broadcast(store, inner, outer):",
+            "if _propagate_broadcast(store, inner, outer) is None:",
         ),
         ("what differs is not 1", "equate(store, small, 1)\n        return True", "return True"),
         (
             "the size of a join is any operand that may be 1",
-            "    for chosen, known in open_ones:\n        if surely_not_one(store, known):\n"
+            "    for chosen, known in open_ones:\n        if proves_not_one(store, known):\n"
             "            for inner",
             "    for chosen, known in open_ones:\n        if True:\n            for inner",
         ),
@@ -149,7 +149,7 @@ MUTANTS = [
         "tests/solver/test_cases.py tests/solver",
         (
             "axes at the same end of equal rows may differ",
-            "return one is other\n    meet(store, one, other)",
+            "return one is other\n    unify_axes(store, one, other)",
             "return one is other",
         ),
         (
@@ -173,7 +173,7 @@ MUTANTS = [
         ),
         (
             "axes of a row broadcast to axes of any size",
-            "        below(store, small, large)  # type: ignore[arg-type]\n        end += 1",
+            "        broadcasts_to(store, small, large)  # type: ignore[arg-type]\n        end += 1",
             "        end += 1",
         ),
     ),

@@ -58,7 +58,7 @@ def put_plans(executable: Executable, writing: Any, arrays: Any, facts: dict[str
     functions = [function.stored for function in executable.direct.values()]
     said = stored_functions.written(functions, writing(_Arrays(arrays).name_of))
     key = disk.digest(facts[TEXT])  # plans are those of this very text
-    arrays[PLANS_OF + key] = _bytes(disk.packed(key, disk.Entry({}, json.dumps(said).encode())))
+    arrays[PLANS_OF + key] = _bytes(disk.packed(key, disk.CacheEntry({}, json.dumps(said).encode())))
     facts[PLANS] = json.dumps(executable.function_names)
 
 
@@ -81,7 +81,7 @@ def load(path: Path) -> Any:
     if facts.get(MACHINE) != identity.machine_identity():
         warn_of_compiling(f"{name} was compiled for another processor or by other versions")
         return made(module())
-    plans = plans_in(arrays, facts, stored_functions.Reading)
+    plans = plans_in(arrays, facts, stored_functions.TableReader)
     kernels = listed(facts, KERNELS) if KERNELS in facts else None
     if kernels is None or plans is None or not offered(arrays, kernels, objects.offer):
         warn_of_compiling(f"machine code in {name} is damaged")

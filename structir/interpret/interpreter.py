@@ -346,7 +346,7 @@ def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:
     results = value if isinstance(value, tuple) else (value,)
     arrays = [np.asarray(v) for v in (*args, *results)]
     shapes = [array.shape for array in arrays]
-    wrong = signed.broken(stated, shapes[: len(args)], shapes[len(args) :])
+    wrong = signed.violation_of(stated, shapes[: len(args)], shapes[len(args) :])
     if wrong is not None:
         where = f" at {call.span}" if call.span is not None else ""
         raise ShapeMismatchError(f"{_callee_name(call.op)}{where}: not {stated!r}: {wrong}")

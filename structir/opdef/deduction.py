@@ -134,7 +134,7 @@ def _of_rows(
     """
     call = Call(definition.op, args, attributes, (), plain, span)
     try:
-        found: StructInfo = deduction.refined_result(call)
+        found: StructInfo = deduction.refine_result(call)
         return found
     except deduction.Conflict as conflict:
         for count in deduction.COUNTS:

@@ -64,7 +64,7 @@ class Views:
         b = Views.chosen(a)
         return (a, b, Views.constant(x))
 
-    @R.function
+    @R.function(pure=False)
     def packed(x: R.Tensor((4, 3), "float32")):
         y = R.call_packed("test.itself", x, sinfo_args=R.Tensor((4, 3), "float32"))
         return (x, y)

@@ -79,7 +79,7 @@ def test_a_wrong_sum_is_refused(info: StructInfo) -> None:
     with pytest.raises(StructInfoError) as caught:
         csr_add(Var("x", KNOWN), Var("y", info))
     message = str(caught.value)
-    assert message.startswith("error: csr_add: ")
+    assert message.startswith("error[E0200]: csr_add: ")
     assert f"y: {info}" in message
 
 

@@ -34,6 +34,12 @@ def run(program: str) -> None:
     exec(compile(program, "model.py", "exec"), names | {"I": I, "R": R, "T": T})
 
 
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries about files write them."""
+    monkeypatch.chdir(tmp_path)
+
+
 @every_entry
 def test_wrong_program_gives_the_message_of_its_code(entry: Explanation) -> None:
     with pytest.raises((StructIRError, DiagnosticWarning)) as caught:

@@ -306,7 +306,7 @@ class ConstraintGenerator:
         infos = self._infos(use)
         try:
             told = self._only_way(use, infos) or schemes.scheme_of(use.call, infos)
-        except schemes.Rejected as error:
+        except schemes.InvalidCall as error:
             self.solver.store.begin(use.origin)
             for value in leaves(tuple(use.operands)):
                 self.solver.store.row(self.solver.row(value))

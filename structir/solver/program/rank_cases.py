@@ -102,7 +102,7 @@ def _at_ranks(call: Call, infos: Sequence[StructInfo | None], ranks: Mapping[int
         known[place] = TensorStructInfo(None, dtype, rank)
     try:
         return schemes.scheme_of(call, known)
-    except schemes.Rejected:
+    except schemes.InvalidCall:
         return None
 
 
