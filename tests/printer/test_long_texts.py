@@ -6,7 +6,7 @@ import structir
 from structir.errors import DiagnosticError
 from structir.printer.parser import chunked_parse
 
-LENGTH = 3 * chunked_parse.RUN
+LENGTH = 3 * chunked_parse.MIN_RUN_LENGTH
 
 
 def text_of(lines: list[str], indent: str = "    ") -> str:
