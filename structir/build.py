@@ -176,7 +176,7 @@ class BlockBuilder:
     def local_function(
         self, params: Sequence[Var], body: Callable[[], Expr], name: str = "closure"
     ) -> Var:
-        """Binds a nested function to a variable; `body` emits its bindings and returns its result."""
+        """Binds a nested function to a variable; `body` returns its result."""
         with self._open(params):
             self.emit_func_output(body())
             function = self._close(params, None, True, None, name)
