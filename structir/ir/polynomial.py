@@ -79,7 +79,7 @@ class Opaque:
 
 
 def _depth(dim: Dim) -> int:
-    """How many functions stand in one another in a dim."""
+    """Returns the nesting depth of functions in a dim."""
     if type(dim) is not Poly:
         return 0
     return max([a.depth for atoms in dim.terms for a in atoms if type(a) is Opaque], default=0)

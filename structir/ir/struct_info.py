@@ -1,4 +1,4 @@
-"""The kinds of struct info: what is known, before it runs, of the structure of a value."""
+"""The StructInfo classes: the structure of a value that is known at compile time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of expressions and struct infos, on one line each."""
+"""Prints expressions and StructInfos, on one line each."""
 
 from __future__ import annotations
 
