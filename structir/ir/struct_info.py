@@ -38,7 +38,7 @@ class StructInfo(Node):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def struct_info(cls: type[K]) -> type[K]:
-    """Make a kind of struct info and register it under its name without the suffix `StructInfo`."""
+    """Make a kind of StructInfo and register it under its name without the suffix `StructInfo`."""
     made = attrs.frozen(slots=True, eq=True, repr=False, cache_hash=True, str=False)(cls)
     KINDS[made.__name__.removesuffix(SUFFIX)] = made
     return made
@@ -151,7 +151,7 @@ class TupleStructInfo(StructInfo):
 
 @struct_info
 class FuncStructInfo(StructInfo):
-    """A function. `params=None` makes it opaque: its result is `ret`, or what `derive_func` says of
+    """A function. `params=None` makes it opaque: its result is `ret`, or what `derive_func` declares for
     the call."""
 
     params: tuple[StructInfo, ...] | None

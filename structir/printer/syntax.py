@@ -1,6 +1,6 @@
 """The table of syntax forms of StructInfos and leaves, used by printer and parser.
 
-A form is `R.<name>(fields)`. Kinds of struct info that users register need no row: their fields are
+A form is `R.<name>(fields)`. Kinds of StructInfo that users register need no row: their fields are
 written by keyword, as the class declares them.
 """
 
