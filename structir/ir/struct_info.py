@@ -151,8 +151,8 @@ class TupleStructInfo(StructInfo):
 
 @struct_info
 class FuncStructInfo(StructInfo):
-    """A function. `params=None` makes it opaque: its result is `ret`, or what `derive_func` declares for
-    the call."""
+    """A function. `params=None` makes it opaque: its result is `ret`, or that of
+    `derive_func`."""
 
     params: tuple[StructInfo, ...] | None
     ret: StructInfo

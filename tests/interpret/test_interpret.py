@@ -193,7 +193,7 @@ def test_wrong_arguments_are_named(args, message):
 def test_the_number_of_arguments_is_checked():
     with pytest.raises(StructIRError, match="main takes 2 arguments, but 1 is given"):
         run(SIZES, "main", ones(7, 5))
-    with pytest.raises(StructIRError, match="no function 'other'"):
+    with pytest.raises(StructIRError, match="no function `other`"):
         run(SIZES, "other")
 
 

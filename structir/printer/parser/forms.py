@@ -57,8 +57,8 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     fields = form.complete({})
     if _required(form) - fields.keys():
         raise _missing_fields(context, node, form)
-    info: StructInfo = form.node(**fields)
-    return info
+    bare: StructInfo = form.node(**fields)
+    return bare
 
 
 def _not_an_info(
@@ -77,6 +77,13 @@ def _required(form: SyntaxForm) -> set[str]:
     """Returns the fields of a node that have no default."""
     fields: Any = attrs.fields(form.node)
     return {f.name for f in fields if f.init and f.default is attrs.NOTHING}
+
+
+def _lacks_fields(form: SyntaxForm, fields: dict[str, Any]) -> bool:
+    try:
+        return bool(_required(form) - form.complete(fields).keys())
+    except TypeError:  # contradictory fields
+        return False
 
 
 def _missing_fields(context: Context, node: ast.expr, form: SyntaxForm) -> ParseError:
@@ -134,7 +141,7 @@ def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
             complete["span"] = context.source_map.span(node)
         return form.node(**complete)
     except TypeError as error:
-        if issubclass(form.node, StructInfo) and _required(form) - form.complete(fields).keys():
+        if issubclass(form.node, StructInfo) and _lacks_fields(form, fields):
             raise _missing_fields(context, node, form) from None
         hint = f"its arguments are {', '.join(f.keyword for f in form.fields)}"
         raise context.error(node, f"R.{form.name}: {error}", hint, "E0106") from None

@@ -185,7 +185,7 @@ def element(scope: KernelScope, node: ast.Subscript) -> Element:
         message = f"`{array.name}`: expected {indices_text}, found {len(items)}"
         names = ", ".join("ijklmn"[: info.ndim]) if info.ndim else "()"
         raise scope.wrong(node, message, f"index every axis: `{array.name}[{names}]`", code="E0135")
-    indices = []
+    indices: list[Scalar] = []
     for item in items:
         index = scalar(scope, item)
         if not is_int(index.dtype):

@@ -130,7 +130,9 @@ def path_of(node: ast.AST) -> str | None:
 
 def construct_name(node: ast.AST) -> str:
     """Returns the name of a Python construct, for messages."""
-    operators = node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", None)]
+    operators: list[Any] = (
+        node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", None)]
+    )
     if len(operators) == 1 and type(operators[0]) in OPERATOR_NAMES:
         return OPERATOR_NAMES[type(operators[0])]
     return CONSTRUCT_NAMES.get(type(node), f"`{ast.unparse(node).splitlines()[0]}`")
