@@ -121,7 +121,7 @@ def output(builder: BlockBuilder) -> None:
 
 
 IN_PYTHON = {
-    "structir.compile: expected a module or a": lambda: structir.compile("main.py"),
+    "found str; help: `structir.parse(text)`": lambda: structir.compile("main.py"),
     "structir.compile: expected a module or a": lambda: structir.compile(None),
     "structir.infer: expected a module or a": lambda: structir.infer(3),
     "structir.save: expected a module or a function,": lambda: structir.save(3, "module.sir"),

@@ -118,7 +118,7 @@ def operand(context: Context, node: ast.expr) -> Expr:
 
 
 def path_of(node: ast.AST) -> str | None:
-    """Returns the dotted path of attributes of a name, such as `R.nn.relu`, or None."""
+    """Returns the dotted path of attributes of a name, such as `R.name`, or None."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute) and len(parts) < MAX_NESTING:
         parts.append(node.attr)
