@@ -1,5 +1,4 @@
-"""BlockBuilder: programs made binding by binding, in A-normal form, each StructInfo deduced as it
-is emitted."""
+"""BlockBuilder: builds programs in A-normal form and infers each StructInfo on emission."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ rules = lazy_module("structir.analysis.well_formed")
 
 
 class BuilderScope:
-    """A sequence being built: its finished blocks, its open block, and what it has brought into
-    scope."""
+    """A sequence under construction: finished blocks, the open block, and names in scope."""
 
     def __init__(self, outer: BuilderScope | None = None) -> None:
         self.blocks: list[BindingBlock] = []
@@ -62,19 +60,19 @@ class BuilderScope:
         self.variables: set[Var] = set()
 
     def symbols(self) -> set[Sym]:
-        """Every symbolic variable in scope."""
+        """Returns the symbolic variables in scope."""
         return self.own_symbols | self.outer_symbols
 
     def define(self, info: StructInfo) -> None:
-        """Bring the symbolic variables into scope that stand alone in the info of a match_cast."""
+        """Adds the symbolic variables that the StructInfo of a match_cast binds."""
         self.own_symbols |= bound_dims([info]) - self.outer_symbols
 
     def add(self, binding: Binding) -> None:
-        """Append one binding to the open block."""
+        """Appends one binding to the open block."""
         self.bindings.append(binding)
 
     def close_block(self) -> None:
-        """End the open block, if it holds anything; a plain block after a plain one joins it."""
+        """Closes the open block unless it is empty; merges consecutive plain blocks."""
         if self.bindings:
             kind = DataflowBlock if self.in_dataflow else BindingBlock
             before: tuple[Binding, ...] = ()
@@ -85,7 +83,7 @@ class BuilderScope:
         self.in_dataflow = False
 
     def sequence(self, body: Expr, span: Span | None = None) -> SeqExpr:
-        """The finished sequence; its StructInfo is what remains of the result's outside of it."""
+        """Returns the finished sequence; its StructInfo drops dims bound inside."""
         self.close_block()
         bound = {b.var for block in self.blocks for b in block.bindings}
         info = leave_scope(deduce(body), self.own_symbols, bound)
@@ -103,9 +101,8 @@ class BlockBuilder:
             bb.emit_func_output(out)
         mod = bb.get()
 
-    Nested expressions are given names of their own; op calls, calls, tuples and branches are
-    deduced
-    when they are emitted, and a wrong one raises StructInfoError at once.
+    Nested expressions are bound to fresh variables. The StructInfo of each value is inferred on
+    emission; an invalid value raises StructInfoError.
     """
 
     def __init__(self, module: IRModule | None = None) -> None:
@@ -127,7 +124,7 @@ class BlockBuilder:
         pure: bool = True,
         attrs: Attrs | None = None,
     ) -> Iterator[None]:
-        """Open a function of the module; it ends with `emit_func_output`."""
+        """Opens a function of the module; its last call is `emit_func_output`."""
         with self._open(params):
             yield
             self.functions[name] = self._close(params, ret, pure, attrs, name)
@@ -136,7 +133,7 @@ class BlockBuilder:
     def _open(self, params: Sequence[Var]) -> Iterator[None]:
         for param in params:
             if not (isinstance(param, Var) and isinstance(param.struct_info, StructInfo)):
-                raise StructIRError(f"a parameter is a Var with a StructInfo, not {param!r}")
+                raise StructIRError(f"parameter: expected a Var with StructInfo, found {param!r}")
         scope = BuilderScope(self.scopes[-1] if self.scopes else None)
         scope.outer_symbols |= bound_dims([param.struct_info for param in params])
         self.scopes.append(scope)
@@ -159,7 +156,7 @@ class BlockBuilder:
     ) -> Function:
         result = self._results[-1]
         if result is None:
-            raise StructIRError(f"{name} has no result: call emit_func_output before it ends")
+            raise StructIRError(f"{name} has no result; help: `bb.emit_func_output(value)`")
         scope = self.scopes[-1]
         value = result[0]
         info = result_info(deduce(value), params, scope.outer_symbols)
@@ -169,42 +166,43 @@ class BlockBuilder:
         return Function(tuple(params), scope.sequence(value), info, pure, attrs or NO_ATTRS)
 
     def emit_func_output(self, output: Expr, ret: StructInfo | None = None) -> None:
-        """State the result of the open function."""
+        """Sets the result of the open function."""
         scope = self._scope()
         if self._results[-1] is not None:
-            raise StructIRError("the open function has its result: emit_func_output ends it")
+            raise StructIRError("emit_func_output: the open function already has a result")
         scope.close_block()
         self._results[-1] = (self.atom(output), ret)
 
     def local_function(
         self, params: Sequence[Var], body: Callable[[], Expr], name: str = "closure"
     ) -> Var:
-        """A function inside the open one, bound to a variable; `body` emits its bindings and gives
-        its result."""
+        """Binds a nested function to a variable; `body` returns its result."""
         with self._open(params):
             self.emit_func_output(body())
             function = self._close(params, None, True, None, name)
         return self.emit(function, name)
 
     def get(self) -> IRModule:
-        """Returns the module of all functions built so far; raises WellFormedError where one uses
-        a variable, a dim or a function that is not in scope."""
+        """Returns the module of all functions built so far.
+
+        Raises WellFormedError if one uses a variable, a dim or a function that is not in scope.
+        """
         module = IRModule(dict(self.functions), self.attrs)
         rules.check_well_formed(module, deduced=True)
         return module
 
     def finished(self, name: str) -> Function:
-        """Returns one function built so far, unchecked: its callees may not be there yet."""
+        """Returns one function built so far, unchecked: its callees may be missing."""
         return self.functions[name]  # type: ignore[return-value]
 
     def global_var(self, name: str) -> GlobalVar:
-        """A reference to a function of the module, with its type if it is built already."""
-        found = self.functions.get(name)
-        info = found.struct_info if isinstance(found, Function | Kernel) else None
+        """Returns a reference to a function of the module, with StructInfo if already built."""
+        function = self.functions.get(name)
+        info = function.struct_info if isinstance(function, Function | Kernel) else None
         return GlobalVar(name, info)
 
     def kernel(self, kernel: Kernel, name: str | None = None) -> GlobalVar:
-        """Take a kernel into the module; what comes back is called by `R.call_kernel`."""
+        """Adds a kernel to the module; returns the reference for `R.call_kernel`."""
         self.functions[name or kernel.name] = kernel
         return self.global_var(name or kernel.name)
 
@@ -212,7 +210,7 @@ class BlockBuilder:
 
     @contextmanager
     def dataflow(self) -> Iterator[None]:
-        """Open a dataflow block: only what is emitted with `emit_output` is seen after it."""
+        """Opens a dataflow block: only values emitted with `emit_output` are visible after it."""
         scope = self._scope()
         scope.close_block()
         scope.in_dataflow = True
@@ -227,31 +225,33 @@ class BlockBuilder:
         annotation: StructInfo | None = None,
         span: Span | None = None,
     ) -> Var:
-        """Bind a value to a new variable; what is nested in it is bound before."""
+        """Binds a value to a new variable; nested expressions are bound first."""
         scope = self._scope()
         kind = DataflowVar if scope.in_dataflow else Var
-        return self._bind(kind, self.normalised(value), name, annotation, span)
+        return self._bind(kind, self.normalise(value), name, annotation, span)
 
     def emit_output(self, value: Expr, name: str | None = None) -> Var:
-        """Bind a value of a dataflow block to a variable that is seen after the block."""
+        """Binds a value of a dataflow block to a variable that is visible after the block."""
         if not self._scope().in_dataflow:
-            raise StructIRError("emit_output is for dataflow blocks: use emit")
-        return self._bind(Var, self.normalised(value), name or self._fresh("gv"), None, None)
+            raise StructIRError("emit_output: no dataflow block is open; help: `bb.emit(value)`")
+        return self._bind(Var, self.normalise(value), name or self._fresh("gv"), None, None)
 
     def match_cast(
         self, value: Expr, info: StructInfo, name: str | None = None, span: Span | None = None
     ) -> Var:
-        """Bind a value under a StructInfo that is checked when run; new symbolic variables are
-        bound."""
+        """Binds a value with a StructInfo that is checked at run time; binds new dims."""
         scope = self._scope()
         value = self.atom(value)
         if are_disjoint(info, deduce(value)):
             raise StructInfoError(
                 Diagnostic(
-                    "the value can never have this structure", span, "match_cast", code="E0206"
+                    f"StructInfo mismatch: expected {info}, found {value.struct_info}",
+                    span,
+                    "match_cast",
+                    code="E0206",
                 )
-                .note(f"asked for: {info}")
-                .note(f"the value: {value.struct_info}", value.span)
+                .note(f"value: {value.struct_info}", value.span)
+                .hinted("convert the value with `R.astype` or `R.reshape`")
             )
         scope.define(info)
         kind = DataflowVar if scope.in_dataflow else Var
@@ -260,7 +260,7 @@ class BlockBuilder:
         return var
 
     def take(self, binding: Binding) -> None:
-        """Append a finished binding as it is: nothing is deduced, its variable keeps its name."""
+        """Appends a finished binding unchanged: no inference, its variable keeps its name."""
         scope = self._scope()
         if isinstance(binding, MatchCast):
             scope.define(binding.struct_info)
@@ -274,13 +274,12 @@ class BlockBuilder:
         otherwise: Callable[[], Expr],
         name: str | None = None,
     ) -> Var:
-        """Bind the value of a choice; each function emits the bindings of its side and gives its
-        value."""
+        """Binds the value of a conditional; each function emits a branch and returns its value."""
         if self._scope().in_dataflow:
             raise StructInfoError(
-                Diagnostic("an if cannot stand in a dataflow block", cond.span).hinted(
-                    "end the dataflow block before it"
-                )
+                Diagnostic(
+                    "`if` is not allowed in a dataflow block", cond.span, code="E0117"
+                ).hinted("end the dataflow block before the `if`")
             )
         cond = self.atom(cond)
         branches = [self._branch(side) for side in (then, otherwise)]
@@ -315,7 +314,7 @@ class BlockBuilder:
 
     def _scope(self) -> BuilderScope:
         if not self.scopes:
-            raise StructIRError("there is no open function: use `with bb.function(name, params):`")
+            raise StructIRError("no function is open; help: `with bb.function(name, params):`")
         return self.scopes[-1]
 
     def _fresh(self, stem: str) -> str:
@@ -333,37 +332,45 @@ class BlockBuilder:
     # ---- A-normal form
 
     def atom(self, value: Expr) -> Expr:
-        """The value itself where it may stand as an argument, else a variable bound to it."""
+        """Returns the value if it is an atom, else a variable bound to it."""
         kind = type(value)
         if kind in ATOMS:
             return value
-        value = self.normalised(value)
+        value = self.normalise(value)
         return value if kind is Tuple else self.emit(value)
 
-    def normalised(self, value: Expr) -> Expr:
-        """The value over atoms, deduced. What is nested in it is bound first, innermost first, and
-        an expression that stands in several places once."""
+    def normalise(self, value: Expr) -> Expr:
+        """Returns the value over atoms, with StructInfo.
+
+        Nested expressions are bound first, innermost first, and shared ones once.
+        """
         if not isinstance(value, Expr):
-            hint = "R.const makes a tensor, ir.Tuple a tuple"
-            raise StructIRError(f"only expressions can be bound, not {value!r}; {hint}")
+            hint = "help: `R.const(...)` for a tensor, `ir.Tuple(...)` for a tuple"
+            raise StructIRError(f"expected an expression, found {value!r}; {hint}")
         for operand in _operands(value):
             if type(operand) not in ATOMS:
                 value = over_atoms(value, self.emit)
                 break
         if type(value) is Call and self.scopes[-1].in_dataflow and not is_pure_value(value):
             raise StructInfoError(
-                Diagnostic("a call with effects cannot stand in a dataflow block", value.span)
-                .note(f"the call is {value}")
-                .hinted("end the dataflow block before it")
+                Diagnostic(
+                    "a call with effects is not allowed in a dataflow block",
+                    value.span,
+                    code="E0117",
+                )
+                .note(f"call: {value}")
+                .hinted("end the dataflow block before the call")
             )
         if value.struct_info is None:
             value = replace(value, struct_info=deduce(value))
         return value
 
 
-def over_atoms(root: Expr, bound: Callable[[Expr], Expr]) -> Expr:
-    """The root over atoms: `bound` gives the variable that stands for what is nested in it. By a
-    stack, as expressions may be nested thousands deep."""
+def over_atoms(root: Expr, bind: Callable[[Expr], Expr]) -> Expr:
+    """Returns the root over atoms; `bind` returns the variable of a nested expression.
+
+    Iterative, because expressions may be nested thousands of levels deep.
+    """
     done: dict[int, Expr] = {}
     todo = [root]
     while True:
@@ -377,11 +384,11 @@ def over_atoms(root: Expr, bound: Callable[[Expr], Expr]) -> Expr:
         if value is root:
             return flat
         if id(value) not in done:
-            done[id(value)] = flat if type(flat) is Tuple else bound(flat)
+            done[id(value)] = flat if type(flat) is Tuple else bind(flat)
 
 
 def _operands(value: Expr) -> tuple[Expr, ...]:
-    """The expressions that must be atoms where a value is bound."""
+    """Returns the expressions that must be atoms in a binding."""
     kind = type(value)
     if kind is Call:
         call: Any = value

@@ -81,8 +81,14 @@ ADVICE = {
     "structir.analysis.deduction": {"take"},
     "structir.analysis.well_formed": {"astype"},
     "structir.printer.parser.calls": {"reshape", "astype"},
-    "structir.printer.parser.expressions": {"take", "bitwise_not", "logical_not"},
-    "structir.printer.parser.values": {"strided_slice", "where", "logical_and", "logical_or"},
+    "structir.printer.parser.expressions": {
+        *("take", "bitwise_not", "logical_not", "permute_dims", "reshape", "shape_of"),
+        "strided_slice",
+    },
+    "structir.printer.parser.values": {
+        *("strided_slice", "where", "logical_and", "logical_or"),
+        *("bitwise_and", "bitwise_or", "bitwise_xor"),
+    },
 }
 HEAVY = ("sympy", "numba", "numpy", "scipy", "rich", "typer")
 FILE_LINES = 500

@@ -1,5 +1,4 @@
-"""The reference interpreter: `structir.interpret(mod, "main", *args)` runs a program on NumPy, op
-by op."""
+"""The reference interpreter: `structir.interpret(mod, "main", *args)` runs ops on NumPy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Values met by the StructInfo that a program states of them: checks, and the sizes that they
-bind."""
+"""Checks values against their declared StructInfo, and binds symbolic dims."""
 
 from __future__ import annotations
 
@@ -45,8 +44,10 @@ class Facts:
 
 
 def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) -> None:
-    """Check values against what is stated of them; sizes that are not bound yet are bound in the
-    scope."""
+    """Checks values against their StructInfo; binds new sizes in the scope.
+
+    Raises ShapeMismatchError.
+    """
     items = iter(stated)
     for info, value, where in items:
         if not _matches_exactly(info, value, scope.sizes):
@@ -55,8 +56,10 @@ def match(stated: Iterable[tuple[StructInfo, Value, str]], scope: Activation) ->
 
 
 def _matches_exactly(info: StructInfo, value: Value, sizes: MutableMapping[Any, Any]) -> bool:
-    """Whether arrays are as stated, by sizes that are numbers or single variables: most are, and
-    this is soon seen. Variables that are new are bound."""
+    """Whether arrays match, for shapes of constants and single dims only; binds new dims.
+
+    This fast path serves most calls.
+    """
     kind = type(info)
     if kind is TupleStructInfo and type(value) is tuple:
         fields: tuple[StructInfo, ...] = info.fields  # type: ignore[attr-defined]
@@ -197,7 +200,7 @@ def _is_integer(value: Value) -> bool:
 
 
 def described(value: Value) -> str:
-    """A value in a few words, for messages."""
+    """Describes a value briefly, for messages."""
     if isinstance(value, np.ndarray | ForeignTensor):
         return f"a {value.dtype.name} tensor of shape {value.shape}"
     if isinstance(value, tuple):
@@ -264,7 +267,7 @@ def _shared(value: Value) -> Value:
             return np.from_dlpack(value)
         except Exception as error:  # whatever the code of others says
             kind = type(value).__name__
-            raise ShapeMismatchError(f"a {kind} whose memory cannot be shared: {error}") from error
+            raise ShapeMismatchError(f"cannot share the memory of a {kind}: {error}") from error
     try:
         return np.asarray(memoryview(value))
     except TypeError:
@@ -276,7 +279,7 @@ def _array_of(value: Value, info: TensorStructInfo) -> Value:
     try:
         return np.asarray(value, info.dtype)
     except (ValueError, TypeError, OverflowError) as error:
-        text = f"expected {info}, found {described(value)} that makes none: {error}"
+        text = f"expected {info}, found {described(value)}: {error}"
         raise ShapeMismatchError(text) from None
 
 

@@ -1,4 +1,4 @@
-"""Random arguments for a function: sizes for its symbolic dims, and values of what it asks for."""
+"""Samples random arguments for a function: sizes for its symbolic dims, and values."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def random_arguments(
     given: Mapping[str, Any] | None = None,
     among: Sequence[int] = SMALL,
 ) -> list[Any]:
-    """Values for every parameter: symbolic dims get the sizes that are told by name, those of the
-    arrays given under the names of parameters, or random ones `among` a few.
+    """Returns random values for every parameter.
 
-    Floats are from the normal distribution; integers are 0, 1 or 2, so that they may be positions.
+    A symbolic dim has the size passed under its name, that of the array passed for a parameter, or
+    a random one of `among`. Floats are normally distributed; integers are 0, 1 or 2, so that they
+    are valid indices.
     """
     return random_values(function.params, seed, sizes, given, among)
 
@@ -51,7 +52,7 @@ def random_values(
     among: Sequence[int] = SMALL,
     draw: Draw | None = None,
 ) -> list[Any]:
-    """Values for parameters, which need not be those of a function; `draw` makes their arrays."""
+    """Returns values for parameters, not necessarily of a function; `draw` samples the arrays."""
     given = given or {}
     drawer = _Arguments(seed, among, {**_sizes_of(params, given), **(sizes or {})}, draw)
     with within_memory("random arguments"):
@@ -63,7 +64,7 @@ def random_values(
 
 
 def _sizes_of(params: Sequence[Var], given: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes that symbolic dims have in the arrays given for parameters."""
+    """Returns the sizes of symbolic dims in the arrays passed for parameters."""
     found: dict[str, int] = {}
     for param in params:
         dims = getattr(param.struct_info, "dims", None)
@@ -74,7 +75,7 @@ def _sizes_of(params: Sequence[Var], given: Mapping[str, Any]) -> dict[str, int]
 
 
 class _Arguments:
-    """Sizes of dims by name, and values drawn under them."""
+    """Sizes of dims by name, and values sampled for these sizes."""
 
     def __init__(
         self, seed: int, among: Sequence[int], given: Mapping[str, int], draw: Draw | None
@@ -89,7 +90,7 @@ class _Arguments:
         self.shapes: dict[Var, tuple[int, ...]] = {}
 
     def bind(self, infos: list[StructInfo]) -> None:
-        """Give every symbolic dim of the parameters a size; now and then all get the same one."""
+        """Assigns a size to every symbolic dim of the parameters; sometimes all the same."""
         shared = self.rng.choice(self.among) if self.rng.random() < 0.3 else None
         for sym in standing_alone(infos):
             if type(sym) is RowVar:
@@ -102,28 +103,28 @@ class _Arguments:
         if unknown:
             names = ", ".join(sym.name for sym in self.sizes) or "none"
             raise StructIRError(
-                f"no parameter has a symbolic dim {', '.join(sorted(unknown))}; there are: {names}"
+                f"unknown symbolic dim {', '.join(sorted(unknown))}; the parameters have {names}"
             )
 
     def value(self, info: StructInfo, param: Var) -> Any:
-        """A value of the structure that a parameter asks for."""
+        """Samples a value with the StructInfo of a parameter."""
         rule = _RULES.get(type(info))
         if rule is None:
-            raise StructIRError(f"cannot draw a value for parameter {param.name}: {info}")
+            raise StructIRError(f"cannot generate a value for parameter {param.name}: {info}")
         return rule(self, info, param)
 
     def size(self, dim: Dim, param: Var) -> int:
-        """A size as a number."""
+        """Evaluates a size."""
         unbound = [sym.name for sym in syms(dim) if sym not in self.sizes]
         if unbound:
-            raise StructIRError(f"nothing binds {', '.join(unbound)} of parameter {param.name}")
+            raise StructIRError(f"parameter {param.name}: unbound dim {', '.join(unbound)}")
         number = evaluate(dim, self.sizes)
         if number < 0:
-            raise StructIRError(f"parameter {param.name} would get the negative size {number}")
+            raise StructIRError(f"parameter {param.name}: negative size {number}")
         return number
 
     def shape(self, info: Any, param: Var) -> tuple[int, ...]:
-        """The sizes of a tensor or of a shape; what is not known is drawn."""
+        """Returns the sizes of a tensor or a shape; samples unknown ones."""
         axes = getattr(info, "axes", None)
         if axes is not None:
             return tuple([size for axis in axes for size in self.axis(size_in(axis), param)])
@@ -134,11 +135,13 @@ class _Arguments:
         return self.shapes.setdefault(info.dims, drawn) if isinstance(info.dims, Var) else drawn
 
     def axis(self, axis: Any, param: Var) -> tuple[int, ...]:
-        """The sizes of what stands for an axis or for several."""
+        """Returns the sizes of an axis or of a row variable."""
         if type(axis) is RowVar:
             return self.rows[axis]
         if type(axis) is Ragged:
-            raise StructIRError(f"parameter {param.name} has a ragged axis: no array has one")
+            raise StructIRError(
+                f"parameter {param.name} has a ragged axis, which arrays cannot have"
+            )
         return (self.rng.choice(self.among) if type(axis) is AnySize else self.size(axis, param),)
 
     def tensor(self, info: TensorStructInfo, param: Var) -> Any:

@@ -1,4 +1,4 @@
-"""A function from outside that never gives anything: it says why a program cannot go on."""
+"""The external function that stops a program with a message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from structir.interpret.extern import register_extern
 
 
 def because(message: str) -> NoReturn:
-    """Stop the program with a message."""
+    """Raises ShapeMismatchError with a message."""
     raise ShapeMismatchError(message)
 
 

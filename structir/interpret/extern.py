@@ -1,4 +1,4 @@
-"""Functions from outside the program, by the names that programs call them by."""
+"""The registry of external functions, by the names in programs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ def register_extern(
 
 
 def is_by_form(name: str) -> bool:
-    """Whether a function does not look into the values that it is given."""
+    """Whether a function depends only on shapes and dtypes of its arguments."""
     return name in _by_form
 
 
 def find_extern(name: str) -> Callable[..., Any]:
-    """The function registered under a name."""
+    """Returns the function registered under a name."""
     if not name:
         raise StructIRError(
-            'R.sig states sizes alone: R.sig("...", function="name") says what runs'
+            'R.sig without a function cannot run; help: `R.sig("...", function="name")`'
         )
-    found = _functions.get(name)
-    if found is None:
-        raise StructIRError(
-            f"no external function {name!r}: give it to structir.interpret.register_extern first"
-        )
-    return found
+    function = _functions.get(name)
+    if function is None:
+        hint = f"help: `structir.interpret.register_extern({name!r}, function)`"
+        raise StructIRError(f"unknown external function {name!r}; {hint}")
+    return function

@@ -21,9 +21,9 @@ def decoded(data: Array, pixels: str) -> Array:
         image = pillow.open(io.BytesIO(data.tobytes()))
         image = image.convert("L" if pixels == "Grayscale" else "RGB")
     except ModuleNotFoundError:
-        raise MissingExtraError("images need Pillow: pip install pillow") from None
+        raise MissingExtraError("image decoding needs Pillow: pip install pillow") from None
     except (OSError, ValueError) as error:
-        raise ShapeMismatchError(f"the image cannot be read: {error}") from error
+        raise ShapeMismatchError(f"cannot decode the image: {error}") from error
     made = np.asarray(image)
     if pixels == "Grayscale":
         return np.ascontiguousarray(made[..., None])

@@ -1,5 +1,4 @@
-"""The reference interpreter: bindings in order on a stack of its own, so depth never meets
-Python's."""
+"""The reference interpreter: evaluates bindings in order, on a stack independent of Python's."""
 
 from __future__ import annotations
 
@@ -50,18 +49,18 @@ from structir.lazy import lazy_module
 
 signed = lazy_module("structir.solver.program.signature_calls")
 
-DEEPEST = 100_000  # sequences that wait for one another: a recursion without end is told in seconds
+DEEPEST = 100_000  # nested sequences: infinite recursion is reported within seconds
 
 
 @attrs.define(eq=False)
 class Frame:
-    """A sequence being evaluated: what is left of it, and what becomes of its result."""
+    """A sequence under evaluation: the remaining bindings, and the checks of its result."""
 
     bindings: Iterator[Binding]
     body: Expr
     scope: Activation
     finish: Callable[[Value], Value] | None = None  # the checks at a function's end
-    waiting: Binding | None = None  # the binding whose value another frame is working out
+    waiting: Binding | None = None  # the binding whose value another frame computes
     finished: bool = False
     result: Value = None
 
@@ -69,17 +68,15 @@ class Frame:
 def frame_of(
     seq: SeqExpr, scope: Activation, finish: Callable[[Value], Value] | None = None
 ) -> Frame:
-    """A frame at the start of a sequence."""
+    """Returns a frame at the start of a sequence."""
     return Frame((b for block in seq.blocks for b in block.bindings), seq.body, scope, finish)
 
 
 def _too_deep(frame: Frame) -> StructIRError:
-    """What is said where one call more would wait inside of all others."""
+    """Returns the error of a call that exceeds the recursion limit."""
     call = frame.body if frame.waiting is None else frame.waiting.value
-    return StructIRError(
-        f"{DEEPEST} calls and choices wait for one another{_place(call)}: "
-        "does this recursion come to an end?"
-    )
+    name = f" in {_callee_name(call.op)}" if isinstance(call, Call) else ""
+    return StructIRError(f"recursion limit ({DEEPEST}) exceeded{name}{_place(call)}")
 
 
 def _place(expr: Expr) -> str:
@@ -98,7 +95,7 @@ class Interpreter:
     boundaries: dict[int, tuple[Function, Boundary]] = attrs.field(factory=dict, init=False)
 
     def check_assumptions(self, op: Op, call: Call, scope: Activation) -> None:
-        """The sizes that the deduction took to be equal must be so now."""
+        """Checks the equations that inference assumed."""
         if id(call) not in self.assumptions:
             self.assumptions[id(call)] = _assumptions(op.definition, call)
         for assumed in self.assumptions[id(call)]:
@@ -107,12 +104,12 @@ class Interpreter:
                 if left != right:
                     stated = f"{dims.text(assumed.left)} and {dims.text(assumed.right)}"
                     raise ShapeMismatchError(
-                        f"{op.name}{_place(call)}: {stated} must be equal ({assumed.text}), "
-                        f"but they are {left} and {right}"
+                        f"{op.name}{_place(call)}: expected equal sizes {stated} ({assumed.text}), "
+                        f"found {left} and {right}"
                     )
 
     def run(self, frame: Frame) -> Value:
-        """The result of a frame and of everything that it calls."""
+        """Runs a frame and everything that it calls; returns its result."""
         stack = [frame]
         while True:
             top = stack[-1]
@@ -129,7 +126,7 @@ class Interpreter:
             self._deliver(stack[-1], value)
 
     def _advance(self, frame: Frame) -> Frame | None:
-        """Go on with a frame until it is finished (None) or needs the result of another one."""
+        """Advances a frame until it is finished (None) or needs the result of another one."""
         for binding in frame.bindings:
             value = self.evaluate(binding.value, frame.scope)
             if isinstance(value, Frame):
@@ -160,22 +157,22 @@ class Interpreter:
         scope.values[binding.var] = value
 
     def evaluate(self, expr: Expr, scope: Activation) -> Value | Frame:
-        """The value of an expression, or the frame that gives it."""
+        """Returns the value of an expression, or the frame that computes it."""
         return EVALUATORS[type(expr)](self, expr, scope)
 
     def value(self, expr: Expr, scope: Activation) -> Value:
-        """The value of an expression, worked out to the end."""
+        """Evaluates an expression."""
         if isinstance(expr, Var):
             return scope.value(expr)
         found = self.evaluate(expr, scope)
         return self.run(found) if isinstance(found, Frame) else found
 
     def closure(self, function: Function, outer: Activation | None, name: str) -> Closure:
-        """A function as a value."""
+        """Returns a function as a value."""
         return Closure(function, outer, name, lambda me, args: self.run(self.entered(me, args)))
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
-        """The frame of a call: arguments checked against the parameters, sizes bound."""
+        """Returns the frame of a call; checks the arguments and binds sizes."""
         function = closure.function
         name, params, result = self.boundary(function, closure.name or "function")
         check_call(name, function.params, args)
@@ -191,7 +188,7 @@ class Interpreter:
         return frame_of(function.body, scope, finish)
 
     def boundary(self, function: Function, name: str) -> Boundary:
-        """What is stated of a function's parameters, and what errors call them and its result."""
+        """Returns the StructInfo of a function's parameters, with their names in messages."""
         found = self.boundaries.get(id(function))
         if found is None or found[1][0] != name:
             params = [(p.struct_info, f"{name}: parameter {p.name}") for p in function.params]
@@ -200,29 +197,29 @@ class Interpreter:
         return found[1]
 
     def given(self, info: StructInfo, value: Value) -> Value:
-        """An argument of a call as a run-time value."""
+        """Converts an argument of a call to a run-time value."""
         return as_value(info, value)
 
     def kernel(self, kernel: Kernel) -> KernelValue:
-        """A kernel of the module as a value."""
+        """Returns a kernel of the module as a value."""
         return KernelValue(kernel, run_kernel)
 
     def global_function(self, name: str) -> Any:
-        """A function of the module as a value."""
+        """Returns a function of the module as a value."""
         function: Any = self.module[name]
         if isinstance(function, Kernel):
             return self.kernel(function)
         if not isinstance(function, Function):
-            raise StructIRError(f"{name} is no graph function that could be interpreted")
+            raise StructIRError(f"cannot interpret {name}: expected a graph function")
         return self.closure(function, None, name)
 
 
 def _check_facts(binding: MatchCast, scope: Activation) -> None:
-    """What a program requires of its sizes must hold of them now."""
+    """Checks the conditions of `R.require` on the actual sizes."""
     for fact in conditions_of(binding):
         if scope.size(fact) != 1:
-            given = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(fact))
-            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {given}", code="E0706")
+            sizes = ", ".join(f"{s.name} = {scope.sizes[s]}" for s in dims.syms(fact))
+            raise ShapeMismatchError(f"{dims.text(fact)} is required, but {sizes}", code="E0706")
 
 
 def _variable(machine: Interpreter, var: Var, scope: Activation) -> Value:
@@ -257,7 +254,7 @@ def _tuple(machine: Interpreter, expr: Tuple, scope: Activation) -> Value:
 def _field(machine: Interpreter, expr: TupleGetItem, scope: Activation) -> Value:
     value = machine.value(expr.tuple_value, scope)
     if not isinstance(value, tuple) or expr.index >= len(value):
-        raise ShapeMismatchError(f"there is no field {expr.index} in {described(value)}")
+        raise ShapeMismatchError(f"tuple index {expr.index} out of range for {described(value)}")
     return value[expr.index]
 
 
@@ -289,7 +286,8 @@ def _call(machine: Interpreter, call: Call, scope: Activation) -> Value | Frame:
     if isinstance(callee, KernelValue):
         return _filled(call, callee, args, scope)
     if not callable(callee):
-        raise StructIRError(f"{described(callee)} is called as a function")
+        name = _callee_name(call.op)
+        raise StructIRError(f"`{name}` is not callable: it is {described(callee)}")
     value = callee(*args)
     if "signature" in call.attrs:
         _check_signature(call, args, value)
@@ -301,28 +299,27 @@ def _call(machine: Interpreter, call: Call, scope: Activation) -> Value | Frame:
 
 
 def _filled(call: Call, kernel: KernelValue, args: tuple[Value, ...], scope: Activation) -> Value:
-    """The results of a kernel, in new arrays of the stated sizes."""
+    """Runs a kernel on new arrays of the declared sizes; returns its results."""
     forms = []
     for info in call.sinfo_args:
         stated: Any = info
         shape = tuple([scope.size(d) for d in stated.dims])
         if any(size < 0 for size in shape):
-            raise ShapeMismatchError(f"{kernel.kernel.name}: a result has no shape {shape}")
+            raise ShapeMismatchError(f"{kernel.kernel.name}: invalid result shape {shape}")
         forms.append((shape, stated.dtype))
     results = kernel.results(args, forms)
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def _assumptions(definition: Any, call: Call) -> tuple[Any, ...]:
-    """What was assumed of a call; nothing where all its sizes are numbers, or no line says its
-    sizes."""
+    """Returns the assumptions of a call; none if all sizes are constant or no rule exists."""
     symbolic = any(not isinstance(d, int) for arg in call.args for d in _known(arg.struct_info))
     assumptions = getattr(definition, "assumptions", None)
     return tuple(assumptions(call)) if symbolic and assumptions is not None else ()
 
 
 def _known(info: Any) -> list[Any]:
-    """The sizes that are known of an argument, be they numbers or symbolic."""
+    """Returns the known sizes of an argument, constant or symbolic."""
     if isinstance(info, TupleStructInfo):
         return [dim for field in info.fields for dim in _known(field)]
     if isinstance(info, PrimStructInfo):
@@ -332,7 +329,7 @@ def _known(info: Any) -> list[Any]:
 
 
 def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
-    """What an op gives for values."""
+    """Applies an op to values."""
     try:
         return definition.reference(call, args)
     except DiagnosticError as error:
@@ -341,7 +338,7 @@ def applied(definition: Any, call: Call, args: tuple[Value, ...]) -> Value:
 
 
 def _check_signature(call: Call, args: tuple[Value, ...], value: Value) -> None:
-    """The result of an opaque call must have the sizes that its signature states."""
+    """Checks the result of an opaque call against its shape signature."""
     stated = call.attrs["signature"]
     results = value if isinstance(value, tuple) else (value,)
     arrays = [np.asarray(v) for v in (*args, *results)]

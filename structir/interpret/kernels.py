@@ -1,5 +1,4 @@
-"""Kernels, run statement by statement on NumPy's scalars: every operation rounds in its own
-dtype."""
+"""Interprets kernels on NumPy scalars; every operation rounds to its own dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists as values of a running program: functions from outside that make and read them."""
+"""Lists as run-time values, and the external functions on them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ List = tuple[Any, ...]
 
 
 class GrowingList:
-    """A list that is made by a plan: of its elements only the form is known."""
+    """A list of a compiled program: only shape and dtype of its elements are known."""
 
     __slots__ = ()
 
     def __add__(self, items: List) -> Any:
-        """The list with more at its end."""
+        """Returns the list with more elements at its end."""
         raise TypeError
 
     def side_by_side(self, axis: int, new: bool) -> Any:
@@ -28,12 +28,12 @@ class GrowingList:
 
 
 def _place(position: Array, length: int, last: int) -> int:
-    """A position counted from the front; it may be no greater than `last`."""
-    asked = int(position.item())
-    place = asked + length if asked < 0 else asked
-    if not 0 <= place <= last:
-        raise ShapeMismatchError(f"there is no place {asked} in a list of {length}")
-    return place
+    """Returns an index counted from the front, at most `last`."""
+    index = int(position.item())
+    from_front = index + length if index < 0 else index
+    if not 0 <= from_front <= last:
+        raise ShapeMismatchError(f"list index {index} out of range for length {length}")
+    return from_front
 
 
 def empty() -> List:
@@ -64,48 +64,49 @@ def erase(items: List, position: Any = ()) -> List:
 
 
 def length(items: List) -> Array:
-    """How many elements there are."""
+    """Returns the number of elements."""
     return np.asarray(len(items), np.int64)
 
 
 def joined(items: Any, axis: Array) -> Any:
-    """The elements one after the other along an axis."""
+    """Concatenates the elements along an axis."""
     if isinstance(items, GrowingList):
         return items.side_by_side(int(axis), False)
     return np.concatenate(items, int(axis))
 
 
 def stacked(items: Any, axis: Array) -> Any:
-    """The elements side by side along a new axis."""
+    """Stacks the elements along a new axis."""
     if isinstance(items, GrowingList):
         return items.side_by_side(int(axis), True)
     return np.stack(items, int(axis))
 
 
 def parts(x: Array, sizes: Any, axis: Array, keep: Array) -> List:
-    """A tensor cut along an axis in pieces of these sizes, all of one size if there is but one."""
+    """Splits a tensor along an axis into parts of these sizes, or of one size."""
     along = int(axis)
     total = x.shape[along]
     if isinstance(sizes, tuple) or sizes.ndim == 0:
         each = 1 if isinstance(sizes, tuple) else int(sizes)
         if each < 1:
-            raise ShapeMismatchError(f"a tensor cannot be cut in pieces of {each}")
+            raise ShapeMismatchError(f"split size: expected at least 1, found {each}")
         ends = list(range(each, total, each))
     else:
         ends = np.cumsum(sizes)[:-1].tolist()
         if int(np.sum(sizes)) != total:
-            raise ShapeMismatchError(f"pieces of {sizes.tolist()} do not make up {total}")
+            found = f"split sizes {sizes.tolist()} sum to {int(np.sum(sizes))}"
+            raise ShapeMismatchError(f"{found}, expected {total}")
     pieces = np.split(x, ends, along)
     return tuple(p if bool(keep) else p.squeeze(along) for p in pieces)
 
 
 def is_there(value: Any = None) -> Array:
-    """Whether an optional value is there."""
+    """Whether an optional has a value."""
     return np.asarray(value is not None)
 
 
 def nothing() -> None:
-    """An optional value that is not there."""
+    """Returns an empty optional."""
     return
 
 

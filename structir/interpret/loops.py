@@ -1,4 +1,4 @@
-"""Loops as a function from outside: a body that is a function, called as long as it says so."""
+"""Loops as an external function: calls a body function while its condition holds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _stacked(elements: list[Array], empty: tuple[int, ...], dtype: str) -> Array
         return np.empty(empty, numpy_dtype(dtype))
     if any(e.shape != elements[0].shape for e in elements):
         shapes = sorted({e.shape for e in elements})
-        raise ShapeMismatchError(f"a loop's output has elements of several shapes: {shapes}")
+        raise ShapeMismatchError(f"loop output: expected elements of one shape, found {shapes}")
     return np.stack(elements)
 
 

@@ -1,4 +1,4 @@
-"""Where memory ends: what a call says whose values do not fit."""
+"""Reports allocations that fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNCOUNTABLE = ("Maximum allowed dimension exceeded", "iterator is too large", "a
 
 @attrs.frozen
 class within_memory:
-    """What is done inside needs memory for a function; raises OutOfMemoryError if there is none."""
+    """A context manager that turns failed allocations of a function into OutOfMemoryError."""
 
     name: str
 
@@ -31,5 +31,5 @@ class within_memory:
             return
         uncountable = isinstance(error, ValueError) and str(error).startswith(UNCOUNTABLE)
         if uncountable or isinstance(error, MemoryError | OverflowError):
-            text = f"{self.name}: there is not the memory for values of these sizes: {error}"
+            text = f"{self.name}: out of memory for values of these sizes: {error}"
             raise OutOfMemoryError(text) from None

@@ -1,4 +1,4 @@
-"""Axes with rows met by real shapes: what each row stands for, and the sizes that are left."""
+"""Binds row variables to the axes of actual shapes."""
 
 from __future__ import annotations
 

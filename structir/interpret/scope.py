@@ -1,4 +1,4 @@
-"""What is known while a function runs: the values of its variables and of its symbolic sizes."""
+"""Run-time scopes: the values of the variables and the symbolic dims of an activation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = Any  # a NumPy array, a tuple, a tuple of ints (a shape), a number, a te
 
 
 class ForeignTensor:
-    """A tensor that does not lie in NumPy's memory: all that is asked of it here is its form."""
+    """A tensor outside of NumPy's memory, of which only shape and dtype are used here."""
 
     __slots__ = ()
     shape: Any
@@ -26,12 +26,12 @@ class ForeignTensor:
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Returns the number of axes."""
         return len(self.shape)
 
 
 class ScopeChain(ChainMap[Any, Any]):
-    """What is known inside, then what is known around it; asked for one thing it is quick."""
+    """A chain of scopes, innermost first, with a fast lookup."""
 
     def __getitem__(self, key: Any) -> Any:
         inner, outer = self.maps
@@ -45,14 +45,14 @@ class ScopeChain(ChainMap[Any, Any]):
         return key in inner or key in outer
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """What is known of a key, or the default."""
+        """Returns the value of a key, or the default."""
         try:
             return self[key]
         except KeyError:
             return default
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """What is known of a key; if nothing is, the default becomes known inside."""
+        """Returns the value of a key; sets the default in the innermost scope if missing."""
         try:
             return self[key]
         except KeyError:
@@ -62,28 +62,27 @@ class ScopeChain(ChainMap[Any, Any]):
 
 @attrs.frozen(eq=False)
 class Activation:
-    """Variables and sizes of one activation; a closure's activation sees those around its
-    definition."""
+    """Variables and sizes of one activation; a closure also has those of its definition."""
 
     values: MutableMapping[Var, Value]
     sizes: MutableMapping[Any, Any]  # symbolic variables to numbers, row variables to shapes
 
     @staticmethod
     def inside(outer: Activation | None) -> Activation:
-        """A new scope within another one, or on its own."""
+        """Returns a new scope, nested in `outer` if any."""
         if outer is None:
             return Activation({}, {})
         return Activation(ScopeChain({}, outer.values), ScopeChain({}, outer.sizes))
 
     def value(self, var: Var) -> Value:
-        """What a variable holds."""
+        """Returns the value of a variable."""
         try:
             return self.values[var]
         except KeyError:
             raise StructIRError(f"{var.name} is used before it is bound") from None
 
     def size(self, dim: Dim) -> int:
-        """A size as a number."""
+        """Evaluates a size."""
         if isinstance(dim, int):
             return dim
         symbol = as_sym(dim)
@@ -92,14 +91,14 @@ class Activation:
         unknown = [s.name for s in dims.syms(dim) if s not in self.sizes]
         if unknown:
             raise StructIRError(
-                f"nothing binds {', '.join(sorted(unknown))} of the size {dims.text(dim)}"
+                f"cannot evaluate the size {dims.text(dim)}: unbound {', '.join(sorted(unknown))}"
             )
         return dims.evaluate(dim, self.sizes)
 
 
 @attrs.frozen(eq=False)
 class Closure:
-    """A function as a value: its code, the scope around it, and the name that errors call it by."""
+    """A function as a value: its code, its enclosing scope, and its name in messages."""
 
     function: Function
     outer: Activation | None
@@ -117,7 +116,7 @@ class Closure:
 def check_call(
     name: str, params: Sequence[Var], args: Sequence[Value], names: Iterable[str] = ()
 ) -> None:
-    """Raise unless each parameter has its argument, by position and not by name."""
+    """Raises StructIRError unless each parameter has one positional argument."""
     for given in names:
         if given == "out":
             raise StructIRError(f"{name} always gives new results: it takes no out=")

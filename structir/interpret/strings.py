@@ -1,4 +1,4 @@
-"""Tensors of texts: functions from outside, as StructIR itself computes with numbers only."""
+"""Tensors of strings, as external functions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Array = np.ndarray[Any, Any]
 
 
 def equal(x: Array, y: Array) -> Array:
-    """Whether texts are equal."""
+    """Compares strings elementwise."""
     return np.asarray(x == y, bool)
 
 
 def joined(x: Array, y: Array) -> Array:
-    """Each text followed by the other one."""
+    """Concatenates strings elementwise."""
     return np.asarray(x.astype(object) + y.astype(object), object)
 
 
 def split(x: Array, delimiter: str, most: int) -> tuple[Array, Array]:
-    """The parts of each text along a new axis, empty texts after the last; how many there are."""
+    """Splits each string along a new axis, padded with empty strings; returns parts and counts."""
     parts = [str(t).split(delimiter or None, -1 if most < 0 else most) for t in x.ravel()]
     width = max([len(p) for p in parts], default=0)
     made = np.full((len(parts), width), "", object)
@@ -35,15 +35,14 @@ def split(x: Array, delimiter: str, most: int) -> tuple[Array, Array]:
 
 
 def matches(x: Array, pattern: str) -> Array:
-    """Whether the whole of each text matches a pattern."""
+    """Whether each string as a whole matches a pattern."""
     compiled = re.compile(pattern)
     found = [compiled.fullmatch(str(t)) is not None for t in x.ravel()]
     return np.array(found, bool).reshape(x.shape)
 
 
 def normalised(x: Array, case: str, sensitive: int, stopwords: str) -> Array:
-    """The texts without stop words, in upper or lower case if asked; one empty text if none are
-    left."""
+    """Removes stop words and changes the case; returns one empty string if none remain."""
     stops = set(stopwords.split("\0")) if stopwords else set()
     if not sensitive:
         stops = {w.lower() for w in stops}
@@ -60,7 +59,7 @@ def _kept(row: Array, case: str, sensitive: int, stops: set[str]) -> list[str]:
 
 
 def labelled(x: Array, keys: Array | str, values: Array | str, default: Array | str) -> Array:
-    """What a table has for each element, or the default; texts of a table stand in one."""
+    """Looks up each element in a table, with a default; a table of strings is one joined string."""
     known = keys.split("\0") if isinstance(keys, str) else keys.tolist()
     given: Any = values.split("\0") if isinstance(values, str) else values.ravel().tolist()
     table, other = dict(zip(known, given, strict=False)), default

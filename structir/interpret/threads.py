@@ -1,4 +1,4 @@
-"""Kernels that many threads take: each in its turn, up to where it waits for the others."""
+"""Runs GPU kernels thread by thread, each up to its next synchronization."""
 
 from __future__ import annotations
 
@@ -142,9 +142,11 @@ def _round_robin(team: ThreadBlock, threads: list[Thread], run: Run) -> None:
 
 
 def _apart(kernel: Kernel) -> DiagnosticError:
-    """The error of threads that wait where others never come."""
+    """Returns the error of a synchronization that not every thread reaches."""
     met = [n for n in nodes_of(kernel) if isinstance(n, Sync)]
-    message = "some threads of a block wait where others do not come"
-    hint = "let every thread of the block reach T.sync_threads() and T.shuffle_...: guard what is"
+    message = "not every thread of a block reaches this synchronization"
+    hint = (
+        "move `T.sync_threads()` and `T.shuffle_...` out of the branch; guard only the statements"
+    )
     span = (met[0] if met else kernel).span  # the first place, as all may be at fault
-    return DiagnosticError(Diagnostic(message, span, kernel.name, hint=f"{hint} around, not these"))
+    return DiagnosticError(Diagnostic(message, span, kernel.name, hint=f"{hint} around them"))

@@ -62,7 +62,7 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 
 class UnresolvedAxes(tuple[Any, ...]):
-    """Axes as they stand in a text or in a call, before it is known what sizes alone can say."""
+    """Parsed axes, before they are resolved to plain sizes or rows."""
 
     __slots__ = ()
 
@@ -83,8 +83,7 @@ def size_in(axis: Any) -> Any:
 
 
 def fields_of(axes: Axes) -> dict[str, Any]:
-    """The fields of a tensor with these axes: sizes where they say all there is to say of a rank,
-    and the axes themselves where they say more."""
+    """Returns the fields of a tensor: sizes if all axes are plain, else the axes themselves."""
     sizes = tuple(map(size_in, axes))
     plain = all([type(size) is int or type(size) is Poly for size in sizes])
     return {

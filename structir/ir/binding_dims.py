@@ -1,5 +1,4 @@
-"""Which symbolic variables and rows the parameters of a function bind: those that stand alone as a
-size."""
+"""The symbolic dims and row variables that parameters bind: those that are a whole size."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def quickly_at_least(first: Dim, second: Dim) -> bool:
 
 
 def quickly_equal(first: Dim, second: Dim) -> bool | None:
-    """What bounds and common factors alone tell of equality."""
+    """Decides equality by bounds and common factors only; None if undecided."""
     return _answer(_signs(first - second), ZERO)
 
 
@@ -224,7 +224,7 @@ def _residues(atom: Opaque) -> list[Substitution]:
 
 
 def _orders(atom: Opaque) -> list[Substitution]:
-    """Cases in which the first two arguments of a choice or comparison stand in a known order."""
+    """Returns case splits by the order of the first two arguments of a choice or comparison."""
     difference = atom.args[0] - atom.args[1]
     parts = [_where_nonnegative(difference), _where_nonnegative(-difference - 1)]
     if atom.fn in ("eq", "ne"):

@@ -105,7 +105,7 @@ def _term_place(term: tuple[Monomial, int]) -> Any:
 
 
 def _atom_place(atom: Atom) -> Any:
-    """Where an atom stands in a text: told by its contents, not by when it was made."""
+    """Returns the sort key of an atom, determined by its contents, not by creation order."""
     if type(atom) is Sym:
         return 0, atom.order
     return 1, atom.fn, tuple(map(_dim_place, atom.args))

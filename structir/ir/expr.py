@@ -31,7 +31,7 @@ Attrs = Mapping[str, Any]
 NO_ATTRS: Attrs = {}
 
 
-OPERATORS: dict[str, Callable[..., Expr]] = {}  # an op that declares `operator="+"` stands here
+OPERATORS: dict[str, Callable[..., Expr]] = {}  # ops that declare `operator="+"`
 
 
 def _operator(symbol: str, *operands: Any) -> Expr:

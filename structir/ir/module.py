@@ -32,16 +32,14 @@ class IRModule(Node):
     def __attrs_post_init__(self) -> None:
         for name in self.functions:
             if not name.isidentifier() or iskeyword(name):
-                text = f"{name!r} is no name of a function: names are Python identifiers"
+                text = f"invalid function name {name!r}: expected a Python identifier"
                 raise DiagnosticError(Diagnostic(text))
 
     def __getitem__(self, name: str) -> Function:
         found = self.functions.get(name)
         if found is None:
             known = ", ".join(self.functions)
-            raise StructIRError(
-                f"the module has no function {name!r}; it has {known}", code="E1002"
-            )
+            raise StructIRError(f"no function `{name}` in module; available: {known}", code="E1002")
         return found  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator[str]:
@@ -66,5 +64,5 @@ def as_module(program: Any, asked_by: str) -> IRModule:
     if isinstance(program, Function):
         return IRModule({"main": program})
     found = type(program).__name__
-    hint = ": structir.parse reads a text" if isinstance(program, str) else ""
-    raise StructIRError(f"{asked_by} takes a module or a function, not {found}{hint}")
+    hint = "; help: `structir.parse(text)`" if isinstance(program, str) else ""
+    raise StructIRError(f"{asked_by}: expected a module or a function, found {found}{hint}")

@@ -60,7 +60,7 @@ def _init_names(cls: Any) -> tuple[tuple[str, str], ...]:
 
 
 def parts(node: Any) -> Iterator[Any]:
-    """The direct parts of a node: the values of its fields, tuples laid open one level deep."""
+    """Yields the direct children of a node: the values of its fields, and items of tuples."""
     for name in field_names(type(node)):
         value = getattr(node, name)
         if type(value) is tuple:

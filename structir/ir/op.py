@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OpDefinition(Protocol):
-    """What the floors above an op may ask of it; `ops.define` answers from the op line."""
+    """The interface of an op to higher layers; `opdef` implements it from the index signature."""
 
     name: str
     pure: bool
@@ -23,25 +23,25 @@ class OpDefinition(Protocol):
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """The names under which the arguments of a call are written."""
+        """Returns the parameter names of the arguments of a call."""
         ...
 
     @property
     def of_sizes(self) -> tuple[bool, ...]:
-        """For each argument of a call, whether it is made of sizes, not a value of the program."""
+        """Returns, for each argument of a call, whether it consists of sizes."""
         ...
 
     @property
     def leading(self) -> int:
-        """How many arguments are written by place; the others follow a static attribute."""
+        """Returns the number of leading positional arguments."""
         ...
 
     def deduce(self, call: Call) -> StructInfo:
-        """The StructInfo of a call's result; raises DiagnosticError where the call is wrong."""
+        """Infers the StructInfo of a call's result; raises DiagnosticError for an invalid call."""
         ...
 
     def bind(self, args: tuple[Any, ...], keywords: dict[str, Any], span: Span | None) -> Call:
-        """A call from arguments written in the order and under the names of the signature."""
+        """Returns a call from positional and keyword arguments."""
         ...
 
 
@@ -55,30 +55,30 @@ class Op(Expr):
     span: None = None
 
     def __call__(self, *args: Any, **keywords: Any) -> Call:
-        """A call of the op, arguments as in the text: `R.sum(x, axis=[0])`."""
+        """Returns a call of the op: `R.sum(x, axis=[0])`."""
         return self.definition.bind(args, keywords, None)
 
 
 _ops: dict[str, Op] = {}
-families = lazy_module("structir.ops")  # the rooms above declare the ops; they load on first need
+families = lazy_module("structir.ops")  # higher layers declare the ops; they load on first use
 
 
 def register_op(definition: OpDefinition) -> Op:
-    """Make the op of a definition known under its name."""
-    made = Op(definition.name, definition)
-    _ops[definition.name] = made
+    """Registers the op of a definition under its name."""
+    op = Op(definition.name, definition)
+    _ops[definition.name] = op
     if definition.operator is not None:
-        OPERATORS[definition.operator] = made
-    return made
+        OPERATORS[definition.operator] = op
+    return op
 
 
 def find_op(name: str) -> Op | None:
-    """The op of this name, as written after `R.`."""
+    """Returns the op of a name, as written after `R.`, or None."""
     families.load()
     return _ops.get(name)
 
 
 def registered_ops() -> Iterator[Op]:
-    """Every op, in the order of declaration."""
+    """Yields every op in the order of declaration."""
     families.load()
     return iter(_ops.values())

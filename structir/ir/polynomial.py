@@ -60,11 +60,9 @@ class Opaque:
         self.order = next(_ORDERS)
         self.depth = 1 + max([_depth(arg) for arg in args], default=0)
         if self.depth > DEEPEST:
-            hint = "name it on the way: R.match_cast binds a size to a new variable"
+            hint = "bind a part of the size to a new dim by `R.match_cast`"
             raise DiagnosticError(
-                Diagnostic(f"a size holds more than {DEEPEST} functions in one another").hinted(
-                    hint
-                )
+                Diagnostic(f"functions in a size are nested deeper than {DEEPEST}").hinted(hint)
             )
 
     def __repr__(self) -> str:
@@ -81,7 +79,7 @@ class Opaque:
 
 
 def _depth(dim: Dim) -> int:
-    """How many functions stand in one another in a dim."""
+    """Returns the nesting depth of functions in a dim."""
     if type(dim) is not Poly:
         return 0
     return max([a.depth for atoms in dim.terms for a in atoms if type(a) is Opaque], default=0)
@@ -305,7 +303,7 @@ def _product(first: Poly, second: Poly) -> Poly:
 
 
 def _too_many_terms() -> DiagnosticError:
-    hint = "give a part of it a name by match_cast"
+    hint = "bind a part of the size to a new dim by `R.match_cast`"
     return DiagnosticError(Diagnostic(f"a size has more than {MOST_TERMS} terms").hinted(hint))
 
 
@@ -468,4 +466,4 @@ def _atom_value(atom: Opaque, values: Mapping[Sym, int]) -> int:
 def _zero_divisor(quotient: Poly, values: Mapping[Sym, int]) -> DiagnosticError:
     names = sorted(syms(quotient), key=lambda s: s.order)
     given = ", ".join([f"{s.name} = {values[s]}" for s in names])
-    return DiagnosticError(Diagnostic(f"division by zero: the size {quotient}, where {given}"))
+    return DiagnosticError(Diagnostic(f"division by zero in the size {quotient}, with {given}"))

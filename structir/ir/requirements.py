@@ -24,7 +24,7 @@ def condition(op: str, first: Dim, second: Dim) -> Dim:
 
 
 def cast_of(conditions: tuple[Dim, ...], span: Span | None) -> tuple[ShapeExpr, ShapeStructInfo]:
-    """The value and the struct info of the match_cast that states conditions."""
+    """Returns the value and the StructInfo of the match_cast that checks conditions."""
     ones: tuple[Dim, ...] = (1,) * len(conditions)
     return ShapeExpr(conditions, span=span), ShapeStructInfo(ones)
 

@@ -1,4 +1,4 @@
-"""The kinds of struct info: what is known, before it runs, of the structure of a value."""
+"""The StructInfo classes: the structure of a value that is known at compile time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StructInfo(Node):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(attrs.field,))
 def struct_info(cls: type[K]) -> type[K]:
-    """Make a kind of struct info and register it under its name without the suffix `StructInfo`."""
+    """Make a kind of StructInfo and register it under its name without the suffix `StructInfo`."""
     made = attrs.frozen(slots=True, eq=True, repr=False, cache_hash=True, str=False)(cls)
     KINDS[made.__name__.removesuffix(SUFFIX)] = made
     return made
@@ -50,8 +50,9 @@ def as_dims(value: Any) -> Any:
         if value is None or isinstance(value, Node):
             return value
         if not isinstance(value, list | tuple):
-            hint = 'a tensor is R.Tensor((n, 4), "float32")'
-            raise DiagnosticError(Diagnostic(f"{value!r} is no shape: (n, 4) is one", hint=hint))
+            hint = f'write a tuple: `R.Tensor(({value!r},), "float32")`'
+            message = f"expected a shape such as `(n, 4)`, found {value!r}"
+            raise DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
         value = tuple(value)
     for dim in value:
         if type(dim) is not int and type(dim) is not Poly:
@@ -64,15 +65,17 @@ def _tensor_dims(value: Any) -> Any:
     value = as_dims(value)
     for dim in value if type(value) is tuple else ():
         if type(dim) is int and dim < 0:
-            hint = "a size is at least 0; one that is not known has a name, as in (n, 4)"
-            raise DiagnosticError(Diagnostic(f"a tensor has no axis of size {dim}", hint=hint))
+            hint = "a size is at least 0; name a size that is not known: `(n, 4)`"
+            message = f"negative size {dim} of an axis"
+            raise DiagnosticError(Diagnostic(message, hint=hint, code="E0121"))
     return value
 
 
 def _dtype(value: Any) -> Any:
     if value is None or value in DTYPES:
         return value
-    raise DiagnosticError(Diagnostic(f"{value!r} is not a dtype", hint=dtype_hint(value)))
+    message = f"unknown dtype {value!r}"
+    raise DiagnosticError(Diagnostic(message, hint=dtype_hint(value), code="E0122"))
 
 
 def _rank(info: TensorStructInfo | ShapeStructInfo) -> int | None:
@@ -148,8 +151,8 @@ class TupleStructInfo(StructInfo):
 
 @struct_info
 class FuncStructInfo(StructInfo):
-    """A function. `params=None` makes it opaque: its result is `ret`, or what `derive_func` says of
-    the call."""
+    """A function. `params=None` makes it opaque: its result is `ret`, or that of
+    `derive_func`."""
 
     params: tuple[StructInfo, ...] | None
     ret: StructInfo

@@ -117,8 +117,8 @@ def _dim(expression: sympy.Basic) -> Dim:
 
 
 def _not_a_size(expression: Any, reason: str) -> DiagnosticError:
-    hint = "sizes are made of integers, SymVar, + - * // %, Min, Max, floor, ceiling and Piecewise"
-    return DiagnosticError(Diagnostic(f"{expression} is not a size: {reason}", hint=hint))
+    hint = "use integers, SymVar, + - * // %, Min, Max, floor, ceiling and Piecewise"
+    return DiagnosticError(Diagnostic(f"expected a size, found {expression}: {reason}", hint=hint))
 
 
 FOREIGN: dict[sympy.Symbol, Sym] = {}  # by a plain sympy symbol: the variable that it stands for

@@ -1,4 +1,4 @@
-"""Constants in a text: small ones stand inline, large ones refer to what lies beside it."""
+"""Prints constants: small ones inline, large ones as references to arrays stored separately."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def constants_named(name_of: Callable[[Any], str]) -> Iterator[None]:
 
 
 def is_inline(data: numpy.ndarray) -> bool:
-    """Whether a constant stands in the text: it is small, and nothing of it is lost."""
+    """Whether a constant is printed inline: it is small, and its text is exact."""
     if data.size > INLINE_ELEMENTS:
         return False
     back = np.asarray(_as_read(data.tolist()), data.dtype)

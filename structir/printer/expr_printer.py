@@ -1,4 +1,4 @@
-"""The text of expressions and struct infos, on one line each."""
+"""Prints expressions and StructInfos, on one line each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOTHING = "()"  # an operand that is not given, before one that is
 
 
 class ExprPrinter:
-    """Writes expressions and struct infos under one set of names, each info and each size once."""
+    """Writes expressions and StructInfos under one set of names, each info and each size once."""
 
     inside = False  # a program, where variables are in sight
 

@@ -1,6 +1,6 @@
-"""The one table of forms: how struct infos and leaves are spelled; writer and reader walk it.
+"""The table of syntax forms of StructInfos and leaves, used by printer and parser.
 
-A form is `R.<name>(fields)`. Kinds of struct info that users register need no row: their fields are
+A form is `R.<name>(fields)`. Kinds of StructInfo that users register need no row: their fields are
 written by keyword, as the class declares them.
 """
 
@@ -91,7 +91,7 @@ def _tensor(fields: Fields) -> Fields:
 
 def _known_rank(made: Fields, ndim: Any) -> Fields:
     if ndim not in (None, -1, made["ndim"]):
-        raise TypeError(f"the shape says how many axes there are, ndim={ndim} another number")
+        raise TypeError(f"ndim: expected the length of the shape, found {ndim}")
     return made
 
 

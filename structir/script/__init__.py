@@ -1,4 +1,4 @@
-"""What programs are written with: R (the language), I (modules), T (sizes)."""
+"""The namespaces of the DSL: R (functions and ops), I (modules and kernels), T (sizes)."""
 
 from structir.script.language import R
 from structir.script.modules import I

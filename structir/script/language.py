@@ -1,4 +1,4 @@
-"""The namespace R: ops, struct infos, leaves and the words of the language, completed by TAB."""
+"""The namespace R: ops, StructInfo constructors, leaves and statement forms, with completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from structir.printer.constants import inline_constant
 from structir.printer.parser.calls import packed_call
 from structir.printer.parser.kernels import kernel_call
 from structir.printer.parser.parser import parse_struct_info
-from structir.printer.parser.signatures import build_signature_call as signed_call
+from structir.printer.parser.signatures import build_signature_call as read_signature_call
 from structir.printer.syntax import FORM_WORDS, INFO_OF_NAME, LEAF_OF_NAME, SyntaxForm, info_form
 from structir.script.source import function_of, is_member
 
@@ -24,27 +24,27 @@ symbolic = lazy_module("structir.ir.symbolic")
 
 
 class Namespace:
-    """Ops whose names begin alike: `R.nn`, `R.image`."""
+    """The ops with a common prefix: `R.nn`, `R.image`."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
         full = self._prefix + name
-        found = find_op(full)
-        if found is not None:
-            return found
+        op = find_op(full)
+        if op is not None:
+            return op
         if any(op.name.startswith(f"{full}.") for op in registered_ops()):
             return Namespace(f"{full}.")
-        raise AttributeError(f"there is no op R.{full}")
+        raise AttributeError(f"unknown op `R.{full}`; list the ops with `dir(R)`")
 
     def __dir__(self) -> list[str]:
         inside = [op.name for op in registered_ops() if op.name.startswith(self._prefix)]
         return sorted({name[len(self._prefix) :].partition(".")[0] for name in inside})
 
 
-class FormMaker:
-    """`R.Tensor`, `R.shape`, ...: makes the node of a form; a bare kind is an info, too."""
+class FormConstructor:
+    """`R.Tensor`, `R.shape`, ...: constructs the node of a syntax form."""
 
     def __init__(self, form: SyntaxForm) -> None:
         self.form = form
@@ -55,24 +55,28 @@ class FormMaker:
         if form.rest:
             return form.node(_infos(args))
         if len(args) > len(form.fields):
-            raise TypeError(f"R.{form.name} takes {len(form.fields)} arguments at most")
+            message = f"R.{form.name}: expected at most {len(form.fields)} arguments"
+            raise TypeError(f"{message}, found {len(args)}")
         named = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
         unknown = keywords.keys() - named.keys()
         if unknown:
             names = ", ".join(sorted(unknown))
-            raise TypeError(f"R.{form.name} has no {names}; it has {', '.join(named)}")
-        given = [*zip(form.fields, args, strict=False)]
-        given += [(named[keyword], value) for keyword, value in keywords.items()]
-        symbols: dict[str, Any] = {}  # a name means one symbolic dim in all strings of a call
-        fields = {field.name: _taken(field.kind, value, symbols) for field, value in given}
+            message = f"R.{form.name}: unexpected keyword argument {names}"
+            raise TypeError(f"{message}; its arguments are {', '.join(named)}")
+        arguments = [*zip(form.fields, args, strict=False)]
+        arguments += [(named[keyword], value) for keyword, value in keywords.items()]
+        symbols: dict[str, Any] = {}  # a name denotes one symbolic dim in all strings of a call
+        fields = {
+            field.name: _field_value(field.kind, value, symbols) for field, value in arguments
+        }
         return form.node(**form.complete(fields))
 
     def __repr__(self) -> str:
         return f"R.{self.form.name}"
 
 
-def _taken(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
-    """What a field of this kind holds of a value."""
+def _field_value(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
+    """Converts an argument to the value of a field of this kind."""
     match kind:
         case "info":
             return _info(value)
@@ -90,8 +94,8 @@ def _taken(kind: str, value: Any, symbols: dict[str, Any]) -> Any:
 
 
 def _info(value: Any) -> StructInfo:
-    made: StructInfo = value() if isinstance(value, FormMaker) else value
-    return made
+    info: StructInfo = value() if isinstance(value, FormConstructor) else value
+    return info
 
 
 def _infos(value: Any) -> Any:
@@ -102,7 +106,7 @@ def _infos(value: Any) -> Any:
 
 
 def _size(value: Any, symbols: dict[str, Any]) -> Any:
-    """A size or a row; a string is read as one, its names becoming new symbolic dims."""
+    """Converts a size or a row variable; names in a string become new symbolic dims."""
     if isinstance(value, str):
         info = parse_struct_info(f"R.Tensor(({value!r},))", symbols)
         return (info.axes or info.dims)[0]  # type: ignore[attr-defined]
@@ -110,7 +114,7 @@ def _size(value: Any, symbols: dict[str, Any]) -> Any:
 
 
 class Language(Namespace):
-    """Everything that is written after `R.`; called outside of a program, an op makes a call."""
+    """The members of `R`; an op called in Python returns a call expression."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -118,64 +122,67 @@ class Language(Namespace):
     def __getattr__(self, name: str) -> Any:
         form = LEAF_OF_NAME.get(name) or info_form(name)
         if form is not None:
-            return FormMaker(form)
+            return FormConstructor(form)
         if name in FORM_WORDS:
-            return _only_read(name)
+            return _only_in_programs(name)
         return super().__getattr__(name)
 
     def __dir__(self) -> list[str]:
-        kinds = {*INFO_OF_NAME, *(KINDS.keys() - {"Func"})}
-        return sorted({*super().__dir__(), *kinds, *LEAF_OF_NAME, *FORM_WORDS})
+        infos = {*INFO_OF_NAME, *(KINDS.keys() - {"Func"})}
+        return sorted({*super().__dir__(), *infos, *LEAF_OF_NAME, *FORM_WORDS})
 
     def function(self, function: Callable[..., Any] | None = None, **_options: Any) -> Any:
-        """Decorate a function of the language. In a class, the class is read as a whole."""
+        """Decorates a function of the DSL. In a class, the class is parsed as a whole."""
         if function is None:
             return self.function
         return function if is_member(function) else function_of(function)
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
-        """A tensor known at compile time."""
+        """Returns a constant tensor."""
         return inline_constant(value, dtype)
 
     def sig(self, signature: str, function: str = "", dtype: str = "") -> Callable[..., Call]:
-        """An opaque call whose sizes are stated: `R.sig("*s a b; *s b c -> *s a c")(x, y)`."""
-        given = {"signature": signature, "function": function, "dtype": dtype}
-        options = {name: value for name, value in given.items() if value}
-        return lambda *args: signed_call(options, args, None)
+        """Declares the shape signature of an opaque call.
+
+        `R.sig("*s a b; *s b c -> *s a c")(x, y)` returns the call.
+        """
+        arguments = {"signature": signature, "function": function, "dtype": dtype}
+        options = {name: value for name, value in arguments.items() if value}
+        return lambda *args: read_signature_call(options, args, None)
 
     def row(self, name: str) -> RowVar:
-        """A new row variable, for signatures: `s = R.row("s")`, then `R.Tensor((*s, n))`."""
+        """Returns a new row variable: `s = R.row("s")`, then `R.Tensor((*s, n))`."""
         return RowVar(name)
 
     def dims(self, names: str) -> Any:
-        """New symbolic dims by name: `m, k = R.dims("m k")`; one alone for a single name."""
-        made = [symbolic.SymVar(name) for name in names.replace(",", " ").split()]
-        return made[0] if len(made) == 1 else made
+        """Returns new symbolic dims: `m, k = R.dims("m k")`, or one dim for a single name."""
+        dims = [symbolic.SymVar(name) for name in names.replace(",", " ").split()]
+        return dims[0] if len(dims) == 1 else dims
 
     def tuple(self, *fields: Expr) -> Tuple:
-        """Several values as one."""
+        """Returns a tuple expression."""
         return Tuple(fields)
 
     def call_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
-        """A call of a function from outside of the program."""
+        """Returns a call of an external function that may have effects."""
         return packed_call(name, args, _infos(sinfo_args), False)
 
     def call_pure_packed(self, name: str, *args: Expr, sinfo_args: Any = ()) -> Call:
-        """The same, of a function without effects."""
+        """Returns a call of an external function without effects."""
         return packed_call(name, args, _infos(sinfo_args), True)
 
     def call_kernel(self, kernel: GlobalVar, args: Any, out_sinfo: Any) -> Call:
-        """A call of a kernel of the module, on operands, with results of these infos."""
-        given = args if isinstance(args, tuple | list) else (args,)
-        operands = [arg if isinstance(arg, Expr) else PrimValue(arg) for arg in given]
+        """Returns a call of a kernel; `out_sinfo` is the StructInfo of each result."""
+        arguments = args if isinstance(args, tuple | list) else (args,)
+        operands = [arg if isinstance(arg, Expr) else PrimValue(arg) for arg in arguments]
         return kernel_call(kernel, tuple(operands), _infos(out_sinfo))
 
 
-def _only_read(name: str) -> Callable[..., Any]:
-    def stands_in_programs(*_args: Any, **_keywords: Any) -> Any:
-        raise StructIRError(f"R.{name} stands in functions under @R.function, which are only read")
+def _only_in_programs(name: str) -> Callable[..., Any]:
+    def reject_call(*_args: Any, **_keywords: Any) -> Any:
+        raise StructIRError(f"R.{name} is only allowed inside functions decorated with @R.function")
 
-    return stands_in_programs
+    return reject_call
 
 
 R = Language()

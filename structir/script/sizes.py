@@ -12,20 +12,23 @@ symbolic = lazy_module("structir.ir.symbolic")
 
 
 class SizeLanguage:
-    """`n = T.int64()` declares a dim in a program; outside of one, `T.int64("n")` makes one."""
+    """The language of sizes.
+
+    In a program, `n = T.int64()` declares a dim. In Python, `T.int64("n")` creates one.
+    """
 
     def int64(self, name: str = "n") -> Any:
-        """A new symbolic dim."""
+        """Returns a new symbolic dim."""
         return symbolic.SymVar(name)
 
     def __getattr__(self, name: str) -> Any:
         function = SIZE_FUNCTIONS.get(name)
         if function is None:
-            raise AttributeError(f"T has no {name}; it has {', '.join(dir(self))}")
+            raise AttributeError(f"unknown size function `T.{name}`; T has {', '.join(dir(self))}")
 
         def apply(*sizes: Any) -> Any:
-            made = function(*[as_dim(size) for size in sizes])
-            return symbolic.to_sympy(made)
+            result = function(*[as_dim(size) for size in sizes])
+            return symbolic.to_sympy(result)
 
         return apply
 

@@ -75,7 +75,7 @@ def test_deep_recursion_needs_no_deep_stack():
 
 def test_recursion_without_end_is_refused(monkeypatch):
     monkeypatch.setattr(interpreter, "DEEPEST", 3000)
-    with pytest.raises(StructIRError, match=r"3000 calls .* wait .* at <string>:10:21.* an end\?"):
+    with pytest.raises(StructIRError, match=r"recursion limit \(3000\) exceeded .*:10:21"):
         run(COUNT_DOWN, "down", 5000)
     assert run(COUNT_DOWN, "down", 1000) == 1000
 
@@ -194,7 +194,7 @@ def test_wrong_arguments_are_named(args, message):
 def test_the_number_of_arguments_is_checked():
     with pytest.raises(StructIRError, match="main takes 2 arguments, but 1 is given"):
         run(SIZES, "main", ones(7, 5))
-    with pytest.raises(StructIRError, match="no function 'other'"):
+    with pytest.raises(StructIRError, match="no function `other`"):
         run(SIZES, "other")
 
 

@@ -67,7 +67,7 @@ def test_equal_contents_have_one_name() -> None:
 
 
 def test_a_reference_to_nothing_is_an_error() -> None:
-    with pytest.raises(ParseError, match="is not held beside this text"):
+    with pytest.raises(ParseError, match="missing constant"):
         structir.parse('@R.function\ndef main():\n    return metadata["float32_100_0"]\n')
 
 

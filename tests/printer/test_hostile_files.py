@@ -90,7 +90,7 @@ def test_a_backend_that_is_not_there(target: str, tmp_path: Path) -> None:
 def test_a_name_that_would_lie_elsewhere(tmp_path: Path) -> None:
     """Constants are told by name, and a name is never a path."""
     text = TEXT.replace("return x", "return R.add(x, metadata['../../outside'])")
-    with pytest.raises(DiagnosticError, match="is not held beside this text"):
+    with pytest.raises(DiagnosticError, match="missing constant"):
         structir.load(
             made_file(tmp_path / "module.sir", {"__metadata__": {"structir": text}, "a": FORM})
         )

@@ -6,7 +6,7 @@ import structir
 from structir.errors import DiagnosticError
 from structir.printer.parser import chunked_parse
 
-LENGTH = 3 * chunked_parse.RUN
+LENGTH = 3 * chunked_parse.MIN_RUN_LENGTH
 
 
 def text_of(lines: list[str], indent: str = "    ") -> str:
@@ -66,7 +66,7 @@ def test_a_branch_may_be_long() -> None:
 def test_wrong_syntax_in_a_piece_is_told_as_python_tells_it() -> None:
     lines = [*chain(LENGTH), f"return v{LENGTH - 1}"]
     lines[700] = "v700 = R.add(v699, x))"
-    with pytest.raises(DiagnosticError, match="this is not Python") as caught:
+    with pytest.raises(DiagnosticError, match="syntax error") as caught:
         structir.parse(text_of(lines))
     span = caught.value.diagnostics[0].span
     assert span is not None and span.line == 703

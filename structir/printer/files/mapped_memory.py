@@ -11,7 +11,7 @@ np = lazy_module("numpy")
 
 
 def release_pages(data: Any) -> None:
-    """Have the system take back the pages of an array that lies in a file and is only read."""
+    """Releases the pages of a read-only memory-mapped array."""
     held = data
     while isinstance(held, np.ndarray):
         held = held.base

@@ -22,7 +22,7 @@ from structir.lazy import lazy_module
 np = lazy_module("numpy")
 
 LINE = 64
-LENGTH = 8  # bytes that tell how long the head is
+LENGTH = 8  # bytes of the header's length
 FACTS = "__metadata__"
 CODES = {
     "float64": "F64",
@@ -88,7 +88,7 @@ def mapped_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def read_json(text: str | bytes) -> Any:
-    """What a text says; raises ValueError where it says nothing, however deep it is nested."""
+    """Parses JSON; raises ValueError for invalid or too deeply nested text."""
     try:
         return json.loads(text)
     except RecursionError:

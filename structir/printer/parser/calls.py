@@ -1,4 +1,4 @@
-"""Calls of a text: of ops, of functions, of opaque functions, and words that look like calls."""
+"""Parses calls: of ops, functions, external functions, and forms written as calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, base_check
 from structir.errors import Diagnostic, DiagnosticError, ParseError, Span, StructInfoError
-from structir.ir.dtype import DTYPES, dtype_hint
+from structir.ir.dtype import DTYPES
 from structir.ir.expr import (
     Call,
     Constant,
@@ -25,9 +25,9 @@ from structir.ir.op import Op, find_op, registered_ops
 from structir.ir.struct_info import OBJECT, FuncStructInfo, StructInfo
 from structir.printer import constants
 from structir.printer.parser.context import Context
-from structir.printer.parser.forms import info_of, is_info, read_form
+from structir.printer.parser.forms import SIZE_HINT, dtype_error, info_of, is_info, read_form
 from structir.printer.parser.kernels import read_kernel_call
-from structir.printer.parser.signatures import is_signed, signed_call
+from structir.printer.parser.signatures import is_signature_call, read_signature_call
 from structir.printer.parser.sizes import SIZE_FUNCTIONS, is_number
 from structir.printer.parser.values import argument, operand, path_of, reads, unsupported, value_of
 from structir.printer.syntax import (
@@ -37,6 +37,7 @@ from structir.printer.syntax import (
     CONST,
     LEAF_OF_NAME,
     MATCH_CAST,
+    SYMBOL_DTYPES,
     TUPLE,
     info_form,
 )
@@ -56,8 +57,8 @@ def _call(context: Context, node: ast.Call) -> Any:
                 return _call_of_language(context, node, rest)
             if head == "T":
                 return _size_function(context, node, rest)
-    elif is_signed(node):
-        return signed_call(context, node)
+    elif is_signature_call(node):
+        return read_signature_call(context, node)
     elif type(func) is ast.Name and func.id == "float":
         return _python_float(context, node)
     return _call_of_function(context, node)
@@ -68,48 +69,58 @@ def _call_of_language(context: Context, node: ast.Call, name: str) -> Any:
         op = find_op(name)
         if op is not None:
             return _call_of_op(context, node, op)
-        rule = _WORDS.get(name)
+        rule = _FORM_RULES.get(name)
         if rule is not None:
             return rule(context, node)
         if name in LEAF_OF_NAME:
             return read_form(context, node, LEAF_OF_NAME[name])
         if info_form(name) is not None:
-            hint = "a struct info stands in annotations, in R.match_cast and in sinfo_args"
-            raise context.error(node, f"R.{name}(...) is a struct info, not a value", hint)
+            text = ast.unparse(node)
+            hint = f"annotate a binding: `y: {text} = ...`, or check at run time: "
+            hint += f"`R.match_cast(x, {text})`"
+            message = f"expected a value, found the StructInfo R.{name}(...)"
+            raise context.error(node, message, hint, "E0119")
     raise _no_op(context, node, name)
 
 
 def _no_op(context: Context, node: ast.Call, name: str) -> DiagnosticError:
-    near = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
-    hint = f"did you mean {' or '.join(f'R.{n}' for n in near)}?" if near else "dir(R) lists all"
+    matches = difflib.get_close_matches(name, [op.name for op in registered_ops()], 2)
+    hint = f"did you mean {' or '.join(f'`R.{n}`' for n in matches)}?" if matches else None
     diagnostic = Diagnostic(
-        f"there is no op R.{name}", context.place.span(node.func), hint=hint, code="E0101"
+        f"unknown op `R.{name}`",
+        context.source_map.span(node.func),
+        hint=hint or "list the ops with `dir(R)`",
+        code="E0101",
     )
-    return _within(context, ParseError(diagnostic), node, name)
+    return _add_call_context(context, ParseError(diagnostic), node, name)
 
 
 def _call_of_op(context: Context, node: ast.Call, op: Op) -> Any:
-    given: list[Any] = []
+    args: list[Any] = []
     keywords: dict[str, Any] = {}
+    of_sizes = op.definition.of_sizes
     try:
-        for item in node.args:
-            given.append(argument(context, item))
+        for index, item in enumerate(node.args):
+            with context.expecting_sizes(index < len(of_sizes) and of_sizes[index]):
+                args.append(argument(context, item))
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise unsupported(context, keyword, "write the arguments one by one")
             keywords[keyword.arg] = argument(context, keyword.value)
-        return op.definition.bind(tuple(given), keywords, context.place.span(node))
+        return op.definition.bind(tuple(args), keywords, context.source_map.span(node))
     except DiagnosticError as error:
-        raise _within(context, error, node, op.name) from None
+        raise _add_call_context(context, error, node, op.name) from None
 
 
-def _within(context: Context, error: DiagnosticError, node: ast.Call, name: str) -> DiagnosticError:
-    """The error of a call or of an argument, told with the op and the operands beside it."""
+def _add_call_context(
+    context: Context, error: DiagnosticError, node: ast.Call, name: str
+) -> DiagnosticError:
+    """Returns the error of a call or of an argument, with the op and the operands' StructInfo."""
     first = error.diagnostics[0]
-    told = {note.span for note in first.notes}
+    labelled = {note.span for note in first.notes}
     for item in node.args:
         known = context.names.get(item.id) if isinstance(item, ast.Name) else None
-        if isinstance(known, Var) and known.span not in told:
+        if isinstance(known, Var) and known.span not in labelled:
             first = first.note(f"{known.name}: {known.struct_info}", known.span)
     first = attrs.evolve(first, op=first.op or name)
     return type(error)([first, *error.diagnostics[1:]])
@@ -119,90 +130,109 @@ def _call_of_function(context: Context, node: ast.Call) -> Call:
     with context.nested(node):
         callee = argument(context, node.func)
         if node.keywords:
-            raise unsupported(context, node.keywords[0], "arguments of a function go by place")
-        span = context.place.span(node)
+            text = ", ".join(ast.unparse(k.value) for k in node.keywords)
+            hint = f"pass arguments by position: `{ast.unparse(node.func)}(..., {text})`"
+            raise unsupported(context, node.keywords[0], hint)
+        span = context.source_map.span(node)
         if not isinstance(callee, Expr):
-            raise context.error(node.func, f"{ast.unparse(node.func)} is not a function")
+            message = f"expected a function, found {ast.unparse(node.func)}"
+            raise context.error(node.func, message, "call an op: `R.name(...)`")
         args = [context.expr(argument(context, item), item) for item in node.args]
     call = Call(callee, tuple(args), span=span)
     return Call(callee, call.args, struct_info=deduce(call), span=span)
 
 
 def _packed(context: Context, node: ast.Call) -> Call:
-    """`R.call_packed("name", *args, sinfo_args=...)`, and its pure twin."""
-    given = [argument(context, item) for item in node.args]
-    if not given or not isinstance(given[0], str):
-        raise context.error(node, "the first argument is the name of the function, a string")
-    stated: Any = ()
+    """Parses `R.call_packed("name", *args, sinfo_args=...)` and `R.call_pure_packed`."""
+    values = [argument(context, item) for item in node.args]
+    example = 'R.call_packed("name", x, sinfo_args=R.Tensor((4,), "float32"))'
+    if not values or not isinstance(values[0], str):
+        message = "expected the name of an external function, a string, as the first argument"
+        raise context.error(node, message, f"`{example}`", "E0106")
+    declared: Any = ()
     for keyword in node.keywords:
         if keyword.arg != "sinfo_args":
-            raise context.error(keyword, f"{keyword.arg} is not known here", "write sinfo_args=...")
-        stated = info_of(context, keyword.value) if is_info(keyword.value) else None
-        if stated is None:
+            message = f"unexpected keyword argument `{keyword.arg}`: expected `sinfo_args`"
+            raise context.error(keyword, message, f"`{example}`", "E0106")
+        declared = info_of(context, keyword.value) if is_info(keyword.value) else None
+        if declared is None:
             items = getattr(keyword.value, "elts", None)
             if items is None:
-                raise context.error(keyword.value, "sinfo_args states the StructInfo of the result")
-            stated = tuple([info_of(context, item) for item in items])
+                found = ast.unparse(keyword.value)
+                message = f"sinfo_args: expected the StructInfo of the result, found {found}"
+                raise context.error(keyword.value, message, f"`{example}`", "E0106")
+            declared = tuple([info_of(context, item) for item in items])
     pure = isinstance(node.func, ast.Attribute) and node.func.attr == CALL_PURE_PACKED
-    parts = zip(given[1:], node.args[1:], strict=True)
-    args = tuple([context.expr(value, item) for value, item in parts])
-    infos = (stated,) if isinstance(stated, StructInfo) else stated
-    return packed_call(given[0], args, infos, pure, context.place.span(node))
+    pairs = zip(values[1:], node.args[1:], strict=True)
+    args = tuple([context.expr(value, item) for value, item in pairs])
+    infos = (declared,) if isinstance(declared, StructInfo) else declared
+    return packed_call(values[0], args, infos, pure, context.source_map.span(node))
 
 
 def packed_call(
     name: str,
     args: tuple[Expr, ...],
-    stated: tuple[StructInfo, ...],
+    declared: tuple[StructInfo, ...],
     pure: bool,
     span: Span | None = None,
 ) -> Call:
-    """A call of a function from outside of the program; without effects only if it says so."""
+    """Returns a call of an external function; it has effects unless `pure` is set."""
     info = FuncStructInfo(None, OBJECT, True) if pure else None
     callee = ExternFunc(name, info, span)
-    call = Call(callee, args, sinfo_args=stated, span=span)
-    return Call(callee, args, sinfo_args=stated, struct_info=deduce(call), span=span)
+    call = Call(callee, args, sinfo_args=declared, span=span)
+    return Call(callee, args, sinfo_args=declared, struct_info=deduce(call), span=span)
 
 
 def _const(context: Context, node: ast.Call) -> Constant:
-    """`R.const(value, "dtype")`."""
-    given = [value_of(context, item) for item in node.args]
+    """Parses `R.const(value, "dtype")`."""
+    values = [value_of(context, item) for item in node.args]
     named = {k.arg: value_of(context, k.value) for k in node.keywords}
-    value = given[0] if given else named.get("value")
-    dtype = given[1] if len(given) > 1 else named.get("dtype")
+    value = values[0] if values else named.get("value")
+    dtype = values[1] if len(values) > 1 else named.get("dtype")
     if dtype is not None and dtype not in DTYPES:
-        raise context.error(node, f"{dtype!r} is not a dtype", dtype_hint(dtype))
+        raise dtype_error(context, node, dtype)
     try:
-        made = constants.inline_constant(value, dtype)
+        constant = constants.inline_constant(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        hint = 'a constant is a number, a bool or a list of them: R.const([1, 2], "float32")'
-        raise context.error(node, f"this is no constant: {error}", hint) from None
-    return Constant(made.data, made.struct_info, context.place.span(node))
+        hint = 'write a number, a bool or a list of them: `R.const([1, 2], "float32")`'
+        message = f"R.const: invalid value: {error}"
+        raise context.error(node, message, hint, "E0107") from None
+    return Constant(constant.data, constant.struct_info, context.source_map.span(node))
 
 
 def _tuple_call(context: Context, node: ast.Call) -> Tuple:
     fields = [context.expr(argument(context, item), item) for item in node.args]
-    return Tuple(tuple(fields), span=context.place.span(node))
+    return Tuple(tuple(fields), span=context.source_map.span(node))
 
 
 def _python_float(context: Context, node: ast.Call) -> float:
     try:
         return float(node.args[0].value)  # type: ignore[attr-defined]
     except (AttributeError, IndexError, TypeError, ValueError):
-        raise context.error(node, 'only float("inf") and float("nan") are written so') from None
+        message = f'expected `float("inf")` or `float("nan")`, found `{ast.unparse(node)}`'
+        hint = "write the number as a literal: `0.5`"
+        raise context.error(node, message, hint, "E0107") from None
 
 
 def _size_function(context: Context, node: ast.Call, name: str) -> Any:
     function = SIZE_FUNCTIONS.get(name)
     if function is None:
-        raise context.error(node.func, f"T.{name} is not a function of sizes")
+        kind = "size function" if node.args else "dim declaration"
+        choices = SIZE_FUNCTIONS if node.args else SYMBOL_DTYPES
+        matches = difflib.get_close_matches(name, choices, 1)
+        hint = f"did you mean `T.{matches[0]}`?" if matches else None
+        hint = hint or f"use one of {', '.join(f'T.{known}' for known in choices)}"
+        raise context.error(node.func, f"unknown {kind} `T.{name}`", hint, "E0120")
     if not node.args:
-        hint = "declare a symbolic dim on a line of its own: n = T.int64()"
-        raise context.error(node, f"T.{name}() stands inside an expression", hint)
-    given = [value_of(context, item) for item in node.args]
-    if not all(map(is_number, given)):
-        raise context.error(node, f"T.{name} takes sizes")
-    return function(*given)
+        hint = "declare the dim in a statement of its own: `n = T.int64()`"
+        message = f"a dim cannot be declared inside an expression: found `T.{name}()`"
+        raise context.error(node, message, hint, "E0120")
+    values = [value_of(context, item) for item in node.args]
+    if not all(map(is_number, values)):
+        wrong = next(i for i, value in zip(node.args, values, strict=True) if not is_number(value))
+        message = f"T.{name}: expected a size, found {ast.unparse(wrong)}"
+        raise context.error(wrong, message, SIZE_HINT, "E0121")
+    return function(*values)
 
 
 def match_cast(
@@ -212,31 +242,35 @@ def match_cast(
     target: Any = None,
     annotation: StructInfo | None = None,
 ) -> Var:
-    """`R.match_cast(value, info)`: a binding of its own kind."""
+    """Parses `R.match_cast(value, info)` and binds it."""
     if len(node.args) != 2 or node.keywords:
-        raise context.error(node, "R.match_cast takes a value and a struct info")
+        hint = '`y = R.match_cast(x, R.Tensor(("m", 4), "float32"))`'
+        found = len(node.args) + len(node.keywords)
+        message = f"R.match_cast: expected a value and a StructInfo, found {found} arguments"
+        raise context.error(node, message, hint, "E0106")
     value = operand(context, node.args[0])
     with context.binding_sizes():
         info = info_of(context, node.args[1])
-    span = context.place.span(node)
-    check_cast(value, info, span, context.place.span(node.args[1]))
+    span = context.source_map.span(node)
+    check_cast(value, info, span, context.source_map.span(node.args[1]))
     return context.emit_cast(value, info, span, name, target, annotation)
 
 
-def check_cast(value: Expr, info: StructInfo, span: Span, place: Span) -> None:
-    """Raise StructInfoError where no value of the one kind can have the other."""
+def check_cast(value: Expr, info: StructInfo, span: Span, info_span: Span) -> None:
+    """Raises StructInfoError if no value can have both StructInfos."""
     known = deduce(value)
     if base_check(info, known) is FAIL_L0 and base_check(known, info) is FAIL_L0:
-        what = getattr(value, "name", "the value")
+        name = getattr(value, "name", "value")
+        message = f"StructInfo mismatch: expected {info}, found {known}"
         raise StructInfoError(
-            Diagnostic(f"{what} can never have this structure", span, MATCH_CAST, code="E0206")
-            .note(f"asked for: {info}", place)
-            .note(f"{what}: {known}", value.span)
-            .hinted("ask for what may hold when it runs; R.astype and R.reshape change a tensor")
+            Diagnostic(message, span, MATCH_CAST, code="E0206")
+            .note("expected", info_span)
+            .note(f"{name}: {known}", value.span)
+            .hinted(f"convert the value with `R.astype` or `R.reshape`, or cast to {known}")
         )
 
 
-_WORDS: dict[str, Callable[[Context, ast.Call], Any]] = {
+_FORM_RULES: dict[str, Callable[[Context, ast.Call], Any]] = {
     CONST: _const,
     TUPLE: _tuple_call,
     CALL_PACKED: _packed,

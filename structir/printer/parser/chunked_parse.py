@@ -1,6 +1,6 @@
-"""Long texts in pieces: a run of simple lines is parsed a few at a time, when it is reached.
+"""Parses long texts in chunks: a run of simple lines is parsed a few lines at a time.
 
-The `ast` of 100,000 lines takes more than a gigabyte, that of a piece next to nothing.
+The `ast` of 100,000 lines takes more than a gigabyte; that of a chunk is negligible.
 A run is replaced by `...` and blank lines, so that all other lines keep their numbers.
 """
 
@@ -12,54 +12,53 @@ from collections.abc import Iterator
 
 import attrs
 
-RUN = 512  # shorter runs are read as they stand
-PIECE = 256
-SIMPLE = re.compile(r"[ \t]+\w+ *(?::.*)?= *(?!T\.).*[\w)\]\"]$")
+MIN_RUN_LENGTH = 512  # shorter runs are parsed with the rest of the text
+CHUNK_LENGTH = 256
+SIMPLE_LINE = re.compile(r"[ \t]+\w+ *(?::.*)?= *(?!T\.).*[\w)\]\"]$")
 WRAPPER = "if True:\n"
 
 
 class Unsplittable(Exception):
-    """A piece is not Python by itself: the text must be read as a whole."""
+    """A chunk is not valid Python by itself: the text must be parsed as a whole."""
 
 
 @attrs.frozen
 class LineRun:
-    """Lines that were taken out of a text, and how many lines of the text stand before them."""
+    """Lines extracted from a text, and the number of lines before them."""
 
     lines: list[str]
     before: int
 
-    def pieces(self) -> Iterator[tuple[list[ast.stmt], int]]:
-        """The statements, a piece at a time, each with how far its line numbers are off."""
-        for start in range(0, len(self.lines), PIECE):
-            piece = WRAPPER + "\n".join(self.lines[start : start + PIECE])
+    def chunks(self) -> Iterator[tuple[list[ast.stmt], int]]:
+        """Yields the statements of each chunk with the offset of its line numbers."""
+        for start in range(0, len(self.lines), CHUNK_LENGTH):
+            chunk = WRAPPER + "\n".join(self.lines[start : start + CHUNK_LENGTH])
             try:
-                wrapper = ast.parse(piece).body[0]
+                wrapper = ast.parse(chunk).body[0]
             except (SyntaxError, RecursionError, MemoryError, ValueError):
                 raise Unsplittable from None
             yield wrapper.body, self.before + start - 1  # type: ignore[attr-defined]
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, as Python counts them."""
+    """Returns the lines of a text, as Python counts them."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def without_runs(text: str) -> tuple[str, dict[int, LineRun]]:
-    """The text without its long runs, and the runs by the line that stands for each."""
+def extract_runs(text: str) -> tuple[str, dict[int, LineRun]]:
+    """Returns the text with a placeholder for each long run, and the runs by placeholder line."""
     lines = lines_of(text)
     runs: dict[int, LineRun] = {}
     start = 0
     depth = -1  # of the run's lines; -1 outside of runs
     for number, line in enumerate([*lines, ""]):
-        own = _depth(line)
-        if own == depth and own >= 0:
+        line_depth = _depth(line)
+        if line_depth == depth and line_depth >= 0:
             continue
-        if (
-            depth >= 0 and number - start > RUN
-        ):  # the last line stays: a branch is read from its end
+        if depth >= 0 and number - start > MIN_RUN_LENGTH:
+            # the last line stays, because it is the result of a branch
             runs[start + 1] = LineRun(lines[start : number - 1], start)
-        start, depth = number, own
+        start, depth = number, line_depth
     for run in runs.values():
         first = run.lines[0]
         indent = first[: len(first) - len(first.lstrip())]
@@ -69,5 +68,5 @@ def without_runs(text: str) -> tuple[str, dict[int, LineRun]]:
 
 
 def _depth(line: str) -> int:
-    """How deep a simple line is indented; -1 for any other line."""
-    return len(line) - len(line.lstrip()) if SIMPLE.match(line) else -1
+    """Returns the indentation of a simple line, -1 for any other line."""
+    return len(line) - len(line.lstrip()) if SIMPLE_LINE.match(line) else -1

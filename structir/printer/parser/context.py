@@ -1,4 +1,4 @@
-"""What the reader knows at a point of the text: the source, the names in sight, the open block."""
+"""State of the parser: the source, the names in scope, the open block, and reported errors."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_NESTING = 64
-MOST_TERMS = 2500  # of one chain of operators: no Python that there is reads fewer than 2,900
-MOST_VALUES = 1 << 18  # in a tuple and the tuples within it
-NEAREST = 2
+MAX_TERMS = 2500  # of one chain of operators; every supported CPython parses at least 2,900
+MAX_VALUES = 1 << 18  # in a tuple and the tuples within it
+MAX_SUGGESTIONS = 2
 
 
 class AlreadyReported(Exception):
-    """A name stands for something that was wrong and has been reported."""
+    """The binding of a name was invalid, and its error has been reported."""
 
 
 class OutOfScope:
-    """What a name meant that is not in sight any longer, and why."""
+    """The former meaning of a name that is out of scope, with the message and the hint."""
 
     def __init__(self, var: Any, message: str, hint: str) -> None:
         self.var, self.message, self.hint = var, message, hint
 
 
 class Depth:
-    """How deep the reader is inside of expressions and branches."""
+    """The nesting depth of the expression or branch being parsed."""
 
     __slots__ = ("level",)
 
@@ -65,12 +65,12 @@ class Depth:
         self.level -= 1
 
 
-WRONG: Any = object()  # the value of a name whose binding was wrong
+INVALID: Any = object()  # the value of a name whose binding was invalid
 MISSING: Any = object()
 
 
 class SourceMap:
-    """A source and how its `ast` lies in it: lines and columns of nodes become spans."""
+    """Maps lines and columns of `ast` nodes to spans of a source."""
 
     def __init__(
         self, source: Source, line_shift: int = 0, runs: Mapping[int, LineRun] | None = None
@@ -82,7 +82,7 @@ class SourceMap:
         self.ascii = source.text.isascii()
 
     def span(self, node: Any) -> Span:
-        """Where a node stands."""
+        """Returns the span of a node."""
         shift = self.line_shift
         line, end = node.lineno + shift, node.end_lineno + shift
         start, stop = node.col_offset, node.end_col_offset
@@ -91,13 +91,13 @@ class SourceMap:
         return Span(self.source, line, start, end, stop)
 
     def run_at(self, node: ast.AST) -> LineRun | None:
-        """The run of lines that a statement stands for."""
+        """Returns the run of lines that a placeholder statement replaces, or None."""
         line: int = node.lineno  # type: ignore[attr-defined]
         return self.runs.get(line + self.line_shift - self.source.first_line + 1)
 
     @contextmanager
     def shifted(self, lines: int) -> Iterator[None]:
-        """While nodes of a piece are read: their lines count from elsewhere."""
+        """Shifts the line numbers of nodes while a chunk of the text is parsed."""
         outside, self.line_shift = self.line_shift, lines + self.source.first_line - 1
         try:
             yield
@@ -105,17 +105,17 @@ class SourceMap:
             self.line_shift = outside
 
     def column(self, line: int, offset: int) -> int:
-        """`ast` counts the bytes of a line, a span its characters."""
+        """Converts a byte offset, as `ast` counts, to a column in characters."""
         text = self.lines[line - self.source.first_line]
         return len(text.encode()[:offset].decode(errors="ignore"))
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """Names of the text that a fresh variable might be given, were they free."""
+        """Returns the names of the text that collide with those of fresh variables."""
         return frozenset(re.findall(r"\b[lg]v\d*\b", self.source.text))
 
     def on_one_line(self, node: Any) -> str | None:
-        """The text of a node that stands on one line of an ASCII source."""
+        """Returns the text of a node on one line of an ASCII source, or None."""
         if node.lineno != node.end_lineno or not self.ascii:
             return None
         index = node.lineno + self.line_shift - self.source.first_line
@@ -124,74 +124,89 @@ class SourceMap:
 
 
 class Context:
-    """The state of reading one function of a module, and of everything nested in it."""
+    """The state of parsing one function of a module and everything nested in it."""
 
-    def __init__(self, place: SourceMap, module: Any = None, function: str = "") -> None:
-        self.place = place
-        self.function = function  # of the module, that is being read
-        self.module = module  # what else the text holds: modules.ModuleContext
+    def __init__(self, source_map: SourceMap, module: Any = None, function: str = "") -> None:
+        self.source_map = source_map
+        self.function = function  # name of the module's function being parsed
+        self.module = module  # the other functions of the text: modules.ModuleContext
         self.names: dict[str, Any] = {}
-        self.infos: dict[str, StructInfo] = {}  # by their text, as long as its sizes mean the same
+        self.infos: dict[str, StructInfo] = {}  # by their text, while its sizes keep their meaning
         self.scope = BuilderScope()
         self.outputs: frozenset[str] | None = None  # of the open dataflow block
-        self.own: set[str] = set()  # symbolic dims that the innermost function declares
-        self.promised: dict[str, StructInfo] = {}  # annotations of what the next branch gives
+        self.declared_dims: set[str] = set()  # by the innermost function
+        self.branch_annotations: dict[str, StructInfo] = {}  # of the result of the next `if`
         self.declares_strings = False
         self.declares_names = False
-        self.binds_sizes = False  # what is read binds the sizes that stand alone in it
-        self.keeps_infos = True  # the struct info that is being read may stand for its text
+        self.binds_sizes = False  # the annotation binds dims that are whole sizes in it
+        self.expects_sizes = False  # the argument being parsed consists of sizes
+        self.keeps_infos = True  # the StructInfo being parsed may be memoized by its text
         self.has_rows = False
-        self.real: frozenset[str] = frozenset()  # names of sizes that Python knows in signatures
+        self.evaluated_names: frozenset[str] = (
+            frozenset()
+        )  # dims that Python evaluated in signatures
         self.strict = False
         self.depth = Depth()
-        self.found: list[Diagnostic] = []
+        self.errors: list[Diagnostic] = []
         self.error_class: type[DiagnosticError] = ParseError
         self._undo: list[tuple[str, Any]] = []
         self._fresh: dict[str, int] = {}
 
     def copy(self) -> Context:
-        """The same names in a context of its own, to read a body in."""
-        made = Context(self.place, self.module, self.function)
-        made.names, made.own, made.strict = dict(self.names), set(self.own), self.strict
-        return made
+        """Returns a new context with the same names, to parse a body in."""
+        copied = Context(self.source_map, self.module, self.function)
+        copied.names, copied.strict = dict(self.names), self.strict
+        copied.declared_dims = set(self.declared_dims)
+        return copied
 
     @contextmanager
     def binding_sizes(self) -> Iterator[None]:
-        """What is read inside binds the sizes that stand alone in it."""
+        """Annotations parsed inside bind the dims that are whole sizes in them."""
         self.binds_sizes = True
         try:
             yield
         finally:
             self.binds_sizes, self.keeps_infos = False, True
 
+    @contextmanager
+    def expecting_sizes(self, expects: bool) -> Iterator[None]:
+        """Undefined names inside are reported as undeclared dims."""
+        outside, self.expects_sizes = self.expects_sizes, expects
+        try:
+            yield
+        finally:
+            self.expects_sizes = outside
+
     # ---- errors
 
     def error(self, node: Any, message: str, hint: str | None = None, code: str = "") -> ParseError:
         """Returns an error located at a node."""
-        return ParseError(Diagnostic(message, self.place.span(node), hint=hint, code=code))
+        return ParseError(Diagnostic(message, self.source_map.span(node), hint=hint, code=code))
 
     def report(self, error: DiagnosticError, node: Any) -> None:
-        """Keep an error and go on reading."""
-        if not self.found:
+        """Records an error, so that parsing continues."""
+        if not self.errors:
             self.error_class = type(error)
-        span = self.place.span(node)
-        self.found += [diagnostic.at(span) for diagnostic in error.diagnostics]
+        span = self.source_map.span(node)
+        self.errors += [diagnostic.at(span) for diagnostic in error.diagnostics]
 
     def nested(self, node: Any, terms: int = 0) -> Depth:
-        """Guard against texts nested deeper than they can be read, and chains of too many terms;
-        leaving it goes up again."""
+        """Enters one level of nesting; raises ParseError at MAX_NESTING levels or MAX_TERMS terms.
+
+        The returned context manager leaves the level.
+        """
         depth = self.depth
-        if depth.level >= MAX_NESTING or terms > MOST_TERMS:
-            limit = f"{MOST_TERMS} terms are" if terms > MOST_TERMS else f"{MAX_NESTING} is"
-            hint = f"bind inner parts to names: {limit} the limit"
-            raise self.error(node, "nested too deeply", hint)
+        if depth.level >= MAX_NESTING or terms > MAX_TERMS:
+            limit = f"{MAX_TERMS} terms" if terms > MAX_TERMS else f"{MAX_NESTING} levels"
+            hint = "bind inner parts to names: `y = ...`"
+            raise self.error(node, f"nested too deeply: the limit is {limit}", hint, "E0109")
         depth.level += 1
         return depth
 
     # ---- names
 
     def define(self, name: str, value: Any) -> None:
-        """Give a name its meaning until the end of the region."""
+        """Binds a name to a value until the end of the region."""
         names = self.names
         old = names.get(name, MISSING)
         self._undo.append((name, old))
@@ -200,11 +215,11 @@ class Context:
         names[name] = value
 
     def mark(self) -> int:
-        """The beginning of a region."""
+        """Returns the mark of the beginning of a region, for `leave`."""
         return len(self._undo)
 
     def leave(self, mark: int, why: str, hint: str, kept: Iterable[str] = ()) -> None:
-        """End a region: names mean again what they meant before it."""
+        """Ends a region: restores the names bound before it, except those in `kept`."""
         undo = self._undo
         kept_values = {name: self.names[name] for name in kept if name in self.names}
         while len(undo) > mark:
@@ -218,23 +233,24 @@ class Context:
                 self.infos = {}
                 del self.names[name]
             elif type(new) is not OutOfScope:
-                self.names[name] = OutOfScope(new, why.format(name=name), hint)
+                self.names[name] = OutOfScope(new, why.format(name=name), hint.format(name=name))
         if self.has_rows:
             self.infos = {}
         for name, value in kept_values.items():
             self.define(name, value)
 
     def leave_dataflow(self, mark: int, why: str, hint: str) -> None:
-        """End a dataflow block: only what it gives out keeps its meaning."""
+        """Ends a dataflow block: its dataflow variables go out of scope."""
         for name in {name for name, _ in self._undo[mark:]}:
             value = self.names[name]
             if isinstance(value, DataflowVar):
-                self.define(name, OutOfScope(value, why.format(name=name), hint))
+                message, fix = why.format(name=name), hint.format(name=name)
+                self.define(name, OutOfScope(value, message, fix))
 
     def lookup(self, node: ast.Name) -> Any:
-        """What a name means here."""
+        """Returns the value of a name; raises ParseError if it is not in scope."""
         value = self.names.get(node.id, MISSING)
-        if value is WRONG:
+        if value is INVALID:
             raise AlreadyReported
         if value is MISSING or type(value) is OutOfScope:
             if value is MISSING and self.module is not None:
@@ -242,46 +258,73 @@ class Context:
             if value is MISSING:
                 raise self.undefined(node)
             if type(value) is OutOfScope:
-                if value.var is WRONG:
+                if value.var is INVALID:
                     raise AlreadyReported
                 raise self._out_of_scope(node, value)
         return value
 
     def names_module(self, node: ast.Name) -> bool:
-        """Whether a name means the module itself."""
+        """Whether a name refers to the module itself."""
         return self.module is not None and self.module.names_module(self, node)
 
     def undefined(self, node: ast.Name) -> ParseError:
-        """The error for a name that means nothing."""
+        """Returns the error of a name that is not in scope."""
+        if self.module is not None and node.id in self.module.python_values:
+            return self._python_value(node, self.module.python_values[node.id])
         known: dict[str, Any] = {
             n: v for n, v in self.names.items() if isinstance(v, Var) or type(v) is Poly
         }
-        near = difflib.get_close_matches(node.id, known, NEAREST)
-        diagnostic = Diagnostic(f"{node.id} is not defined", self.place.span(node), code="E0102")
-        for name in near:
+        matches = difflib.get_close_matches(node.id, known, MAX_SUGGESTIONS)
+        diagnostic = Diagnostic(
+            f"`{node.id}` is not defined",
+            self.source_map.span(node),
+            code="E0102",
+            label="not found in this scope",
+        )
+        for name in matches:
             if isinstance(known[name], Var):
                 diagnostic = diagnostic.note(f"{name}: {known[name].struct_info}", known[name].span)
-        if near:
-            return ParseError(diagnostic.hinted(f"did you mean {' or '.join(near)}?"))
+        if matches:
+            names = " or ".join(f"`{name}`" for name in matches)
+            return ParseError(diagnostic.hinted(f"did you mean {names}?"))
+        if self.expects_sizes:
+            hint = f"declare the dim: `{node.id} = T.int64()`, "
+            hint += f'or quote it in the annotation: `("{node.id}", 4)`'
+            return ParseError(diagnostic.hinted(hint))
+        hint = f"bind it first: `{node.id} = ...`, "
+        hint += f'or add a parameter: `{node.id}: R.Tensor((4,), "float32")`'
+        return ParseError(diagnostic.hinted(hint))
+
+    def _python_value(self, node: ast.Name, value: Any) -> ParseError:
+        """Returns the error of a name that only the surrounding Python code defines."""
+        message = f"`{node.id}` is a Python global; programs cannot capture Python values"
+        if type(value) in (bool, int, float):
+            dtype = {bool: "bool", int: "int64"}.get(type(value), "float32")
+            hint = f'write the value: `R.const({value!r}, "{dtype}")`'
+        else:
+            hint = f'pass it as an argument: add a parameter `{node.id}: R.Tensor((4,), "float32")`'
         return ParseError(
-            diagnostic.hinted("bind it first; a symbolic dim is declared by n = T.int64()")
+            Diagnostic(
+                message, self.source_map.span(node), hint=hint, code="E0111", label="Python value"
+            )
         )
 
-    def _out_of_scope(self, node: ast.Name, gone: OutOfScope) -> ParseError:
-        diagnostic = Diagnostic(gone.message, self.place.span(node), hint=gone.hint, code="E0104")
-        if isinstance(gone.var, Var):
-            diagnostic = diagnostic.note(f"{node.id}: {gone.var.struct_info}", gone.var.span)
+    def _out_of_scope(self, node: ast.Name, former: OutOfScope) -> ParseError:
+        span = self.source_map.span(node)
+        diagnostic = Diagnostic(former.message, span, hint=former.hint, code="E0104")
+        if isinstance(former.var, Var):
+            diagnostic = diagnostic.note(f"{node.id}: {former.var.struct_info}", former.var.span)
         return ParseError(diagnostic)
 
     def declare(self, name: str) -> Poly:
-        """A new symbolic dim."""
-        made = sym(name)
-        self.define(name, made)
-        self.own.add(name)
-        return made
+        """Declares a symbolic dim and returns it."""
+        dim = sym(name)
+        self.define(name, dim)
+        self.declared_dims.add(name)
+        return dim
 
     def row(self, name: str) -> RowVar:
-        """The row variable of a name, which has its star; a new one where the name is free."""
+        """Returns the row variable of a starred name (`*s`), a new one if the name is free."""
         known = self.names.get(name)
         if known is None or type(known) is OutOfScope:
             known = RowVar(name[1:])
@@ -290,7 +333,7 @@ class Context:
         return known
 
     def any_size(self) -> Any:
-        """`_`: a size of its own where sizes are bound, else one that nothing is known of."""
+        """Returns the size for `_`: a fresh dim where sizes are bound, else an unknown size."""
         if not self.binds_sizes:
             return AnySize()
         self.infos, self.keeps_infos = {}, False
@@ -298,9 +341,9 @@ class Context:
         return sym(f"_{count}")
 
     def fresh(self) -> str:
-        """A name for what the text leaves unnamed: `lv` in a dataflow block, `gv` outside."""
+        """Returns a fresh variable name: `lv` in a dataflow block, `gv` outside."""
         stem = "gv" if self.outputs is None else "lv"
-        written = self.place.stems
+        written = self.source_map.stems
         count = self._fresh.get(stem, 0)
         name = f"{stem}{count}" if count else stem
         while name in written:
@@ -318,13 +361,14 @@ class Context:
         node: Any = None,
         annotation: StructInfo | None = None,
     ) -> Var:
-        """Bind a value to a new variable at the end of the open sequence."""
-        span = value.span if node is None else self.place.span(node)
+        """Binds a value to a new variable at the end of the open sequence."""
+        span = value.span if node is None else self.source_map.span(node)
         info = value.struct_info
         if info is None:
             info = deduce(value)
-        if type(info) is TupleStructInfo and _holds_more(info, MOST_VALUES):
-            raise ParseError(Diagnostic(f"a tuple holds more than {MOST_VALUES} values", span))
+        if type(info) is TupleStructInfo and _exceeds(info, MAX_VALUES):
+            message = f"a tuple and the tuples within it have more than {MAX_VALUES} fields"
+            raise ParseError(Diagnostic(message, span, code="E0109"))
         if annotation is not None and annotation is not info:
             info = annotate(annotation, info, name or "the value", span, value)
         outputs = self.outputs
@@ -338,7 +382,7 @@ class Context:
         return var
 
     def emit_function(self, function: Function, name: str, node: Any, var: Var | None) -> Var:
-        """Bind a function to the variable that it calls itself by, or to a new one."""
+        """Binds a function to the variable of its recursive calls, or to a new one."""
         if var is None:
             return self.emit(function, name, node)
         kind = Var if self.outputs is None or name in self.outputs else DataflowVar
@@ -355,27 +399,27 @@ class Context:
         node: Any = None,
         annotation: StructInfo | None = None,
     ) -> Var:
-        """Bind a value under a struct info that is checked when it runs."""
+        """Binds a value by a match_cast, which checks its StructInfo at run time."""
         self.scope.define(info)
         outputs = self.outputs
         kind = Var if outputs is None or name in outputs else DataflowVar
-        place = span if node is None else self.place.span(node)
-        var = kind(name or self.fresh(), annotation or info, place)
+        var_span = span if node is None else self.source_map.span(node)
+        var = kind(name or self.fresh(), annotation or info, var_span)
         self.scope.bindings.append(MatchCast(var, value, info, span))
         return var
 
     def atom(self, value: Any, node: Any) -> Any:
-        """A value that may stand as an argument: what is not an atom is bound first."""
+        """Returns a value in argument position; binds it first unless it is an atom."""
         if isinstance(value, Expr) and type(value) not in ATOMS and type(value) is not Tuple:
             return self.emit(value)
         return value
 
     def expr(self, value: Any, node: Any) -> Expr:
-        """What was read as an expression of the IR."""
+        """Converts a parsed value to an expression of the IR."""
         if isinstance(value, Expr):
             return value
         kind = type(value)
-        span = self.place.span(node)
+        span = self.source_map.span(node)
         if kind is tuple or kind is list:
             parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node] * len(value)
             fields = [self.expr(item, part) for item, part in zip(value, parts, strict=True)]
@@ -384,17 +428,20 @@ class Context:
             return StringImm(value, span=span)
         if kind in (int, float, bool, Poly):
             return PrimValue(value, span=span)
-        raise self.error(node, f"{value!r} is not a value of a program")
+        hint = "write a variable, a call, a number, or a tuple of them"
+        raise self.error(node, f"expected an expression of the IR, found {value!r}", hint)
 
 
-def _holds_more(info: TupleStructInfo, most: int) -> bool:
-    """Whether the tuples within a tuple hold more values than this: a text of few lines can name
-    one that no memory holds."""
-    todo: list[StructInfo] = [info]
+def _exceeds(info: TupleStructInfo, most: int) -> bool:
+    """Whether a tuple has more fields than `most`, nested ones included.
+
+    A few lines of text can describe a tuple that does not fit in memory.
+    """
+    remaining: list[StructInfo] = [info]
     count = 0
-    while todo and count <= most:
-        part = todo.pop()
+    while remaining and count <= most:
+        part = remaining.pop()
         count += 1
         if type(part) is TupleStructInfo:
-            todo += part.fields
+            remaining += part.fields
     return count > most

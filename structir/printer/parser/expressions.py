@@ -1,4 +1,4 @@
-"""Leaves and operators of a text: names, literals, tuples, fields, arithmetic."""
+"""Parses leaves and operators: names, literals, tuples, tuple fields, arithmetic."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import ast
 from typing import Any
 
 from structir.analysis.deduction import deduce
+from structir.errors import Diagnostic, ParseError
 from structir.ir.dims import Poly
-from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem
+from structir.ir.expr import OPERATORS, Call, Constant, Expr, TupleGetItem, Var
 from structir.ir.op import find_op, registered_ops
+from structir.ir.struct_info import TensorStructInfo
 from structir.printer import constants
 from structir.printer.parser.context import Context
 from structir.printer.parser.sizes import (
     BINARY,
     COMPARISONS,
-    MOST_BITS,
+    MAX_BITS,
     is_number,
     static_binary,
     static_compare,
@@ -26,11 +28,11 @@ from structir.printer.syntax import METADATA
 @reads(ast.Constant)
 def _constant(context: Context, node: ast.Constant) -> Any:
     value = node.value
-    if type(value) is int and value.bit_length() > MOST_BITS:
-        raise context.error(node, f"a number has more than {MOST_BITS} bits")
+    if type(value) is int and value.bit_length() > MAX_BITS:
+        raise context.error(node, f"expected a number of at most {MAX_BITS} bits", None, "E0109")
     if value is None or type(value) in (int, float, bool, str):
         return value
-    raise unsupported(context, node, "a value is a number, a bool or a string")
+    raise unsupported(context, node, "write a number, a bool or a string")
 
 
 @reads(ast.Name)
@@ -51,28 +53,70 @@ def _tuple(context: Context, node: ast.Tuple | ast.List) -> Any:
 def _attribute(context: Context, node: ast.Attribute) -> Any:
     base = node.value
     if isinstance(base, ast.Name) and context.module is not None:
-        found = context.module.function_of(context, base.id, node)
-        if found is not None:
-            return found
+        function = context.module.function_of(context, base.id, node)
+        if function is not None:
+            return function
     path = path_of(node)
     if path is not None and path.startswith("R."):
-        raise context.error(node, f"{path} stands here without being called", f"write {path}(...)")
-    hint = "functions of the module are reached as cls.name, ops as R.name"
-    hint = f"did you mean R.{node.attr}?" if find_op(node.attr) else hint
-    raise context.error(node, f"{ast.unparse(node)} is not part of the language", hint, "E0103")
+        message = f"expected a call, found the bare op {path}"
+        raise context.error(node, message, f"call it: `{path}(...)`", "E0103")
+    raise _no_attribute(context, node)
+
+
+def _no_attribute(context: Context, node: ast.Attribute) -> ParseError:
+    """Returns the error of `x.name`: values have no attributes."""
+    base = context.names.get(node.value.id) if isinstance(node.value, ast.Name) else None
+    name = ast.unparse(node.value)
+    if isinstance(base, Var):
+        kind = "tensors have" if isinstance(base.struct_info, TensorStructInfo) else f"`{name}` has"
+        diagnostic = Diagnostic(
+            f"{kind} no attribute `{node.attr}`",
+            context.source_map.span(node),
+            hint=_hint_of_attribute(name, node.attr),
+            code="E0113",
+            label=f"`{name}` is {base.struct_info}",
+        )
+        return ParseError(diagnostic)
+    hint = f"did you mean `R.{node.attr}`?" if find_op(node.attr) else None
+    hint = hint or "call functions of the module as `cls.name(...)`, ops as `R.name(...)`"
+    message = f"`{ast.unparse(node)}` is not part of the language"
+    return context.error(node, message, hint, "E0103")
+
+
+def _hint_of_attribute(name: str, attribute: str) -> str:
+    if attribute in ATTRIBUTE_HINTS:
+        return ATTRIBUTE_HINTS[attribute].format(name)
+    if find_op(attribute):
+        return f"call the op: `R.{attribute}({name})`"
+    return "call an op on the value: `R.name(x)`; `dir(R)` lists the ops"
+
+
+# What NumPy and PyTorch write as attributes of a tensor.
+ATTRIBUTE_HINTS = {
+    "T": "`R.permute_dims({})`",
+    "mT": "`R.permute_dims({})`",
+    "shape": "`R.shape_of({})`; in annotations, name the dims: `R.Tensor((n, 4))`",
+    "view": "`R.reshape({}, (...))`",
+    "transpose": "`R.permute_dims({})`",
+    "dtype": 'write the dtype as a string: `"float32"`',
+}
 
 
 @reads(ast.Subscript)
 def _subscript(context: Context, node: ast.Subscript) -> Any:
     if isinstance(node.value, ast.Name) and node.value.id == METADATA:
-        return _referred(context, node)
+        return _referenced_constant(context, node)
     with context.nested(node):
         base = argument(context, node.value)
-        index = value_of(context, node.slice)
+        index = None if isinstance(node.slice, ast.Slice) else value_of(context, node.slice)
     if type(index) is not int:
-        hint = "the field of a tuple is a constant; elements of a tensor are taken by R.take"
-        raise context.error(node, "an index must be a constant integer", hint)
-    span = context.place.span(node)
+        base_name = ast.unparse(node.value)
+        hint = f"of a tuple: `{base_name}[0]`; of a tensor: `R.take({base_name}, indices, axis=0)`"
+        hint += f" or `R.strided_slice({base_name}, axes=[0], begin=[0], end=[2])`"
+        index_text = ast.unparse(node.slice)
+        message = f"expected a constant integer as the index, found {index_text}"
+        raise context.error(node, message, hint, "E0114")
+    span = context.source_map.span(node)
     item = TupleGetItem(context.expr(base, node.value), index, None, span)
     info = deduce(item)
     if index < 0:
@@ -80,19 +124,20 @@ def _subscript(context: Context, node: ast.Subscript) -> Any:
     return TupleGetItem(item.tuple_value, index, info, span)
 
 
-def _referred(context: Context, node: ast.Subscript) -> Constant:
+def _referenced_constant(context: Context, node: ast.Subscript) -> Constant:
     name = getattr(node.slice, "value", None)
-    beside = context.module.constants if context.module is not None else {}
-    found = constants.referred_constant(name, beside) if isinstance(name, str) else None
-    if found is None:
-        hint = "structir.save keeps a text and its constants together; structir.load reads both"
-        raise context.error(node, f"the constant {name!r} is not held beside this text", hint)
-    return found
+    arrays = context.module.constants if context.module is not None else {}
+    constant = constants.referred_constant(name, arrays) if isinstance(name, str) else None
+    if constant is None:
+        hint = "load the text with its constants: `structir.load(path)`, "
+        hint += "or pass them: `structir.parse(text, constants=...)`"
+        raise context.error(node, f"missing constant {name!r}", hint)
+    return constant
 
 
 @reads(ast.BinOp)
 def _binary(context: Context, node: ast.BinOp) -> Any:
-    """A chain of operators, leftmost first, however long it is."""
+    """Parses a chain of binary operators from the left, without recursion."""
     chain = [node]
     while isinstance(chain[-1].left, ast.BinOp):
         chain.append(chain[-1].left)
@@ -113,13 +158,13 @@ def _operator(context: Context, node: ast.expr, symbol: str, *operands: Any) -> 
     op = _operators().get(symbol)
     if op is None:
         raise unsupported(context, node)
-    call: Call = op.definition.bind(operands, {}, context.place.span(node))
+    call: Call = op.definition.bind(operands, {}, context.source_map.span(node))
     return call
 
 
 def _operators() -> Any:
     if not OPERATORS:
-        registered_ops()  # ops stand in the table once they are loaded
+        registered_ops()  # loading the ops fills the table
     return OPERATORS
 
 
@@ -131,13 +176,15 @@ def _unary(context: Context, node: ast.UnaryOp) -> Any:
         return -value if is_number(value) else _operator(context, node, "neg", value)
     if isinstance(node.op, ast.UAdd):
         return value
-    raise unsupported(context, node, "use R.logical_not or R.bitwise_not")
+    operand_text = ast.unparse(node.operand)
+    hint = f"`R.logical_not({operand_text})` or `R.bitwise_not({operand_text})`"
+    raise unsupported(context, node, hint)
 
 
 @reads(ast.Compare)
 def _compare(context: Context, node: ast.Compare) -> Any:
     if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
-        raise unsupported(context, node, "compare two values at a time: < <= > >= == !=")
+        raise unsupported(context, node, "compare two values at a time: `a < b`")
     with context.nested(node):
         left, right = argument(context, node.left), argument(context, node.comparators[0])
     if is_number(left) and is_number(right):

@@ -1,4 +1,4 @@
-"""Struct infos and leaves of a text, read by their rows of the table of forms."""
+"""Parses StructInfo annotations and leaves by the table of syntax forms."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from structir.printer.syntax import ANY_SIZE, INFO_OF_NAME, SyntaxForm, info_for
 
 
 def info_of(context: Context, node: ast.expr) -> StructInfo:
-    """The struct info that an annotation states."""
-    text = context.place.on_one_line(node)
+    """Parses an annotation to its StructInfo."""
+    text = context.source_map.on_one_line(node)
     if text is not None:
-        known = context.infos.get(text)
-        if known is not None:
-            return known
+        memoized = context.infos.get(text)
+        if memoized is not None:
+            return memoized
     info = _read_info(context, node)
     keeps = context.keeps_infos and not context.declares_strings
     if text is not None and keeps and not _holds_variable(info):
@@ -36,7 +36,7 @@ def info_of(context: Context, node: ast.expr) -> StructInfo:
 
 
 def _holds_variable(info: StructInfo) -> bool:
-    """Whether a shape variable may occur, whose name may be bound again to another."""
+    """Whether a shape variable may occur, whose name may be rebound later."""
     return not isinstance(info, TensorStructInfo) or isinstance(info.dims, Var)
 
 
@@ -46,10 +46,10 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     path = path_of(node.func if isinstance(node, ast.Call) else node)
     form = info_form(path[2:]) if path is not None and path.startswith("R.") else None
     if form is None:
-        hint = 'a struct info is R.Tensor((n, 4), "float32"), R.Shape, R.Tuple, R.Callable, ...'
-        near = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
-        hint = f"did you mean R.{near[0]}?" if near else hint
-        raise context.error(node, f"{ast.unparse(node)} is not a struct info", hint)
+        matches = difflib.get_close_matches((path or "")[2:], INFO_OF_NAME, 1)
+        hint = f"did you mean `R.{matches[0]}`?" if matches else None
+        hint = hint or '`R.Tensor((n, 4), "float32")`, or `R.Object` for any value'
+        raise _not_an_info(context, node, ast.unparse(node), hint)
     if isinstance(node, ast.Call):
         with context.nested(node):
             info: StructInfo = read_form(context, node, form)
@@ -57,18 +57,37 @@ def _read_info(context: Context, node: ast.expr) -> StructInfo:
     fields = form.complete({})
     if _required(form) - fields.keys():
         raise _missing_fields(context, node, form)
-    made: StructInfo = form.node(**fields)
-    return made
+    bare: StructInfo = form.node(**fields)
+    return bare
+
+
+def _not_an_info(
+    context: Context, node: ast.expr, text: str, hint: str | None = None
+) -> ParseError:
+    message = f"expected a StructInfo such as R.Tensor((n, 4), dtype), found {text}"
+    return context.error(node, message, hint, "E0119")
+
+
+def dtype_error(context: Context, node: ast.AST, dtype: Any) -> ParseError:
+    """Returns the error of a string that is not the name of a dtype."""
+    return context.error(node, f"unknown dtype {dtype!r}", dtype_hint(dtype), "E0122")
 
 
 def _required(form: SyntaxForm) -> set[str]:
-    """The fields that a node cannot do without."""
+    """Returns the fields of a node that have no default."""
     fields: Any = attrs.fields(form.node)
     return {f.name for f in fields if f.init and f.default is attrs.NOTHING}
 
 
+def _lacks_fields(form: SyntaxForm, fields: dict[str, Any]) -> bool:
+    try:
+        return bool(_required(form) - form.complete(fields).keys())
+    except TypeError:  # contradictory fields
+        return False
+
+
 def _missing_fields(context: Context, node: ast.expr, form: SyntaxForm) -> ParseError:
-    """The error of a StructInfo that is named without fields, though it has no meaning then."""
+    """Returns the error of a StructInfo without its required fields."""
     if form.rest:  # the number of fields is part of the StructInfo
         example, empty = f"R.{form.name}(R.Tensor, R.Shape)", f"`R.{form.name}()` for no fields, "
     else:
@@ -80,67 +99,76 @@ def _missing_fields(context: Context, node: ast.expr, form: SyntaxForm) -> Parse
 
 
 def _quoted(context: Context, node: ast.Constant) -> ast.expr:
-    """An annotation written as a string."""
+    """Parses an annotation written as a string to its `ast`."""
     try:
         tree = ast.parse(str(node.value), mode="eval")
         return ast.copy_location(tree.body, node)
     except (SyntaxError, ValueError):
-        raise context.error(node, f"{node.value!r} is not a struct info") from None
+        raise _not_an_info(context, node, repr(node.value)) from None
 
 
 def is_info(node: ast.expr) -> bool:
-    """Whether an expression is written as a struct info."""
+    """Whether an expression has the syntax of a StructInfo."""
     path = path_of(node.func if isinstance(node, ast.Call) else node)
     return path is not None and path.startswith("R.") and info_form(path[2:]) is not None
 
 
 def read_form(context: Context, node: ast.Call, form: SyntaxForm) -> Any:
-    """A node by its row of the table."""
+    """Parses a node by its row of the table."""
     fields: dict[str, Any] = {}
     if form.rest:
         fields[form.fields[0].name] = _infos(context, _rest(node))
     else:
         by_name = {f.keyword: f for f in form.fields} | {f.name: f for f in form.fields}
         if len(node.args) > len(form.fields):
-            raise context.error(node, f"R.{form.name} takes {len(form.fields)} arguments at most")
+            message = f"R.{form.name}: expected at most {len(form.fields)} arguments, "
+            message += f"found {len(node.args)}"
+            hint = f"its arguments are {', '.join(f.keyword for f in form.fields)}"
+            raise context.error(node, message, hint, "E0106")
         for field, item in zip(form.fields, node.args, strict=False):
             fields[field.name] = _FIELDS[field.kind](context, item)
         for keyword in node.keywords:
             named = by_name.get(keyword.arg or "")
             if named is None:
-                hint = f"it has {', '.join(f.keyword for f in form.fields)}"
-                raise context.error(keyword, f"R.{form.name} has no {keyword.arg}", hint)
+                message = f"R.{form.name}: unexpected keyword argument `{keyword.arg}`"
+                hint = f"its arguments are {', '.join(f.keyword for f in form.fields)}"
+                raise context.error(keyword, message, hint, "E0106")
             fields[named.name] = _FIELDS[named.kind](context, keyword.value)
     try:
-        made = form.complete(fields)
-        _check_dtype(context, node, made)
+        complete = form.complete(fields)
+        _check_dtype(context, node, complete)
         if not issubclass(form.node, StructInfo):
-            made["span"] = context.place.span(node)
-        return form.node(**made)
+            complete["span"] = context.source_map.span(node)
+        return form.node(**complete)
     except TypeError as error:
-        if issubclass(form.node, StructInfo) and _required(form) - form.complete(fields).keys():
+        if issubclass(form.node, StructInfo) and _lacks_fields(form, fields):
             raise _missing_fields(context, node, form) from None
-        raise context.error(node, f"R.{form.name} is not complete: {error}") from None
+        hint = f"its arguments are {', '.join(f.keyword for f in form.fields)}"
+        raise context.error(node, f"R.{form.name}: {error}", hint, "E0106") from None
     except DiagnosticError as error:
-        told = error.diagnostics[0]
-        raise context.error(node, told.message, told.hint) from None
+        first = error.diagnostics[0]
+        raise context.error(node, first.message, first.hint, first.code) from None
 
 
 def _check_dtype(context: Context, node: ast.Call, fields: dict[str, Any]) -> None:
     dtype = fields.get("dtype")
     if dtype is not None and dtype not in DTYPES:  # of tensors and of numbers
-        raise context.error(node, f"{dtype!r} is not a dtype", dtype_hint(dtype))
+        raise dtype_error(context, node, dtype)
     dims, ndim = fields.get("dims"), fields.get("ndim")
     if ndim is not None and (type(ndim) is not int or ndim < 0):
-        raise context.error(node, f"ndim is a number of axes, not {ndim!r}")
+        message = f"ndim: expected an integer of at least 0, found {ndim!r}"
+        raise context.error(
+            node, message, 'for example `R.Tensor(dtype="float32", ndim=2)`', "E0107"
+        )
     if type(dims) is tuple and ndim is not None and ndim != len(dims):
-        raise context.error(node, f"{len(dims)} sizes are given, but ndim is {ndim}")
+        message = f"ndim: expected {len(dims)}, the length of the shape, found {ndim}"
+        raise context.error(node, message, f"remove `ndim={ndim}`", "E0107")
     if isinstance(dims, Var) and ndim is None:
         fields.pop("ndim", None)
 
 
 def _rest(node: ast.Call) -> list[ast.expr]:
-    """`R.Tuple(a, b)` and `R.Tuple([a, b])` say the same."""
+    """Returns the fields of `R.Tuple(a, b)`, which may also be written `R.Tuple([a, b])`."""
     one = node.args[0] if len(node.args) == 1 else None
     return one.elts if isinstance(one, ast.List | ast.Tuple) else node.args
 
@@ -158,16 +186,24 @@ def _infos_field(context: Context, node: ast.expr) -> Any:
 
 
 def size_of(context: Context, node: ast.expr) -> Any:
-    """One size."""
+    """Parses one size: an integer or an expression over dims."""
     size = _axis(context, node)
     if type(size) is not int and type(size) is not Poly:
-        hint = "rows, ragged axes and labels stand in the shape of an R.Tensor"
-        raise context.error(node, f"{ast.unparse(node)} is not a size", hint)
+        hint = "row variables, ragged axes and labels are only allowed in shapes of `R.Tensor`"
+        raise size_error(context, node, ast.unparse(node), hint)
     return size
 
 
+SIZE_HINT = "write an integer or an expression over dims: `n`, `2 * n + 1`"
+
+
+def size_error(context: Context, node: ast.AST, text: str, hint: str = SIZE_HINT) -> ParseError:
+    """Returns the error of an expression in the position of a size."""
+    return context.error(node, f"expected a size, found {text}", hint, "E0121")
+
+
 def _axis(context: Context, node: ast.expr) -> Any:
-    """One axis of a tensor: a size, or what sizes cannot say."""
+    """Parses one axis of a tensor: a size, a row variable, a ragged or a labelled axis."""
     if isinstance(node, ast.Constant) and type(node.value) is str:
         return size_of_string(context, node, _axis)
     if type(node) is ast.Starred and type(node.value) is ast.Name:
@@ -178,21 +214,24 @@ def _axis(context: Context, node: ast.expr) -> Any:
         known = context.names.get(node.id, MISSING)
         if known is MISSING:
             return context.declare(node.id)
-    if context.real and context.declares_strings:
+    if context.evaluated_names and context.declares_strings:
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and inner.id in context.real - context.names.keys():
+            if (
+                isinstance(inner, ast.Name)
+                and inner.id in context.evaluated_names - context.names.keys()
+            ):
                 context.declare(inner.id)
     if context.declares_names:
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id not in context.names and inner.id != "T":
                 context.declare(inner.id)
-    value = value_of(context, node)
+    with context.expecting_sizes(True):
+        value = value_of(context, node)
     if isinstance(value, PrimValue):
         value = value.value
     if type(value) is not int and type(value) is not Poly:
-        given = f" but {value.struct_info}" if isinstance(value, Expr) else ""
-        hint = "a size is an integer or an expression over symbolic dims"
-        raise context.error(node, f"{ast.unparse(node)} is not a size{given}", hint)
+        info = f", which is {value.struct_info}" if isinstance(value, Expr) else ""
+        raise size_error(context, node, f"{ast.unparse(node)}{info}")
     return value
 
 
@@ -200,12 +239,12 @@ def _sizes(context: Context, node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     if not isinstance(node, ast.List | ast.Tuple):
-        raise context.error(node, "sizes stand in brackets: [n, 4]")
+        raise _shape_error(context, node)
     return tuple([size_of(context, item) for item in node.elts])
 
 
 def _shape(context: Context, node: ast.expr) -> Any:
-    """Sizes, or a variable that holds a shape, or (in R.Tensor alone) a dtype."""
+    """Parses a shape: axes, a shape variable, or (in R.Tensor only) a dtype."""
     if isinstance(node, ast.Constant) and (node.value is None or node.value in DTYPES):
         return node.value
     if isinstance(node, ast.Name):
@@ -217,7 +256,7 @@ def _shape(context: Context, node: ast.expr) -> Any:
             value = context.lookup(node)
             if isinstance(value, Var) and _may_be_shape(value):
                 return value
-            raise context.error(node, f"{node.id} does not hold a shape")
+            raise _shape_error(context, node, value)
     if isinstance(node, ast.Call) and path_of(node.func) == "R.shape" and node.args:
         node = node.args[0]
     if not isinstance(node, ast.List | ast.Tuple):
@@ -227,6 +266,12 @@ def _shape(context: Context, node: ast.expr) -> Any:
     return axes if plain else UnresolvedAxes(axes)
 
 
+def _shape_error(context: Context, node: ast.expr, value: Any = None) -> ParseError:
+    info = f", which is {value.struct_info}" if isinstance(value, Expr) else ""
+    message = f"expected a shape such as `(n, 4)`, found {ast.unparse(node)}{info}"
+    return context.error(node, message, f"write a tuple: `({ast.unparse(node)},)`", "E0121")
+
+
 def _may_be_shape(var: Var) -> bool:
     return isinstance(var.struct_info, ShapeStructInfo) or var.struct_info == OBJECT
 
@@ -234,12 +279,13 @@ def _may_be_shape(var: Var) -> bool:
 def _number(context: Context, node: ast.expr) -> Any:
     value = value_of(context, node)
     if not is_number(value):
-        raise context.error(node, f"{ast.unparse(node)} is not a number known before it runs")
+        message = f"expected a number known at compile time, found {ast.unparse(node)}"
+        raise context.error(node, message, SIZE_HINT, "E0121")
     return value
 
 
 def static_of(context: Context, node: ast.expr) -> Any:
-    """A static Python value: literals, lists, tuples, dicts, sizes."""
+    """Parses a static Python value: literals, lists, tuples, dicts, sizes."""
     if isinstance(node, ast.Dict):
         keys = [static_of(context, key) for key in node.keys if key is not None]
         return dict(zip(keys, (static_of(context, v) for v in node.values), strict=True))

@@ -1,4 +1,4 @@
-"""From the `ast` of a function to IR: decorator, signature, declared dims, attributes, result."""
+"""Parses functions to IR: decorator, signature, declared dims, attributes, result."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ IGNORED_OPTIONS = frozenset({"check_well_formed"})
 
 @attrs.frozen
 class FunctionSignature:
-    """What a function says of itself before its body."""
+    """The signature of a function: parameters, declared result, purity, attributes."""
 
     name: str
     params: tuple[Var, ...]
-    ret: StructInfo | None  # None: not stated
+    ret: StructInfo | None  # None: not declared
     pure: bool
     attributes: dict[str, Any]
     node: ast.FunctionDef
 
     def info(self) -> FuncStructInfo:
-        """What a caller may know from the signature alone."""
+        """Returns the StructInfo that a caller infers from the signature alone."""
         infos = tuple([p.struct_info for p in self.params])
         return FuncStructInfo(infos, OBJECT if self.ret is None else self.ret, self.pure)
 
@@ -54,7 +54,7 @@ def is_declaration(node: ast.expr) -> bool:
 
 
 def is_function(node: ast.stmt) -> bool:
-    """Whether a statement is a function under @R.function."""
+    """Whether a statement is a function decorated with @R.function."""
     return isinstance(node, ast.FunctionDef) and _decorator(node) is not None
 
 
@@ -66,25 +66,26 @@ def _decorator(node: ast.FunctionDef) -> ast.expr | None:
 
 
 def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature:
-    """Parameters, return annotation and options; dims written as strings are declared."""
+    """Parses parameters, return annotation and options; dims written as strings are declared."""
     options = _options(context, node)
-    given = node.args
-    if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
-        hint = 'parameters are plain: name: R.Tensor((n, 4), "float32"), without defaults or stars'
-        where = given.args[0] if given.args else node
-        raise context.error(where, f"the parameters of {node.name} are not plain", hint)
-    names = [item.arg for item in given.args]
+    args = node.args
+    if args.vararg or args.kwarg or args.kwonlyargs or args.defaults or args.posonlyargs:
+        hint = 'write every parameter as `name: R.Tensor((n, 4), "float32")`'
+        location = args.args[0] if args.args else node
+        message = f"{node.name}: defaults, `*` and `/` are not supported in parameters"
+        raise context.error(location, message, hint, "E0124")
+    names = [item.arg for item in args.args]
     for k, name in enumerate(names):
         if name in names[:k]:
-            hint = "give one of them another name"
-            raise context.error(given.args[k], f"there are two parameters {name}", hint)
+            message = f"duplicate parameter `{name}`"
+            raise context.error(args.args[k], message, f"rename one: `{name}_1`", "E0124")
     context.declares_strings = True
     try:
         for item in node.body:
             if isinstance(item, ast.Assign) and is_declaration(item.value):
                 _declare(context, item)
         with context.binding_sizes():
-            params = tuple([_parameter(context, item) for item in given.args])
+            params = tuple([_parameter(context, item) for item in args.args])
         ret = None if node.returns is None else info_of(context, node.returns)
     finally:
         context.declares_strings = False
@@ -98,55 +99,61 @@ def read_signature(context: Context, node: ast.FunctionDef) -> FunctionSignature
 
 
 def _declare(context: Context, node: ast.Assign) -> None:
-    """A nested function that declares a dim means its own, whatever the name means outside."""
+    """Declares a dim of a nested function, which may shadow an outer one."""
     target = node.targets[0]
-    if isinstance(target, ast.Name) and target.id not in context.own:
+    if isinstance(target, ast.Name) and target.id not in context.declared_dims:
         context.declare(target.id)
 
 
 def _options(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
     decorator = _decorator(node)
     if decorator is None or len(node.decorator_list) != 1:
-        raise context.error(node, "a function stands under @R.function, and nothing else")
+        message = "expected @R.function as the only decorator"
+        raise context.error(node, message, "remove the other decorators", "E0124")
     options: dict[str, Any] = {}
     for keyword in getattr(decorator, "keywords", ()):
         if keyword.arg not in ("pure", PRIVATE, LEARN, *IGNORED_OPTIONS):
-            raise context.error(keyword, f"R.function has no option {keyword.arg}")
+            hint = "the options are `pure`, `private` and `learn`"
+            raise context.error(keyword, f"R.function has no option `{keyword.arg}`", hint, "E0124")
         value = options[keyword.arg] = static_of(context, keyword.value)
         if keyword.arg == LEARN:
             if value not in POLICIES:
-                raise context.error(keyword, f"{LEARN} is one of {', '.join(POLICIES)}")
+                message = f"{LEARN}: expected one of {', '.join(POLICIES)}, found {value!r}"
+                raise context.error(keyword, message, None, "E0124")
         elif type(value) is not bool:
-            raise context.error(keyword, f"{keyword.arg} is True or False")
+            message = f"{keyword.arg}: expected True or False, found {value!r}"
+            raise context.error(keyword, message, None, "E0124")
     return options
 
 
 def _parameter(context: Context, node: ast.arg) -> Var:
     if node.annotation is None:
-        hint = f"{node.arg}: R.Object says that nothing is known"
-        raise context.error(node, f"parameter {node.arg} has no struct info", hint)
+        hint = f'`{node.arg}: R.Tensor((n, 4), "float32")`, or `{node.arg}: R.Object` for any value'
+        raise context.error(node, f"parameter `{node.arg}` has no annotation", hint, "E0124")
     info = info_of(context, node.annotation)
-    if type(context.names.get(node.arg)) is Poly and node.arg in context.own:
-        raise context.error(node, f"{node.arg} is a parameter and a symbolic dim at once")
-    var = Var(node.arg, info, context.place.span(node))
+    if type(context.names.get(node.arg)) is Poly and node.arg in context.declared_dims:
+        message = f"`{node.arg}` is both a parameter and a symbolic dim"
+        raise context.error(node, message, "rename the parameter or the dim", "E0124")
+    var = Var(node.arg, info, context.source_map.span(node))
     context.define(node.arg, var)
     return var
 
 
 def _attributes(context: Context, node: ast.FunctionDef) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for item in node.body:
         call = item.value if isinstance(item, ast.Expr) else None
         if isinstance(call, ast.Call) and path_of(call.func) == f"R.{FUNC_ATTR}":
             value = static_of(context, call.args[0]) if len(call.args) == 1 else None
             if not isinstance(value, dict):
-                raise context.error(call, "R.func_attr takes a dict")
-            found |= value
-    return found
+                message = "R.func_attr: expected a dict"
+                raise context.error(call, message, '`R.func_attr({"name": 1})`', "E0106")
+            attributes |= value
+    return attributes
 
 
 def read_function(context: Context, signature: FunctionSignature, read_body: ReadBody) -> Function:
-    """The function of a signature that was read in this context."""
+    """Parses the body of a function whose signature was parsed in this context."""
     outer = context.scope
     scope = context.scope = BuilderScope(outer)
     try:
@@ -155,23 +162,23 @@ def read_function(context: Context, signature: FunctionSignature, read_body: Rea
         result = read_body(context, signature.node.body)
         info = result_info(deduce(result), signature.params, scope.outer_symbols)
         if signature.ret is not None:
-            span = context.place.span(signature.node.returns or signature.node)
-            what = f"the result of {signature.name}"
+            span = context.source_map.span(signature.node.returns or signature.node)
+            name = f"the result of {signature.name}"
             try:
-                annotate(signature.ret, info, what, span, result)
+                annotate(signature.ret, info, name, span, result)
             except DiagnosticError as error:
-                raise _of_op(error, result, scope) from None
+                raise _attribute_to_op(error, result, scope) from None
             info = signature.ret
         body = scope.sequence(result)
     finally:
         context.scope = outer
     attributes = signature.attributes or NO_ATTRS
-    span = context.place.span(signature.node)
+    span = context.source_map.span(signature.node)
     return Function(signature.params, body, info, signature.pure, attributes, span)
 
 
-def _of_op(error: DiagnosticError, result: Expr, scope: BuilderScope) -> DiagnosticError:
-    """The error of a result, told with the op that made it."""
+def _attribute_to_op(error: DiagnosticError, result: Expr, scope: BuilderScope) -> DiagnosticError:
+    """Returns the error of a result with the op that computes the result."""
     values = [b.value for block in scope.blocks for b in block.bindings if b.var is result]
     values += [b.value for b in scope.bindings if b.var is result]
     names = [callee_name(value) for value in values if isinstance(value, Call)]
@@ -181,18 +188,19 @@ def _of_op(error: DiagnosticError, result: Expr, scope: BuilderScope) -> Diagnos
 
 
 def local_function(context: Context, node: ast.FunctionDef, read_body: ReadBody) -> Var:
-    """A function inside another, bound to its name. With a return annotation it may call itself."""
-    mark, own, outputs = context.mark(), context.own, context.outputs
-    context.own, context.outputs = set(), None
+    """Parses a nested function and binds it; with a return annotation it may call itself."""
+    mark, outer_dims, outputs = context.mark(), context.declared_dims, context.outputs
+    context.declared_dims, context.outputs = set(), None
     with context.nested(node):
         try:
             signature = read_signature(context, node)
             var = None
             if signature.ret is not None:
-                var = Var(node.name, signature.info(), context.place.span(node))
+                var = Var(node.name, signature.info(), context.source_map.span(node))
                 context.define(node.name, var)
             function = read_function(context, signature, read_body)
         finally:
-            context.own, context.outputs = own, outputs
-            context.leave(mark, "{name} is bound in a nested function", "return it from there")
+            context.declared_dims, context.outputs = outer_dims, outputs
+            message = "`{name}` is only visible in its nested function"
+            context.leave(mark, message, "return it from the nested function: `return {name}`")
     return context.emit_function(function, node.name, node, var)

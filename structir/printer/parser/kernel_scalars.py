@@ -1,4 +1,4 @@
-"""From the `ast` of expressions in kernels to typed scalars; nothing is promoted silently."""
+"""Parses expressions of kernels to typed scalars; there is no implicit dtype promotion."""
 
 from __future__ import annotations
 
@@ -60,40 +60,42 @@ SYMBOLS: dict[type[ast.AST], str] = {
     ast.NotEq: "!=",
 }
 HINTS: dict[type[ast.AST], str] = {
-    ast.ListComp: "write the loop out",
-    ast.GeneratorExp: "write the loop out",
-    ast.Lambda: "write the expression where it is needed",
-    ast.Attribute: "of an array, x.shape[0] is known; functions of numbers are T.exp(x), ...",
-    ast.Tuple: "a kernel computes with one number at a time",
-    ast.List: 'an array of the kernel\'s own is T.zeros((4,), "float32")',
-    ast.Slice: "a kernel computes with one number at a time: write the loop out",
-    ast.NamedExpr: "bind the value on a line of its own",
+    ast.ListComp: "write a `for` loop",
+    ast.GeneratorExp: "write a `for` loop",
+    ast.Lambda: "write the expression inline",
+    ast.Attribute: "the attributes of an array are `x.shape[0]` and `x.flat[i]`; call `T.exp(x)`",
+    ast.Tuple: "kernels compute with scalars: write one statement per element",
+    ast.List: 'allocate an array: `row = T.zeros((4,), "float32")`',
+    ast.Slice: "kernels compute with scalars: write a `for` loop",
+    ast.NamedExpr: "bind the value in a statement of its own: `y = ...`",
 }
-PLAIN = "a kernel has numbers, arithmetic, comparisons, x[i], x.shape[0], min, max, abs, T.exp, ..."
+PLAIN = (
+    "use scalars, arithmetic, comparisons, `x[i]`, `x.shape[0]`, `min`, `max`, `abs`, `T.exp`, ..."
+)
 
 
 def scalar(scope: KernelScope, node: ast.expr, dtype: str | None = None) -> Scalar:
-    """What an expression says; a number that is written becomes one of the dtype asked for, or of
-    its own."""
-    found = read(scope, node)
-    if dtype is not None and found.dtype not in (dtype, *WEAK):
-        message = f"{ast.unparse(node)} is {found.dtype}, not {dtype}"
-        raise scope.wrong(node, message, f"convert it: T.{dtype}(...)")
-    return settled(scope, found, dtype or WEAK.get(found.dtype, found.dtype), node)
+    """Parses an expression; literals take the expected dtype, or their default dtype."""
+    value = read(scope, node)
+    if dtype is not None and value.dtype not in (dtype, *WEAK):
+        message = f"expected {dtype}, found {value.dtype}: {ast.unparse(node)}"
+        hint = f"convert it: `T.{dtype}({ast.unparse(node)})`"
+        raise scope.wrong(node, message, hint, code="E0130")
+    return resolve_dtype(scope, value, dtype or WEAK.get(value.dtype, value.dtype), node)
 
 
 def test(scope: KernelScope, node: ast.expr) -> Scalar:
-    """A condition."""
-    found = scalar(scope, node)
-    if found.dtype != "bool":
-        hint = f"compare it: {ast.unparse(node)} != 0"
-        raise scope.wrong(node, f"a condition is a bool, not {found.dtype}", hint)
-    return found
+    """Parses a condition, a scalar of dtype bool."""
+    value = scalar(scope, node)
+    if value.dtype != "bool":
+        hint = f"compare it: `{ast.unparse(node)} != 0`"
+        message = f"condition: expected bool, found {value.dtype}"
+        raise scope.wrong(node, message, hint, code="E0130")
+    return value
 
 
 def read(scope: KernelScope, node: ast.expr) -> Scalar:
-    """An expression; what is only made of written numbers has no dtype yet but "int" or
-    "float"."""
+    """Parses an expression; one of literals only has the weak dtype "int" or "float"."""
     rule = _RULES.get(type(node))
     if rule is None:
         raise scope.unsupported(node, HINTS.get(type(node), PLAIN))
@@ -101,32 +103,35 @@ def read(scope: KernelScope, node: ast.expr) -> Scalar:
         return rule(scope, node)
 
 
-def settled(scope: KernelScope, found: Scalar, dtype: str, node: ast.AST) -> Scalar:
-    """An expression in a dtype, if it has none yet."""
-    if found.dtype not in WEAK or (found.dtype == dtype):
-        return found
-    if found.dtype == "float" and not is_float(dtype):
-        message = f"{ast.unparse(node)} is no {dtype}"
-        raise scope.wrong(node, message, f"convert the other operand: T.{WEAK['float']}(...)")
-    if isinstance(found, Literal):
-        return _literal(scope, found, dtype, node)
-    assert isinstance(found, Apply)
-    args = tuple([settled(scope, arg, dtype, node) for arg in found.args])
-    made = Apply(found.fn, args, dtype, found.span)
-    _check_kind(scope, node, SCALAR_FUNCTIONS[found.fn], args)
-    return made
+def resolve_dtype(scope: KernelScope, weak: Scalar, dtype: str, node: ast.AST) -> Scalar:
+    """Gives an expression of weak dtype a dtype; returns any other unchanged."""
+    if weak.dtype not in WEAK or (weak.dtype == dtype):
+        return weak
+    if weak.dtype == "float" and not is_float(dtype):
+        message = f"expected {dtype}, found the float {ast.unparse(node)}"
+        hint = f"convert the other operand: `T.{WEAK['float']}(...)`"
+        raise scope.wrong(node, message, hint, code="E0130")
+    if isinstance(weak, Literal):
+        return _literal(scope, weak, dtype, node)
+    assert isinstance(weak, Apply)
+    args = tuple([resolve_dtype(scope, arg, dtype, node) for arg in weak.args])
+    strong = Apply(weak.fn, args, dtype, weak.span)
+    _check_kind(scope, node, SCALAR_FUNCTIONS[weak.fn], args)
+    return strong
 
 
-def _literal(scope: KernelScope, found: Literal, dtype: str, node: ast.AST) -> Literal:
-    value = found.value
+def _literal(scope: KernelScope, literal: Literal, dtype: str, node: ast.AST) -> Literal:
+    value = literal.value
     if dtype == "bool":
-        raise scope.wrong(node, f"{value} is no bool", "write True or False")
+        message = f"expected bool, found {value}"
+        raise scope.wrong(node, message, "write `True` or `False`", code="E0130")
     if is_int(dtype):
         bits = int(dtype.lstrip("uint"))
         low, high = (0, 1 << bits) if dtype[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
         if not low <= value < high:
-            raise scope.wrong(node, f"{value} is no {dtype}", f"it holds {low} to {high - 1}")
-    return Literal(value, dtype, found.span)
+            hint = f"the range of {dtype} is {low} to {high - 1}"
+            raise scope.wrong(node, f"{value} is out of range for {dtype}", hint, code="E0130")
+    return Literal(value, dtype, literal.span)
 
 
 # ---- leaves
@@ -135,7 +140,7 @@ def _literal(scope: KernelScope, found: Literal, dtype: str, node: ast.AST) -> L
 def _constant(scope: KernelScope, node: ast.Constant) -> Scalar:
     value: Any = node.value
     if type(value) not in (int, float, bool):
-        raise scope.wrong(node, f"{value!r} is no number", PLAIN)
+        raise scope.wrong(node, f"expected a number, found {value!r}", PLAIN)
     kind = {int: "int", float: "float"}.get(type(value), "bool")
     return Literal(value, kind, scope.span(node))
 
@@ -146,8 +151,8 @@ def _name(scope: KernelScope, node: ast.Name) -> Scalar:
     if var is not None:
         info = var.struct_info
         if not isinstance(info, PrimStructInfo):
-            hint = f"take an element: {node.id}[i]"
-            raise scope.wrong(node, f"{node.id} is an array, not a number", hint)
+            hint = f"index it: `{node.id}[i]`"
+            raise scope.wrong(node, f"expected a scalar, found the array `{node.id}`", hint)
         return Argument(var, info.dtype, span)
     if node.id in scope.locals:
         if node.id not in (scope.bound or ()):
@@ -155,7 +160,7 @@ def _name(scope: KernelScope, node: ast.Name) -> Scalar:
         return scope.locals[node.id]
     if dim is not None:
         return Size(dim, span=span)
-    raise scope.wrong(node, f"{node.id} is not defined", scope.near(node.id))
+    raise scope.undefined(node)
 
 
 def _subscript(scope: KernelScope, node: ast.Subscript) -> Scalar:
@@ -166,27 +171,32 @@ def _subscript(scope: KernelScope, node: ast.Subscript) -> Scalar:
 
 
 def element(scope: KernelScope, node: ast.Subscript) -> Element:
-    """`x[i, j]`, with one integer for each axis, or `x.flat[i]`."""
+    """Parses `x[i, j]`, with one integer per axis, or `x.flat[i]`."""
     base = node.value
     flat = isinstance(base, ast.Attribute) and base.attr == "flat"
     array = scope.array(base.value if flat else base)  # type: ignore[attr-defined]
     info: Any = array.struct_info
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if len(items) != 1 and flat:
-        raise scope.wrong(node, "elements one after another have one index", "write x.flat[i]")
+        message = f"`{array.name}.flat`: expected 1 index, found {len(items)}"
+        raise scope.wrong(node, message, f"`{array.name}.flat[i]`", code="E0135")
     if len(items) != info.ndim and not flat:
-        axes = "axis" if info.ndim == 1 else "axes"
-        message = f"{array.name} has {info.ndim} {axes}, but {len(items)} indices are given"
-        raise scope.wrong(node, message, "give one index for each axis: x[i, j], x[()] for none")
-    indices = []
+        indices_text = "1 index" if info.ndim == 1 else f"{info.ndim} indices"
+        message = f"`{array.name}`: expected {indices_text}, found {len(items)}"
+        names = ", ".join("ijklmn"[: info.ndim]) if info.ndim else "()"
+        raise scope.wrong(node, message, f"index every axis: `{array.name}[{names}]`", code="E0135")
+    indices: list[Scalar] = []
     for item in items:
         index = scalar(scope, item)
         if not is_int(index.dtype):
-            hint = "convert it: T.int64(...)"
-            raise scope.wrong(item, f"an index is an integer, not {index.dtype}", hint, array.name)
+            hint = f"convert it: `T.int64({ast.unparse(item)})`"
+            message = f"index: expected an integer, found {index.dtype}"
+            raise scope.wrong(item, message, hint, array.name, code="E0135")
         if isinstance(index, Literal) and index.value < 0:
-            hint = f"count from the end by the size: {array.name}.shape[0] - 1"
-            raise scope.wrong(item, f"the index {index.value} is negative", hint, array.name)
+            axis = len(indices)
+            hint = f"subtract from the size: `{array.name}.shape[{axis}] - {-index.value}`"
+            message = f"negative index {index.value}: indices count from 0"
+            raise scope.wrong(item, message, hint, array.name, code="E0135")
         indices.append(index)
     return Element(array, tuple(indices), computed_in(info.dtype), scope.span(node), flat)
 
@@ -197,9 +207,11 @@ def _extent(scope: KernelScope, node: ast.Subscript, base: ast.expr) -> Extent:
     axis = read(scope, node.slice)
     value = axis.value if isinstance(axis, Literal) and axis.dtype == "int" else None
     if value is None or not -ndim <= value < ndim:
-        hint = f"the axis is a number: 0 to {ndim - 1}"
-        message = f"{array.name} has no axis {ast.unparse(node.slice)}"
-        raise scope.wrong(node, message, hint)
+        hint = f"write an integer from 0 to {ndim - 1}"
+        message = (
+            f"axis {ast.unparse(node.slice)} is out of range for `{array.name}` of rank {ndim}"
+        )
+        raise scope.wrong(node, message, hint, code="E0135")
     return Extent(array, int(value) % ndim, span=scope.span(node))
 
 
@@ -207,12 +219,12 @@ def _extent(scope: KernelScope, node: ast.Subscript, base: ast.expr) -> Extent:
 
 
 def operation(scope: KernelScope, node: ast.AST, symbol: str, *args: Scalar) -> Scalar:
-    """An operator on operands; numbers take on the dtype of what they meet."""
+    """Applies an operator; literals take the dtype of the other operand."""
     row = BINARY[symbol] if len(args) == 2 else UNARY[symbol]
-    return _applied(scope, node, row, args)
+    return _apply_function(scope, node, row, args)
 
 
-def _applied(
+def _apply_function(
     scope: KernelScope, node: ast.AST, row: ScalarFunction, args: Sequence[Scalar]
 ) -> Scalar:
     dtype = _common(scope, node, args)
@@ -220,7 +232,7 @@ def _applied(
         dtype = "float" if row.kind == "float" else dtype
         dtype = WEAK[dtype] if row.test else dtype
     if dtype not in WEAK:
-        args = [settled(scope, arg, dtype, node) for arg in args]
+        args = [resolve_dtype(scope, arg, dtype, node) for arg in args]
         _check_kind(scope, node, row, args)
     elif not row.takes(dtype):
         _check_kind(scope, node, row, args)
@@ -228,11 +240,11 @@ def _applied(
 
 
 def _common(scope: KernelScope, node: ast.AST, args: Sequence[Scalar]) -> str:
-    """The one dtype of some operands."""
+    """Returns the common dtype of operands; raises ParseError if they differ."""
     strong = list(dict.fromkeys(arg.dtype for arg in args if arg.dtype not in WEAK))
     if len(strong) > 1:
-        message = f"{ast.unparse(node)} mixes {' and '.join(strong)}"
-        hint = f"nothing is converted silently: write T.{_wider(strong)}(...)"
+        message = f"dtype mismatch: operands of {ast.unparse(node)} are {' and '.join(strong)}"
+        hint = f"convert one operand: `T.{_wider(strong)}(...)`; there is no implicit promotion"
         raise scope.wrong(node, message, hint, code="E0130")
     if strong:
         return str(strong[0])
@@ -248,17 +260,17 @@ def _check_kind(
 ) -> None:
     for arg in args:
         if not row.takes(arg.dtype):
-            what = row.symbol.strip() or row.name
-            message = f"{what} takes {KIND_NAMES[row.kind]}, not {scope.dtypes(arg)}"
-            raise scope.wrong(node, message, _kind_hint(row))
+            name = row.symbol.strip() or row.name
+            message = f"`{name}`: expected {KIND_NAMES[row.kind]}, found {scope.dtypes(arg)}"
+            raise scope.wrong(node, message, _kind_hint(row), code="E0130")
 
 
 def _kind_hint(row: ScalarFunction) -> str:
     if row.symbol == "/":
-        return "integers are divided by //, or converted first: T.float32(i) / T.float32(n)"
+        return "divide integers with `//`, or convert: `T.float32(i) / T.float32(n)`"
     if row.symbol in ("//", "%"):
-        return "of floats, take T.floor(x / y)"
-    return "convert it first: T.float32(x), T.int64(x), or compare it: x != 0"
+        return "for floats: `T.floor(x / y)`"
+    return "convert the operand: `T.float32(x)` or `T.int64(x)`, or compare it: `x != 0`"
 
 
 def _binary(scope: KernelScope, node: ast.BinOp) -> Scalar:
@@ -279,32 +291,32 @@ def _unary(scope: KernelScope, node: ast.UnaryOp) -> Scalar:
 
 def _boolean(scope: KernelScope, node: ast.BoolOp) -> Scalar:
     symbol = SYMBOLS[type(node.op)]
-    found = read(scope, node.values[0])
+    value = read(scope, node.values[0])
     for item in node.values[1:]:
-        found = operation(scope, node, symbol, found, read(scope, item))
-    return found
+        value = operation(scope, node, symbol, value, read(scope, item))
+    return value
 
 
 def _compare(scope: KernelScope, node: ast.Compare) -> Scalar:
-    """Comparisons; a chain of them is their conjunction."""
+    """Parses comparisons; a chain of them is their conjunction."""
     sides = [node.left, *node.comparators]
-    found: Scalar | None = None
+    result: Scalar | None = None
     for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
         symbol = SYMBOLS.get(type(op))
         if symbol is None:
-            raise scope.unsupported(node, "numbers are compared by < <= > >= == !=")
+            raise scope.unsupported(node, "compare with `<` `<=` `>` `>=` `==` `!=`")
         pair = operation(scope, node, symbol, read(scope, left), read(scope, right))
-        found = pair if found is None else operation(scope, node, "and", found, pair)
-    assert found is not None
-    return found
+        result = pair if result is None else operation(scope, node, "and", result, pair)
+    assert result is not None
+    return result
 
 
-def _choice(scope: KernelScope, node: ast.IfExp) -> Scalar:
+def _conditional(scope: KernelScope, node: ast.IfExp) -> Scalar:
     condition = test(scope, node.test)
     sides = [read(scope, node.body), read(scope, node.orelse)]
     dtype = _common(scope, node, sides)
     dtype = WEAK.get(dtype, dtype)
-    args = [settled(scope, side, dtype, node) for side in sides]
+    args = [resolve_dtype(scope, side, dtype, node) for side in sides]
     return Apply("select", (condition, *args), dtype, scope.span(node))
 
 
@@ -314,7 +326,8 @@ def _choice(scope: KernelScope, node: ast.IfExp) -> Scalar:
 def _call(scope: KernelScope, node: ast.Call) -> Scalar:
     name = path_of(node.func) or ""
     if node.keywords:
-        raise scope.unsupported(node, "operands go by place")
+        message = f"{name}: keyword arguments are not supported in @I.kernel"
+        raise scope.wrong(node, message, f"pass arguments by position: `{name}(x)`", code="E0136")
     if name == "float":
         return _python_float(scope, node)
     if name.startswith("T.") and name[2:] in CONVERSIONS:
@@ -322,43 +335,47 @@ def _call(scope: KernelScope, node: ast.Call) -> Scalar:
     row = OF_T.get(name[2:]) if name.startswith("T.") else OF_PYTHON.get(name)
     if row is None:
         known = ", ".join([*OF_PYTHON, *[f"T.{n}" for n in sorted({*OF_T, *CONVERSIONS})]])
-        message = f"{ast.unparse(node.func)} is not a function of kernels"
-        raise scope.wrong(node, message, f"there are {known}")
-    if row in (*OF_THREADS, *OF_LANES) and not scope.launched:
-        raise scope.wrong(node, f"{name} is known where there are threads", LAUNCH_HINT)
+        message = f"unknown kernel function `{ast.unparse(node.func)}`"
+        raise scope.wrong(node, message, f"use one of {known}", code="E0136")
+    if row in (*OF_THREADS, *OF_LANES) and not scope.has_threads:
+        message = f"{name} is only available in GPU kernels"
+        raise scope.wrong(node, message, LAUNCH_HINT, code="E0131")
     args = [read(scope, item) for item in node.args]
     fits = len(args) == row.count if row.count >= 0 else len(args) >= 2
     if not fits:
-        wanted = row.count if row.count >= 0 else "two or more"
-        message = f"{name} takes {wanted} numbers, not {len(args)}"
-        raise scope.wrong(node, message, f"write {name}({', '.join('xyz'[: max(row.count, 2)])})")
+        expected = row.count if row.count >= 0 else "2 or more"
+        message = f"{name}: expected {expected} arguments, found {len(args)}"
+        count = row.count if row.count >= 0 else 2
+        hint = f"`{name}({', '.join('xyz'[:count])})`"
+        raise scope.wrong(node, message, hint, code="E0136")
     if row in OF_THREADS:
         return Apply(row.name, (), "int64", scope.span(node))
     if row in OF_LANES:
         value, lane = scalar(scope, node.args[0]), scalar(scope, node.args[1], "int64")
         _check_kind(scope, node, row, (value,))
         return Apply(row.name, (value, lane), value.dtype, scope.span(node))
-    return _applied(scope, node, row, args)
+    return _apply_function(scope, node, row, args)
 
 
 def _conversion(scope: KernelScope, node: ast.Call, dtype: str) -> Scalar:
     if len(node.args) != 1:
-        raise scope.wrong(node, f"T.{dtype} takes one number", f"write T.{dtype}(x)")
+        message = f"T.{dtype}: expected 1 argument, found {len(node.args)}"
+        raise scope.wrong(node, message, f"`T.{dtype}(x)`", code="E0136")
     value = read(scope, node.args[0])
     if value.dtype in WEAK:
         fits = dtype != "bool" and (value.dtype == "int" or is_float(dtype))
-        value = settled(scope, value, dtype if fits else SETTLED[value.dtype], node.args[0])
+        value = resolve_dtype(scope, value, dtype if fits else SETTLED[value.dtype], node.args[0])
     return Apply("cast", (value,), dtype, scope.span(node))
 
 
-SETTLED = {"int": "int64", "float": "float64"}  # numbers whose dtype is stated by a conversion
+SETTLED = {"int": "int64", "float": "float64"}  # of literals that a conversion truncates
 
 
 def _python_float(scope: KernelScope, node: ast.Call) -> Scalar:
     text = getattr(node.args[0], "value", None) if len(node.args) == 1 else None
     if text not in ("inf", "-inf", "nan"):
-        hint = "a number is converted by T.float32(x)"
-        raise scope.wrong(node, 'only float("inf"), float("-inf") and float("nan") are known', hint)
+        message = 'float: expected "inf", "-inf" or "nan"'
+        raise scope.wrong(node, message, "convert a number: `T.float32(x)`", code="E0136")
     return Literal(float(text), "float", scope.span(node))
 
 
@@ -370,6 +387,6 @@ _RULES: dict[type[ast.AST], Callable[[KernelScope, Any], Scalar]] = {
     ast.UnaryOp: _unary,
     ast.BoolOp: _boolean,
     ast.Compare: _compare,
-    ast.IfExp: _choice,
+    ast.IfExp: _conditional,
     ast.Call: _call,
 }

@@ -1,4 +1,4 @@
-"""What the reader of a kernel knows at a point: the names in sight, and which of them are bound."""
+"""State of parsing a kernel: the names in scope, and which of them are bound on every path."""
 
 from __future__ import annotations
 
@@ -13,120 +13,131 @@ from structir.ir.expr import Var
 from structir.ir.kernel import Local, Scalar
 from structir.ir.struct_info import TensorStructInfo
 from structir.printer.parser.context import Context
-from structir.printer.parser.values import word_of
+from structir.printer.parser.values import construct_name
 from structir.printer.syntax import KERNEL_NAMES, RESERVED
 
-LAUNCH_HINT = 'threads are there under @I.kernel(target="cuda", blocks="n // 256 + 1", threads=256)'
-NEVER: frozenset[str] | None = None  # what is bound where nothing runs any more
+LAUNCH_HINT = '`@I.kernel(target="cuda", blocks="n // 256 + 1", threads=256)`'
+IN_KERNEL = "is not supported in @I.kernel"
+NEVER: frozenset[str] | None = None  # the bound names of unreachable code
 
 
 class KernelScope:
-    """The state of reading one kernel."""
+    """The state of parsing one kernel."""
 
     def __init__(self, context: Context, name: str) -> None:
         self.context = context
         self.name = name
         self.vars: dict[str, Var] = {}  # parameters and scratch arrays
-        self.locals: dict[str, Local] = {}  # one number each, of one dtype
-        self.bound: frozenset[str] | None = frozenset()  # on every way that leads here
-        self.counting: list[str] = []  # the variables of the loops around
+        self.locals: dict[str, Local] = {}  # scalars, each of one dtype
+        self.bound: frozenset[str] | None = frozenset()  # on every path to this statement
+        self.loop_vars: list[str] = []  # of the enclosing loops
         self.depth = 0  # of loops
-        self.parted = False  # whether it runs in parts
-        self.launched = False  # whether many threads take the statements
+        self.is_partitioned = False  # whether T.part splits the kernel
+        self.has_threads = False  # whether it is a GPU kernel
 
     # ---- errors
 
     def span(self, node: ast.AST) -> Span:
-        """Where a node stands."""
-        return self.context.place.span(node)
+        """Returns the span of a node."""
+        return self.context.source_map.span(node)
 
     def wrong(
-        self, node: ast.AST, message: str, hint: str, *told: str, code: str = "E0110"
+        self, node: ast.AST, message: str, hint: str, *mentioned_names: str, code: str = "E0110"
     ) -> ParseError:
-        """Returns an error located at a node, with the StructInfo of the arrays it mentions."""
+        """Returns an error located at a node, with the StructInfo of the arrays in it."""
         diagnostic = Diagnostic(message, self.span(node), self.name, hint=hint, code=code)
         names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
-        mentioned = [n for n in dict.fromkeys([*names, *told]) if n in self.vars]
+        mentioned = [n for n in dict.fromkeys([*names, *mentioned_names]) if n in self.vars]
         for name in mentioned or list(self.vars)[:1]:
             var = self.vars[name]
             diagnostic = diagnostic.note(f"{name}: {var.struct_info}", var.span)
         return ParseError(diagnostic)
 
     def unsupported(self, node: ast.AST, hint: str) -> ParseError:
-        """The error for Python that kernels do not have."""
-        return self.wrong(
-            node, f"Python's {word_of(node)} is not part of kernels", hint, code="E0103"
-        )
+        """Returns the error for Python that kernels do not support."""
+        return self.wrong(node, f"{construct_name(node)} {IN_KERNEL}", hint, code="E0103")
+
+    def already_defined(self, node: ast.AST, name: str) -> ParseError:
+        """Returns the error of binding a name of the language or of a dim."""
+        hint = f"rename it: `{name}_1`"
+        message = f"`{name}` is already defined: it is a dim or a name of the language"
+        return self.wrong(node, message, hint, code="E0133")
 
     # ---- names
 
     def dim(self, name: str) -> Poly | None:
-        """The symbolic dim of a name."""
-        found = self.context.names.get(name)
-        return found if type(found) is Poly else None
+        """Returns the symbolic dim of a name, or None."""
+        value = self.context.names.get(name)
+        return value if type(value) is Poly else None
 
     def array(self, node: ast.expr) -> Var:
-        """The array that a name means."""
+        """Returns the array of a name; raises ParseError for any other expression."""
         if not isinstance(node, ast.Name):
-            raise self.unsupported(node, "only arrays by their names are indexed: x[i, j]")
-        found = self.vars.get(node.id)
-        if found is None or not isinstance(found.struct_info, TensorStructInfo):
-            known = node.id in self.locals or self.dim(node.id) is not None or found is not None
-            what = f"{node.id} is a number, not an array" if known else f"{node.id} is not defined"
-            raise self.wrong(node, what, self.near(node.id))
+            raise self.unsupported(node, "index an array by its name: `x[i, j]`")
+        var = self.vars.get(node.id)
+        if var is None or not isinstance(var.struct_info, TensorStructInfo):
+            is_scalar = node.id in self.locals or self.dim(node.id) is not None or var is not None
+            if not is_scalar:
+                raise self.undefined(node)
+            hint = f"use the scalar without an index: `{node.id}`"
+            raise self.wrong(node, f"expected an array, found the scalar `{node.id}`", hint)
         if node.id not in (self.bound or ()):
             raise self.unbound(node)
-        return found
+        return var
 
-    def near(self, name: str) -> str:
-        """What else a name might have meant."""
-        known = [*self.vars, *self.locals]
-        found = difflib.get_close_matches(name, known, 2)
-        if found:
-            return f"did you mean {' or '.join(found)}?"
-        return "a kernel sees its parameters, their symbolic dims, and what it binds itself"
+    def undefined(self, node: ast.Name) -> ParseError:
+        """Returns the error of a name that is not in scope."""
+        return self.wrong(node, f"`{node.id}` is not defined", self.suggest(node.id))
+
+    def suggest(self, name: str) -> str:
+        """Returns a hint with the names most like an undefined one."""
+        matches = difflib.get_close_matches(name, [*self.vars, *self.locals], 2)
+        if matches:
+            return f"did you mean {' or '.join(f'`{match}`' for match in matches)}?"
+        return f"bind it first: `{name} = ...`, or make it a parameter of the kernel"
 
     def unbound(self, node: ast.Name) -> ParseError:
-        """The error for a name that may have no value yet."""
-        hint = f"bind {node.id} before the loop or on both sides of the branch"
-        return self.wrong(node, f"{node.id} is not bound on every way that leads here", hint)
+        """Returns the error of a name that may be unbound."""
+        hint = f"bind it before the loop, or in both branches: `{node.id} = ...`"
+        return self.wrong(node, f"`{node.id}` may be unbound here", hint, code="E0134")
 
     def may_bind(self, node: ast.Name) -> None:
-        """Refuse names that mean something else."""
+        """Raises ParseError for names that cannot be assigned to."""
         name = node.id
-        if name in self.counting:
-            hint = "give the value another name; a while loop counts as it likes"
-            raise self.wrong(node, f"{name} is counted by the loop around", hint)
+        if name in self.loop_vars:
+            hint = f"use another name: `{name}_1 = ...`, or a `while` loop"
+            message = f"cannot assign to `{name}`: it is the variable of an enclosing loop"
+            raise self.wrong(node, message, hint, code="E0133")
         if name in self.vars:
-            what = "a parameter" if name not in self.locals else "an array"
-            hint = f"write to elements: {name}[i] = ..., or use another name"
-            raise self.wrong(node, f"{name} is {what} and cannot be bound again", hint)
+            kind = "a parameter" if name not in self.locals else "an array"
+            hint = f"assign to an element: `{name}[i] = ...`, or use another name"
+            message = f"cannot assign to `{name}`: it is {kind}"
+            raise self.wrong(node, message, hint, code="E0133")
         if name in RESERVED or name in KERNEL_NAMES or self.dim(name) is not None:
-            raise self.wrong(node, f"{name} has a meaning already", "use another name")
+            raise self.already_defined(node, name)
 
     def bind(self, node: ast.Name, dtype: str) -> Local:
-        """The number of a name, which has one dtype in the whole kernel."""
+        """Binds a scalar name, which has one dtype in the whole kernel."""
         local = self.locals.get(node.id)
         if local is None:
             local = self.locals[node.id] = Local(node.id, dtype, self.span(node))
         if local.dtype != dtype:
-            message = f"{node.id} is {local.dtype}, and cannot become {dtype}"
-            raise self.wrong(
-                node, message, f"convert it, T.{local.dtype}(...), or use another name"
-            )
-        self.now_bound(node.id)
+            message = f"`{node.id}`: expected {local.dtype}, found {dtype}"
+            hint = f"convert the value: `T.{local.dtype}(...)`, or use another name"
+            raise self.wrong(node, message, hint, code="E0130")
+        self.mark_bound(node.id)
         return local
 
-    def now_bound(self, *names: str) -> None:
-        """From here on these names have values."""
+    def mark_bound(self, *names: str) -> None:
+        """Records that these names are bound from here on."""
         self.bound = (self.bound or frozenset()) | set(names)
 
-    def joined(self, ends: Iterable[frozenset[str] | None]) -> None:
-        """After several ways, what is bound at the end of each that comes here."""
+    def join_branches(self, ends: Iterable[frozenset[str] | None]) -> None:
+        """Sets the bound names after several paths join: those bound at every reachable end."""
         reaching = [end for end in ends if end is not None]
         self.bound = frozenset.intersection(*reaching) if reaching else NEVER
 
     def dtypes(self, *scalars: Scalar) -> str:
-        """The dtypes of some numbers, for messages."""
+        """Returns the dtypes of scalars, for messages."""
         names: list[Any] = [s.dtype for s in scalars]
         return " and ".join(f"a number ({n})" if n in ("int", "float") else n for n in names)

@@ -1,5 +1,4 @@
-"""From the `ast` of statements in kernels to their nodes; a wrong one is reported, and reading goes
-on."""
+"""Parses statements of kernels; an invalid statement does not end parsing."""
 
 from __future__ import annotations
 
@@ -36,76 +35,77 @@ from structir.printer.parser.kernel_scalars import (
     element,
     operation,
     read,
+    resolve_dtype,
     scalar,
-    settled,
     test,
 )
 from structir.printer.parser.kernel_scope import LAUNCH_HINT, NEVER, KernelScope
-from structir.printer.parser.values import path_of
+from structir.printer.parser.values import construct_name, path_of
 from structir.printer.syntax import EMPTY, PART, SHARED, SYNC, ZEROS
 
 HINTS: dict[type[ast.AST], str] = {
-    ast.Return: "a kernel gives nothing back: it writes to its last parameters",
-    ast.Import: "imports stand outside of functions",
-    ast.ImportFrom: "imports stand outside of functions",
-    ast.FunctionDef: "a kernel holds no functions: write the steps out",
-    ast.AnnAssign: "a number has the dtype of its value: write x = T.float32(...)",
-    ast.With: "a kernel has loops, branches and assignments",
-    ast.Delete: "values are never deleted",
-    ast.Assert: "what must hold of sizes stands in the parameters' StructInfo",
-    ast.Try: "nothing is raised in a kernel",
-    ast.Raise: "nothing is raised in a kernel",
-    ast.Expr: "a value that nothing names does nothing",
+    ast.Return: "write results to the last parameters: `out[i] = ...`",
+    ast.Import: "move imports out of the function",
+    ast.ImportFrom: "move imports out of the function",
+    ast.FunctionDef: "write the statements inline",
+    ast.AnnAssign: "convert the value instead: `x = T.float32(...)`",
+    ast.With: "use loops, branches and assignments",
+    ast.Delete: "remove the statement",
+    ast.Assert: 'state conditions on sizes in a function: `R.require("n % 4 == 0")`',
+    ast.Try: "kernels raise no exceptions: use `if`",
+    ast.Raise: "kernels raise no exceptions: use `if`",
+    ast.Expr: "assign the value: `y = ...`, or remove the statement",
 }
-MOST_LOOPS = 16
-PLAIN = "a kernel has assignments, for i in range(n), while, if, break and continue"
+MAX_LOOPS = 16
+PLAIN = "use assignments, `for i in range(n)`, `while`, `if`, `break` and `continue`"
 
 
 def read_block(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelStatement, ...]:
-    """Statements in order. An error is kept; the rest is read as if the statement were right."""
-    found: list[KernelStatement] = []
+    """Parses statements in order; records errors and continues as if the statement were valid."""
+    statements: list[KernelStatement] = []
     for node in _expand_runs(scope, nodes):
         try:
             if scope.bound is NEVER:
-                raise scope.wrong(node, "this is never reached", "take it out, or the jump before")
-            if not (is_nothing(node) or _is_declared(node)):
-                found.append(_statement(scope, node))
+                hint = "remove the statement, or the `break` or `continue` before it"
+                raise scope.wrong(node, "unreachable statement", hint)
+            if not (is_nothing(node) or _is_dim_declaration(node)):
+                statements.append(_statement(scope, node))
         except DiagnosticError as error:
             scope.context.report(error, node)
             _assume_bound(scope, node)
-    return tuple(found)
+    return tuple(statements)
 
 
 def _expand_runs(scope: KernelScope, nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, and those of long runs a piece at a time."""
+    """Yields statements, those of long runs one chunk at a time."""
     for node in nodes:
         value = node.value if isinstance(node, ast.Expr) else None
         held = isinstance(value, ast.Constant) and value.value is ...
-        run = scope.context.place.run_at(node) if held else None
+        run = scope.context.source_map.run_at(node) if held else None
         if run is None:
             yield node
             continue
-        for piece, shift in run.pieces():
-            with scope.context.place.shifted(shift):
-                yield from piece
+        for chunk, shift in run.chunks():
+            with scope.context.source_map.shifted(shift):
+                yield from chunk
 
 
 def is_nothing(node: ast.stmt) -> bool:
-    """`pass`, or a docstring."""
+    """Whether a statement is `pass` or a docstring."""
     value = node.value if isinstance(node, ast.Expr) else None
     docstring = isinstance(value, ast.Constant) and isinstance(value.value, str)
     return docstring or isinstance(node, ast.Pass)
 
 
-def _is_declared(node: ast.stmt) -> bool:
-    """`n = T.int64()`, which the signature has read."""
+def _is_dim_declaration(node: ast.stmt) -> bool:
+    """Whether a statement is `n = T.int64()`, which is parsed with the signature."""
     return isinstance(node, ast.Assign) and is_declaration(node.value)
 
 
 def _assume_bound(scope: KernelScope, node: ast.stmt) -> None:
-    """What a wrong statement binds is not reported again where it is used."""
+    """Marks the names that an invalid statement binds, so that their uses are not reported."""
     names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _stores(n)]
-    scope.now_bound(*[name for name in names if name in scope.locals])
+    scope.mark_bound(*[name for name in names if name in scope.locals])
 
 
 def _stores(name: ast.Name) -> bool:
@@ -129,7 +129,8 @@ def _assign(scope: KernelScope, node: ast.Assign) -> KernelStatement:
     if called == f"T.{PART}":
         return _part(scope, node, target)
     if len(node.targets) != 1 or isinstance(target, ast.Tuple | ast.List):
-        raise scope.unsupported(node, "one name, or one element, is assigned at a time")
+        message = "expected one name or one element as the target of the assignment"
+        raise scope.wrong(node, message, "write one assignment per target")
     if called in (f"T.{ZEROS}", f"T.{EMPTY}", f"T.{SHARED}"):
         return _scratch(scope, node, target, called == f"T.{SHARED}")
     if isinstance(target, ast.Name):
@@ -137,24 +138,25 @@ def _assign(scope: KernelScope, node: ast.Assign) -> KernelStatement:
         known = scope.locals.get(target.id)
         value = _value_for(scope, node.value, None if known is None else known.dtype)
         return Assign(scope.bind(target, value.dtype), value, span=scope.span(node))
-    place = _target(scope, target)
-    value = scalar(scope, node.value, place.dtype)
-    return Assign(place, value, span=scope.span(node))
+    written = _target(scope, target)
+    value = scalar(scope, node.value, written.dtype)
+    return Assign(written, value, span=scope.span(node))
 
 
 def _value_for(scope: KernelScope, node: ast.expr, dtype: str | None) -> Scalar:
-    """The value of a name: a number that is written takes the dtype that the name has already."""
-    found = read(scope, node)
-    if dtype is None or found.dtype not in ("int", "float"):
+    """Parses the value assigned to a name; a literal takes the dtype of the name."""
+    value = read(scope, node)
+    if dtype is None or value.dtype not in ("int", "float"):
         return scalar(scope, node)
-    return settled(scope, found, dtype, node)
+    return resolve_dtype(scope, value, dtype, node)
 
 
 def _target(scope: KernelScope, node: ast.expr) -> Element:
-    """An element that may be written to."""
+    """Parses the element that an assignment writes."""
     if not isinstance(node, ast.Subscript):
-        hint = "assign to a name, or to an element: out[i] = ..."
-        raise scope.unsupported(node, hint)
+        message = f"cannot assign to {ast.unparse(node)}"
+        hint = "assign to a name or to an element: `out[i] = ...`"
+        raise scope.wrong(node, message, hint)
     return element(scope, node)
 
 
@@ -165,59 +167,70 @@ def _augmented(scope: KernelScope, node: ast.AugAssign) -> KernelStatement:
     target: Local | Element
     if isinstance(node.target, ast.Name):
         scope.may_bind(node.target)
-        found = scalar(scope, ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
-        if not isinstance(found, Local):
-            raise scope.wrong(node, f"{node.target.id} cannot be assigned to", PLAIN)
-        target = found
+        local = scalar(scope, ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+        if not isinstance(local, Local):
+            hint = f"bind it first: `{node.target.id} = ...`"
+            message = f"cannot assign to `{node.target.id}`"
+            raise scope.wrong(node, message, hint)
+        target = local
     else:
         target = _target(scope, node.target)
     value = read(scope, node.value)
-    made = operation(scope, node, symbol, target, value)
-    if made.dtype != target.dtype:
-        raise scope.wrong(node, f"{symbol}= gives {made.dtype}, not {target.dtype}", PLAIN)
-    value = settled(scope, value, target.dtype, node)
+    result = operation(scope, node, symbol, target, value)
+    if result.dtype != target.dtype:
+        message = f"`{symbol}=`: expected {target.dtype}, found {result.dtype}"
+        hint = f"convert the value: `T.{target.dtype}({ast.unparse(node.value)})`"
+        raise scope.wrong(node, message, hint, code="E0130")
+    value = resolve_dtype(scope, value, target.dtype, node)
     return Assign(target, value, symbol, scope.span(node))
 
 
 def _scratch(scope: KernelScope, node: ast.Assign, target: ast.expr, shared: bool) -> Scratch:
-    """`row = T.zeros((n, 4), "float32")`, `part = T.shared((256,), "float32")`."""
+    """Parses `row = T.zeros((n, 4), "float32")` and `part = T.shared((256,), "float32")`."""
     call: Any = node.value
-    if shared != scope.launched:
-        hint = "threads share T.shared((256,), ...); kernels without threads have T.zeros"
-        raise scope.wrong(node, f"{ast.unparse(call.func)} is not part of this kernel", hint)
+    if shared != scope.has_threads:
+        hint = "in GPU kernels: `T.shared((256,), dtype)`; in CPU kernels: `T.zeros((n,), dtype)`"
+        kind = "GPU" if scope.has_threads else "CPU"
+        message = f"{ast.unparse(call.func)} is not available in {kind} kernels"
+        raise scope.wrong(node, message, hint, code="E0131")
     if not isinstance(target, ast.Name) or len(call.args) != 2 or call.keywords:
-        hint = 'write row = T.zeros((n, 4), "float32")'
-        raise scope.wrong(node, "an array of the kernel's own has a name, sizes and a dtype", hint)
+        hint = '`row = T.zeros((n, 4), "float32")`'
+        message = f"{ast.unparse(call.func)}: expected a shape and a dtype, bound to a name"
+        raise scope.wrong(node, message, hint, code="E0136")
     scope.may_bind(target)
     shape, dtype = call.args[0], static_of(scope.context, call.args[1])
     if not isinstance(shape, ast.Tuple | ast.List) or dtype not in KERNEL_DTYPES:
-        hint = 'sizes are symbolic dims or numbers: row = T.zeros((n, 4), "float32")'
-        raise scope.wrong(node, f"{ast.unparse(call)} is no array of a kernel", hint)
+        hint = '`row = T.zeros((n, 4), "float32")`'
+        message = f"expected a shape and a dtype of kernels, found {ast.unparse(call)}"
+        raise scope.wrong(node, message, hint, code="E0136")
     if target.id in scope.locals:
-        message = f"{target.id} is a number already"
-        raise scope.wrong(node, message, "use another name")
+        message = f"cannot bind an array to `{target.id}`: it is a scalar"
+        raise scope.wrong(node, message, f"rename it: `{target.id}_1`", code="E0133")
     dims = tuple([size_of(scope.context, item) for item in shape.elts])
     if shared and not all(isinstance(dim, int) for dim in dims):
-        raise scope.wrong(node, "what threads share has sizes that are numbers", "write them out")
+        message = "T.shared: expected constant sizes, found symbolic dims"
+        raise scope.wrong(node, message, '`part = T.shared((256,), "float32")`', code="E0131")
     array = Var(target.id, TensorStructInfo(dims, dtype), scope.span(target))
     scope.vars[target.id] = array
-    scope.now_bound(target.id)
+    scope.mark_bound(target.id)
     return Scratch(array, scope.span(node), path_of(call.func) == f"T.{ZEROS}", shared)
 
 
 def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
-    """`low, high = T.part(n)`."""
+    """Parses `low, high = T.part(n)`."""
     call: Any = node.value
     ends = target.elts if isinstance(target, ast.Tuple) else []
     names = [name for name in ends if isinstance(name, ast.Name)]
     plain = len(node.targets) == 1 and len(call.args) == 1 and not call.keywords
     if not plain or len(names) != 2 or len(ends) != 2:
-        hint = "write low, high = T.part(n), then loops from low to high"
-        raise scope.wrong(node, "a part has two ends, of an extent", hint)
-    if scope.parted or scope.depth or scope.locals or scope.launched:
-        hint = "it stands before all other statements, after arrays of the kernel's own"
-        raise scope.wrong(node, "a kernel runs in parts as a whole", hint)
-    scope.parted = True
+        hint = "`low, high = T.part(n)`, then `for i in range(low, high):`"
+        message = "T.part: expected two names and one extent"
+        raise scope.wrong(node, message, hint, code="E0136")
+    if scope.is_partitioned or scope.depth or scope.locals or scope.has_threads:
+        hint = "move it before all statements but allocations (`T.zeros`); GPU kernels have none"
+        message = "T.part must be the first statement of a CPU kernel"
+        raise scope.wrong(node, message, hint, code="E0136")
+    scope.is_partitioned = True
     extent = size_of(scope.context, call.args[0])
     for name in names:
         scope.may_bind(name)
@@ -226,34 +239,38 @@ def _part(scope: KernelScope, node: ast.Assign, target: ast.expr) -> Part:
 
 
 def _library_call(scope: KernelScope, node: ast.Expr) -> LibraryCall | Sync:
-    """`T.tiled_product(x.flat[i], ...)`."""
+    """Parses a library call such as `T.tiled_product(x.flat[i], ...)`, or `T.sync_threads()`."""
     call = node.value
     name = (path_of(call.func) or "") if isinstance(call, ast.Call) else ""
     if name == f"T.{SYNC}":
-        return _waiting(scope, node)
+        return _sync(scope, node)
     function = LIBRARY.get(name.removeprefix("T.")) if name.startswith("T.") else None
-    if function is None or not isinstance(call, ast.Call) or scope.launched:
+    if function is None or not isinstance(call, ast.Call) or scope.has_threads:
         raise scope.unsupported(node, HINTS[ast.Expr])
     words = (*[f"{place}.flat[i]" for place in function.places], *function.integers)
-    hint = f"write {name}({', '.join(words)})"
+    hint = f"`{name}({', '.join(words)})`"
     if call.keywords or len(call.args) != len(words):
-        raise scope.wrong(node, f"{name} takes {len(words)} operands, by their places", hint)
+        message = f"{name}: expected {len(words)} arguments, found {len(call.args)}"
+        raise scope.wrong(node, message, hint, code="E0136")
     count = len(function.places)
     places = [element(scope, a) for a in call.args[:count] if isinstance(a, ast.Subscript)]
     if len(places) < count or not all(place.flat for place in places):
-        raise scope.wrong(node, f"{name} goes from elements on", hint)
+        message = f"{name}: expected the first elements of arrays, such as `x.flat[i]`"
+        raise scope.wrong(node, message, hint, code="E0136")
     dtypes = {str(place.array.struct_info.dtype) for place in places}  # type: ignore[attr-defined]
     if dtypes not in ({"float32"}, {"float64"}):
-        raise scope.wrong(node, f"{name} takes arrays of float32, or of float64", hint)
+        message = f"{name}: expected arrays of float32 or of float64"
+        raise scope.wrong(node, message, hint, code="E0136")
     integers = [scalar(scope, a, "int64") for a in call.args[count:]]
     return LibraryCall(name.removeprefix("T."), (*places, *integers), scope.span(node))
 
 
-def _waiting(scope: KernelScope, node: ast.Expr) -> Sync:
-    """`T.sync_threads()`."""
+def _sync(scope: KernelScope, node: ast.Expr) -> Sync:
+    """Parses `T.sync_threads()`."""
     call: Any = node.value
-    if not scope.launched or call.args or call.keywords:
-        raise scope.wrong(node, "there are no threads here to wait for", LAUNCH_HINT)
+    if not scope.has_threads or call.args or call.keywords:
+        message = "T.sync_threads is only available in GPU kernels"
+        raise scope.wrong(node, message, LAUNCH_HINT, code="E0131")
     return Sync(scope.span(node))
 
 
@@ -264,26 +281,28 @@ def _for(scope: KernelScope, node: ast.For) -> For:
     call, target = node.iter, node.target
     ranged = isinstance(call, ast.Call) and path_of(call.func) == "range"
     if not ranged or not isinstance(target, ast.Name) or node.orelse:
-        hint = "write for i in range(n), range(start, stop) or range(start, stop, 2)"
-        raise scope.wrong(node.iter, "a loop counts a name through a range", hint)
+        hint = "`for i in range(n):`, `range(start, stop)` or `range(start, stop, 2)`"
+        message = f"expected a loop over `range`, found {ast.unparse(node.iter)}"
+        raise scope.wrong(node.iter, message, hint)
     start, stop, step = _range(scope, call)  # type: ignore[arg-type]
-    if target.id in scope.counting:
-        hint = "give each loop a variable of its own"
-        raise scope.wrong(target, f"{target.id} is counted by the loop around", hint)
+    if target.id in scope.loop_vars:
+        message = f"`{target.id}` is already the variable of an enclosing loop"
+        raise scope.wrong(target, message, f"rename it: `{target.id}_1`", code="E0133")
     scope.may_bind(target)
     before = scope.bound
     variable = scope.bind(target, "int64")
-    scope.counting.append(target.id)
+    scope.loop_vars.append(target.id)
     body = _body(scope, node.body)
-    scope.counting.pop()
+    scope.loop_vars.pop()
     scope.bound = before
     return For(variable, start, stop, step, body, scope.span(node))
 
 
 def _body(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelStatement, ...]:
-    if scope.depth == MOST_LOOPS:
-        hint = "Python itself knows no more: put the inner loops into a kernel of their own"
-        raise scope.wrong(nodes[0], f"more than {MOST_LOOPS} loops within each other", hint)
+    if scope.depth == MAX_LOOPS:
+        hint = "move the inner loops into another kernel"
+        message = f"loops are nested deeper than {MAX_LOOPS}"
+        raise scope.wrong(nodes[0], message, hint)
     scope.depth += 1
     body = read_block(scope, nodes)
     scope.depth -= 1
@@ -292,23 +311,25 @@ def _body(scope: KernelScope, nodes: Sequence[ast.stmt]) -> tuple[KernelStatemen
 
 def _range(scope: KernelScope, call: ast.Call) -> tuple[Scalar, Scalar, int]:
     if not 1 <= len(call.args) <= 3 or call.keywords:
-        raise scope.wrong(call, "range takes one to three integers", "write range(start, stop)")
+        message = f"range: expected 1 to 3 integers, found {len(call.args)} arguments"
+        raise scope.wrong(call, message, "`range(start, stop)`")
     bounds = [scalar(scope, item, "int64") for item in call.args[:2]]
     if len(bounds) == 1:
         bounds.insert(0, Literal(0, "int64"))
     step = read(scope, call.args[2]) if len(call.args) == 3 else Literal(1, "int")
     if not isinstance(step, Literal) or step.dtype != "int" or step.value == 0:
-        hint = "a loop in other steps is a while"
-        raise scope.wrong(call, "the step of a range is a number, and not 0", hint)
+        message = f"range: expected a constant step other than 0, found {ast.unparse(call.args[2])}"
+        raise scope.wrong(call, message, "for other steps, write a `while` loop")
     if abs(step.value) >= 2**63:
-        message = f"expected an int64 as the step of a range, found {step.value}"
+        message = f"range: expected a step of int64, found {step.value}"
         raise scope.wrong(call, message, "write a step of less than 2**63")
     return bounds[0], bounds[1], int(step.value)
 
 
 def _while(scope: KernelScope, node: ast.While) -> While:
     if node.orelse:
-        raise scope.unsupported(node, "a loop has no else")
+        message = "`else` of a loop is not supported in @I.kernel"
+        raise scope.wrong(node, message, "remove the `else`")
     condition = test(scope, node.test)
     before = scope.bound
     body = _body(scope, node.body)
@@ -322,16 +343,17 @@ def _if(scope: KernelScope, node: ast.If) -> Branch:
     then = read_block(scope, node.body)
     first, scope.bound = scope.bound, before
     otherwise = read_block(scope, node.orelse)
-    scope.joined([first, scope.bound])
+    scope.join_branches([first, scope.bound])
     return Branch(condition, then, otherwise, scope.span(node))
 
 
-def _jump(made: type[Break] | type[Continue]) -> Callable[[KernelScope, Any], KernelStatement]:
+def _jump(statement: type[Break] | type[Continue]) -> Callable[[KernelScope, Any], KernelStatement]:
     def jump(scope: KernelScope, node: ast.stmt) -> KernelStatement:
         if not scope.depth:
-            raise scope.wrong(node, "there is no loop around", PLAIN)
+            message = f"{construct_name(node)} outside of a loop"
+            raise scope.wrong(node, message, "move it into a loop")
         scope.bound = NEVER
-        return made(scope.span(node))
+        return statement(scope.span(node))
 
     return jump
 

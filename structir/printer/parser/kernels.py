@@ -1,4 +1,4 @@
-"""From the `ast` of a function under @I.kernel to a kernel, and calls of kernels."""
+"""Parses functions decorated with @I.kernel to kernels, and calls of kernels."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from structir.printer.syntax import (
     THREADS,
 )
 
-MOST_THREADS = 1024  # of a block
+MAX_THREADS = 1024  # of a block
 
 
 def is_kernel(node: ast.stmt) -> bool:
-    """Whether a statement is a function under @I.kernel."""
+    """Whether a statement is a function decorated with @I.kernel."""
     if not isinstance(node, ast.FunctionDef):
         return False
     return any(path_of(_called(item)) == f"I.{KERNEL}" for item in node.decorator_list)
@@ -45,39 +45,44 @@ def _called(node: ast.expr) -> ast.expr:
 
 
 def read_kernel(context: Context, node: ast.FunctionDef) -> Kernel:
-    """The kernel of a function; what is wrong in its body is kept in the context."""
+    """Parses a kernel; errors in its body are recorded in the context."""
     scope = KernelScope(context, node.name)
-    given = node.args
-    if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
-        raise scope.unsupported(node, 'parameters are plain: x: R.Tensor(("n",), "float32")')
+    args = node.args
+    if args.vararg or args.kwarg or args.kwonlyargs or args.defaults or args.posonlyargs:
+        hint = 'write every parameter as `x: R.Tensor(("n",), "float32")`'
+        message = "defaults, `*` and `/` are not supported in parameters"
+        raise scope.wrong(node, message, hint, code="E0124")
     if len(node.decorator_list) != 1:
-        raise scope.wrong(node, "a kernel stands under @I.kernel, and nothing else", "take it out")
+        message = "expected @I.kernel as the only decorator"
+        raise scope.wrong(node, message, "remove the other decorators", code="E0124")
     params = _params(scope, node)
     blocks, threads = _launch(scope, node.decorator_list[0])
-    scope.launched = blocks is not None
+    scope.has_threads = blocks is not None
     body = read_block(scope, node.body)
     kernel = Kernel(params, body, node.name, scope.span(node), blocks, threads)
-    if not context.found:
-        context.found += kernel_violations(kernel)
+    if not context.errors:
+        context.errors += kernel_violations(kernel)
     return kernel
 
 
 def _launch(scope: KernelScope, node: ast.expr) -> tuple[Size | None, int]:
-    """In how many blocks of how many threads a kernel for a card runs."""
+    """Parses the launch configuration of a GPU kernel: number of blocks, threads per block."""
     if not isinstance(node, ast.Call):
         return None, 0
-    given = {keyword.arg: keyword.value for keyword in node.keywords}
-    if node.args or given.keys() != {TARGET, BLOCKS, THREADS}:
-        raise scope.wrong(node, "a kernel for a card says in how many threads it runs", LAUNCH_HINT)
-    target = static_of(scope.context, given[TARGET])
+    options = {keyword.arg: keyword.value for keyword in node.keywords}
+    if node.args or options.keys() != {TARGET, BLOCKS, THREADS}:
+        message = f"@I.kernel: expected the options {TARGET}, {BLOCKS} and {THREADS}"
+        raise scope.wrong(node, message, LAUNCH_HINT, code="E0131")
+    target = static_of(scope.context, options[TARGET])
     if target != CUDA:
-        raise scope.wrong(node, f"there are no kernels for {target!r}", LAUNCH_HINT)
-    threads = static_of(scope.context, given[THREADS])
-    if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
-        message = f"a block has 1 to {MOST_THREADS} threads"
-        raise scope.wrong(given[THREADS], message, LAUNCH_HINT)
-    dim = size_of(scope.context, given[BLOCKS])
-    return Size(dim, span=scope.span(given[BLOCKS])), threads
+        message = f"{TARGET}: expected {CUDA!r}, found {target!r}"
+        raise scope.wrong(node, message, LAUNCH_HINT, code="E0131")
+    threads = static_of(scope.context, options[THREADS])
+    if type(threads) is not int or not 1 <= threads <= MAX_THREADS:
+        message = f"{THREADS}: expected an integer from 1 to {MAX_THREADS}, found {threads!r}"
+        raise scope.wrong(options[THREADS], message, LAUNCH_HINT, code="E0131")
+    dim = size_of(scope.context, options[BLOCKS])
+    return Size(dim, span=scope.span(options[BLOCKS])), threads
 
 
 def _params(scope: KernelScope, node: ast.FunctionDef) -> tuple[Var, ...]:
@@ -95,80 +100,81 @@ def _params(scope: KernelScope, node: ast.FunctionDef) -> tuple[Var, ...]:
 
 
 def _param(scope: KernelScope, node: ast.arg) -> Var:
-    hint = f'{node.arg}: R.Tensor(("n",), "float32"), or R.Prim("int64")'
+    hint = f'`{node.arg}: R.Tensor(("n",), "float32")` or `{node.arg}: R.Prim("int64")`'
     if node.annotation is None:
-        raise scope.wrong(node, f"parameter {node.arg} has no struct info", hint)
+        message = f"parameter `{node.arg}` has no annotation"
+        raise scope.wrong(node, message, hint, code="E0124")
     info = info_of(scope.context, node.annotation)
     if not is_of_kernels(info):
-        message = (
-            f"parameter {node.arg} of a kernel is a tensor of known rank and dtype, or a number"
-        )
-        raise _described(scope.wrong(node, message, hint), info)
+        message = f"parameter `{node.arg}`: expected a tensor of known rank and dtype, or a scalar"
+        raise _with_info_note(scope.wrong(node, message, hint, code="E0124"), info)
     if node.arg in KERNEL_NAMES or scope.dim(node.arg) is not None:
-        raise scope.wrong(node, f"{node.arg} has a meaning already", "use another name")
+        raise scope.already_defined(node, node.arg)
     var = scope.vars[node.arg] = Var(node.arg, info, scope.span(node))
-    scope.now_bound(node.arg)
+    scope.mark_bound(node.arg)
     return var
 
 
-def _described(error: ParseError, info: StructInfo) -> ParseError:
-    return ParseError(error.diagnostics[0].note(f"it is {info}"))
+def _with_info_note(error: ParseError, info: StructInfo) -> ParseError:
+    return ParseError(error.diagnostics[0].note(f"found {info}"))
 
 
 # ---- calls
 
 
 def read_kernel_call(context: Context, node: ast.Call) -> Call:
-    """`R.call_kernel(kernel, (x, y), out_sinfo=...)`."""
-    given = dict(zip(("kernel", "args", OUT_SINFO), node.args, strict=False))
-    given |= {keyword.arg or "": keyword.value for keyword in node.keywords}
-    if given.keys() != {"kernel", "args", OUT_SINFO} or len(node.args) > 3:
-        hint = f'write R.{CALL_KERNEL}(cls.f, (x,), {OUT_SINFO}=R.Tensor((n,), "float32"))'
-        message = f"R.{CALL_KERNEL} takes a kernel, a tuple of operands, and what comes out"
-        raise context.error(node, message, hint)
-    callee = _callee(context, given["kernel"])
-    args = argument(context, given["args"])
+    """Parses `R.call_kernel(kernel, (x, y), out_sinfo=...)`."""
+    arguments = dict(zip(("kernel", "args", OUT_SINFO), node.args, strict=False))
+    arguments |= {keyword.arg or "": keyword.value for keyword in node.keywords}
+    if arguments.keys() != {"kernel", "args", OUT_SINFO} or len(node.args) > 3:
+        hint = f'`R.{CALL_KERNEL}(cls.f, (x,), {OUT_SINFO}=R.Tensor((n,), "float32"))`'
+        message = f"R.{CALL_KERNEL}: expected a kernel, a tuple of operands and {OUT_SINFO}"
+        raise context.error(node, message, hint, "E0132")
+    callee = _callee(context, arguments["kernel"])
+    args = argument(context, arguments["args"])
     items = args.fields if isinstance(args, Tuple) else args if isinstance(args, tuple) else (args,)
-    nodes = getattr(given["args"], "elts", [given["args"]] * len(items))
+    nodes = getattr(arguments["args"], "elts", [arguments["args"]] * len(items))
     operands = [context.expr(item, part) for item, part in zip(items, nodes, strict=True)]
-    return kernel_call(callee, tuple(operands), _stated(context, given[OUT_SINFO]), node, context)
+    results = _declared_results(context, arguments[OUT_SINFO])
+    return kernel_call(callee, tuple(operands), results, node, context)
 
 
 def _callee(context: Context, node: ast.expr) -> GlobalVar:
-    """A kernel of the text, as `cls.f` or by its bare name."""
-    found: Any = None
+    """Resolves a kernel of the text, written `cls.f` or by its bare name."""
+    callee: Any = None
     if isinstance(node, ast.Name) and node.id not in context.names and context.module is not None:
-        found = context.module.kernel_of(context, node.id, node)
-    if found is None:
-        found = argument(context, node)
-    if not isinstance(found, GlobalVar) or not isinstance(found.struct_info, KernelStructInfo):
-        info = getattr(found, "struct_info", None)
-        error = context.error(
-            node, f"{ast.unparse(node)} is no kernel", "kernels stand under @I.kernel"
-        )
+        callee = context.module.kernel_of(context, node.id, node)
+    if callee is None:
+        callee = argument(context, node)
+    if not isinstance(callee, GlobalVar) or not isinstance(callee.struct_info, KernelStructInfo):
+        info = getattr(callee, "struct_info", None)
+        message = f"expected a kernel, found `{ast.unparse(node)}`"
+        hint = "decorate the function with `@I.kernel`, or call it: `cls.f(x)`"
+        error = context.error(node, message, hint, "E0132")
         diagnostic = attrs.evolve(error.diagnostics[0], op=CALL_KERNEL)
-        raise ParseError(diagnostic if info is None else diagnostic.note(f"it is {info}"))
-    return found
+        raise ParseError(diagnostic if info is None else diagnostic.note(f"found {info}"))
+    return callee
 
 
-def _stated(context: Context, node: ast.expr) -> tuple[StructInfo, ...]:
+def _declared_results(context: Context, node: ast.expr) -> tuple[StructInfo, ...]:
     if is_info(node):
         return (info_of(context, node),)
     items = getattr(node, "elts", None)
     if items is None:
-        hint = f'{OUT_SINFO}=R.Tensor((n,), "float32"), or several in parentheses'
-        raise context.error(node, f"{OUT_SINFO} states the StructInfo of each result", hint)
+        hint = f'`{OUT_SINFO}=R.Tensor((n,), "float32")`, or a tuple of them'
+        message = f"{OUT_SINFO}: expected the StructInfo of each result, found {ast.unparse(node)}"
+        raise context.error(node, message, hint, "E0132")
     return tuple([info_of(context, item) for item in items])
 
 
 def kernel_call(
     callee: GlobalVar,
     operands: tuple[Expr, ...],
-    stated: tuple[StructInfo, ...],
+    results: tuple[StructInfo, ...],
     node: ast.Call | None = None,
     context: Context | None = None,
 ) -> Call:
-    """A call in destination-passing style: operands, then new arrays for the stated results."""
-    span = None if node is None or context is None else context.place.span(node)
-    call = Call(callee, operands, sinfo_args=stated, span=span)
-    return Call(callee, operands, sinfo_args=stated, struct_info=deduce(call), span=span)
+    """Returns a call in destination-passing style: operands, then new arrays for the results."""
+    span = None if node is None or context is None else context.source_map.span(node)
+    call = Call(callee, operands, sinfo_args=results, span=span)
+    return Call(callee, operands, sinfo_args=results, struct_info=deduce(call), span=span)

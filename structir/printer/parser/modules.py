@@ -1,4 +1,4 @@
-"""From the `ast` of a whole text to a module; callees are read first where that tells more."""
+"""Parses a whole text to a module; callees without a return annotation are parsed first."""
 
 from __future__ import annotations
 
@@ -26,28 +26,31 @@ from structir.printer.parser.functions import (
 )
 from structir.printer.parser.kernels import is_kernel, read_kernel
 from structir.printer.parser.statements import read_body
-from structir.printer.parser.values import path_of, unsupported
+from structir.printer.parser.values import AT_MODULE_LEVEL, path_of, unsupported
 from structir.printer.syntax import MODULE_ATTRS
 
-PASSED_OVER = frozenset({"I.module_global_infos"})
+IGNORED_CALLS = frozenset({"I.module_global_infos"})
+NO_VALUES: Mapping[str, Any] = {}
 
 
 class ModuleContext:
-    """The functions of a text as others see them, and what is held beside it."""
+    """The functions of a text with their signatures, its constants, and the reported errors."""
 
     def __init__(
         self,
-        place: SourceMap,
+        source_map: SourceMap,
         constants: Mapping[str, Any],
         strict: bool,
-        real: frozenset[str] = frozenset(),
+        evaluated_names: frozenset[str] = frozenset(),
+        python_values: Mapping[str, Any] = NO_VALUES,
     ) -> None:
-        self.place = place
+        self.source_map = source_map
         self.constants = constants
         self.strict = strict
-        self.real = real  # names of sizes in signatures that Python evaluated
+        self.evaluated_names = evaluated_names  # dims that Python evaluated in signatures
+        self.python_values = python_values  # globals of the decorated function, for messages
         self.name = "Module"
-        self.bare = True  # functions that stand alone call each other by name
+        self.functions_are_bare = True  # functions outside of a class call each other by name
         self.aliases: set[str] = {"cls"}
         self.attributes: dict[str, Any] = {}
         self.nodes: dict[str, ast.FunctionDef] = {}
@@ -56,39 +59,42 @@ class ModuleContext:
         self.functions: dict[str, Function] = {}
         self.kernel_nodes: dict[str, ast.FunctionDef] = {}
         self.kernels: dict[str, Kernel] = {}
-        self.members: dict[str, None] = {}  # functions and kernels, as they are written
-        self.found: list[DiagnosticError] = []
-        self.guesses: dict[str, set[str]] = {}  # for each function, the results it took for unknown
+        self.members: dict[str, None] = {}  # functions and kernels in source order
+        self.errors: list[DiagnosticError] = []
+        self.unknown_results: dict[
+            str, set[str]
+        ] = {}  # by caller: callees whose result was unknown
 
-    # ---- what a function of the text asks
+    # ---- queries of the functions being parsed
 
     def names_module(self, context: Context, node: ast.Name) -> bool:
-        """Whether a name means the module itself."""
+        """Whether a name refers to the module itself."""
         return node.id in self.aliases and node.id not in context.names
 
     def function_of(self, context: Context, base: str, node: ast.Attribute) -> GlobalVar | None:
-        """`cls.f`; None if the name before the point is not the module."""
+        """Resolves `cls.f`; returns None if the name before the dot is not the module."""
         if base in context.names or base not in self.aliases:
             return None
         if node.attr in self.members:
             return self.global_var(context, node.attr, node)
-        near = difflib.get_close_matches(node.attr, self.members, 2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.members)}"
-        raise context.error(node, f"the module has no function {node.attr}", hint)
+        matches = difflib.get_close_matches(node.attr, self.members, 2)
+        hint = f"did you mean {' or '.join(f'`{base}.{name}`' for name in matches)}?"
+        hint = hint if matches else f"its functions are {', '.join(self.members)}"
+        raise context.error(node, f"no function `{node.attr}` in the module", hint, "E0102")
 
     def value_of(self, context: Context, name: str, node: ast.Name) -> Any:
-        """A function that stands alone, by its name."""
-        if not self.bare or name not in self.members:
+        """Resolves the name of a function outside of a class."""
+        if not self.functions_are_bare or name not in self.members:
             return MISSING
         return self.global_var(context, name, node)
 
     def kernel_of(self, context: Context, name: str, node: ast.Name) -> GlobalVar | None:
-        """A kernel, by its bare name."""
+        """Resolves the bare name of a kernel."""
         return self.global_var(context, name, node) if name in self.kernel_nodes else None
 
     def global_var(self, context: Context, name: str, node: ast.expr) -> GlobalVar:
-        """A reference to a function, with the most that is known of it by now."""
-        span = context.place.span(node)
+        """Returns a reference to a function with the StructInfo inferred so far."""
+        span = context.source_map.span(node)
         if name in self.kernel_nodes:
             if name not in self.kernels:
                 raise AlreadyReported
@@ -99,13 +105,13 @@ class ModuleContext:
         known = self.functions.get(name)
         info = signature.info() if known is None else known.struct_info
         if info.ret == OBJECT and signature.ret is None:
-            self.guesses.setdefault(context.function, set()).add(name)
+            self.unknown_results.setdefault(context.function, set()).add(name)
         return GlobalVar(name, info, span)
 
-    # ---- reading
+    # ---- parsing
 
     def read(self, tree: ast.Module) -> IRModule:
-        """The module of a text. All errors that do not rest on each other are raised at once."""
+        """Parses the module of a text; raises all independent errors at once."""
         self.collect(tree.body)
         for name, node in self.kernel_nodes.items():
             self.read_kernel(name, node)
@@ -114,103 +120,104 @@ class ModuleContext:
         for name in self.order():
             self.read_function(name)
         self.raise_diagnostics()
-        self.read_again()
-        found: dict[str, Node] = {**self.functions, **self.kernels}
-        functions = {name: found[name] for name in self.members}
+        self.reparse_cycles()
+        by_name: dict[str, Node] = {**self.functions, **self.kernels}
+        functions = {name: by_name[name] for name in self.members}
         return IRModule(functions, self.attributes, self.name)
 
     def raise_diagnostics(self) -> None:
-        """Raise what was found, as one error of the first one's class."""
-        if self.found:
-            diagnostics = [d for error in self.found for d in error.diagnostics]
-            raise type(self.found[0])(dict.fromkeys(diagnostics))
+        """Raises the recorded errors as one error of the class of the first."""
+        if self.errors:
+            diagnostics = [d for error in self.errors for d in error.diagnostics]
+            raise type(self.errors[0])(dict.fromkeys(diagnostics))
 
     def collect(self, nodes: list[ast.stmt]) -> None:
-        """Find the functions; imports, docstrings and what a script does are passed over."""
-        context = Context(self.place)
+        """Collects the functions; skips imports, docstrings and the `__main__` block."""
+        context = Context(self.source_map)
         for node in nodes:
             try:
                 self.member(context, node)
             except DiagnosticError as error:
-                self.found.append(error)
+                self.errors.append(error)
 
     def member(self, context: Context, node: ast.stmt) -> None:
-        """One statement outside of functions."""
+        """Collects one statement outside of functions."""
         if isinstance(node, ast.ClassDef):
-            self.name, self.bare = node.name, False
+            self.name, self.functions_are_bare = node.name, False
             self.aliases.add(node.name)
             self.collect(node.body)
         elif isinstance(node, ast.FunctionDef) and (is_function(node) or is_kernel(node)):
             if node.name in self.members:
-                hint = "give one of them another name"
-                raise context.error(node, f"there are two functions {node.name}", hint)
+                hint = f"rename one: `def {node.name}_1(...)`"
+                raise context.error(node, f"duplicate function `{node.name}`", hint, "E0124")
             self.members[node.name] = None
             (self.kernel_nodes if is_kernel(node) else self.nodes)[node.name] = node
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.attribute(context, node.value)
         elif isinstance(node, ast.FunctionDef):
-            hint = f"write @R.function, or @I.kernel, above def {node.name}"
-            raise context.error(node, f"{node.name} has no decorator of the language", hint)
-        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_beside(node):
-            hint = "a text holds functions under @R.function, alone or in a class; "
-            hint += 'other Python goes under if __name__ == "__main__"'
-            raise unsupported(context, node, hint)
+            hint = f"write `@R.function` or `@I.kernel` above `def {node.name}`"
+            message = f"function `{node.name}` has no decorator"
+            raise context.error(node, message, hint, "E0124")
+        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Pass) and not _is_ignored(node):
+            hint = 'move other Python code under `if __name__ == "__main__":`'
+            raise unsupported(context, node, hint, AT_MODULE_LEVEL)
 
     def attribute(self, context: Context, node: ast.Call) -> None:
         """`I.module_attrs({...})`."""
         path = path_of(node.func)
-        if path in PASSED_OVER:
+        if path in IGNORED_CALLS:
             return
         value = static_of(context, node.args[0]) if node.args else None
         if path != f"I.{MODULE_ATTRS}" or not isinstance(value, dict):
-            raise unsupported(context, node, "a module holds functions and I.module_attrs({...})")
+            hint = "the only call at module level is `I.module_attrs({...})`"
+            raise unsupported(context, node, hint, AT_MODULE_LEVEL)
         self.attributes |= value
 
     def read_signature(self, name: str, node: ast.FunctionDef) -> None:
-        """The signature of one function, in a context of its own."""
-        context = self.contexts[name] = Context(self.place, self, name)
-        context.strict, context.real = self.strict, self.real
+        """Parses the signature of one function in a new context."""
+        context = self.contexts[name] = Context(self.source_map, self, name)
+        context.strict, context.evaluated_names = self.strict, self.evaluated_names
         try:
             self.signatures[name] = read_signature(context, node)
         except DiagnosticError as error:
-            self.found.append(error)
+            self.errors.append(error)
 
     def read_kernel(self, name: str, node: ast.FunctionDef) -> None:
-        """One kernel, in a context of its own."""
-        context = Context(self.place, self, name)
+        """Parses one kernel in a new context."""
+        context = Context(self.source_map, self, name)
         try:
             kernel = read_kernel(context, node)
         except DiagnosticError as error:
             context.report(error, node)
-        if context.found:
-            self.found.append(context.error_class(context.found))
+        if context.errors:
+            self.errors.append(context.error_class(context.errors))
         else:
             self.kernels[name] = kernel
 
-    def read_again(self) -> None:
-        """Functions of a cycle took each other's results for unknown; now they are known.
+    def reparse_cycles(self) -> None:
+        """Parses functions of call cycles again, with the results inferred meanwhile.
 
-        A result was deduced from calls that may give anything, so it is true of every call. It is
-        taken as stated then: no function is read more often than there are results to learn.
+        A result was inferred from calls of unknown result, so it holds for every call and becomes
+        the declared result. The number of rounds is at most the number of unknown results.
         """
-        while stale := [name for name in self.nodes if self.learned(name)]:
+        while stale := [name for name in self.nodes if self.adopt_inferred_results(name)]:
             for name in stale:
-                self.guesses.pop(name)
+                self.unknown_results.pop(name)
                 self.read_function(name)
             self.raise_diagnostics()
 
-    def learned(self, caller: str) -> bool:
-        """Whether a result that a function took for unknown has turned out."""
-        found = False
-        for name in self.guesses.get(caller, ()):
+    def adopt_inferred_results(self, caller: str) -> bool:
+        """Declares the inferred results that a caller took as unknown; returns whether any."""
+        changed = False
+        for name in self.unknown_results.get(caller, ()):
             result = self.functions[name].ret_struct_info
             if result != OBJECT:
                 self.signatures[name] = attrs.evolve(self.signatures[name], ret=result)
-                found = True
-        return found
+                changed = True
+        return changed
 
     def read_function(self, name: str) -> None:
-        """The body of one function."""
+        """Parses the body of one function."""
         signature = self.signatures.get(name)
         if signature is None:
             return
@@ -221,11 +228,11 @@ class ModuleContext:
             pass
         except DiagnosticError as error:
             context.report(error, signature.node)
-        if context.found:
-            self.found.append(context.error_class(context.found))
+        if context.errors:
+            self.errors.append(context.error_class(context.errors))
 
     def order(self) -> Iterator[str]:
-        """Functions whose result is not stated come before those that call them, cycles aside."""
+        """Yields functions; callees without declared result come first, except in cycles."""
         open_results = [n for n, s in self.signatures.items() if s.ret is None]
         if not open_results or len(self.nodes) == 1:
             yield from self.nodes
@@ -243,20 +250,22 @@ class ModuleContext:
                     stack.append(callee)
 
     def calls_of(self, callees: list[str]) -> dict[str, list[str]]:
-        """For each function, which of these it mentions."""
+        """Returns, for each function, which of `callees` it mentions."""
         wanted = set(callees)
-        mention = re.compile(r"\b(\w+)\(" if self.bare else r"\.(\w+)")
-        first = self.place.source.first_line - self.place.line_shift
-        found = {}
+        mention = re.compile(r"\b(\w+)\(" if self.functions_are_bare else r"\.(\w+)")
+        first = self.source_map.source.first_line - self.source_map.line_shift
+        mentions = {}
         for name, node in self.nodes.items():
-            lines = self.place.lines[node.lineno - first + 1 : (node.end_lineno or 0) - first + 1]
+            lines = self.source_map.lines[
+                node.lineno - first + 1 : (node.end_lineno or 0) - first + 1
+            ]
             mentioned = mention.findall("\n".join(lines))
-            found[name] = [callee for callee in dict.fromkeys(mentioned) if callee in wanted]
-        return found
+            mentions[name] = [callee for callee in dict.fromkeys(mentioned) if callee in wanted]
+        return mentions
 
 
-def _is_beside(node: ast.stmt) -> bool:
-    """A docstring, or what is done only where the file runs as a script."""
+def _is_ignored(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring or the `__main__` block of a script."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"

@@ -1,4 +1,4 @@
-"""The reader: `structir.parse` and `structir.parse_struct_info`. Nothing is executed."""
+"""Entry points of the parser: `structir.parse` and `structir.parse_struct_info`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from structir.ir.module import IRModule
 from structir.ir.struct_info import StructInfo
 from structir.lazy import lazy_module
 from structir.printer.parser import calls, expressions
-from structir.printer.parser.chunked_parse import WRAPPER, LineRun, Unsplittable, without_runs
+from structir.printer.parser.chunked_parse import WRAPPER, LineRun, Unsplittable, extract_runs
 from structir.printer.parser.context import AlreadyReported, Context, SourceMap
 from structir.printer.parser.forms import info_of
-from structir.printer.parser.modules import ModuleContext
-from structir.printer.parser.sizes import MOST_BITS
+from structir.printer.parser.modules import NO_VALUES, ModuleContext
+from structir.printer.parser.sizes import MAX_BITS
 
 symbolic = lazy_module("structir.ir.symbolic")
 
 LONG_NUMBER = re.compile(r"[0-9a-fA-F_]{64,}")
 
-# What reads expressions registers itself; naming the rooms here makes them complete.
-RULE_ROOMS = (calls, expressions)
+# Importing these modules registers their parsing rules.
+RULE_MODULES = (calls, expressions)
 
 
 def parse(
@@ -37,14 +37,15 @@ def parse(
     strict: bool = False,
     constants: Mapping[str, Any] | None = None,
 ) -> IRModule:
-    """The module of a text: a class of functions, or functions that stand alone.
+    """Returns the module of a program text; the text is not executed.
 
-    `strict` checks when it runs what an annotation says and deduction cannot decide. `constants`
-    are the arrays that the text refers to.
+    The text is a class of functions, or functions at module level. With `strict`, annotations that
+    inference cannot decide are checked at run time. `constants` are the arrays that the text refers
+    to, by name. Raises ParseError or StructInfoError with all independent errors.
     """
     if not isinstance(text, str):
-        raise StructIRError(f"structir.parse takes a text, not {type(text).__name__}")
-    text = text.removeprefix("\ufeff")  # the mark that some editors begin a file with
+        raise StructIRError(f"structir.parse: expected a str, found {type(text).__name__}")
+    text = text.removeprefix("\ufeff")  # the byte order mark that some editors write
     return parse_source(Source(filename, text), strict=strict, constants=constants)
 
 
@@ -53,32 +54,35 @@ def parse_source(
     *,
     strict: bool = False,
     constants: Mapping[str, Any] | None = None,
-    real: frozenset[str] = frozenset(),
+    evaluated_names: frozenset[str] = frozenset(),
+    python_values: Mapping[str, Any] = NO_VALUES,
 ) -> IRModule:
-    """The module of a source, which may be a piece of a file and indented. `real` names sizes that
-    Python evaluated in signatures."""
+    """Parses a source, which may be an indented block of a file.
+
+    `evaluated_names` are the dims that Python evaluated in signatures; `python_values` are the
+    globals of a decorated function, which messages about undefined names mention.
+    """
+    extras = (constants or {}, strict, evaluated_names, python_values)
     with collection_paused():
         try:
             whole = LONG_NUMBER.search(source.text) is not None
-            text, runs = (source.text, {}) if whole else without_runs(source.text)
-            return _parse(source, text, runs, strict, constants or {}, real)
+            text, runs = (source.text, {}) if whole else extract_runs(source.text)
+            return _parse(source, text, runs, extras)
         except Unsplittable:
-            return _parse(source, source.text, {}, strict, constants or {}, real)
+            return _parse(source, source.text, {}, extras)
 
 
 def _parse(
     source: Source,
     text: str,
     runs: dict[int, LineRun],
-    strict: bool,
-    constants: Mapping[str, Any],
-    real: frozenset[str],
+    extras: tuple[Mapping[str, Any], bool, frozenset[str], Mapping[str, Any]],
 ) -> IRModule:
     indented = text.lstrip("\r\n")[:1] in (" ", "\t")
     tree = _tree(source, WRAPPER + text if indented else text, indented)
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
-    place = SourceMap(source, source.first_line - 1 - indented, runs)
-    module = ModuleContext(place, constants, strict, real)
+    source_map = SourceMap(source, source.first_line - 1 - indented, runs)
+    module = ModuleContext(source_map, *extras)
     try:
         return module.read(ast.Module(body, []))
     except RecursionError:
@@ -86,8 +90,8 @@ def _parse(
 
 
 def _too_deep() -> ParseError:
-    hint = "bind inner parts to names"
-    return ParseError(Diagnostic("an expression is nested too deeply", hint=hint))
+    hint = "bind inner parts to names: `y = ...`"
+    return ParseError(Diagnostic("an expression is nested too deeply", hint=hint, code="E0109"))
 
 
 def _tree(source: Source, text: str, indented: bool) -> ast.Module:
@@ -100,30 +104,35 @@ def _tree(source: Source, text: str, indented: bool) -> ast.Module:
         line = (error.lineno or 1) - indented + source.first_line - 1
         column = max((error.offset or 1) - 1, 0)
         span = Span(source, line, column, line, column + 1)
-        raise ParseError(
-            Diagnostic(f"this is not Python: {error.msg}", span, hint="the text is read as Python")
-        ) from None
+        hint = "program text uses Python syntax: correct it at the marked position"
+        raise ParseError(Diagnostic(f"syntax error: {error.msg}", span, hint=hint)) from None
     except (RecursionError, MemoryError):
         raise _too_deep() from None
     except ValueError as error:
-        raise ParseError(Diagnostic(f"this is not Python: {error}")) from None
+        raise ParseError(Diagnostic(f"syntax error: {error}")) from None
 
 
 def _check_literal_size(source: Source, tree: ast.Module, indented: bool) -> None:
-    """Python reads numbers that it does not print."""
+    """Rejects numbers that Python parses but refuses to print."""
     for node in ast.walk(tree):
         value = getattr(node, "value", None)
-        if type(value) is int and value.bit_length() > MOST_BITS:
+        if type(value) is int and value.bit_length() > MAX_BITS:
             line = node.lineno - indented + source.first_line - 1  # type: ignore[attr-defined]
             column = node.col_offset  # type: ignore[attr-defined]
             span = Span(source, line, column, line, column + 1)
-            raise ParseError(Diagnostic(f"a number has more than {MOST_BITS} bits", span))
+            message = f"expected a number of at most {MAX_BITS} bits"
+            raise ParseError(Diagnostic(message, span, code="E0109"))
 
 
 def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> StructInfo:
-    """The struct info of a text. `symbols` gives names their variables and takes in new ones."""
+    """Returns the StructInfo of a text such as `R.Tensor(("n", 4), "float32")`.
+
+    `symbols` maps names to their variables; names new in the text are added to it.
+    """
     if not isinstance(text, str):
-        raise StructIRError(f"a struct info is read from a text, not {type(text).__name__}")
+        raise StructIRError(
+            f"structir.parse_struct_info: expected a str, found {type(text).__name__}"
+        )
     known = {} if symbols is None else symbols
     source = Source("<string>", text.strip())
     context = Context(SourceMap(source))
@@ -135,9 +144,10 @@ def parse_struct_info(text: str, symbols: dict[str, Any] | None = None) -> Struc
         info = info_of(context, tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError, AlreadyReported):
         span = Span(source, 1, 0, 1, max(len(source.line(1)), 1))
-        raise ParseError(Diagnostic(f"{text!r} is not a struct info", span)) from None
+        message = f"expected a StructInfo such as R.Tensor((n, 4), dtype), found {text!r}"
+        raise ParseError(Diagnostic(message, span, code="E0119")) from None
     for name, value in context.names.items():
         if symbols is not None and name not in symbols:
-            held = isinstance(value, Var | RowVar)
-            symbols[name] = value if held else symbolic.to_sympy(value)
+            is_variable = isinstance(value, Var | RowVar)
+            symbols[name] = value if is_variable else symbolic.to_sympy(value)
     return info

@@ -1,5 +1,7 @@
-"""Scalars of a program as sizes: where a text takes the length of an axis from an `R.Prim`
-variable, its value gets a symbolic name, so that the result's shape can speak of it."""
+"""Names the value of an `R.Prim` variable that is used as a size.
+
+The shape of the result then refers to that symbolic dim.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from structir.printer.parser.context import Context
 
 
 def bind_prim_sizes(context: Context, value: Any) -> Any:
-    """A call of an op over symbolic lengths, bound by a match_cast of each scalar that is one; any
-    other value as it is.
+    """Rewrites a call whose lengths are scalar variables; returns any other value unchanged.
 
-    `y = R.f(x)` is read as `m = T.int64()`, `R.match_cast(x, R.Prim(value=m))`, `y = R.f(m)`.
-    Only sizes of the result are: what may be negative, such as a place to start from, is not."""
+    `y = R.f(x)` becomes `m = T.int64()`, `R.match_cast(x, R.Prim(value=m))`, `y = R.f(m)`.
+    Only sizes of the result are named: other arguments, such as a start index, may be negative.
+    """
     if type(value) is not Call or type(value.op) is not Op:
         return value
     lengths: dict[Expr, Poly] = {}
@@ -28,14 +30,14 @@ def bind_prim_sizes(context: Context, value: Any) -> Any:
     for arg, is_length in zip(value.args, flags, strict=False):
         if is_length and _is_unknown(arg):
             lengths.setdefault(arg, sym(arg.name))  # type: ignore[attr-defined]
-    sharper = _sharper(value, lengths)
-    if sharper is None:
+    refined = _refine_call(value, lengths)
+    if refined is None:
         return value
     for arg, length in lengths.items():
         assert isinstance(arg.struct_info, PrimStructInfo)
         info = PrimStructInfo(arg.struct_info.dtype, length)
         context.emit_cast(arg, info, value.span)
-    return sharper
+    return refined
 
 
 def _is_unknown(arg: Expr) -> bool:
@@ -44,19 +46,19 @@ def _is_unknown(arg: Expr) -> bool:
     return plain and info.value is None and is_int(info.dtype)
 
 
-def _sharper(call: Call, lengths: dict[Expr, Poly]) -> Call | None:
-    """The call over symbolic lengths, if each of them is the size of an axis of its result."""
+def _refine_call(call: Call, lengths: dict[Expr, Poly]) -> Call | None:
+    """Returns the call over symbolic lengths, if each is the size of an axis of the result."""
     if not lengths:
         return None
     args = tuple([PrimValue(lengths[arg]) if arg in lengths else arg for arg in call.args])
-    made = replace(call, args=args, struct_info=None)
+    refined = replace(call, args=args, struct_info=None)
     try:
-        info = call.op.definition.deduce(made)  # type: ignore[attr-defined]
+        info = call.op.definition.deduce(refined)  # type: ignore[attr-defined]
     except DiagnosticError:
         return None
-    own = {as_sym(d) for d in _sizes(info)}
-    named = all(as_sym(length) in own for length in lengths.values())
-    return replace(made, struct_info=info) if named else None
+    result_dims = {as_sym(d) for d in _sizes(info)}
+    are_sizes = all(as_sym(length) in result_dims for length in lengths.values())
+    return replace(refined, struct_info=info) if are_sizes else None
 
 
 def _sizes(info: StructInfo) -> tuple[Dim, ...]:

@@ -1,4 +1,4 @@
-"""Sizes and static values in a text: numbers, symbolic dims and their arithmetic, from `ast`."""
+"""Parses sizes and static values: numbers, symbolic dims and their arithmetic."""
 
 from __future__ import annotations
 
@@ -33,45 +33,52 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[[Any, Any], Any]]] =
     ast.Eq: ("==", "eq", operator.eq),
     ast.NotEq: ("!=", "ne", operator.ne),
 }
-LARGEST_POWER = 64
-MOST_BITS = 256  # of a number: what is longer may be too long to be printed
+MAX_POWER = 64
+MAX_BITS = 256  # of a number: Python refuses to print very long integers
 NUMBERS = (int, float, bool, Poly)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is known without running: a Python number or a size."""
+    """Whether a value is known at compile time: a Python number or a size."""
     return type(value) in NUMBERS
 
 
 def static_binary(context: Context, node: ast.BinOp, left: Any, right: Any) -> Any:
-    """Arithmetic on numbers and sizes."""
+    """Evaluates an operator on numbers and sizes."""
     if type(node.op) not in BINARY:
         known = " ".join([symbol for symbol, _ in BINARY.values()])
-        raise context.error(node, "numbers and sizes have no such operator", f"there are {known}")
+        message = f"unsupported operator on sizes: {ast.unparse(node)}"
+        raise context.error(node, message, f"the operators are {known}", "E0121")
     symbol, function = BINARY[type(node.op)]
     if symbol == "**" and Poly in (type(left), type(right)):
-        raise context.error(node, "a size has no power", "write it as a product: n * n")
+        hint = "write a product: `n * n`"
+        raise context.error(
+            node, f"powers of sizes are not supported: {ast.unparse(node)}", hint, "E0121"
+        )
     if symbol == "**" and not _small_power(left, right):
-        raise context.error(node, "only small constant powers can be written as a number")
+        message = f"expected an exponent of at most {MAX_POWER}, found {right}"
+        raise context.error(node, message, None, "E0109")
     if symbol == "/" and (type(left) is Poly or type(right) is Poly):
-        raise context.error(node, "a size has no exact quotient", "floor division is written //")
+        dividend, divisor = ast.unparse(node.left), ast.unparse(node.right)
+        hint = f"use floor division: `{dividend} // {divisor}`"
+        raise context.error(node, "`/` is not defined on sizes", hint, "E0121")
     try:
         value = function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:
-        raise context.error(node, f"this has no value: {error}") from None
+        raise context.error(node, f"cannot evaluate {ast.unparse(node)}: {error}") from None
     except DiagnosticError as error:
         raise context.error(node, error.diagnostics[0].message, error.diagnostics[0].hint) from None
-    if type(value) is int and value.bit_length() > MOST_BITS:
-        raise context.error(node, f"this number has more than {MOST_BITS} bits")
+    if type(value) is int and value.bit_length() > MAX_BITS:
+        raise context.error(node, f"expected a number of at most {MAX_BITS} bits", None, "E0109")
     return value
 
 
 def _small_power(base: Any, exponent: Any) -> bool:
-    return bool(abs(exponent) <= LARGEST_POWER)
+    return bool(abs(exponent) <= MAX_POWER)
 
 
 def static_compare(node: ast.Compare, left: Any, right: Any) -> Any:
-    """An order of two numbers or sizes; of sizes it may stay open."""
+    """Compares two numbers or sizes; the comparison of sizes may be symbolic."""
     _, word, function = COMPARISONS[type(node.ops[0])]
     if type(left) is Poly or type(right) is Poly:
         return dims.compare(word, left, right)
@@ -82,7 +89,7 @@ def _select(condition: Any, then: Any, otherwise: Any) -> Any:
     return dims.select(int(condition) if type(condition) is bool else condition, then, otherwise)
 
 
-# Functions of sizes, as they are written after `T.`
+# Functions of sizes, by their names after `T.`
 SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": dims.dim_max,
     "min": dims.dim_min,
@@ -98,7 +105,7 @@ SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @lru_cache(maxsize=4096)
 def parsed_size(text: str) -> tuple[ast.expr, tuple[str, ...]]:
-    """The tree of a size written as a string, and the names in it."""
+    """Parses a size written as a string; returns its `ast` and the names in it."""
     tree = ast.parse(text.strip(), mode="eval").body
     names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id != "T"]
     names.sort(key=lambda name: name.col_offset)  # a tree is walked level by level
@@ -106,7 +113,7 @@ def parsed_size(text: str) -> tuple[ast.expr, tuple[str, ...]]:
 
 
 def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any]) -> Any:
-    """A size written as a string; where strings declare, new names become symbolic dims."""
+    """Parses a size written as a string; in signatures, new names become symbolic dims."""
     text = str(node.value)
     known = context.names.get(text)
     if type(known) is Poly:
@@ -123,18 +130,16 @@ def size_of_string(context: Context, node: ast.Constant, read: Callable[..., Any
     try:
         return read(context, tree)
     except ParseError as error:
-        place = context.place.span(node)
-        diagnostic = error.diagnostics[0]
-        raise ParseError(
-            type(diagnostic)(diagnostic.message, place, hint=diagnostic.hint)
-        ) from None
+        first = error.diagnostics[0]
+        raise context.error(node, first.message, first.hint, first.code) from None
 
 
 def _axis_of_string(context: Context, node: ast.Constant, text: str, read: Any) -> Any:
-    """`*s`, `*`, `*:len` and `n:rgb`: axes that are no plain sizes."""
+    """Parses `*s`, `*`, `*:len` and `n:rgb`: row variables, ragged and labelled axes."""
     size, colon, name = (part.strip() for part in text.partition(":"))
     if colon and not name.isidentifier():
-        raise context.error(node, f"{text!r} has no label", 'a label is a name: "3:rgb"')
+        hint = 'write a name after the colon: `"3:rgb"`'
+        raise context.error(node, f"expected a label, found {text!r}", hint, "E0121")
     if size == "*":
         return Ragged(name)
     if size.startswith("*") and not colon and size[1:].isidentifier():
@@ -142,7 +147,8 @@ def _axis_of_string(context: Context, node: ast.Constant, text: str, read: Any) 
     if colon and size and not size.startswith("*"):
         inner = ast.copy_location(ast.Constant(size), node)
         return Labelled(size_of_string(context, inner, read), name)
-    raise context.error(node, f"{text!r} is not a size")
+    hint = 'write an integer or an expression over dims: `"n"`, `"2 * n + 1"`'
+    raise context.error(node, f"expected a size, found {text!r}", hint, "E0121")
 
 
 def _is_free(context: Context, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""From the `ast` of statements to bindings and blocks; after a wrong statement reading goes on."""
+"""Parses statements to bindings and blocks; an invalid statement does not end parsing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from structir.analysis.calls import contradicts
 from structir.analysis.deduction import deduce
 from structir.analysis.lattice import FAIL_L0, PASS, base_check
 from structir.build import BuilderScope
-from structir.errors import DiagnosticError
+from structir.errors import Diagnostic, DiagnosticError, ParseError
 from structir.ir.dims import Poly
 from structir.ir.expr import ATOMS, Expr, If, SeqExpr, Tuple, TupleGetItem, Var
 from structir.ir.struct_info import OBJECT, StructInfo, TupleStructInfo
 from structir.printer.parser.calls import match_cast
 from structir.printer.parser.chunked_parse import LineRun
-from structir.printer.parser.context import WRONG, AlreadyReported, Context
+from structir.printer.parser.context import INVALID, AlreadyReported, Context
 from structir.printer.parser.forms import info_of
 from structir.printer.parser.functions import is_declaration, local_function
 from structir.printer.parser.prim_sizes import bind_prim_sizes
@@ -26,20 +26,20 @@ from structir.printer.parser.values import argument, operand, path_of, unsupport
 from structir.printer.syntax import DATAFLOW, FUNC_ATTR, MATCH_CAST, OUTPUT, REQUIRE
 
 HINTS: dict[type[ast.AST], str] = {
-    ast.For: "nothing is executed: repeat by recursion of a function, or write the steps out",
-    ast.While: "repeat by recursion of a function of the module",
-    ast.AugAssign: "bind the new value to a name: y = y + x",
-    ast.Return: "a function returns once, on its last line; a branch gives its value to a name",
-    ast.Delete: "values are never deleted",
-    ast.Assert: "use R.require for a fact about sizes, R.match_cast for a structure",
-    ast.Import: "imports stand outside of functions",
-    ast.ImportFrom: "imports stand outside of functions",
-    ast.ClassDef: "a module is one class",
+    ast.For: "use `R.scan`, or unroll: write the statements out",
+    ast.While: "call a recursive function of the module, or use `R.scan`",
+    ast.AugAssign: "bind the result to a name: `y = y + x`",
+    ast.Return: "`return` only in the last statement; a branch of `if` binds its value to a name",
+    ast.Delete: "remove the statement; values are freed after their last use",
+    ast.Assert: '`R.require("n % 4 == 0")` for sizes, `R.match_cast(x, ...)` for a StructInfo',
+    ast.Import: "move imports out of the function",
+    ast.ImportFrom: "move imports out of the function",
+    ast.ClassDef: "write one class per module, under `@I.ir_module`",
 }
 
 
 def read_statements(context: Context, nodes: Sequence[ast.stmt]) -> None:
-    """Read statements in order; each error is kept, and what depends on it is passed over."""
+    """Parses statements in order; records errors, but not those that follow from them."""
     for node in nodes:
         try:
             read_statement(context, node)
@@ -51,7 +51,7 @@ def read_statements(context: Context, nodes: Sequence[ast.stmt]) -> None:
 
 
 def read_statement(context: Context, node: ast.stmt) -> None:
-    """Read one statement."""
+    """Parses one statement."""
     rule = _STATEMENTS.get(type(node))
     if rule is None:
         raise unsupported(context, node, HINTS.get(type(node)))
@@ -59,13 +59,13 @@ def read_statement(context: Context, node: ast.stmt) -> None:
 
 
 def _mark_invalid(context: Context, node: ast.stmt) -> None:
-    """What a wrong statement was to define is known to be wrong."""
+    """Marks the names that an invalid statement binds, so that their uses are not reported."""
     for name in targets(node):
-        context.define(name, WRONG)
+        context.define(name, INVALID)
 
 
 def targets(node: ast.AST) -> list[str]:
-    """The names that a statement defines."""
+    """Returns the names that a statement binds."""
     match node:
         case ast.Assign(targets=[*items]):
             return [n.id for item in items for n in ast.walk(item) if isinstance(n, ast.Name)]
@@ -80,7 +80,7 @@ def targets(node: ast.AST) -> list[str]:
     return []
 
 
-# ---- bindings ----------------------------------------------------------------------------------
+# ---- bindings
 
 
 def _assign(context: Context, node: ast.Assign) -> None:
@@ -90,16 +90,18 @@ def _assign(context: Context, node: ast.Assign) -> None:
     elif len(node.targets) == 1 and isinstance(target, ast.Tuple | ast.List):
         _unpack(context, target, node.value)
     else:
-        raise unsupported(context, node, "bind one name, or the names of a tuple's fields")
+        raise unsupported(
+            context, node, "bind one name: `y = ...`, or unpack a tuple: `a, b = ...`"
+        )
 
 
 def _annotated(context: Context, node: ast.AnnAssign) -> None:
     target = node.target
     if not isinstance(target, ast.Name):
-        raise unsupported(context, node, "only a name can be bound")
+        raise unsupported(context, node, "bind a name: `y: R.Tensor(...) = ...`")
     info = info_of(context, node.annotation)
     if node.value is None:
-        context.promised[target.id] = info
+        context.branch_annotations[target.id] = info
     else:
         bind(context, target, node.value, info)
 
@@ -107,10 +109,10 @@ def _annotated(context: Context, node: ast.AnnAssign) -> None:
 def bind(
     context: Context, target: ast.Name, value: ast.expr, annotation: StructInfo | None
 ) -> Var | None:
-    """`name: annotation = value`; None for what declares a size or names the module."""
+    """Binds `name: annotation = value`; returns None if it declares a dim or aliases the module."""
     name = target.id
     if is_declaration(value):
-        if type(context.names.get(name)) is not Poly or name not in context.own:
+        if type(context.names.get(name)) is not Poly or name not in context.declared_dims:
             context.declare(name)
         return None
     if isinstance(value, ast.Name) and context.names_module(value):
@@ -119,9 +121,9 @@ def bind(
     if isinstance(value, ast.Call) and path_of(value.func) == f"R.{MATCH_CAST}":
         var = match_cast(context, value, name, target, annotation)
     else:
-        made = context.expr(value_of(context, value), value)
-        made = bind_prim_sizes(context, made) if annotation is None else made
-        var = bound(context, made, name, target, annotation)
+        expr = context.expr(value_of(context, value), value)
+        expr = bind_prim_sizes(context, expr) if annotation is None else expr
+        var = bound(context, expr, name, target, annotation)
     context.define(name, var)
     return var
 
@@ -129,22 +131,23 @@ def bind(
 def bound(
     context: Context, value: Expr, name: str, node: ast.AST, annotation: StructInfo | None
 ) -> Var:
-    """A new variable of a value; strict reading has undecided annotations checked when run."""
+    """Binds a value to a new variable; strict parsing checks undecided annotations at run time."""
     if annotation is not None and context.strict and annotation != OBJECT:
         known = deduce(value)
         check = base_check(annotation, known)
         if check not in (PASS, FAIL_L0) and not contradicts(annotation, known):
-            operand_ = context.atom(value, node)
-            span = context.place.span(node)
-            return context.emit_cast(operand_, annotation, span, name, node)
+            atom = context.atom(value, node)
+            span = context.source_map.span(node)
+            return context.emit_cast(atom, annotation, span, name, node)
     return context.emit(value, name, node, annotation)
 
 
 def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> None:
-    """`a, b = tuple`, and `n, m = T.int64(), T.int64()`."""
+    """Parses `a, b = tuple` and `n, m = T.int64(), T.int64()`."""
     names = [item for item in target.elts if isinstance(item, ast.Name)]
     if len(names) != len(target.elts):
-        raise unsupported(context, target, "the fields of a tuple are bound to names")
+        message = f"expected names to unpack into, found {ast.unparse(target)}"
+        raise context.error(target, message, "unpack into names: `a, b = ...`", "E0116")
     if isinstance(value, ast.Tuple) and all(map(is_declaration, value.elts)):
         for name, item in zip(names, value.elts, strict=False):
             bind(context, name, item, None)
@@ -152,17 +155,36 @@ def _unpack(context: Context, target: ast.Tuple | ast.List, value: ast.expr) -> 
     whole = operand(context, value)
     info = deduce(whole)
     if not isinstance(info, TupleStructInfo) or len(info.fields) != len(names):
-        raise context.error(value, f"{len(names)} names cannot be given the fields of {info}")
+        raise _unpack_error(context, target, value, whole, info)
     for index, item in enumerate(names):
-        field = TupleGetItem(whole, index, info.fields[index], context.place.span(item))
+        field = TupleGetItem(whole, index, info.fields[index], context.source_map.span(item))
         context.define(item.id, context.emit(field, item.id, item))
 
 
+def _unpack_error(
+    context: Context, target: ast.Tuple | ast.List, value: ast.expr, whole: Expr, info: StructInfo
+) -> ParseError:
+    """Returns the error of unpacking a value into a wrong number of names."""
+    count, text = len(target.elts), ast.unparse(value)
+    if isinstance(info, TupleStructInfo):
+        message = f"cannot unpack {len(info.fields)} values into {count} names"
+        names = [f"v{k}" for k in range(len(info.fields))]
+        names[:count] = [ast.unparse(name) for name in target.elts][: len(names)]
+        comma = "," * (len(names) == 1)
+        hint = f"name every field: `{', '.join(names)}{comma} = {text}`"
+    else:
+        message = f"cannot unpack a value that is not a tuple into {count} names"
+        hint = f"bind it to one name: `{ast.unparse(target.elts[0])} = {text}`"
+    span = context.source_map.span(target)
+    diagnostic = Diagnostic(message, span, hint=hint, code="E0116", label=f"{count} names")
+    return ParseError(diagnostic.note(f"{info}", context.source_map.span(value)))
+
+
 def _expression(context: Context, node: ast.Expr) -> None:
-    """A value that nothing names: a call for its effect. Docstrings are no bindings."""
+    """Parses an expression statement: a call for its effect, or a docstring."""
     value = node.value
     if isinstance(value, ast.Constant):
-        run = context.place.run_at(node) if value.value is ... else None
+        run = context.source_map.run_at(node) if value.value is ... else None
         if run is not None:
             return _run(context, run)
         if isinstance(value.value, str):
@@ -174,43 +196,47 @@ def _expression(context: Context, node: ast.Expr) -> None:
         if path == f"R.{REQUIRE}":
             return require(context, value)
         if path == f"R.{OUTPUT}":
-            raise context.error(node, "R.output stands at the end of a dataflow block")
+            hint = "make it the last statement of the `with R.dataflow():` block"
+            message = "R.output is only allowed as the last statement of a dataflow block"
+            raise context.error(node, message, hint, "E0117")
     context.emit(context.expr(value_of(context, value), value), "_", value)
     return None
 
 
 def _run(context: Context, run: LineRun) -> None:
-    """Many simple statements, of which only a piece has an `ast` at a time."""
-    for nodes, shift in run.pieces():
-        with context.place.shifted(shift):
+    """Parses a run of simple statements, one chunk at a time."""
+    for nodes, shift in run.chunks():
+        with context.source_map.shifted(shift):
             read_statements(context, nodes)
 
 
-# ---- dataflow ----------------------------------------------------------------------------------
+# ---- dataflow
 
 
 def _dataflow(context: Context, node: ast.With) -> None:
-    """`with R.dataflow():` with its `R.output(...)`."""
+    """Parses `with R.dataflow():` and its `R.output(...)`."""
     if len(node.items) != 1 or not _is_call(node.items[0].context_expr, DATAFLOW):
         raise unsupported(context, node, "the only block is `with R.dataflow():`")
     if context.outputs is not None:
-        raise context.error(node, "a dataflow block cannot stand in another")
+        hint = "remove the inner `with R.dataflow():`"
+        raise context.error(node, "dataflow blocks cannot be nested", hint, "E0117")
     output = node.body[-1].value if isinstance(node.body[-1], ast.Expr) else None
-    given = output.args if isinstance(output, ast.Call) and _is_call(output, OUTPUT) else None
-    names = [item for item in given or () if isinstance(item, ast.Name)]
+    listed = output.args if isinstance(output, ast.Call) and _is_call(output, OUTPUT) else None
+    names = [item for item in listed or () if isinstance(item, ast.Name)]
     context.scope.close_block()
     context.scope.in_dataflow = True
     context.outputs = frozenset([item.id for item in names])
     mark = context.mark()
     try:
-        read_statements(context, node.body if given is None else node.body[:-1])
+        read_statements(context, node.body if listed is None else node.body[:-1])
     finally:
         context.outputs = None
         context.scope.close_block()
+        outputs = ", ".join([*(item.id for item in names), "{name}"])
         context.leave_dataflow(
             mark,
-            "{name} is a dataflow variable, used outside its block",
-            "list it in R.output(...) to make it seen outside",
+            "dataflow variable `{name}` is not visible outside its block",
+            f"add it to the outputs: `R.output({outputs})`",
         )
     for item in names:
         context.lookup(item)
@@ -220,46 +246,61 @@ def _is_call(node: ast.expr, word: str) -> bool:
     return isinstance(node, ast.Call) and path_of(node.func) == f"R.{word}"
 
 
-# ---- branches ----------------------------------------------------------------------------------
+# ---- branches
 
 
 def _if(context: Context, node: ast.If) -> None:
-    context.define(*_choice(context, node))
+    context.define(*_conditional(context, node))
 
 
-def _choice(context: Context, node: ast.If) -> tuple[str, Var]:
-    """An if whose branches end by giving one name its value."""
+def _conditional(context: Context, node: ast.If) -> tuple[str, Var]:
+    """Parses an `if` whose branches bind the same last variable; returns its name and value."""
     if context.outputs is not None:
-        raise context.error(
-            node, "an if cannot stand in a dataflow block", "end the block before it"
-        )
+        hint = "end the `with R.dataflow():` block before the `if`"
+        raise context.error(node, "`if` is not allowed in a dataflow block", hint, "E0117")
     if not node.orelse:
-        raise context.error(node, "an if needs an else", "both branches give one name its value")
+        bound_names = targets(node.body[-1]) or ["y"]
+        hint = f"add `else:` with the other value: `{bound_names[0]} = ...`"
+        raise context.error(node, "expected an `else` branch: `if` has a value", hint, "E0105")
     names = [targets(body[-1]) for body in (node.body, node.orelse)]
     name = names[0][0] if names[0] else None
     if name is None or names[1][:1] != [name]:
-        hint = "let the last line of each branch bind the same name"
-        raise context.error(node, "the branches do not give one name its value", hint, "E0105")
-    promised = context.promised.pop(name, None)
+        raise _branch_error(context, node, names)
+    annotation = context.branch_annotations.pop(name, None)
     with context.nested(node):
         cond = operand(context, node.test)
         then = _branch(context, node.body)
         other = _branch(context, node.orelse)
-    value = If(cond, then, other, None, context.place.span(node.test))
+    value = If(cond, then, other, None, context.source_map.span(node.test))
     value = If(cond, then, other, deduce(value), value.span)
-    return name, context.emit(value, name, node.test, promised)
+    return name, context.emit(value, name, node.test, annotation)
+
+
+def _branch_error(context: Context, node: ast.If, names: list[list[str]]) -> ParseError:
+    """Returns the error of branches whose last statements bind different variables."""
+    last = [bound_names[0] if bound_names else None for bound_names in names]
+    each = " and ".join(f"`{name}`" if name else "none" for name in last)
+    message = f"both branches of `if` must bind the same last variable: found {each}"
+    diagnostic = Diagnostic(message, context.source_map.span(node.test), code="E0105")
+    for name, body in zip(last, (node.body, node.orelse), strict=True):
+        text = f"binds `{name}`" if name else "binds no variable"
+        diagnostic = diagnostic.note(text, context.source_map.span(body[-1]))
+    common = last[0] or last[1] or "y"
+    return ParseError(diagnostic.hinted(f"end both branches with `{common} = ...`"))
 
 
 def _branch(context: Context, nodes: list[ast.stmt]) -> SeqExpr:
-    with _region(context, "{name} is bound in a branch only", "let both branches give one name"):
+    message = "`{name}` is only visible in its branch of `if`"
+    hint = "make it the last variable of both branches: `{name} = ...`"
+    with _region(context, message, hint):
         read_statements(context, nodes[:-1])
-        body = _given(context, nodes[-1])
+        body = _branch_result(context, nodes[-1])
         return context.scope.sequence(body)
 
 
 @contextmanager
 def _region(context: Context, why: str, hint: str) -> Iterator[None]:
-    """A sequence of its own inside the open one."""
+    """Opens a sequence nested in the open one."""
     outer, mark = context.scope, context.mark()
     context.scope = BuilderScope(outer)
     try:
@@ -269,29 +310,30 @@ def _region(context: Context, why: str, hint: str) -> Iterator[None]:
         context.leave(mark, why, hint)
 
 
-def _given(context: Context, node: ast.stmt) -> Expr:
-    """What a branch gives, from its last line. A value that is known already needs no variable."""
+def _branch_result(context: Context, node: ast.stmt) -> Expr:
+    """Parses the last statement of a branch to its result; an atom needs no variable."""
     if isinstance(node, ast.Assign | ast.AnnAssign) and _binds_value(node):
         annotated = isinstance(node, ast.AnnAssign)
         info = info_of(context, node.annotation) if isinstance(node, ast.AnnAssign) else None
         target: Any = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        written: Any = node.value
-        value = context.expr(value_of(context, written), written)
+        value_node: Any = node.value
+        value = context.expr(value_of(context, value_node), value_node)
         known = type(value) in ATOMS or type(value) is Tuple
         if known and (not annotated or info == deduce(value)):
             return value
         return bound(context, value, target.id, target, info)
     if isinstance(node, ast.If):
-        return _choice(context, node)[1]
+        return _conditional(context, node)[1]
     read_statement(context, node)
-    given = context.names[targets(node)[0]]
-    if not isinstance(given, Expr):
-        raise context.error(node, "a branch gives a value, not a symbolic dim")
-    return given
+    value = context.names[targets(node)[0]]
+    if not isinstance(value, Expr):
+        message = "expected a value as the result of a branch, found a symbolic dim"
+        raise context.error(node, message, "bind a value last: `y = ...`", "E0105")
+    return value
 
 
 def _binds_value(node: ast.Assign | ast.AnnAssign) -> bool:
-    """Whether a line binds one name to a value, and not by a match_cast."""
+    """Whether a statement binds one name to a value, other than by a match_cast."""
     target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
     single = isinstance(node, ast.AnnAssign) or len(node.targets) == 1
     value = node.value
@@ -299,7 +341,7 @@ def _binds_value(node: ast.Assign | ast.AnnAssign) -> bool:
     return single and plain and isinstance(target, ast.Name)
 
 
-# ---- functions ---------------------------------------------------------------------------------
+# ---- functions
 
 
 def _function(context: Context, node: ast.FunctionDef) -> None:
@@ -308,11 +350,12 @@ def _function(context: Context, node: ast.FunctionDef) -> None:
 
 
 def read_body(context: Context, nodes: list[ast.stmt]) -> Expr:
-    """The statements of a function, and what it returns."""
+    """Parses the statements of a function and returns its result."""
     last = nodes[-1]
     if not isinstance(last, ast.Return) or last.value is None:
-        hint = "let its last line return a value, or several: return y, z"
-        raise context.error(last, "a function ends by returning a value", hint)
+        hint = "end the function with `return y`, or with several values: `return y, z`"
+        message = "expected `return` with a value as the last statement of a function"
+        raise context.error(last, message, hint, "E0118")
     read_statements(context, nodes[:-1])
     return context.expr(argument(context, last.value), last.value)
 

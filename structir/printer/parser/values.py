@@ -1,4 +1,4 @@
-"""The dispatch from the `ast` of an expression to what it says, and what is not of the language."""
+"""Dispatches expressions to their parsing rules, and reports Python that is not supported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULES: dict[type[ast.AST], Callable[[Context, Any], Any]] = {}
 
 
 def reads(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
-    """The decorated function reads expressions of these kinds."""
+    """Registers the decorated function as the rule for these `ast` classes."""
 
     def register(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(kinds, rule))
@@ -27,38 +27,79 @@ def reads(*kinds: type[ast.AST]) -> Callable[[Rule], Rule]:
     return register
 
 
-WORDS: dict[type[ast.AST], str] = {
-    ast.Assign: "assignment",
-    ast.AugAssign: "assignment with an operator",
-    ast.BoolOp: "and/or",
-    ast.Compare: "chain of comparisons",
-    ast.Delete: "del",
-    ast.IfExp: "if expression",
-    ast.JoinedStr: "f-string",
-    ast.keyword: "**",
-    ast.ListComp: "comprehension",
-    ast.GeneratorExp: "comprehension",
-    ast.NamedExpr: ":=",
-    ast.Starred: "*",
-    ast.UnaryOp: "not or ~",
-    ast.Expr: "expression on its own",
+CONSTRUCT_NAMES: dict[type[ast.AST], str] = {
+    ast.AnnAssign: "an annotated assignment",
+    ast.Assert: "`assert`",
+    ast.Assign: "this assignment",
+    ast.AsyncFunctionDef: "`async def`",
+    ast.AugAssign: "augmented assignment",
+    ast.Break: "`break`",
+    ast.Call: "this call",
+    ast.ClassDef: "`class`",
+    ast.Compare: "a chained comparison",
+    ast.Constant: "this literal",
+    ast.Continue: "`continue`",
+    ast.Delete: "`del`",
+    ast.Dict: "a dict",
+    ast.DictComp: "a comprehension",
+    ast.Expr: "an expression statement",
+    ast.For: "`for`",
+    ast.FunctionDef: "a function definition",
+    ast.GeneratorExp: "a comprehension",
+    ast.Global: "`global`",
+    ast.If: "this `if`",
+    ast.IfExp: "a conditional expression",
+    ast.Import: "`import`",
+    ast.ImportFrom: "`import`",
+    ast.JoinedStr: "an f-string",
+    ast.Lambda: "`lambda`",
+    ast.ListComp: "a comprehension",
+    ast.NamedExpr: "`:=`",
+    ast.Raise: "`raise`",
+    ast.Return: "this `return`",
+    ast.SetComp: "a comprehension",
+    ast.Slice: "a slice",
+    ast.Starred: "`*`",
+    ast.Subscript: "this subscript",
+    ast.Try: "`try`",
+    ast.While: "`while`",
+    ast.With: "this `with`",
+    ast.keyword: "this keyword argument",
+}
+OPERATOR_NAMES: dict[type[ast.AST], str] = {
+    ast.And: "`and`",
+    ast.Or: "`or`",
+    ast.Not: "`not`",
+    ast.Invert: "`~`",
+    ast.In: "`in`",
+    ast.NotIn: "`not in`",
+    ast.Is: "`is`",
+    ast.IsNot: "`is not`",
+    ast.BitAnd: "`&`",
+    ast.BitOr: "`|`",
+    ast.BitXor: "`^`",
+    ast.LShift: "`<<`",
+    ast.RShift: "`>>`",
 }
 UNSUPPORTED: dict[type[ast.AST], str] = {
-    ast.BoolOp: "use R.logical_and and R.logical_or",
-    ast.IfExp: "write an if statement, or use R.where",
-    ast.ListComp: "nothing is executed: write the elements one by one",
-    ast.GeneratorExp: "nothing is executed: write the elements one by one",
-    ast.Lambda: "write a nested function under @R.function",
-    ast.JoinedStr: "nothing is executed: write the string itself",
-    ast.Dict: "a dict stands only in R.func_attr and I.module_attrs",
+    ast.BoolOp: "`R.logical_and(x, y)` or `R.logical_or(x, y)`",
+    ast.BinOp: "call the op: `R.bitwise_and(x, y)`, `R.bitwise_or(x, y)`, `R.bitwise_xor(x, y)`",
+    ast.IfExp: "`R.where(condition, x, y)`, or an `if` statement",
+    ast.ListComp: "programs are parsed, not executed: write the elements one by one",
+    ast.GeneratorExp: "programs are parsed, not executed: write the elements one by one",
+    ast.Lambda: "write a nested function under `@R.function`",
+    ast.JoinedStr: "programs are parsed, not executed: write the string itself",
+    ast.Dict: "dicts are only allowed in `R.func_attr({...})` and `I.module_attrs({...})`",
     ast.Starred: "write the elements one by one",
-    ast.NamedExpr: "bind the value on a line of its own",
-    ast.Slice: "slices are written R.strided_slice(x, axes=..., begin=..., end=...)",
+    ast.NamedExpr: "bind the value in a statement of its own: `y = ...`",
+    ast.Slice: "`R.strided_slice(x, axes=[0], begin=[0], end=[2])`",
 }
+IN_FUNCTION = "is not supported in @R.function"
+AT_MODULE_LEVEL = "is not allowed at module level"
 
 
 def value_of(context: Context, node: ast.expr) -> Any:
-    """What an expression says: an Expr to be bound, a size, a static value, a tuple of such."""
+    """Parses an expression to an Expr, a size, a static value, or a tuple of these."""
     rule = RULES.get(type(node))
     if rule is None:
         raise unsupported(context, node)
@@ -66,18 +107,18 @@ def value_of(context: Context, node: ast.expr) -> Any:
 
 
 def argument(context: Context, node: ast.expr) -> Any:
-    """The same, with every Expr an atom."""
+    """Parses an expression in argument position: every Expr is bound to an atom."""
     value = value_of(context, node)
     return context.atom(value, node) if isinstance(value, Expr) else value
 
 
 def operand(context: Context, node: ast.expr) -> Expr:
-    """An argument as an Expr."""
+    """Parses an argument and converts it to an Expr."""
     return context.expr(argument(context, node), node)
 
 
 def path_of(node: ast.AST) -> str | None:
-    """`R.room.op` for the attributes of a name; None for anything else."""
+    """Returns the dotted path of attributes of a name, such as `R.name`, or None."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute) and len(parts) < MAX_NESTING:
         parts.append(node.attr)
@@ -87,21 +128,30 @@ def path_of(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
-def word_of(node: ast.AST) -> str:
-    """What a piece of Python is called."""
-    return WORDS.get(type(node), type(node).__name__.lower())
+def construct_name(node: ast.AST) -> str:
+    """Returns the name of a Python construct, for messages."""
+    operators: list[Any] = (
+        node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", None)]
+    )
+    if len(operators) == 1 and type(operators[0]) in OPERATOR_NAMES:
+        return OPERATOR_NAMES[type(operators[0])]
+    return CONSTRUCT_NAMES.get(type(node), f"`{ast.unparse(node).splitlines()[0]}`")
 
 
-def unsupported(context: Context, node: ast.AST, hint: str | None = None) -> ParseError:
-    """The error for Python that is not of the language, with the variables that it mentions."""
-    message = f"Python's {word_of(node)} is not part of the language"
-    diagnostic = Diagnostic(message, context.place.span(node), code="E0103")
+def unsupported(
+    context: Context, node: ast.AST, hint: str | None = None, why: str = IN_FUNCTION
+) -> ParseError:
+    """Returns the error for unsupported Python, with the variables that it mentions."""
+    message = f"{construct_name(node)} {why}"
+    if isinstance(node, ast.For | ast.While) and why is IN_FUNCTION:
+        message += " (loops live in @I.kernel)"
+    diagnostic = Diagnostic(message, context.source_map.span(node), code="E0103")
     for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
         known = context.names.get(name)
         if isinstance(known, Var):
             diagnostic = diagnostic.note(f"{name}: {known.struct_info}", known.span)
     paths = [path_of(n.func) or "" for n in ast.walk(node) if isinstance(n, ast.Call)]
     op = next((p[2:] for p in paths if p.startswith("R.") and find_op(p[2:])), None)
-    default = "the text is read, never executed; see the language's own forms"
+    default = "programs are parsed, not executed: use ops (`R.name(...)`) and bindings (`y = ...`)"
     hint = hint or UNSUPPORTED.get(type(node), default)
     return ParseError(attrs.evolve(diagnostic, op=op, hint=hint))

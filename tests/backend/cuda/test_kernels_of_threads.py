@@ -162,7 +162,7 @@ def test_what_is_wrong_is_told(body, launch, message):
 
 def test_threads_that_wait_for_others_in_vain():
     module = program("if T.thread() < 4:\n    T.sync_threads()\nout[0] = 1.0")
-    with pytest.raises(DiagnosticError, match="wait where others do not come"):
+    with pytest.raises(DiagnosticError, match="not every thread of a block reaches"):
         structir.interpret(module, "main", np.ones(9, "float32"))
 
 
