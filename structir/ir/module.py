@@ -39,9 +39,7 @@ class IRModule(Node):
         found = self.functions.get(name)
         if found is None:
             known = ", ".join(self.functions)
-            raise StructIRError(
-                f"the module has no function {name!r}; it has {known}", code="E1002"
-            )
+            raise StructIRError(f"no function `{name}` in module; available: {known}", code="E1002")
         return found  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator[str]:

@@ -193,12 +193,12 @@ class PassContext:
 
     def run(self, applied: Pass, module: IRModule) -> IRModule:
         """Returns the module after the pass and notifies every instrument."""
-        self._meet(module)
+        self._set_latest(module)
         for name in applied.requires:
             if name not in self.done:
                 module = self.run(find_pass(name), module)
         step = PassRun(applied, module, self.depth, time.perf_counter())
-        self._watch(step, Instrument.begin.__name__)
+        self._notify(step, Instrument.begin.__name__)
         self.running.append(step)
         self.depth += 1
         start = time.perf_counter() - self.watched
@@ -209,13 +209,13 @@ class PassContext:
             self.depth -= 1
             self.running.pop()
         step.after, step.seconds = after, time.perf_counter() - self.watched - start
-        self._leave(step, after)
-        self._watch(step, Instrument.end.__name__)
+        self._record_result(step, after)
+        self._notify(step, Instrument.end.__name__)
         return after
 
     def analysis(self, of: Callable[[IRModule], Fact], module: IRModule) -> Fact:
         """Returns the result of an analysis of a module, memoized while it is valid."""
-        self._meet(module)
+        self._set_latest(module)
         name = of.__name__
         if name not in self.facts:
             self.facts[name] = of(module)
@@ -239,7 +239,7 @@ class PassContext:
             self.done = {name for name in self.done if name in preserved}
             self.facts = {name: fact for name, fact in self.facts.items() if name in preserved}
             self.latest = after
-        self._meet(after)
+        self._set_latest(after)
         self.done.add(step.applied.name)
 
 

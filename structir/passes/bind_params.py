@@ -28,7 +28,7 @@ def bind_params(
     """Replaces parameters by constants: arrays by name, or those of a file written by
     `numpy.savez`.
 
-    A symbolic dim that a bound_function parameter determines becomes the size of the array everywhere.
+    A symbolic dim that a bound parameter determines becomes the size of the array everywhere.
     """
     arrays = dict(np.load(file)) if file is not None else dict(values or {})
     bound_function = _bind(

@@ -45,9 +45,9 @@ def _remove_once(module: IRModule) -> IRModule:
 
 def _used_params(function: Function) -> list[int]:
     """Returns the indices of the parameters that must remain."""
-    used = variables_in((function.body, function.ret_struct_info))
+    live = variables_in((function.body, function.ret_struct_info))
     params = enumerate(function.params)
-    used = [k for k, param in params if param in used or _is_solved(param.struct_info)]
+    used = [k for k, param in params if param in live or _is_solved(param.struct_info)]
     for k in range(len(function.params)):
         if k in used:
             continue

@@ -156,7 +156,7 @@ def test_a_head_that_is_no_table_counts_as_absent(head, root):
 )
 def test_no_setting_stops_a_compilation(place, most, tmp_path, monkeypatch):
     monkeypatch.setenv(cache.LOCATION, place or str(tmp_path / "cache"))
-    monkeypatch.setenv(cache.MOST_BYTES, most)
+    monkeypatch.setenv(cache.MAX_BYTES, most)
     monkeypatch.chdir(tmp_path)
     store = cache.store()
     store.write(KEY, ENTRY)

@@ -15,7 +15,7 @@ from structir.tools import checks
 from structir.tools.checks import CHECKS, run_check
 from structir.tools.cli import build
 from structir.tools.comparison import Disagreement, require_agreement
-from structir.tools.fuzzing import failure, failures, random_program, replayed, signature_of
+from structir.tools.fuzzing import failure, failures, random_program, replay, signature_of
 from structir.tools.reduction import size_of
 
 CHEAP = ["text", "deduction", "solver", "passes"]  # the others compile kernels
@@ -71,7 +71,7 @@ def main(x: R.Tensor(("n",), "float32")):
     return R.add(R.const([0.5, 1.5], "float32"), x)
 """
     structir.save(structir.parse(from_text), tmp_path / "text-3.sir")
-    assert replayed(tmp_path / "text-3.sir") == []
+    assert replay(tmp_path / "text-3.sir") == []
 
 
 def test_all_is_well_is_code_0(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ FINDINGS = [file for file in KEPT if not file.stem.startswith("cuda")]  # in a p
 
 @pytest.mark.parametrize("file", FINDINGS, ids=lambda file: file.stem)
 def test_what_was_found_fails_no_more(file: Path) -> None:
-    assert not replayed(file)
+    assert not replay(file)
 
 
 def test_a_program_that_cannot_be_drawn_is_a_finding(

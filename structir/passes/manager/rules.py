@@ -29,7 +29,7 @@ def rule_names() -> list[str]:
 def op_with_trait(trait: str) -> Callable[..., Expr]:
     """Returns the op that has a trait."""
     families.load()
-    return PLAYERS[role]
+    return PLAYERS[trait]
 
 
 def group_rules(group: str) -> list[Rule]:
