@@ -78,7 +78,7 @@ def load(path: Path) -> Any:
     if PLANS_OF + disk.digest(facts[TEXT]) not in arrays:
         hint = "save it again: `exe.save(path)`"
         message = f"{name}: checksum mismatch: the program was modified after saving"
-        raise ParseError(Diagnostic(message, hint=hint))
+        raise ParseError(Diagnostic(message, hint=hint, code="E1005"))
     made = partial(executables.Executable, exact_division=facts.get(EXACT) == str(True))
     if facts.get(MACHINE) != identity.machine_identity():
         warn_of_compiling(f"{name} was compiled for another processor or by other versions")

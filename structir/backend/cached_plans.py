@@ -116,7 +116,7 @@ class CachedPlans:
         return f"{place} {data.dtype.name} {data.shape}"
 
     def _said(self, array: Any) -> Any:
-        """Returns the reference to a constant by its index; for packed weights, also the packing."""
+        """Returns the reference to a constant by its index, with the packing of packed weights."""
         origin = origin_of(array)
         data = array if origin is None else origin.data()
         for place, constant in enumerate(self.constants):

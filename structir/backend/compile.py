@@ -99,7 +99,7 @@ def compile(
     options |= {} if num_threads is None else {"num_threads": num_threads}
     for name in options.keys() - set(known):
         raise StructIRError(
-            f"backend {target}: unknown option {name!r}; available: {', '.join(known) or 'none'}"
+            f"backend {target}: unknown option {name!r}; available: {', '.join(known) or 'none'}",
         )
     check_well_formed(module)
     return make(module, **options)

@@ -28,7 +28,7 @@ MOST_CHECKED = 256  # argument shapes memoized as valid
 
 @attrs.frozen(eq=False)
 class CompiledMachine(Interpreter):
-    """An interpreter of functions whose regions are compiled: it executes control flow and calls."""
+    """Interprets control flow and calls of functions whose regions are compiled."""
 
     direct: Mapping[str, Any] = attrs.Factory(dict)
     checked: dict[Any, dict[Sym, int]] = attrs.Factory(dict)  # argument checks that passed before
@@ -78,7 +78,7 @@ class CompiledMachine(Interpreter):
         return super().evaluate(expr, scope)
 
     def entered(self, closure: Closure, args: tuple[Value, ...]) -> Frame:
-        """Returns the activation of a call. Each combination of shapes and dtypes is checked once."""
+        """Returns the activation of a call. Each combination of shapes is checked once."""
         function = closure.function
         arrays = closure.outer is None and all([type(a) is np.ndarray for a in args])
         key = (function, tuple([(a.shape, a.dtype) for a in args])) if arrays else None

@@ -74,7 +74,7 @@ class CompiledRegion:
     def __call__(
         self, arrays: Sequence[Array], sizes: Mapping[Sym, int] | None = None, out: Any = None
     ) -> list[Array]:
-        """Returns the arrays of the results; `sizes` are those of symbols that no input determines."""
+        """Returns the arrays of the results; `sizes` are those that no input determines."""
         key: Any = tuple([a.shape for a in arrays])
         if self.free_symbols:
             key = (key, self._free_sizes(sizes or {}))
@@ -110,7 +110,7 @@ class CompiledRegion:
         return self.native("region", False, lambda *arrays: tuple(self(arrays)))
 
     def native(self, name: str, single: bool, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a function that runs natively if the sizes are bound, and else calls another one."""
+        """Returns a function that runs natively for bound sizes, and else calls another one."""
         if not self.free_symbols:
             results = _forms(self.boundary.results)
             self._native = native_call(name, self.forms, results, single, otherwise)
@@ -194,9 +194,9 @@ def _check(check: SizeCheck, known: Mapping[Sym, int]) -> None:
     if left != right and not (check.loose and left == 1):
         if "{left}" in check.what:
             message = check.what.replace("{left}", str(left)).replace("{right}", str(right))
-            raise ShapeMismatchError(message)
+            raise ShapeMismatchError(message, code="E0721")
         expected, found = _equation(check.left, left), _equation(check.right, right)
-        raise ShapeMismatchError(f"{check.what}: expected {expected}, found {found}")
+        raise ShapeMismatchError(f"{check.what}: expected {expected}, found {found}", code="E0721")
 
 
 def _equation(dim: Any, value: int) -> str:

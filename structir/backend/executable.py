@@ -128,7 +128,9 @@ class CompiledFunction:
         return given
 
     def _unsuitable(self, wanted: str, found: str) -> ShapeMismatchError:
-        return ShapeMismatchError(f"{self.name}: out: expected {wanted}, found {found}")
+        return ShapeMismatchError(
+            f"{self.name}: out: expected {wanted}, found {found}", code="E0722"
+        )
 
 
 class Executable:
@@ -298,7 +300,7 @@ class Executable:
         return len({k.text for plan in self.plans() for k in plan.kernels})
 
     def source(self, name: str = "main") -> str:
-        """Returns the generated kernels of a function as readable Python, with what each computes."""
+        """Returns the generated kernels of a function as Python, with what each computes."""
         if name not in self._regions:
             known = ", ".join(self._regions) or "none"
             message = f"no function `{name}` in module; available: {known}"

@@ -24,7 +24,7 @@ from structir.passes.inline_functions import inline_functions
 
 @attrs.frozen(eq=False)
 class KernelOutline:
-    """One kernel: its group of stages, its source, and its form as an `I.kernel` if there is one."""
+    """One kernel: its group of stages, its source, and its `I.kernel` form if there is one."""
 
     text: KernelText
     group: Group

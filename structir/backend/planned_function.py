@@ -17,7 +17,7 @@ from structir.ir.struct_info import StructInfo, TensorStructInfo, TupleStructInf
 
 
 class PlannedFunction:
-    """A function of an interpreter. `entry` runs its plans for known sizes; other calls come here."""
+    """A function of an interpreter. `entry` runs plans of known sizes; other calls come here."""
 
     def __init__(self, name: str, machine: CompiledMachine) -> None:
         self.closure, self.plans = machine.global_function(name), machine.plans

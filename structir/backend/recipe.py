@@ -1,4 +1,4 @@
-"""Recipes: what remains of a lowered region after code generation. They mention no stages or ops."""
+"""Recipes: what remains of a lowered region after code generation. They contain no stages."""
 
 from __future__ import annotations
 

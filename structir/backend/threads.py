@@ -34,10 +34,14 @@ def thread_count(requested: int | None) -> int:
     if requested is None:
         value = os.environ.get(VARIABLE, "1")
         if not value.isdecimal() or int(value) < 1:
-            raise StructIRError(f"{VARIABLE} must be a positive integer, found {value!r}")
+            raise StructIRError(
+                f"{VARIABLE} must be a positive integer, found {value!r}", code="E1004"
+            )
         return int(value)
     if not isinstance(requested, int) or requested < 1:
-        raise StructIRError(f"num_threads must be a positive integer, found {requested!r}")
+        raise StructIRError(
+            f"num_threads must be a positive integer, found {requested!r}", code="E1004"
+        )
     return requested
 
 

@@ -188,7 +188,7 @@ class PlanTracer(Interpreter):
             super()._bind(binding, value, scope)
 
     def _may_call(self, call: Call, args: Sequence[Value]) -> None:
-        """Runs an op outside any region, if all operands are known; loops are not traced into ops."""
+        """Runs an op outside any region, if all operands are known; ops do not trace loops."""
         definition: Any = call.op.definition  # type: ignore[attr-defined]
         known = not any(isinstance(leaf, Slot) for arg in args for leaf in leaves(arg))
         if not (definition.pure and (known or "loop" in definition.hooks)):
@@ -318,7 +318,7 @@ class PlanTracer(Interpreter):
     # loops
 
     def loop(self, function: Any, steps: LoopSpec) -> tuple[tuple[Value, ...], list[Value]] | None:
-        """Returns the carried values after a loop, and its outputs; None if the loop has no step."""
+        """Returns the carried values after a loop, and its outputs; None without a step."""
         if is_never(steps.trips) or is_never(steps.going):
             return None
         before, grown = len(self.blocks[-1].steps), len(self.growing)

@@ -53,7 +53,8 @@ class Pass:
                 )
             kind, expected = PLAIN.get(known[name].annotation, (object, ""))
             if not isinstance(value, kind):
-                raise StructIRError(f"{self.name}: {name}: expected {expected}, found {value!r}")
+                message = f"{self.name}: {name}: expected {expected}, found {value!r}"
+                raise StructIRError(message, code="E0611")
         return attrs.evolve(self, options={**self.options, **options})
 
     def parameters(self) -> list[inspect.Parameter]:

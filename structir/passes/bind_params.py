@@ -41,7 +41,8 @@ def _bind(function: Function, arrays: Mapping[str, Any]) -> Function:
     params = {param.name: param for param in function.params}
     if unknown := sorted(arrays.keys() - params.keys()):
         raise StructIRError(
-            f"bind_params: no parameter {', '.join(unknown)}; available: {', '.join(params)}"
+            f"bind_params: no parameter {', '.join(unknown)}; available: {', '.join(params)}",
+            code="E0613",
         )
     constants: dict[Var, Constant] = {}
     sizes: dict[Sym, Dim] = {}

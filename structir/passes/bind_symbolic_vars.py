@@ -29,7 +29,8 @@ def with_sizes(function: Function, sizes: Mapping[str, int] | str) -> Function:
     dims = {sym.name: sym for sym in bound if type(sym) is Sym}
     if unknown := sorted(wanted.keys() - dims.keys()):
         available = ", ".join(dims) or "none"
-        raise StructIRError(f"sizes: no dim {', '.join(unknown)}; available: {available}")
+        message = f"sizes: no dim {', '.join(unknown)}; available: {available}"
+        raise StructIRError(message, code="E0613")
     chosen: dict[Sym, Dim] = {dims[name]: size for name, size in wanted.items()}
     return Substitution(dims=chosen).function(function)
 
@@ -40,6 +41,6 @@ def read_sizes(text: str) -> dict[str, int]:
     for part in text.replace(",", " ").split():
         name, _, number = part.partition("=")
         if not number.isdecimal():
-            raise StructIRError(f"sizes: expected NAME=INT, sizes {part!r}")
+            raise StructIRError(f"sizes: expected NAME=INT, found {part!r}", code="E0611")
         sizes[name] = int(number)
     return sizes

@@ -30,7 +30,7 @@ def gradient(
     """
     name = f"{function}_adjoint"
     if name in module.functions:
-        raise StructIRError(f"gradient: function {name} already exists in the module")
+        raise StructIRError(f"gradient: function {name} already exists in the module", code="E0614")
     lifted = lambda_lift.transform(module)
     wanted = parameters.replace(",", " ").split()
     adjoints = Adjoints(lifted)

@@ -37,9 +37,10 @@ def lift_transform_params(module: IRModule) -> IRModule:
     for name, function in module.functions.items():
         if isinstance(function, Function) and INPUTS in function.attrs:
             if name + SUFFIX in functions:
-                raise StructIRError(
+                message = (
                     f"lift_transform_params: function {name + SUFFIX} already exists in the module"
                 )
+                raise StructIRError(message, code="E0614")
             functions[name], functions[name + SUFFIX] = _split(function)
     return module if len(functions) == len(module.functions) else module.with_functions(functions)
 

@@ -44,7 +44,7 @@ def remat(
     common_subexpression_elimination afterwards: it would undo the result.
     """
     if function and not isinstance(module.functions.get(function), Function):
-        raise StructIRError(f"remat: no function `{function}` in module")
+        raise StructIRError(f"remat: no function `{function}` in module", code="E1002")
     chosen = {
         name: value
         for name, value in module.functions.items()

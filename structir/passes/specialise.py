@@ -46,7 +46,9 @@ def specialise(
 
 def _free(name: str, functions: Mapping[str, Any]) -> str:
     if name in functions:
-        raise StructIRError(f"specialise: function {name} already exists in the module")
+        raise StructIRError(
+            f"specialise: function {name} already exists in the module", code="E0614"
+        )
     return name
 
 

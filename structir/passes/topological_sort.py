@@ -151,5 +151,6 @@ def _cycle(bindings: Sequence[Binding], placed: set[int]) -> Diagnostic:
     return Diagnostic(
         f"cyclic dependency between the bindings of {', '.join(names)}",
         first.span,
+        code="E0615",
         hint="remove one of these uses, or define the value before the block",
     )

@@ -26,7 +26,7 @@ class Disagreement(Exception):
 
 
 def result(runner: Runner, arguments: Sequence[Any]) -> Any:
-    """Returns the result of a function, or a StructIRError that it raises; other errors propagate."""
+    """Returns the result of a function, or its StructIRError; other errors propagate."""
     try:
         with np.errstate(all="ignore"):
             return runner(*arguments)

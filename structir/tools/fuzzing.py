@@ -133,7 +133,7 @@ def reduce_failure(found: Failure) -> Failure:
 
 
 def save_failure(found: Failure, folder: Path) -> Path:
-    """Writes a failure to a file of its own: as source, or as an archive if it has large constants."""
+    """Writes a failure to a file of its own: source, or an archive if it has large constants."""
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{found.check}-{found.seed}.py"
     text = found.text()

@@ -226,7 +226,7 @@ class _ProgramGenerator:
         return self.builder.emit(chosen[self.rng.randrange(count)])
 
     def match_cast(self) -> Var | None:
-        """Generates a cast that succeeds: to the known StructInfo, with new names for some sizes."""
+        """Generates a valid cast: to the known StructInfo, with new names for some sizes."""
         tensors = [v for v in self.live if isinstance(v.struct_info, TensorStructInfo)]
         if not tensors:
             return None

@@ -68,7 +68,7 @@ def ops_of(module: IRModule) -> list[str]:
 
 
 def _size(module: IRModule) -> tuple[int, int, int, int]:
-    """Returns the measure that a candidate must reduce: functions, bindings, results, parameters."""
+    """Returns the measure to reduce: functions, bindings, results, parameters."""
     functions = [f for f in module.functions.values() if isinstance(f, Function)]
     results = sum(len(getattr(f.body.body, "fields", "1")) for f in functions)
     parameters = sum(len(f.params) for f in functions)

@@ -61,7 +61,7 @@ def test_a_failure_is_reduced_kept_and_replayed(planted: str, tmp_path: Path) ->
     file.write_text(text.replace("R.add(", "R.subtract("))
     code, said = run("--replay", file)
     assert code == 0, said
-    assert "fails no more" in said
+    assert "passes" in said
 
 
 def test_large_constants_are_kept_beside_the_text(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_deduction_notices_an_untrue_struct_info() -> None:
     structir.interpret.register_extern("tests.fuzz.flat", lambda x: x)
     found = failure("deduction", structir.parse(UNTRUE), 0)
     assert found is not None
-    assert "does not hold: y" in str(found.error)
+    assert "violates its StructInfo: y" in str(found.error)
 
 
 KEPT = sorted((Path(__file__).parent / "findings").iterdir())

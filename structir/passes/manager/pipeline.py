@@ -73,7 +73,7 @@ def _value(text: str) -> object:
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
-def _error(text: str, start: int, end: int, message: str, code: str = "") -> ParseError:
+def _error(text: str, start: int, end: int, message: str, code: str = "E0612") -> ParseError:
     source = Source("pipeline", text)
     return ParseError(
         Diagnostic(message, Span(source, 1, start, 1, max(end, start + 1)), code=code)

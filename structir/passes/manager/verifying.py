@@ -30,7 +30,7 @@ class VerifyIR(Instrument):
         found = violations(step.after) if step.changed and step.after is not None else []
         if found:
             message = f"{step.applied}: the resulting program is not well formed"
-            raise PassError([Diagnostic(message), *found])
+            raise PassError([Diagnostic(message, code="E0601"), *found])
 
 
 @attrs.define(eq=False)
