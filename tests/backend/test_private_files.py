@@ -82,7 +82,7 @@ PLANTED = {
 @pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
 def test_what_others_can_write_is_not_read(plant, root):
     plant(root)
-    with pytest.warns(DiagnosticWarning, match="the cache does not use it") as reported:
+    with pytest.warns(DiagnosticWarning, match="cache ignored") as reported:
         assert [CacheStore(root, 10**6).read(KEY) for _ in range(3)] == [None] * 3
     assert len(reported) == 1
 
