@@ -122,7 +122,7 @@ IN_PYTHON = {
     'help: say it by sizes={"n": 128}': lambda: plan(PROGRAM, workers=2),
     "no function `mian` in module; available: main": lambda: PROGRAM["mian"],
     "unknown backend 'gpu'; available: cpu": lambda: structir.compile(PROGRAM, target="gpu"),
-    "unknown option 'threads'; available: num_threads": lambda: structir.compile(PROGRAM, threads=3),
+    "unknown option 'threads'; available": lambda: structir.compile(PROGRAM, threads=3),
     "help: it is written R.add(x, y)": lambda: find_op("add")(X),
     "y must be a tensor, not 'a'": lambda: find_op("add")(X, "a"),
     "'flaot32' is not a dtype": lambda: TensorStructInfo((3,), "flaot32"),
